@@ -7,7 +7,7 @@
 
 use anyhow::Context as _;
 use lattice_agent_rpc::{AttemptKey, Launch, Ping, Report, ReportAnswer};
-use lattice_gossip::{Boot, Cell, CellConfig, Gossip, Health, Load, Published, Seed, Verdict};
+use lattice_gossip::{Boot, Cell, CellConfig, Gossip, Health, Load, PublishedState, Seed, Verdict};
 use lattice_mesh::{
     Authority, Clock as _, Credentials, ExpectedIdentity, Identity, Mesh, MeshConfig, Role, Router,
     SystemClock, Validity,
@@ -30,12 +30,12 @@ fn credentials(authority: &Authority, role: Role, id: &str) -> anyhow::Result<Cr
 }
 
 /// Published state of a node with nine classes.
-fn published(n: usize) -> Published {
+fn published(n: usize) -> PublishedState {
     let mark = |class: &str| (class.to_owned(), format!("1:{}", "5f".repeat(32)));
     let classes = [
         "gpu", "nic", "bios", "bmc", "kernel", "cpu", "memory", "storage", "software",
     ];
-    Published {
+    PublishedState {
         fingerprints: classes.map(mark).into(),
         identity: Some(format!("{n:064x}")),
         health: Some(Health {
@@ -57,13 +57,17 @@ fn published(n: usize) -> Published {
     }
 }
 
-struct Other {
+struct GossipMember {
     mesh: Mesh,
     cell: Cell,
 }
 
 /// Starts a gossip member with the published state of a node; the first member is a control.
-async fn other(authority: &Authority, n: usize, seed: Option<SocketAddr>) -> anyhow::Result<Other> {
+async fn start_member(
+    authority: &Authority,
+    n: usize,
+    seed: Option<SocketAddr>,
+) -> anyhow::Result<GossipMember> {
     let role = if n == 0 { Role::Control } else { Role::Agent };
     let credentials = credentials(authority, role, &format!("m{n}"))?;
     let mesh = Mesh::bind(LOOPBACK, credentials, MeshConfig::default())?;
@@ -75,7 +79,7 @@ async fn other(authority: &Authority, n: usize, seed: Option<SocketAddr>) -> any
     let role = Role::Control;
     config.seeds = seed.map(|addr| Seed { addr, role }).into_iter().collect();
     let cell = gossip.join(&mesh, config, &published(n)).await?;
-    Ok(Other { mesh, cell })
+    Ok(GossipMember { mesh, cell })
 }
 
 /// Path of the agent's binary, in the parent of this example's folder.
@@ -147,7 +151,7 @@ fn usage(pid: u32) -> anyhow::Result<Usage> {
     })
 }
 
-async fn launch(control: &Other, number: u64) -> anyhow::Result<()> {
+async fn launch(control: &GossipMember, number: u64) -> anyhow::Result<()> {
     let identity = Identity::new(CLUSTER, Role::Agent, "measured")?;
     let member = control
         .cell
@@ -190,11 +194,11 @@ async fn main() -> anyhow::Result<()> {
     let seconds = numbers.next().transpose()?.unwrap_or(60);
     let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(24 * 3600));
     let authority = Authority::create(CLUSTER, validity)?;
-    let control = other(&authority, 0, None).await?;
+    let control = start_member(&authority, 0, None).await?;
     let seed = control.mesh.local_addr();
     let mut others = Vec::new();
     for n in 1..usize::try_from(members)? {
-        others.push(other(&authority, n, Some(seed)).await?);
+        others.push(start_member(&authority, n, Some(seed)).await?);
     }
     let folder = tempfile::tempdir()?;
     let mut agent = start_agent(&authority, folder.path(), seed)?;

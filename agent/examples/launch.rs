@@ -89,7 +89,7 @@ fn settings(folder: &std::path::Path) -> anyhow::Result<ExecutorSettings> {
 }
 
 /// Quantile `share` of the sorted times, in milliseconds.
-fn at(times: &[Duration], share: f64) -> f64 {
+fn quantile_ms(times: &[Duration], share: f64) -> f64 {
     let last = times.len().saturating_sub(1) as f64;
     let index = (last * share).round() as usize;
     times.get(index).map_or(0.0, |t| t.as_secs_f64() * 1000.0)
@@ -100,15 +100,15 @@ fn print(what: &str, mut times: Vec<Duration>) {
     println!(
         "{what}: {} ranks, p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms",
         times.len(),
-        at(&times, 0.5),
-        at(&times, 0.99),
-        at(&times, 1.0)
+        quantile_ms(&times, 0.5),
+        quantile_ms(&times, 0.99),
+        quantile_ms(&times, 1.0)
     );
 }
 
 async fn round(
     executor: &Executor,
-    told: &mut mpsc::UnboundedReceiver<(Report, Instant)>,
+    reports: &mut mpsc::UnboundedReceiver<(Report, Instant)>,
     numbers: std::ops::Range<u64>,
 ) -> anyhow::Result<Vec<Duration>> {
     let launched_at = Instant::now();
@@ -119,7 +119,7 @@ async fn round(
     }
     let mut times = Vec::new();
     while waiting > 0 {
-        let (report, at) = told.recv().await.context("the executor is gone")?;
+        let (report, at) = reports.recv().await.context("the executor is gone")?;
         match report.report {
             RankReport::Started { .. } => times.push(at.duration_since(launched_at)),
             _ => waiting -= 1,

@@ -2,10 +2,10 @@
 
 use crate::executor::Executor;
 use crate::health::HealthSummary;
-use crate::node::{Announcement, Status};
+use crate::node::{Announcement, HistoryStatus};
 use crate::verdict::{Evidence, health_verdict};
 use lattice_conformance::Reading;
-use lattice_gossip::{Boot, Cell, HistoryMark, Load, Published};
+use lattice_gossip::{Boot, Cell, HistoryMark, Load, PublishedState};
 use lattice_hwprobe::Root;
 use lattice_mesh::{Clock, RenewalState};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const LOAD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Values that do not change while the agent runs.
 #[derive(Clone)]
-pub(crate) struct Constant {
+pub(crate) struct AgentFacts {
     pub(crate) boot: Boot,
     pub(crate) group: Option<String>,
     pub(crate) load: LoadSource,
@@ -28,31 +28,31 @@ pub(crate) struct Constant {
     pub(crate) notes: Vec<&'static str>,
 }
 
-impl std::fmt::Debug for Constant {
+impl std::fmt::Debug for AgentFacts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Constant({:?})", self.boot)
     }
 }
 
-impl Constant {
+impl AgentFacts {
     /// Value to publish for `announcement` and the state of the executor.
     pub(crate) fn published(
         &self,
         announcement: &Announcement,
         executor: &Executor,
         renewal: &RenewalState,
-        history: &Status,
+        history: &HistoryStatus,
         checks: &HealthSummary,
-    ) -> Published {
+    ) -> PublishedState {
         let health = health_verdict(Evidence {
             announcement,
-            hindrances: &executor.block_reasons(),
+            block_reasons: &executor.block_reasons(),
             certificate: renewal.health_reason(self.clock.now()),
             checks,
             history,
             notes: &self.notes,
         });
-        Published {
+        PublishedState {
             fingerprints: fingerprints(announcement),
             identity: announcement.document.map(|digest| digest.to_string()),
             health,
@@ -145,11 +145,11 @@ fn hundredths(text: &str) -> Option<u32> {
 /// Publishes every change for as long as the agent runs.
 pub(crate) async fn announce(
     cell: Cell,
-    constant: Constant,
+    constant: AgentFacts,
     mut announcements: watch::Receiver<Announcement>,
     executor: Executor,
     mut renewal: watch::Receiver<RenewalState>,
-    mut history: watch::Receiver<Status>,
+    mut history: watch::Receiver<HistoryStatus>,
     mut checks: watch::Receiver<HealthSummary>,
 ) {
     let mut journal = executor.journal_fault();
@@ -226,7 +226,7 @@ mod tests {
         // A reader without support for earlier schemas takes the key for an unknown class.
         assert!("gpu.2".parse::<Class>().is_err());
         assert_eq!(said["gpu"].parse(), Ok(mark));
-        let read = |key: &str, text: &str| EarlierDigest::read(key, text);
+        let read = |key: &str, text: &str| EarlierDigest::parse(key, text);
         assert_eq!(read("gpu.2", &said["gpu.2"]), Some((Class::Gpu, earlier)));
         for (key, text) in [
             ("gpu", said["gpu"].as_str()),

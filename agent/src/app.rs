@@ -1,19 +1,19 @@
 //! Agent assembly: bind, start and stop.
 
-use crate::announce::{Constant, LoadSource, announce};
+use crate::announce::{AgentFacts, LoadSource, announce};
 use crate::control::Controls;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::error::StartError;
 use crate::executor::{Executor, ExecutorSettings};
 use crate::gpus::NodeGpus;
-use crate::health::{self, NodeHealth, Reads};
-use crate::join::{Member, NextCertificate, member};
+use crate::health::{self, NodeHealth, NodeReader};
+use crate::join::{AgentCredentials, AgentRenewalSource, obtain_credentials};
 use crate::node::{
     Announcement, DeviceEvents, HistorySettings, Limits, NodeEvents, NodeHistory, NodeView, Prober,
     ProberDependencies, Publication, Reader,
 };
-use crate::serve::{Served, router};
-use crate::settings::{Edges, Settings};
+use crate::serve::{HandlerState, router};
+use crate::settings::{Dependencies, Settings};
 use lattice_conformance::{health::Table, history::Cause};
 use lattice_gossip::{Boot, Cell, CellConfig, CellName, Gossip, Seed};
 use lattice_hwprobe::Root;
@@ -37,7 +37,7 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// Longest wait for the lock and the socket of a previous agent. Both outlive a killed agent in a child that it forked
 /// and that has not executed its program yet. On a busy machine, this takes longer than the start of the next agent.
-const HANDOVER: Duration = Duration::from_secs(5);
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Agent of one node. One process may run any number of agents, each with its own data directory.
 #[derive(Debug)]
@@ -47,9 +47,9 @@ pub struct App {
     executor: Executor,
     view: NodeView,
     history: NodeHistory,
-    told: NodeEvents,
+    node_events: NodeEvents,
     health: NodeHealth,
-    constant: Constant,
+    constant: AgentFacts,
     announcements: watch::Receiver<Announcement>,
     gossip: Gossip,
     cell_config: CellConfig,
@@ -70,10 +70,10 @@ struct Parts {
     /// Source of the kernel's device events, and the channel that passes the resulting causes to the prober.
     events: Option<(DeviceEvents, mpsc::Sender<Cause>)>,
     /// Whether health checks run, and whether the agent listens for GPU events.
-    watched: (bool, bool),
+    watch_settings: (bool, bool),
     /// Boot time of the kernel, Unix milliseconds; `None` for a captured tree.
     booted_at: Option<u64>,
-    next_certificate: NextCertificate,
+    next_certificate: AgentRenewalSource,
     /// Folder of certificate and key; `None` where the caller supplied the credentials.
     identity: Option<PathBuf>,
 }
@@ -81,14 +81,14 @@ struct Parts {
 impl App {
     /// Opens the data directory, enrols if necessary, and binds the socket. The agent answers, reads and starts nothing
     /// before [`App::start`].
-    pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
+    pub async fn bind(settings: Settings, edges: Dependencies) -> Result<Self, StartError> {
         let open = || ready(DataDir::open(&settings.data_dir));
-        let data = retry_while_in_use(HANDOVER, DataDirError::is_in_use, open).await?;
-        let Member {
+        let data = retry_while_in_use(HANDOVER_TIMEOUT, DataDirError::is_in_use, open).await?;
+        let AgentCredentials {
             credentials,
             cell,
             quorum,
-        } = member(&settings, &edges, &data).await?;
+        } = obtain_credentials(&settings, &edges, &data).await?;
         let cell_config = cell_config(&settings, &edges, cell)?;
         let bind = || {
             ready(Mesh::bind(
@@ -98,14 +98,14 @@ impl App {
             ))
         };
         let is_in_use = |error: &MeshError| matches!(error, MeshError::AddressInUse { .. });
-        let mesh = retry_while_in_use(HANDOVER, is_in_use, bind).await?;
+        let mesh = retry_while_in_use(HANDOVER_TIMEOUT, is_in_use, bind).await?;
         let controls = Arc::new(Controls::new(&mesh, &settings.control));
         let gpus = NodeGpus::default();
         let work = executor_settings(&settings, &edges, &data, &gpus)?;
         let executor = Executor::open(work, controls, edges.clock.clone())?;
         let (trigger, triggers) = mpsc::channel(1);
         let events = device_events(settings.probe.device_events);
-        let constant = Constant {
+        let constant = AgentFacts {
             boot: Boot {
                 boot_id: edges.boot_id.clone(),
                 incarnation: cell_config.generation,
@@ -118,7 +118,7 @@ impl App {
                 _ => Vec::new(),
             },
         };
-        let next_certificate = NextCertificate::new(&mesh, quorum, &settings, &edges.mesh);
+        let next_certificate = AgentRenewalSource::new(&mesh, quorum, &settings, &edges.mesh);
         let (history, restored) = NodeHistory::open(HistorySettings {
             folder: data.history(),
             limits: Limits::default(),
@@ -145,7 +145,7 @@ impl App {
             triggers,
         };
         let host = &settings.probe.host;
-        let reads = Reads::new(edges.program.clone());
+        let reads = NodeReader::new(edges.program.clone());
         let around = health::HealthDependencies {
             clock: edges.clock.clone(),
             boot_id: edges.boot_id.clone(),
@@ -175,7 +175,7 @@ impl App {
         if let Some(folder) = &identity {
             mesh.keep_trust_in(folder)?;
         }
-        let router = gossip.route(router(Served {
+        let router = gossip.route(router(HandlerState {
             node: settings.node.clone(),
             boot_id: edges.boot_id,
             clock: edges.clock,
@@ -185,14 +185,14 @@ impl App {
             executor: executor.clone(),
             mesh: mesh.downgrade(),
         }));
-        let router = router.serving_trust(&mesh);
+        let router = router.with_trust_handlers(&mesh);
         Ok(Self {
             node: settings.node,
             mesh,
             executor,
             view,
             history,
-            told,
+            node_events: told,
             health,
             constant,
             announcements: prober.announcements(),
@@ -203,7 +203,7 @@ impl App {
                 router,
                 prober,
                 events: events.map(|events| (events, trigger)),
-                watched,
+                watch_settings: watched,
                 booted_at,
                 next_certificate,
                 identity,
@@ -254,7 +254,7 @@ impl App {
             router,
             prober,
             events,
-            watched: (is_watched, is_listening),
+            watch_settings: (is_watched, is_listening),
             booted_at,
             next_certificate,
             identity,
@@ -263,15 +263,16 @@ impl App {
         self.executor.resume()?;
         self.mesh.serve(router)?;
         self.spawn(self.history.clone().run());
-        self.told.began(env!("CARGO_PKG_VERSION"), booted_at);
-        self.spawn(self.told.clone().run());
+        self.node_events
+            .record_start(env!("CARGO_PKG_VERSION"), booted_at);
+        self.spawn(self.node_events.clone().run());
         self.spawn(prober.run());
         if let Some((events, trigger)) = events {
-            self.spawn(events.tell(trigger, self.told.clone()));
+            self.spawn(events.run(trigger, self.node_events.clone()));
         }
         if is_watched {
             self.spawn(self.health.clone().run(rand::random()));
-            self.spawn(self.health.clone().keep());
+            self.spawn(self.health.clone().run_writer());
             if is_listening {
                 self.spawn(self.health.clone().listen());
             }
@@ -283,7 +284,7 @@ impl App {
             &self.executor,
             &renewal.state(),
             &self.history.status().borrow().clone(),
-            &self.health.said().borrow().clone(),
+            &self.health.summary().borrow().clone(),
         );
         let config = self.cell_config.clone();
         let cell = self.gossip.join(&self.mesh, config, &first).await?;
@@ -294,7 +295,7 @@ impl App {
             self.executor.clone(),
             renewal.watch(),
             self.history.status(),
-            self.health.said(),
+            self.health.summary(),
         ));
         self.renewal = Some(renewal);
         self.cell = Some(cell);
@@ -307,7 +308,7 @@ impl App {
         self.cancel.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        self.told.end(env!("CARGO_PKG_VERSION"));
+        self.node_events.record_stop(env!("CARGO_PKG_VERSION"));
         self.history.flush().await;
         self.health.flush().await;
         if let Some(cell) = &self.cell {
@@ -339,7 +340,7 @@ impl App {
 impl Drop for App {
     fn drop(&mut self) {
         self.cancel.cancel();
-        self.executor.abandon();
+        self.executor.stop_now();
     }
 }
 
@@ -365,11 +366,11 @@ fn device_events(wanted: bool) -> Option<DeviceEvents> {
 
 fn cell_config(
     settings: &Settings,
-    edges: &Edges,
-    told: Option<String>,
+    edges: &Dependencies,
+    enrolled_cell: Option<String>,
 ) -> Result<CellConfig, StartError> {
     let gossip = &settings.gossip;
-    let name: CellName = match (&gossip.cell, told) {
+    let name: CellName = match (&gossip.cell, enrolled_cell) {
         (Some(name), _) => name.clone(),
         (None, Some(told)) => told.parse()?,
         (None, None) => return Err(StartError::NoCell),
@@ -389,7 +390,7 @@ fn cell_config(
 
 fn executor_settings(
     settings: &Settings,
-    edges: &Edges,
+    edges: &Dependencies,
     data: &DataDir,
     gpus: &NodeGpus,
 ) -> Result<ExecutorSettings, StartError> {

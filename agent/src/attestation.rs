@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Reason that no attestation was made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoAttestation {
+pub(crate) enum AttestationError {
     /// The node could not be read.
     #[error(transparent)]
     Unread(#[from] InventoryUnavailable),
@@ -44,8 +44,8 @@ pub(crate) struct AttestationSigner {
 impl AttestationSigner {
     /// Reads the node and signs the result. Classes that are incomplete or disabled have no digest, so the attestation
     /// omits them. The digests of earlier schemas are included.
-    pub(crate) async fn make(&self, nonce: [u8; 16]) -> Result<Bytes, NoAttestation> {
-        let form = |reason: String| NoAttestation::Form { reason };
+    pub(crate) async fn make(&self, nonce: [u8; 16]) -> Result<Bytes, AttestationError> {
+        let form = |reason: String| AttestationError::Form { reason };
         let json = self.view.fresh(None).await?;
         let inventory: Inventory =
             serde_json::from_slice(&json).map_err(|e| form(e.to_string()))?;
@@ -60,7 +60,7 @@ impl AttestationSigner {
             });
             let claimed = ClassAttestation {
                 earlier,
-                ..ClassAttestation::only(schema, digest.0)
+                ..ClassAttestation::of_schema(schema, digest.0)
             };
             Some((class.name().to_owned(), claimed))
         });
@@ -73,7 +73,7 @@ impl AttestationSigner {
             nonce,
         };
         let claim = postcard::to_stdvec(&attestation).map_err(|e| form(e.to_string()))?;
-        let mesh = self.mesh.upgrade().ok_or(NoAttestation::Stopping)?;
+        let mesh = self.mesh.upgrade().ok_or(AttestationError::Stopping)?;
         let signed = mesh.sign(Attestation::CONTEXT, &claim)?;
         let both = (Bytes::from(claim), signed);
         let both = postcard::to_stdvec(&both).map_err(|e| form(e.to_string()))?;

@@ -202,12 +202,12 @@ impl Check for Config {
         }
         check_addresses(problems, "control", &self.control);
         if let Some(join) = &self.join {
-            problems.within("join", |problems| join.check(problems));
+            problems.check_part("join", |problems| join.check(problems));
         }
-        problems.within("gossip", |problems| self.gossip.check(problems));
-        problems.within("probe", |problems| self.probe.check(problems));
-        problems.within("health", |problems| self.health.check(problems));
-        problems.within("executor", |problems| self.executor.check(problems));
+        problems.check_part("gossip", |problems| self.gossip.check(problems));
+        problems.check_part("probe", |problems| self.probe.check(problems));
+        problems.check_part("health", |problems| self.health.check(problems));
+        problems.check_part("executor", |problems| self.executor.check(problems));
         if let Err(error) = lattice_config::log::filter("", &self.log) {
             problems.add("log", error);
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Timeout of one attempt with one control: a commit takes milliseconds, an election one or two seconds.
-const DEADLINE: Duration = Duration::from_secs(5);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Clients of all configured controls. A report goes first to the control that answered last.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Controls {
         }
     }
 
-    async fn tell(&self, report: Report) -> Result<ReportAnswer, NotReported> {
+    async fn send_report(&self, report: Report) -> Result<ReportAnswer, NotReported> {
         let first = self.preferred.load(Ordering::Relaxed);
         let mut reason = "no control is configured".to_owned();
         for turn in 0..self.peers.len() {
@@ -37,7 +37,7 @@ impl Controls {
             let Some(peer) = self.peers.get(n) else {
                 continue;
             };
-            match peer.call(&report, DEADLINE).await {
+            match peer.call(&report, REPORT_TIMEOUT).await {
                 Ok(Ok(answer)) => {
                     self.preferred.store(n, Ordering::Relaxed);
                     return Ok(answer);
@@ -52,6 +52,6 @@ impl Controls {
 
 impl Control for Controls {
     fn report(&self, report: Report) -> BoxFuture<'_, Result<ReportAnswer, NotReported>> {
-        Box::pin(self.tell(report))
+        Box::pin(self.send_report(report))
     }
 }

@@ -8,7 +8,7 @@
 //! - `history/`: past inventories of the node.
 //! - `health.json`: health state of the node.
 
-use crate::attempt::{open_to_others, others_may_write, write_durably};
+use crate::attempt::{foreign_write_access, write_access_advice, write_durably};
 use lattice_mesh::Credentials;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -42,7 +42,7 @@ pub enum DataDirError {
         path: PathBuf,
     },
     /// A user other than the agent's could place another identity, or records, into the directory.
-    #[error("data directory {}", open_to_others(path, *uid, *mode))]
+    #[error("data directory {}", write_access_advice(path, *uid, *mode))]
     OpenToOthers {
         /// Path of the directory.
         path: PathBuf,
@@ -91,7 +91,7 @@ struct Format {
 
 /// Data that enrolment returned in addition to the certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Membership {
+pub struct EnrolmentRecord {
     /// Name of the gossip cell.
     pub cell: Option<String>,
     /// Mesh addresses of the quorum members that were configured last. Renewal uses them when `join` is no longer
@@ -126,7 +126,7 @@ impl DataDir {
             .map_err(failed(path))?;
         // Supervisors have another working directory: a relative path would name another folder there.
         let path = &path.canonicalize().map_err(failed(path))?;
-        if let Some((uid, mode)) = others_may_write(path).map_err(failed(path))? {
+        if let Some((uid, mode)) = foreign_write_access(path).map_err(failed(path))? {
             let path = path.to_owned();
             return Err(DataDirError::OpenToOthers { path, uid, mode });
         }
@@ -188,11 +188,11 @@ impl DataDir {
         self.path.join("health.json")
     }
     /// Membership that enrolment returned; `None` before enrolment.
-    pub fn membership(&self) -> Result<Option<Membership>, DataDirError> {
+    pub fn membership(&self) -> Result<Option<EnrolmentRecord>, DataDirError> {
         self.read("membership.json")
     }
     /// Records the membership durably.
-    pub fn write_membership(&self, membership: &Membership) -> Result<(), DataDirError> {
+    pub fn write_membership(&self, membership: &EnrolmentRecord) -> Result<(), DataDirError> {
         self.write("membership.json", membership)
     }
 
@@ -240,9 +240,9 @@ mod tests {
             Err(DataDirError::InUse { .. })
         ));
         let cell = Some("c0".to_owned());
-        let told = Membership {
+        let told = EnrolmentRecord {
             cell,
-            ..Membership::default()
+            ..EnrolmentRecord::default()
         };
         first.write_membership(&told).unwrap();
         drop(first);

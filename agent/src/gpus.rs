@@ -3,7 +3,7 @@
 //! Allocations hold complete nodes, so the selection restricts no other job. It only serves the rank's own performance.
 
 use crate::attempt::{GpuChoice, GpuVendor};
-use lattice_conformance::{Class, GpuIdentity, Inventory, Outcome, Reading, Topology};
+use lattice_conformance::{Class, GpuIdentity, Inventory, ProbeStatus, Reading, Topology};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -16,15 +16,15 @@ const AMD_ID_DIGITS: usize = 16;
 
 /// GPUs of the node according to its last complete read. Clones share the state.
 #[derive(Clone, Debug)]
-pub struct NodeGpus(Arc<watch::Sender<GpuKnowledge>>);
+pub struct NodeGpus(Arc<watch::Sender<GpuState>>);
 
 #[derive(Clone, Debug)]
-enum GpuKnowledge {
+enum GpuState {
     /// No read has ended yet.
-    NotYet,
+    Pending,
     /// No read was complete.
-    Not,
-    Seen(Arc<GpuReading>),
+    Unknown,
+    Read(Arc<GpuReading>),
 }
 
 /// Result of one complete read.
@@ -40,7 +40,7 @@ struct GpuReading {
 
 impl Default for NodeGpus {
     fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(GpuKnowledge::NotYet)))
+        Self(Arc::new(watch::Sender::new(GpuState::Pending)))
     }
 }
 
@@ -49,12 +49,12 @@ impl NodeGpus {
     pub fn observe(&self, inventory: &Inventory) {
         let mut probes = inventory.probes.iter();
         let gpu = probes.find(|probe| probe.class == Class::Gpu);
-        let is_complete = gpu.is_some_and(|probe| probe.outcome == Outcome::Complete);
+        let is_complete = gpu.is_some_and(|probe| probe.outcome == ProbeStatus::Complete);
         self.0.send_if_modified(|known| {
-            let first = matches!(known, GpuKnowledge::NotYet);
+            let first = matches!(known, GpuState::Pending);
             match is_complete {
-                true => *known = GpuKnowledge::Seen(Arc::new(GpuReading::of(inventory))),
-                false if first => *known = GpuKnowledge::Not,
+                true => *known = GpuState::Read(Arc::new(GpuReading::of(inventory))),
+                false if first => *known = GpuState::Unknown,
                 false => {}
             }
             first
@@ -64,13 +64,13 @@ impl NodeGpus {
     /// Selects `count` GPUs for a rank; `None`: all GPUs of the node.
     pub(crate) async fn choose(&self, count: u32) -> Option<GpuChoice> {
         let mut known = self.0.subscribe();
-        let read = known.wait_for(|known| !matches!(known, GpuKnowledge::NotYet));
+        let read = known.wait_for(|known| !matches!(known, GpuState::Pending));
         // After the timeout, the selection uses the state at that time.
         let _ = tokio::time::timeout(FIRST_READ, read).await;
         let known = self.0.borrow().clone();
         match known {
-            GpuKnowledge::Seen(seen) => seen.choose(count),
-            GpuKnowledge::NotYet | GpuKnowledge::Not => {
+            GpuState::Read(seen) => seen.choose(count),
+            GpuState::Pending | GpuState::Unknown => {
                 tracing::warn!(
                     gpus = count,
                     "GPU topology of this node unknown; work that uses some of the GPUs gets the \
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use lattice_conformance::{Distance, Pair, ProbeOutcome};
 
-    fn read(outcome: Outcome, gpus: &[(u32, &str)]) -> Inventory {
+    fn read(outcome: ProbeStatus, gpus: &[(u32, &str)]) -> Inventory {
         let mut inventory = Inventory::default();
         inventory.probes.push(ProbeOutcome {
             name: "gpu".to_owned(),
@@ -203,7 +203,7 @@ mod tests {
     #[tokio::test]
     async fn amds_are_named_as_rocm_names_them() {
         let gpus = NodeGpus::default();
-        gpus.observe(&read(Outcome::Complete, &AMD));
+        gpus.observe(&read(ProbeStatus::Complete, &AMD));
         let choice = gpus.choose(2).await.unwrap();
         assert_eq!(choice.vendor, Some(GpuVendor::Amd));
         assert_eq!(choice.slots, [2, 3]);
@@ -213,14 +213,14 @@ mod tests {
         );
         // No runtime accepts this id, and the runtime's numbers differ from the order on the bus.
         let odd = [AMD[0], (2, "0x12"), AMD[2]];
-        gpus.observe(&read(Outcome::Complete, &odd));
+        gpus.observe(&read(ProbeStatus::Complete, &odd));
         assert_eq!(gpus.choose(2).await, None);
     }
 
     /// Slot 1, between two usable GPUs, is passed to a guest and is nearer to slot 0 than slot 2 is.
     #[tokio::test]
     async fn an_amd_gpu_that_is_given_away_is_not_chosen() {
-        let mut node = read(Outcome::Complete, &AMD);
+        let mut node = read(ProbeStatus::Complete, &AMD);
         let given_away = GpuIdentity {
             slot: 1,
             ..GpuIdentity::default()
@@ -244,11 +244,11 @@ mod tests {
     #[tokio::test]
     async fn a_read_without_gpus_leaves_what_was_known() {
         let gpus = NodeGpus::default();
-        gpus.observe(&read(Outcome::Hung, &[]));
+        gpus.observe(&read(ProbeStatus::Hung, &[]));
         let choice = gpus.choose(2).await.unwrap();
         assert_eq!((choice.vendor, choice.slots), (None, vec![0, 1]));
-        gpus.observe(&read(Outcome::Complete, &AMD));
-        gpus.observe(&read(Outcome::Hung, &[]));
+        gpus.observe(&read(ProbeStatus::Complete, &AMD));
+        gpus.observe(&read(ProbeStatus::Hung, &[]));
         assert_eq!(gpus.choose(2).await.unwrap().slots, [2, 3]);
         assert_eq!(gpus.choose(3).await, None);
     }
@@ -259,7 +259,7 @@ mod tests {
         let later = gpus.clone();
         let reading = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            later.observe(&read(Outcome::Complete, &AMD));
+            later.observe(&read(ProbeStatus::Complete, &AMD));
         };
         let (choice, ()) = tokio::join!(gpus.choose(2), reading);
         assert_eq!(choice.unwrap().slots, [2, 3]);

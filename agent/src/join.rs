@@ -1,12 +1,12 @@
 //! Agent credentials: enrolment and renewal.
 
-use crate::data_dir::{DataDir, Membership};
+use crate::data_dir::{DataDir, EnrolmentRecord};
 use crate::error::StartError;
-use crate::settings::{Edges, JoinSettings, Settings};
+use crate::settings::{Dependencies, JoinSettings, Settings};
 use futures::future::BoxFuture;
 use lattice_mesh::{
-    AskMembers, CertificateStanding, Credentials, CredentialsError, Enrolled, ExpectedIdentity,
-    Issued, Mesh, MeshConfig, RenewError, RenewRefused, RenewalSource, Role, SignedBundle,
+    CertificateStanding, Credentials, CredentialsError, Enrolment, ExpectedIdentity, Issued, Mesh,
+    MeshConfig, QuorumRenewalSource, RenewError, RenewRefused, RenewalSource, Role, SignedBundle,
     WeakMesh, enrol_at_any, enrol_key,
 };
 use lattice_quorum_types::{NodeId, UnixMillis};
@@ -14,7 +14,7 @@ use rustls_pki_types::CertificateSigningRequestDer;
 use std::net::SocketAddr;
 
 /// Credentials of the agent, with the other results of enrolment.
-pub(crate) struct Member {
+pub(crate) struct AgentCredentials {
     pub(crate) credentials: Credentials,
     /// Gossip cell that enrolment assigned.
     pub(crate) cell: Option<String>,
@@ -23,13 +23,13 @@ pub(crate) struct Member {
 }
 
 /// Returns the supplied credentials, or valid credentials of an earlier enrolment, or enrols the node.
-pub(crate) async fn member(
+pub(crate) async fn obtain_credentials(
     settings: &Settings,
-    edges: &Edges,
+    edges: &Dependencies,
     data: &DataDir,
-) -> Result<Member, StartError> {
+) -> Result<AgentCredentials, StartError> {
     let member = match edges.credentials.clone() {
-        Some(credentials) => Member {
+        Some(credentials) => AgentCredentials {
             credentials,
             cell: None,
             quorum: settings.quorum.clone(),
@@ -48,9 +48,9 @@ pub(crate) async fn member(
 
 async fn stored_or_enrolled(
     settings: &Settings,
-    edges: &Edges,
+    edges: &Dependencies,
     data: &DataDir,
-) -> Result<Member, StartError> {
+) -> Result<AgentCredentials, StartError> {
     if DataDir::is_enrolled(&settings.data_dir) {
         let credentials = Credentials::load(&data.identity())?;
         let Some(why) = unusable_reason(&credentials, edges.clock.now())? else {
@@ -59,7 +59,7 @@ async fn stored_or_enrolled(
                 told.quorum = settings.quorum.clone();
                 data.write_membership(&told)?;
             }
-            return Ok(Member {
+            return Ok(AgentCredentials {
                 credentials,
                 cell: told.cell,
                 quorum: told.quorum,
@@ -72,15 +72,15 @@ async fn stored_or_enrolled(
         tracing::warn!(why, "certificate no longer valid; enrolling again");
     }
     let join = settings.join.as_ref().ok_or(StartError::NotEnrolled)?;
-    let Enrolled { credentials, cell } = enrol(settings, join, edges).await?;
+    let Enrolment { credentials, cell } = enrol(settings, join, edges).await?;
     // The certificate is saved last: its presence marks a complete enrolment.
     let quorum = settings.quorum.clone();
-    data.write_membership(&Membership {
+    data.write_membership(&EnrolmentRecord {
         cell: cell.clone(),
         quorum: quorum.clone(),
     })?;
     credentials.save(&data.identity())?;
-    Ok(Member {
+    Ok(AgentCredentials {
         credentials,
         cell,
         quorum,
@@ -107,8 +107,8 @@ fn unusable_reason(
 async fn enrol(
     settings: &Settings,
     join: &JoinSettings,
-    edges: &Edges,
-) -> Result<Enrolled, StartError> {
+    edges: &Dependencies,
+) -> Result<Enrolment, StartError> {
     let (addrs, node) = (settings.quorum.iter().copied(), settings.node.as_str());
     let asked = enrol_at_any(addrs, &join.token, node, join.replace, &edges.mesh).await;
     Ok(asked.ok_or(StartError::NoQuorum)??)
@@ -118,8 +118,8 @@ async fn enrol(
 ///
 /// Quorum members renew a certificate that is still valid. If it has expired (no renewal while the quorum was
 /// unreachable), the join token is used, if one is configured.
-pub(crate) struct NextCertificate {
-    members: AskMembers,
+pub(crate) struct AgentRenewalSource {
+    members: QuorumRenewalSource,
     mesh: WeakMesh,
     quorum: Vec<SocketAddr>,
     node: NodeId,
@@ -127,13 +127,13 @@ pub(crate) struct NextCertificate {
     config: MeshConfig,
 }
 
-impl std::fmt::Debug for NextCertificate {
+impl std::fmt::Debug for AgentRenewalSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "NextCertificate({} from {:?})", self.node, self.quorum)
     }
 }
 
-impl NextCertificate {
+impl AgentRenewalSource {
     pub(crate) fn new(
         mesh: &Mesh,
         quorum: Vec<SocketAddr>,
@@ -143,7 +143,7 @@ impl NextCertificate {
         let of_quorum = |addr: &SocketAddr| mesh.peer(*addr, ExpectedIdentity::role(Role::Quorum));
         let members: Vec<_> = quorum.iter().map(of_quorum).collect();
         Self {
-            members: AskMembers::new(move || members.clone()),
+            members: QuorumRenewalSource::new(move || members.clone()),
             mesh: mesh.downgrade(),
             quorum,
             node: settings.node.clone(),
@@ -153,7 +153,7 @@ impl NextCertificate {
     }
 
     /// Join settings, once the certificate has expired.
-    fn last_resort(&self) -> Option<&JoinSettings> {
+    fn join_after_expiry(&self) -> Option<&JoinSettings> {
         let expires_at = self.mesh.upgrade()?.expires_at();
         let has_ended = self.config.clock.now() > expires_at;
         self.join.as_ref().filter(|_| has_ended)
@@ -181,12 +181,12 @@ impl NextCertificate {
     }
 }
 
-impl RenewalSource for NextCertificate {
+impl RenewalSource for AgentRenewalSource {
     fn renew(
         &self,
         csr: CertificateSigningRequestDer<'static>,
     ) -> BoxFuture<'_, Result<Issued, RenewError>> {
-        match self.last_resort() {
+        match self.join_after_expiry() {
             Some(join) => Box::pin(self.enrol_again(join, csr)),
             None => self.members.renew(csr),
         }

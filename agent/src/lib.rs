@@ -36,13 +36,13 @@ pub use config::{
     Config, ConfigError, ExecutorConfig, GossipConfig, HealthConfig, HookConfig, HooksConfig, Join,
     NvmlConfig, NvmlMode, ProbeConfig, Topology,
 };
-pub use data_dir::{DataDir, DataDirError, Membership};
+pub use data_dir::{DataDir, DataDirError, EnrolmentRecord};
 pub use error::StartError;
 pub use gpus::NodeGpus;
 pub use health::{HEALTH_INTERVAL, HealthSettings};
 pub use settings::{
-    CHECKPOINT_POLL, CONFIRM_AFTER, Edges, FRESH_FOR, GRACE, GossipSettings, JoinSettings,
-    KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES, PROBE_INTERVAL, Settings, WorkSettings,
+    CHECKPOINT_POLL, CONFIRM_AFTER, Dependencies, FRESH_FOR, GRACE, GossipSettings, JobSettings,
+    JoinSettings, KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES, PROBE_INTERVAL, Settings,
 };
 
 pub(crate) use lattice_host::error_text::with_causes;

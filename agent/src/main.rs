@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use lattice_agent::probe::{self, CaptureArgs, ProbeArgs};
-use lattice_agent::{App, Config, Edges};
+use lattice_agent::{App, Config, Dependencies};
 use lattice_config::{PREFIX, Source, environment, log};
 use std::io::Write;
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ fn start(args: &Args) -> anyhow::Result<()> {
 }
 
 async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {
-    let edges = Edges::system().context("cannot read the boot id")?;
+    let edges = Dependencies::system().context("cannot read the boot id")?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;

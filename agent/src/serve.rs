@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest wait for the answer of another agent, milliseconds.
-const PING_PEER_MS: u64 = 5000;
+const MAX_PING_PEER_MS: u64 = 5000;
 
 /// State that the handlers serve from.
-pub(crate) struct Served {
+pub(crate) struct HandlerState {
     pub(crate) node: NodeId,
     pub(crate) boot_id: String,
     pub(crate) clock: Arc<dyn Clock>,
@@ -32,8 +32,8 @@ pub(crate) struct Served {
 }
 
 /// Router with every call that an agent answers.
-pub(crate) fn router(served: Served) -> Router {
-    let Served {
+pub(crate) fn router(served: HandlerState) -> Router {
+    let HandlerState {
         node,
         boot_id,
         clock,
@@ -89,7 +89,7 @@ pub(crate) fn router(served: Served) -> Router {
         })
         .rpc::<GetHealth, _, _>(move |_, wanted| {
             let health = health.clone();
-            async move { Ok(health.ask(wanted).await) }
+            async move { Ok(health.answer_request(wanted).await) }
         })
         .rpc::<GetUsage, _, _>(move |_, GetUsage { of }| {
             let health = busy.clone();
@@ -107,27 +107,27 @@ pub(crate) fn router(served: Served) -> Router {
         })
         .rpc::<Launch, _, _>(move |_, launch| {
             let executor = launching.clone();
-            whole(async move { executor.launch(launch).await })
+            run_to_completion(async move { executor.launch(launch).await })
         })
         .rpc::<WriteCheckpoint, _, _>(move |_, wanted| {
             let executor = asking.clone();
-            whole(async move { executor.write_checkpoint(wanted).await })
+            run_to_completion(async move { executor.write_checkpoint(wanted).await })
         })
         .rpc::<SetWalltime, _, _>(move |_, wanted| {
             let executor = extending.clone();
-            whole(async move { executor.set_walltime(wanted).await })
+            run_to_completion(async move { executor.set_walltime(wanted).await })
         })
         .rpc::<Terminate, _, _>(move |_, terminate| {
             let executor = ending.clone();
-            whole(async move { executor.terminate(terminate).await })
+            run_to_completion(async move { executor.terminate(terminate).await })
         })
         .rpc::<CheckHealth, _, _>(move |_, CheckHealth| {
             let executor = gate.clone();
-            whole(async move { executor.check_health().await })
+            run_to_completion(async move { executor.check_health().await })
         })
         .rpc::<Wipe, _, _>(move |_, asked| {
             let executor = wiping.clone();
-            whole(async move { executor.wipe(asked).await })
+            run_to_completion(async move { executor.wipe(asked).await })
         })
         .rpc::<ListAttempts, _, _>(move |_, ListAttempts| {
             let listed = listing.list();
@@ -143,13 +143,13 @@ pub(crate) fn router(served: Served) -> Router {
 async fn ping_peer(mesh: &WeakMesh, wanted: PingPeer) -> Result<PingReply, String> {
     let mesh = mesh.upgrade().ok_or("this agent is stopping")?;
     let expect = ExpectedIdentity::exactly(Role::Agent, wanted.node.as_str());
-    let deadline = Duration::from_millis(wanted.timeout_ms.min(PING_PEER_MS));
+    let deadline = Duration::from_millis(wanted.timeout_ms.min(MAX_PING_PEER_MS));
     let answer = mesh.peer(wanted.addr, expect).call(&Ping, deadline).await;
     answer.map_err(|error| error.to_string())
 }
 
 /// Runs `work` to its end even if the call that started it is dropped.
-async fn whole<T: Send + 'static>(
+async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, HandlerFailed> {
     tokio::spawn(work).await.map_err(HandlerFailed::new)

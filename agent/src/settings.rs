@@ -65,7 +65,7 @@ pub struct Settings {
     /// Health check settings.
     pub health: HealthSettings,
     /// Execution of jobs.
-    pub executor: WorkSettings,
+    pub executor: JobSettings,
 }
 
 /// Enrolment settings.
@@ -92,7 +92,7 @@ pub struct GossipSettings {
 
 /// Executor settings.
 #[derive(Debug, Clone)]
-pub struct WorkSettings {
+pub struct JobSettings {
     /// Whether this node runs jobs.
     pub enabled: bool,
     /// Account that runs every job; `None`: the account of the submitter.
@@ -122,7 +122,7 @@ pub struct WorkSettings {
     pub keep_output: Duration,
 }
 
-impl Default for WorkSettings {
+impl Default for JobSettings {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -167,11 +167,11 @@ impl Settings {
                 confirm_after: CONFIRM_AFTER,
                 fresh_for: FRESH_FOR,
             },
-            executor: WorkSettings::default(),
+            executor: JobSettings::default(),
         }
     }
 
-    pub(crate) fn checkpoints(&self, edges: &Edges, folder: &Path) -> CheckpointSettings {
+    pub(crate) fn checkpoints(&self, edges: &Dependencies, folder: &Path) -> CheckpointSettings {
         let usual = match edges.user.uid {
             0 => PathBuf::from(RUNTIME_DIR),
             _ => folder.join("run"),
@@ -182,7 +182,7 @@ impl Settings {
         }
     }
 
-    pub(crate) fn run_as(&self, edges: &Edges) -> Result<RunAs, UserMapError> {
+    pub(crate) fn run_as(&self, edges: &Dependencies) -> Result<RunAs, UserMapError> {
         let map = self.executor.user_map.as_deref();
         let map = map
             .map(|path| UserMap::open(path, edges.user))
@@ -200,7 +200,7 @@ impl Settings {
 
 /// External dependencies of an agent: clock, accounts, program and mesh limits.
 #[derive(Clone)]
-pub struct Edges {
+pub struct Dependencies {
     /// Credentials to use as they are; `None`: load them from the data directory, or enrol.
     pub credentials: Option<Credentials>,
     /// Clock.
@@ -219,7 +219,7 @@ pub struct Edges {
     pub schemas: Schemas,
 }
 
-impl std::fmt::Debug for Edges {
+impl std::fmt::Debug for Dependencies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Edges")
             .field("program", &self.program)
@@ -228,7 +228,7 @@ impl std::fmt::Debug for Edges {
     }
 }
 
-impl Edges {
+impl Dependencies {
     /// Dependencies of the production daemon: this machine and this process.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 
 use crate::executor::BlockReason;
 use crate::health::HealthSummary;
-use crate::node::{Announcement, Status};
+use crate::node::{Announcement, HistoryStatus};
 use lattice_conformance::Inventory;
 use lattice_conformance::health::Severity;
 use lattice_gossip::{Health, Verdict};
@@ -14,7 +14,7 @@ const HEALTH_BYTES: usize = 512;
 /// Size of the longest verdict without codes, in bytes.
 const VERDICT_BYTES: usize = "degraded:".len();
 /// Code that replaces the codes that do not fit.
-const MORE: &str = "reasons.more";
+const MORE_REASONS_CODE: &str = "reasons.more";
 
 /// Evidence for a verdict.
 #[derive(Debug, Clone, Copy)]
@@ -22,13 +22,13 @@ pub(crate) struct Evidence<'a> {
     /// Result of the last reading.
     pub(crate) announcement: &'a Announcement,
     /// Reasons for which the executor is blocked.
-    pub(crate) hindrances: &'a [BlockReason],
+    pub(crate) block_reasons: &'a [BlockReason],
     /// Code of a certificate fault, if there is one.
     pub(crate) certificate: Option<&'a str>,
     /// Results of the health checks.
     pub(crate) checks: &'a HealthSummary,
     /// State of the node's history.
-    pub(crate) history: &'a Status,
+    pub(crate) history: &'a HistoryStatus,
     /// Informational codes that are not faults.
     pub(crate) notes: &'a [&'static str],
 }
@@ -37,14 +37,14 @@ pub(crate) struct Evidence<'a> {
 pub(crate) fn health_verdict(evidence: Evidence<'_>) -> Option<Health> {
     let Evidence {
         announcement,
-        hindrances,
+        block_reasons: hindrances,
         certificate,
         checks,
         history,
         notes,
     } = evidence;
     let health = health(announcement, hindrances, certificate, checks)?;
-    Some(beside(health, history, checks, notes))
+    Some(add_history_and_notes(health, history, checks, notes))
 }
 
 /// Combines the results of checks, probes and executor into one verdict: the worst one. Returns `None` for a node that
@@ -65,13 +65,15 @@ fn health(
         .map(|hindrance| hindrance.code().to_owned());
     let findings = announcement.findings.iter();
     let findings: Vec<&String> = findings
-        .filter(|code| !checks.enabled || !checks.judged.contains(*code))
+        .filter(|code| !checks.enabled || !checks.evaluated_findings.contains(*code))
         .collect();
     let probes = checks.probe_reasons(&announcement.probes);
-    let stops_work = hindrances.iter().any(|hindrance| hindrance.stops_work());
+    let stops_work = hindrances.iter().any(|hindrance| hindrance.blocks_jobs());
     // A class that cannot be read may hide any fault, even if another fault is known.
     let is_read = announcement.document.is_some();
-    let is_blind = probes.iter().any(|reason| Inventory::is_blind(reason));
+    let is_blind = probes
+        .iter()
+        .any(|reason| Inventory::is_class_unknown(reason));
     let is_unknown = !is_read || !announcement.incomplete.is_empty() || is_blind;
     let is_sound = findings.is_empty() && certificate.is_none() && hindrances.is_empty();
     // Any other probe reads live values, such as a meter, on which no job depends.
@@ -100,9 +102,14 @@ fn health(
 
 /// Adds faults of the history and notes. A disk fault raises the verdict to degraded; notes do not change it. Each code
 /// appears once, and only as many codes as fit.
-fn beside(mut health: Health, history: &Status, checks: &HealthSummary, notes: &[&str]) -> Health {
+fn add_history_and_notes(
+    mut health: Health,
+    history: &HistoryStatus,
+    checks: &HealthSummary,
+    notes: &[&str],
+) -> Health {
     // The history and the health file are on the same disk.
-    if history.fault.is_some() || checks.disk {
+    if history.fault.is_some() || checks.is_unsaved {
         health.reasons.push("history.disk".to_owned());
         health.verdict = health.verdict.max(Verdict::Degraded);
     }
@@ -110,12 +117,12 @@ fn beside(mut health: Health, history: &Status, checks: &HealthSummary, notes: &
     let notes = damaged.into_iter().chain(notes.iter().copied());
     let notes = notes.chain(checks.notes.iter().copied());
     health.reasons.extend(notes.map(str::to_owned));
-    health.reasons = fitting(health.reasons);
+    health.reasons = limit_codes(health.reasons);
     health
 }
 
 /// Removes duplicates, and keeps the first codes that fit into a gossip value.
-fn fitting(codes: Vec<String>) -> Vec<String> {
+fn limit_codes(codes: Vec<String>) -> Vec<String> {
     let mut distinct: Vec<String> = Vec::new();
     for code in codes {
         if !distinct.contains(&code) {
@@ -127,10 +134,10 @@ fn fitting(codes: Vec<String>) -> Vec<String> {
     if length(&distinct) <= room {
         return distinct;
     }
-    while length(&distinct) + MORE.len() > room {
+    while length(&distinct) + MORE_REASONS_CODE.len() > room {
         distinct.pop();
     }
-    distinct.push(MORE.to_owned());
+    distinct.push(MORE_REASONS_CODE.to_owned());
     distinct
 }
 
@@ -206,8 +213,8 @@ mod tests {
             verdict: Verdict::Healthy,
             reasons: Vec::new(),
         };
-        let mut history = Status::default();
-        let said = beside(
+        let mut history = HistoryStatus::default();
+        let said = add_history_and_notes(
             healthy(),
             &history,
             &HealthSummary::default(),
@@ -217,14 +224,14 @@ mod tests {
         assert_eq!(said.reasons, ["events.unheard"]);
         history.fault = Some("no space left on device".to_owned());
         history.damaged = true;
-        let said = beside(healthy(), &history, &HealthSummary::default(), &[]);
+        let said = add_history_and_notes(healthy(), &history, &HealthSummary::default(), &[]);
         assert_eq!(said.verdict, Verdict::Degraded);
         assert_eq!(said.reasons, ["history.disk", "history.damaged"]);
         let unknown = Health {
             verdict: Verdict::Unknown,
             ..healthy()
         };
-        let said = beside(unknown, &history, &HealthSummary::default(), &[]);
+        let said = add_history_and_notes(unknown, &history, &HealthSummary::default(), &[]);
         assert_eq!(said.verdict, Verdict::Unknown);
     }
 
@@ -287,7 +294,7 @@ mod tests {
             enabled: true,
             worst: Some(Severity::Inform),
             codes: vec!["gpu.mode_pending".to_owned()],
-            judged: ["gpu_mode_pending".to_owned()].into(),
+            evaluated_findings: ["gpu_mode_pending".to_owned()].into(),
             ..HealthSummary::default()
         };
         let of = |announcement: &Announcement, checks: &HealthSummary| {
@@ -325,24 +332,25 @@ mod tests {
             verdict: Verdict::Faulty,
             reasons,
         };
-        let full = Status {
+        let full = HistoryStatus {
             fault: Some("no space left on device".to_owned()),
-            ..Status::default()
+            ..HistoryStatus::default()
         };
         let checks = HealthSummary {
-            disk: true,
+            is_unsaved: true,
             notes: vec!["xids.unheard"],
             ..HealthSummary::default()
         };
-        let said = beside(health(Vec::new()), &full, &checks, &[]);
+        let said = add_history_and_notes(health(Vec::new()), &full, &checks, &[]);
         assert_eq!(said.reasons, ["history.disk", "xids.unheard"]);
-        let unwritten = beside(health(Vec::new()), &Status::default(), &checks, &[]);
+        let unwritten =
+            add_history_and_notes(health(Vec::new()), &HistoryStatus::default(), &checks, &[]);
         assert_eq!(unwritten.reasons, said.reasons);
 
         let codes: Vec<String> = (0..40).map(|n| format!("gpu.some_long_code.{n}")).collect();
-        let said = beside(health(codes.clone()), &full, &checks, &[]);
+        let said = add_history_and_notes(health(codes.clone()), &full, &checks, &[]);
         assert_eq!(said.reasons[0], codes[0]);
-        assert_eq!(said.reasons.last().unwrap(), MORE);
+        assert_eq!(said.reasons.last().unwrap(), MORE_REASONS_CODE);
         let text = format!("{}:{}", said.verdict, said.reasons.join(","));
         assert!((450..=HEALTH_BYTES).contains(&text.len()), "{}", text.len());
     }

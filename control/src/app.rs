@@ -20,7 +20,7 @@ use lattice_engine::{
         accounting::AccountingReconciler,
         attempts::Attempts,
         autodrain::AutoDrain,
-        bmc_faults::NameFaults,
+        bmc_faults::BmcFaultPublisher,
         borrow::Borrow,
         checkpoints::Checkpoints,
         class_merge::ClassMerge,
@@ -34,7 +34,7 @@ use lattice_engine::{
         liveness::Pings,
         node_loss::NodeLoss,
         reboots::Reboots,
-        reconciler::{self, Reconciler, kept},
+        reconciler::{self, Reconciler, restart_forever},
         register::Register,
         reports,
         schedulers::Schedulers,
@@ -47,8 +47,8 @@ use lattice_gossip::{Cell, CellConfig, Gossip};
 use lattice_host::error_text::with_causes;
 use lattice_http::{self as http, Auth, Issuer};
 use lattice_mesh::{
-    AskMembers, Clock, ExpectedIdentity, Mesh, MeshConfig, Pin, Renewal, RenewalSettings, Role,
-    Router, keep_renewed,
+    Clock, ExpectedIdentity, Mesh, MeshConfig, Pin, QuorumRenewalSource, Renewal, RenewalSettings,
+    Role, Router, keep_renewed,
 };
 use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_client::{Addresses, QuorumClient};
@@ -246,7 +246,7 @@ impl App {
             reason: error.to_string(),
         })?;
         let gossip = Gossip::new();
-        let router = gossip.route(Router::new()).serving_trust(&self.mesh);
+        let router = gossip.route(Router::new()).with_trust_handlers(&self.mesh);
         self.mesh.serve(reports::route(router, &core))?;
         let cells = gossip_cells::join(&gossip, &self.mesh, &self.cell_configs()).await?;
         let holder = format!("{}.{:016x}", self.name, rand::random::<u64>());
@@ -264,7 +264,7 @@ impl App {
         let unserved = running.unserved.clone();
         running
             .tasks
-            .spawn(http::watch_over(serving, cancel, unserved));
+            .spawn(http::run_until_stopped(serving, cancel, unserved));
         self.running = Some(running);
         Ok(())
     }
@@ -296,22 +296,26 @@ impl App {
     }
 
     /// Starts renewal of the certificate and the trust roots, both requested from the quorum members.
-    fn renew(&self, members: Vec<SocketAddr>, told: Addresses) -> Result<Renewal, StartError> {
+    fn renew(
+        &self,
+        members: Vec<SocketAddr>,
+        member_addresses: Addresses,
+    ) -> Result<Renewal, StartError> {
         let folder = self.settings.credentials.clone();
         if let Some(folder) = &folder {
             self.mesh.keep_trust_in(folder)?;
         }
         let settings = RenewalSettings {
-            ask_trust_every: self.settings.timings.trust_every,
+            trust_request_interval: self.settings.timings.trust_every,
             ..RenewalSettings::new(folder, rand::random())
         };
         let mesh = self.mesh.downgrade();
         // The set of members may change while the renewal runs, so it is read for each request.
-        let source = AskMembers::new(move || {
+        let source = QuorumRenewalSource::new(move || {
             let Some(mesh) = mesh.upgrade() else {
                 return Vec::new();
             };
-            let addrs = told.with(&members).into_iter();
+            let addrs = member_addresses.with(&members).into_iter();
             let peer = |addr| mesh.peer(addr, ExpectedIdentity::role(Role::Quorum));
             addrs.map(peer).collect()
         });
@@ -334,56 +338,56 @@ impl App {
     fn spawn_tasks(&self, running: &RunningControl) {
         let core = || running.core.clone();
         let dispatch = &running.dispatch;
-        running.keep("fold", {
+        running.spawn_restarting("fold", {
             let core = core();
             move || fold::follow(core.clone())
         });
         if let Some(issuer) = self.auth.issuer().cloned() {
-            running.keep("issuer", move || issuer.clone().follow());
+            running.spawn_restarting("issuer", move || issuer.clone().follow());
         }
-        running.keep("books", {
+        running.spawn_restarting("books", {
             let core = core();
             move || usage_ledger::follow(core.clone())
         });
         for cell in &running.cells {
             let (core, cell) = (core(), cell.clone());
-            running.keep("gossip", move || {
+            running.spawn_restarting("gossip", move || {
                 gossip_cells::follow(core.clone(), cell.clone())
             });
         }
-        running.keep("lease", {
+        running.spawn_restarting("lease", {
             let (core, lease) = (core(), dispatch.clone());
-            move || lease.clone().keep(core.clone())
+            move || lease.clone().run(core.clone())
         });
-        running.keep("acting", {
+        running.spawn_restarting("acting", {
             let (core, lease) = (core(), dispatch.clone());
-            move || lease::show(core.clone(), lease.clone())
+            move || lease::publish_dispatching(core.clone(), lease.clone())
         });
-        running.keep("schedulers", {
+        running.spawn_restarting("schedulers", {
             let schedulers = running.schedulers.clone();
             move || schedulers.clone().run()
         });
-        running.keep("schedulers' leases", {
+        running.spawn_restarting("schedulers' leases", {
             let schedulers = running.schedulers.clone();
-            move || schedulers.clone().keep()
+            move || schedulers.clone().renew_forever()
         });
-        running.keep("liveness", {
+        running.spawn_restarting("liveness", {
             let core = core();
             move || Pings::new(core.clone()).run()
         });
-        running.keep("trust", {
+        running.spawn_restarting("trust", {
             let core = core();
             move || Trust::new(core.clone()).run()
         });
-        running.keep("trust news", {
+        running.spawn_restarting("trust news", {
             let core = core();
             move || trust::catch_up(core.clone())
         });
-        running.keep("certificate", {
+        running.spawn_restarting("certificate", {
             let core = core();
             move || trust::watch_own(core.clone())
         });
-        running.keep("conformance", {
+        running.spawn_restarting("conformance", {
             let core = core();
             move || Conformance::new(core.clone()).run()
         });
@@ -413,25 +417,25 @@ impl App {
             // This task ends by itself once its BMC sessions are closed.
             let reading = bmc::run(plan.clone(), edges);
             running.tasks.spawn(reading);
-            running.keep("named", {
+            running.spawn_restarting("named", {
                 let core = core();
-                move || NameFaults::new(core.clone()).run()
+                move || BmcFaultPublisher::new(core.clone()).run()
             });
-            running.keep("unite", {
+            running.spawn_restarting("unite", {
                 let core = core();
                 move || ClassMerge::new(core.clone()).run()
             });
         }
         self.sources.begin(&running.core);
-        for asked in &self.sources.asked {
+        for asked in &self.sources.requests {
             let (core, asked) = (core(), asked.clone());
-            running.keep("source", move || asked.clone().follow(core.clone()));
+            running.spawn_restarting("source", move || asked.clone().follow(core.clone()));
         }
-        running.keep("history", {
+        running.spawn_restarting("history", {
             let core = core();
             move || ReadHistories::new(core.clone()).run()
         });
-        running.keep("notes", {
+        running.spawn_restarting("notes", {
             let core = core();
             move || HistoryEventsTask::new(core.clone()).run()
         });
@@ -467,8 +471,8 @@ impl App {
             running.cancel.cancel();
             running.tasks.close();
             let _ = timeout(STOP_STEP, running.tasks.wait()).await;
-            let _ = timeout(STOP_STEP / 3, running.dispatch.give_back(&running.core)).await;
-            let _ = timeout(STOP_STEP / 3, running.schedulers.give_back()).await;
+            let _ = timeout(STOP_STEP / 3, running.dispatch.release(&running.core)).await;
+            let _ = timeout(STOP_STEP / 3, running.schedulers.release_leases()).await;
             let leave = running.cells.iter().map(Cell::leave);
             let _ = timeout(STOP_STEP, futures::future::join_all(leave)).await;
         }
@@ -486,20 +490,20 @@ impl RunningControl {
         make: impl Fn(Arc<Core>) -> R + Send + 'static,
     ) {
         let (core, lease) = (self.core.clone(), lease.clone());
-        self.keep(R::NAME, move || {
+        self.spawn_restarting(R::NAME, move || {
             reconciler::run(core.clone(), lease.clone(), make(core.clone()))
         });
     }
 
     /// Runs `work` until the control stops, and restarts it whenever it ends.
-    fn keep<F>(&self, name: &'static str, work: impl Fn() -> F + Send + 'static)
+    fn spawn_restarting<F>(&self, name: &'static str, work: impl Fn() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let kept = kept(name, work);
+        let restarting = restart_forever(name, work);
         let cancel = self.cancel.clone();
         self.tasks.spawn(async move {
-            let _: Option<()> = cancel.run_until_cancelled_owned(kept).await;
+            let _: Option<()> = cancel.run_until_cancelled_owned(restarting).await;
         });
     }
 }

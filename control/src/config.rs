@@ -155,7 +155,7 @@ impl Check for Config {
         }
         problems.check_address("https.listen", &self.https.listen);
         if let Some(oidc) = &self.https.oidc {
-            problems.within("https.oidc", |problems| oidc.check(problems));
+            problems.check_part("https.oidc", |problems| oidc.check(problems));
         }
         if let Some(advertise) = &self.advertise {
             problems.check_address("advertise", advertise);
@@ -183,11 +183,11 @@ impl Check for Config {
         {
             problems.add("join.name", e.reason);
         }
-        problems.within("scheduling", |problems| self.scheduling.check(problems));
-        problems.within("accounting", |problems| self.accounting.check(problems));
+        problems.check_part("scheduling", |problems| self.scheduling.check(problems));
+        problems.check_part("accounting", |problems| self.accounting.check(problems));
         let mut names = BTreeSet::new();
         for (i, cell) in self.cells.iter().enumerate() {
-            problems.within(format!("cells.{i}"), |problems| {
+            problems.check_part(format!("cells.{i}"), |problems| {
                 if let Err(e) = cell.name.parse::<CellName>() {
                     problems.add("name", e);
                 }

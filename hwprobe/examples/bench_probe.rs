@@ -87,7 +87,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         let started_at = Instant::now();
         let inventory = probe_isolated(&host, &program);
         whole.push(started_at.elapsed());
-        same(&first, &inventory)?;
+        check_same(&first, &inventory)?;
         for probe in inventory.probes {
             let took = Duration::from_micros(probe.duration_us);
             each.entry(probe.name).or_default().push(took);
@@ -95,11 +95,11 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     }
     let before = resident_kib()?;
     for _ in 0..args.memory_rounds {
-        same(&first, &probe_isolated(&host, &program))?;
+        check_same(&first, &probe_isolated(&host, &program))?;
     }
     let after = resident_kib()?;
     each.insert("whole".to_owned(), whole);
-    show(args, &program, &mut each, (before, after));
+    print_table(args, &program, &mut each, (before, after));
     match after.saturating_sub(before) {
         grown if grown > MOST_GROWTH_KIB => Err(format!(
             "memory grew by {grown} KiB in {} probes, {MOST_GROWTH_KIB} allowed",
@@ -111,7 +111,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
 }
 
 /// Checks that both probes gave the same result: a cost counts only for a correct result.
-fn same(first: &Inventory, other: &Inventory) -> Result<(), Box<dyn Error>> {
+fn check_same(first: &Inventory, other: &Inventory) -> Result<(), Box<dyn Error>> {
     for (class, record) in &first.records {
         let now = &other.records[class];
         if record.state().mark() != now.state().mark() {
@@ -122,7 +122,7 @@ fn same(first: &Inventory, other: &Inventory) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn show(
+fn print_table(
     args: &Args,
     program: &Path,
     each: &mut BTreeMap<String, Vec<Duration>>,

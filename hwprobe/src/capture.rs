@@ -10,17 +10,17 @@ mod manifest;
 mod mask;
 mod tree;
 
-pub use manifest::{MANIFEST, NotACapture, host_of};
-pub use mask::{Secrets, secrets, secrets_and};
+pub use manifest::{CaptureTreeError, MANIFEST, host_of};
+pub use mask::{Secrets, secrets, secrets_with};
 
 use crate::child::traced_isolated;
 use crate::gpu_driver::{self, Envelope, REPORT_VERSION};
 use crate::kernel::{ipmi, net};
 use crate::probe::nic;
-use crate::root::{TouchedPath, TouchedPaths};
+use crate::root::{AccessedPath, AccessedPaths};
 use crate::source::Answers;
 use crate::{Host, NvmlSource, probe_all};
-use lattice_conformance::{Inventory, Loss, Reading};
+use lattice_conformance::{Inventory, ProbeFailure, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ pub enum Privacy {
 
 /// Summary of a finished capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Captured {
+pub struct CaptureSummary {
     /// Number of files written.
     pub files: u64,
     /// Number of links written.
@@ -47,7 +47,7 @@ pub struct Captured {
     /// Paths that could not be read, with the error.
     pub unreadable: BTreeMap<PathBuf, String>,
     /// Probes without a result, with the reason.
-    pub lost: BTreeMap<String, Loss>,
+    pub lost: BTreeMap<String, ProbeFailure>,
 }
 
 /// Reason why a capture failed.
@@ -81,7 +81,7 @@ pub const GPU_REPORT: &str = "gpu-report.json";
 /// # Errors
 /// `out` is not empty or cannot be written. An unreadable *source* path is not an error: the capture records it, and
 /// the captured tree fails there as the host did.
-pub fn capture(host: &Host, out: &Path, privacy: Privacy) -> Result<Captured, CaptureError> {
+pub fn capture(host: &Host, out: &Path, privacy: Privacy) -> Result<CaptureSummary, CaptureError> {
     let (root, trace) = host.root.traced();
     let traced = Host {
         root,
@@ -89,7 +89,7 @@ pub fn capture(host: &Host, out: &Path, privacy: Privacy) -> Result<Captured, Ca
     };
     let inventory = probe_all(&traced);
     let touched = trace.lock().clone();
-    write_down(host, &inventory, &touched, out, privacy)
+    write_capture(host, &inventory, &touched, out, privacy)
 }
 
 /// Captures with the probes in a separate process, as [`crate::probe_isolated`] runs them. A probe that hangs is
@@ -102,19 +102,19 @@ pub fn capture_isolated(
     program: &Path,
     out: &Path,
     privacy: Privacy,
-) -> Result<(Captured, Inventory), CaptureError> {
+) -> Result<(CaptureSummary, Inventory), CaptureError> {
     let (inventory, touched) = traced_isolated(host, program, true);
-    let captured = write_down(host, &inventory, &touched, out, privacy)?;
+    let captured = write_capture(host, &inventory, &touched, out, privacy)?;
     Ok((captured, inventory))
 }
 
-fn write_down(
+fn write_capture(
     host: &Host,
     inventory: &Inventory,
-    touched: &TouchedPaths,
+    touched: &AccessedPaths,
     out: &Path,
     privacy: Privacy,
-) -> Result<Captured, CaptureError> {
+) -> Result<CaptureSummary, CaptureError> {
     if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(CaptureError::NotEmpty {
             path: out.to_owned(),
@@ -147,12 +147,12 @@ fn write_down(
 }
 
 /// File and directory names of every touched path.
-fn names(touched: &TouchedPaths) -> impl Iterator<Item = &str> {
+fn names(touched: &AccessedPaths) -> impl Iterator<Item = &str> {
     touched.places.iter().flat_map(|(path, what)| {
         let parts = path.iter().filter_map(|part| part.to_str());
         let listed: &[String] = match what {
-            TouchedPath::Dir(names) => names,
-            TouchedPath::File(_) | TouchedPath::Link(_) => &[],
+            AccessedPath::Dir(names) => names,
+            AccessedPath::File(_) | AccessedPath::Link(_) => &[],
         };
         parts.chain(listed.iter().map(String::as_str))
     })
@@ -163,17 +163,17 @@ fn gpus(
     host: &Host,
     privacy: Privacy,
     writer: &mut Writer<'_>,
-) -> Result<Option<Loss>, CaptureError> {
+) -> Result<Option<ProbeFailure>, CaptureError> {
     if host.nvml == NvmlSource::Disabled || host.disabled.contains(&lattice_conformance::Class::Gpu)
     {
         return Ok(None);
     }
-    let mut report = match gpu_driver::ask(&host.nvml, &host.outstanding) {
+    let mut report = match gpu_driver::query_driver(&host.nvml, &host.outstanding) {
         Reading::Present(report) => report,
-        Reading::Timeout { after_ms } => return Ok(Some(Loss::Hung { after_ms })),
+        Reading::Timeout { after_ms } => return Ok(Some(ProbeFailure::Hung { after_ms })),
         other => {
             let why = other.map(|_| String::new()).to_string();
-            return Ok(Some(Loss::Failed { why }));
+            return Ok(Some(ProbeFailure::Failed { why }));
         }
     };
     if let (Privacy::Mask, Reading::Present(devices)) = (privacy, &mut report.devices) {
@@ -210,7 +210,7 @@ fn network(host: &Host, writer: &mut Writer<'_>) -> Result<(), CaptureError> {
 
 /// Records the BMC's in-band report, if the host queries it.
 fn bmc(host: &Host, writer: &mut Writer<'_>) -> Result<(), CaptureError> {
-    let Reading::Present(report) = ipmi::ask(&host.ipmi) else {
+    let Reading::Present(report) = ipmi::query_bmc(&host.ipmi) else {
         return Ok(());
     };
     writer.record(ipmi::IpmiReport::FILE, &report.encode()?)

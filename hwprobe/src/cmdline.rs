@@ -76,12 +76,12 @@ const KEYBOARD_WORDS: &[&str] = &["keymap", "keyboard", "keytable", "atkbd"];
 /// Secrets are masked in both forms: `name=value`, and `--name value` as init programs accept it.
 #[must_use]
 pub fn mask(line: &str, masked: &[String]) -> Vec<String> {
-    mask_but(line, masked, |_, _| None)
+    mask_except(line, masked, |_, _| None)
 }
 
 /// Masks the command line, except where `keep` returns a replacement value. `keep` receives the name and value of each
 /// argument that is masked for any reason except a secret name.
-pub(crate) fn mask_but(
+pub(crate) fn mask_except(
     line: &str,
     masked: &[String],
     keep: impl Fn(&str, &str) -> Option<String>,

@@ -6,7 +6,7 @@
 //! replace the program, so that a captured tree gives the answers of its host.
 
 use crate::pci;
-use crate::process::{self, Bounds, Outstanding, Unfinished};
+use crate::process::{self, Bounds, RunFailure, UnreapedPrograms};
 use crate::root::read_record;
 use lattice_conformance::Reading;
 use serde::{Deserialize, Serialize};
@@ -17,13 +17,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Maximum output of a program, in bytes; 4,000 packages take about 300 KiB.
-pub const LONGEST_ANSWER: u64 = 4 << 20;
+pub const MAX_OUTPUT_BYTES: u64 = 4 << 20;
 /// Folder of recorded answers in a captured tree.
 pub const RECORDS: &str = "commands";
 
 /// One program with its arguments. Only this module constructs lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct CommandLine {
     name: &'static str,
     program: &'static str,
     args: &'static [&'static str],
@@ -31,7 +31,7 @@ pub struct Line {
 
 /// Every installed RPM: name, then `epoch:version-release.arch`. A missing epoch is written as 0, its value in version
 /// comparisons.
-pub const RPM_PACKAGES: Line = Line {
+pub const RPM_PACKAGES: CommandLine = CommandLine {
     name: "rpm-packages",
     program: "/usr/bin/rpm",
     args: &[
@@ -42,7 +42,7 @@ pub const RPM_PACKAGES: Line = Line {
 };
 
 /// The state of every Slingshot NIC.
-pub const CXI_STAT: Line = Line {
+pub const CXI_STAT: CommandLine = CommandLine {
     name: "cxi-stat",
     program: "/usr/bin/cxi_stat",
     args: &[],
@@ -53,21 +53,21 @@ const DEVICE: &str = "<device>";
 
 /// Firmware configuration of one NVIDIA (Mellanox) NIC, by the tool shipped with its driver: the default, current and
 /// next value of each setting (`-e`).
-pub const MLXCONFIG: Line = Line {
+pub const MLXCONFIG: CommandLine = CommandLine {
     name: "mlxconfig",
     program: "/usr/bin/mlxconfig",
     args: &["-d", DEVICE, "-e", "q"],
 };
 
 /// Firmware configuration of one NVIDIA (Mellanox) NIC, by the tool of Linux distributions (`mstflint`).
-pub const MSTCONFIG: Line = Line {
+pub const MSTCONFIG: CommandLine = CommandLine {
     name: "mstconfig",
     program: "/usr/bin/mstconfig",
     args: &["-d", DEVICE, "-e", "q"],
 };
 
 /// Every line that may run.
-pub const ALLOWED: &[Line] = &[RPM_PACKAGES, CXI_STAT, MLXCONFIG, MSTCONFIG];
+pub const ALLOWED: &[CommandLine] = &[RPM_PACKAGES, CXI_STAT, MLXCONFIG, MSTCONFIG];
 
 /// The PCI device that a line queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,14 +97,14 @@ pub enum Commands {
     Disabled,
 }
 
-impl Line {
+impl CommandLine {
     /// Name of the line in records.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    fn is_about_a_device(&self) -> bool {
+    fn needs_device(&self) -> bool {
         self.args.contains(&DEVICE)
     }
 }
@@ -112,7 +112,7 @@ impl Line {
 /// A line with the device to query, if any.
 #[derive(Clone, Copy)]
 struct RunningLine<'a> {
-    line: &'a Line,
+    line: &'a CommandLine,
     device: Option<&'a Device>,
 }
 
@@ -176,19 +176,19 @@ impl Commands {
     /// The standard output of the program of `line`. Absent if the program is not installed. Failed, with the first
     /// line of its standard error, if the program exits with an error.
     #[must_use]
-    pub fn ask(&self, line: &Line, outstanding: &Outstanding) -> Reading<Vec<u8>> {
+    pub fn output(&self, line: &CommandLine, outstanding: &UnreapedPrograms) -> Reading<Vec<u8>> {
         let asked = RunningLine { line, device: None };
         self.answer(asked, self.deadline(), outstanding)
     }
 
     /// The standard output of a line about a device, within the time left for it.
     #[must_use]
-    pub fn ask_of(
+    pub fn device_output(
         &self,
-        line: &Line,
+        line: &CommandLine,
         device: &Device,
         within: Duration,
-        outstanding: &Outstanding,
+        outstanding: &UnreapedPrograms,
     ) -> Reading<Vec<u8>> {
         let device = Some(device);
         let deadline = self.deadline().min(within);
@@ -199,11 +199,11 @@ impl Commands {
         &self,
         asked: RunningLine<'_>,
         deadline: Duration,
-        outstanding: &Outstanding,
+        outstanding: &UnreapedPrograms,
     ) -> Reading<Vec<u8>> {
         match self {
             Self::Disabled => Reading::disabled("running programs is switched off"),
-            Self::Recorded(folder) => recorded(folder, asked),
+            Self::Recorded(folder) => read_recorded(folder, asked),
             Self::Run { .. } if deadline.is_zero() => Reading::Timeout { after_ms: 0 },
             Self::Run { .. } => run(asked.line.program, asked.command(), deadline, outstanding),
         }
@@ -214,27 +214,27 @@ fn run(
     program: &str,
     mut command: Command,
     deadline: Duration,
-    outstanding: &Outstanding,
+    outstanding: &UnreapedPrograms,
 ) -> Reading<Vec<u8>> {
     command.env_clear().env("LC_ALL", "C").current_dir("/");
     let bounds = Bounds {
         deadline,
-        answer: LONGEST_ANSWER,
+        max_output_bytes: MAX_OUTPUT_BYTES,
     };
     match process::run(command, bounds, outstanding) {
-        Ok(finished) if finished.status.success() => Reading::Present(finished.answer),
-        Ok(finished) => Reading::failed(finished.complaint(program)),
-        Err(Unfinished::NotStarted(error)) => Reading::from_io(program, &error),
-        Err(Unfinished::TimedOut) => Reading::timed_out(deadline),
-        Err(Unfinished::TooLong) => Reading::failed(format!(
-            "{program} answered more than {LONGEST_ANSWER} bytes"
+        Ok(finished) if finished.status.success() => Reading::Present(finished.stdout),
+        Ok(finished) => Reading::failed(finished.failure_text(program)),
+        Err(RunFailure::NotStarted(error)) => Reading::from_io(program, &error),
+        Err(RunFailure::TimedOut) => Reading::timed_out(deadline),
+        Err(RunFailure::TooLong) => Reading::failed(format!(
+            "{program} answered more than {MAX_OUTPUT_BYTES} bytes"
         )),
     }
 }
 
-fn recorded(folder: &Path, asked: RunningLine<'_>) -> Reading<Vec<u8>> {
+fn read_recorded(folder: &Path, asked: RunningLine<'_>) -> Reading<Vec<u8>> {
     let name = asked.line.name;
-    let read = |file: String| read_record(&folder.join(file), LONGEST_ANSWER);
+    let read = |file: String| read_record(&folder.join(file), MAX_OUTPUT_BYTES);
     match read(asked.answer_file()) {
         Ok(bytes) => return Reading::Present(bytes),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -255,11 +255,11 @@ fn recorded(folder: &Path, asked: RunningLine<'_>) -> Reading<Vec<u8>> {
 /// An I/O error.
 pub fn record(
     commands: &Commands,
-    outstanding: &Outstanding,
+    outstanding: &UnreapedPrograms,
     devices: &[Device],
     devices_within: Duration,
     folder: &Path,
-    keep: impl Fn(&Line, Vec<u8>) -> Vec<u8>,
+    keep: impl Fn(&CommandLine, Vec<u8>) -> Vec<u8>,
 ) -> io::Result<u64> {
     let mut files = 0;
     let mut record = |asked: RunningLine<'_>, answer: Reading<Vec<u8>>| -> io::Result<()> {
@@ -275,14 +275,14 @@ pub fn record(
     };
     let ends_at = Instant::now() + devices_within;
     for line in ALLOWED {
-        if !line.is_about_a_device() {
-            let answer = commands.ask(line, outstanding);
+        if !line.needs_device() {
+            let answer = commands.output(line, outstanding);
             record(RunningLine { line, device: None }, answer)?;
             continue;
         }
         for device in devices {
             let within = ends_at.saturating_duration_since(Instant::now());
-            let answer = commands.ask_of(line, device, within, outstanding);
+            let answer = commands.device_output(line, device, within, outstanding);
             let device = Some(device);
             record(RunningLine { line, device }, answer)?;
         }
@@ -301,7 +301,7 @@ mod tests {
     fn shell(script: &str, deadline: Duration) -> Reading<Vec<u8>> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).env("SECRET", "inherited");
-        run("/bin/sh", command, deadline, &Outstanding::default())
+        run("/bin/sh", command, deadline, &UnreapedPrograms::default())
     }
 
     #[test]
@@ -334,31 +334,34 @@ mod tests {
         };
         assert!(why.contains("more than 4194304 bytes"), "{why}");
         assert!(started_at.elapsed() < LONG);
-        let line = Line {
+        let line = CommandLine {
             name: "none",
             program: "/nonexistent/program",
             args: &[],
         };
         let run = Commands::Run { deadline: LONG };
-        let outstanding = Outstanding::default();
-        assert_eq!(run.ask(&line, &outstanding), Reading::Absent);
-        let disabled = Commands::Disabled.ask(&line, &outstanding);
+        let outstanding = UnreapedPrograms::default();
+        assert_eq!(run.output(&line, &outstanding), Reading::Absent);
+        let disabled = Commands::Disabled.output(&line, &outstanding);
         assert!(matches!(disabled, Reading::Disabled { .. }));
     }
 
     #[test]
     fn a_record_answers_as_the_program_did() {
         let folder = tempfile::tempdir().unwrap();
-        let outstanding = Outstanding::default();
+        let outstanding = UnreapedPrograms::default();
         let commands = Commands::Recorded(folder.path().to_owned());
-        assert_eq!(commands.ask(&RPM_PACKAGES, &outstanding), Reading::Absent);
+        assert_eq!(
+            commands.output(&RPM_PACKAGES, &outstanding),
+            Reading::Absent
+        );
         let timeout: Reading<Vec<u8>> = Reading::Timeout { after_ms: 7 };
         let json = serde_json::to_vec(&timeout).unwrap();
         fs::write(folder.path().join("rpm-packages.state.json"), json).unwrap();
-        assert_eq!(commands.ask(&RPM_PACKAGES, &outstanding), timeout);
+        assert_eq!(commands.output(&RPM_PACKAGES, &outstanding), timeout);
         fs::write(folder.path().join("rpm-packages.out"), "a\t0:1-1.x\n").unwrap();
         let answer = Reading::Present(b"a\t0:1-1.x\n".to_vec());
-        assert_eq!(commands.ask(&RPM_PACKAGES, &outstanding), answer);
+        assert_eq!(commands.output(&RPM_PACKAGES, &outstanding), answer);
 
         let copy = tempfile::tempdir().unwrap();
         let kept = record(
@@ -372,7 +375,7 @@ mod tests {
         .unwrap();
         assert_eq!(kept, 1);
         let again = Commands::Recorded(copy.path().to_owned());
-        assert_eq!(again.ask(&RPM_PACKAGES, &outstanding), answer);
+        assert_eq!(again.output(&RPM_PACKAGES, &outstanding), answer);
     }
 
     #[test]
@@ -396,13 +399,18 @@ mod tests {
         assert_eq!(args, ["-d", "0000:5e:00.1", "-e", "q"]);
         assert_eq!(asked.answer_file(), "mlxconfig-0000-5e-00.1.out");
         let run = Commands::Run { deadline: LONG };
-        let late = run.ask_of(&MLXCONFIG, &device, Duration::ZERO, &Outstanding::default());
+        let late = run.device_output(
+            &MLXCONFIG,
+            &device,
+            Duration::ZERO,
+            &UnreapedPrograms::default(),
+        );
         assert_eq!(late, Reading::Timeout { after_ms: 0 });
     }
 
     #[test]
     fn every_line_has_its_own_name_and_an_absolute_path() {
-        let mut names: Vec<&str> = ALLOWED.iter().map(Line::name).collect();
+        let mut names: Vec<&str> = ALLOWED.iter().map(CommandLine::name).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), ALLOWED.len());

@@ -35,5 +35,5 @@ pub use host::Host;
 pub use kernel::ipmi::IpmiSource;
 pub use kernel::net::EthtoolSource;
 pub use probe::{PROBES, Probe, probe_all};
-pub use root::{LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, MOST_ENTRIES, Root};
+pub use root::{MAX_FILE_BYTES, MAX_FOLDER_ENTRIES, MAX_PROBE_ACCESSES, MAX_PROBE_BYTES, Root};
 pub use source::{Answers, Source};

@@ -4,7 +4,7 @@ mod path;
 
 #[cfg(test)]
 pub(crate) use path::parse_path;
-pub(crate) use path::{PciPath, Switches, way};
+pub(crate) use path::{PciPath, Switches, pci_path};
 
 use crate::Root;
 use lattice_conformance::{Reading, Value, text};
@@ -81,7 +81,7 @@ pub fn functions(root: &Root) -> Reading<Vec<Function>> {
                     class: id("class", 6),
                     vendor: id("vendor", 4),
                 };
-                Some((rank(name)?, function))
+                Some((address_sort_key(name)?, function))
             })
             .collect();
         sorted.into_values().collect()
@@ -90,7 +90,7 @@ pub fn functions(root: &Root) -> Reading<Vec<Function>> {
 
 /// Sort key of an address, as numbers, because a domain may have more than four digits.
 #[must_use]
-pub fn rank(address: &str) -> Option<(u64, u64)> {
+pub fn address_sort_key(address: &str) -> Option<(u64, u64)> {
     let (rest, function) = address.rsplit_once('.')?;
     let mut parts = rest.rsplitn(3, ':');
     let hex = |part: &str| u64::from_str_radix(part, 16).ok();
@@ -103,7 +103,7 @@ pub fn rank(address: &str) -> Option<(u64, u64)> {
 /// Converts an address from NVML's form (`00000000:1B:00.0`) or sysfs's own form to sysfs form.
 #[must_use]
 pub fn address(raw: &str) -> Reading<String> {
-    match rank(raw.trim()) {
+    match address_sort_key(raw.trim()) {
         Some((domain, rest)) => Reading::Present(format!(
             "{domain:04x}:{:02x}:{:02x}.{:x}",
             rest >> 16,
@@ -112,7 +112,7 @@ pub fn address(raw: &str) -> Reading<String> {
         )),
         None => Reading::failed(format!(
             "\"{}\" is not a valid PCI address",
-            text::shown(raw)
+            text::excerpt(raw)
         )),
     }
 }
@@ -214,7 +214,11 @@ mod tests {
             "0001:01:00.0",
             "10000:00:00.0",
         ];
-        assert!(order.windows(2).all(|pair| rank(pair[0]) < rank(pair[1])));
+        assert!(
+            order
+                .windows(2)
+                .all(|pair| address_sort_key(pair[0]) < address_sort_key(pair[1]))
+        );
     }
 
     #[test]

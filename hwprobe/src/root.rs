@@ -9,8 +9,8 @@ mod bounds;
 mod file;
 mod path;
 
-pub(crate) use access_record::{TouchedPath, TouchedPaths, Trace, UNREADABLE};
-pub use bounds::{LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, MOST_ENTRIES};
+pub(crate) use access_record::{AccessedPath, AccessedPaths, Trace, UNREADABLE};
+pub use bounds::{MAX_FILE_BYTES, MAX_FOLDER_ENTRIES, MAX_PROBE_ACCESSES, MAX_PROBE_BYTES};
 pub(crate) use file::{read_all, read_record};
 
 use access_record::UnreadablePath;
@@ -31,7 +31,7 @@ const HASH_CONTEXT: &str = "lattice file content";
 const KEPT_HASH: &str = "only the hash of this file was kept: ";
 
 /// ENXIO, ENODEV: a file of a device that no longer exists.
-const GONE: [i32; 2] = [6, 19];
+const DEVICE_GONE_ERRNOS: [i32; 2] = [6, 19];
 
 /// A folder in the role of `/`.
 ///
@@ -108,7 +108,7 @@ impl Root {
             let list = (self.path != Path::new("/"))
                 .then(|| open_file(&self.path.join(UNREADABLE)).ok())
                 .flatten();
-            let json = list.and_then(|mut file| read_all(&mut file, LONGEST_FILE).ok());
+            let json = list.and_then(|mut file| read_all(&mut file, MAX_FILE_BYTES).ok());
             json.and_then(|json| serde_json::from_slice(&json).ok())
                 .unwrap_or_default()
         })
@@ -143,12 +143,12 @@ impl Root {
         }
         let resolved = self.resolve(path)?;
         let bytes = self.content(&mut open_file(&self.on_disk(&resolved))?)?;
-        self.touch(&resolved, || TouchedPath::File(bytes.clone().into()));
+        self.record_access(&resolved, || AccessedPath::File(bytes.clone().into()));
         Ok(bytes)
     }
 
     fn content(&self, file: &mut File) -> io::Result<Vec<u8>> {
-        let bytes = read_all(file, LONGEST_FILE)?;
+        let bytes = read_all(file, MAX_FILE_BYTES)?;
         if let Some(left) = &self.budget {
             left.read(&bytes)?;
         }
@@ -172,9 +172,9 @@ impl Root {
         });
         if let Reading::Present(hash) = &hash {
             let kept = format!("{KEPT_HASH}{hash}\n").into_bytes();
-            self.touch(path, || TouchedPath::File(kept.into()));
+            self.record_access(path, || AccessedPath::File(kept.into()));
         }
-        self.touch_unread(path, &hash);
+        self.record_unreadable(path, &hash);
         hash
     }
 
@@ -206,7 +206,7 @@ impl Root {
     /// opened by name, is a failure.
     #[must_use]
     pub fn list(&self, dir: impl AsRef<Path>) -> Reading<Vec<String>> {
-        self.list_within(dir.as_ref(), MOST_ENTRIES)
+        self.list_within(dir.as_ref(), MAX_FOLDER_ENTRIES)
     }
 
     fn list_within(&self, dir: &Path, most: usize) -> Reading<Vec<String>> {
@@ -223,18 +223,18 @@ impl Root {
                     // The file exists but its device does not: an empty file in the capture would claim otherwise.
                     if error
                         .raw_os_error()
-                        .is_some_and(|code| GONE.contains(&code))
+                        .is_some_and(|code| DEVICE_GONE_ERRNOS.contains(&code))
                     {
-                        self.note_unread(path, UnreadablePath(Reading::Absent));
+                        self.insert_unreadable(path, UnreadablePath(Reading::Absent));
                     }
                     Reading::from_io(&path.to_string_lossy(), &error)
                 }
             },
         };
         if matches!(reading, Reading::Absent) && self.unreadable().contains_key(path) {
-            self.note_unread(path, UnreadablePath(Reading::Absent));
+            self.insert_unreadable(path, UnreadablePath(Reading::Absent));
         }
-        self.touch_unread(path, &reading);
+        self.record_unreadable(path, &reading);
         reading
     }
 
@@ -252,7 +252,7 @@ impl Root {
             names.push(name);
         }
         names.sort();
-        self.touch(&resolved, || TouchedPath::Dir(names.clone()));
+        self.record_access(&resolved, || AccessedPath::Dir(names.clone()));
         Ok(names)
     }
 
@@ -269,7 +269,7 @@ impl Root {
         };
         let link = parent.join(path.file_name().unwrap_or_default());
         let target = fs::read_link(self.on_disk(&link))?;
-        self.touch(&link, || TouchedPath::Link(target.clone()));
+        self.record_access(&link, || AccessedPath::Link(target.clone()));
         let name = target.file_name().unwrap_or_default().to_str();
         name.map_or_else(
             || Err(io::Error::other("leads to a name that is not text")),
@@ -297,7 +297,7 @@ impl Root {
             (Reading::Absent, Some(unread)) => unread.reading(),
             (reading, _) => reading,
         };
-        self.touch_unread(path, &reading);
+        self.record_unreadable(path, &reading);
         reading
     }
 }

@@ -47,7 +47,7 @@ struct Envelope<T> {
 impl<L> Source<L> {
     /// `live` for the running machine, the record for a captured tree with one, and disabled for any other tree: an
     /// answer of this machine must never stand for another one.
-    pub(crate) fn beside<T: Answers>(root: &Path, live: L) -> Self {
+    pub(crate) fn for_root<T: Answers>(root: &Path, live: L) -> Self {
         let recorded = root.join(T::FILE);
         if root == Path::new("/") {
             Self::Live(live)
@@ -59,7 +59,7 @@ impl<L> Source<L> {
     }
 
     /// Maximum duration of a query: `live` for the running machine, zero for a record.
-    pub(crate) const fn within(&self, live: Duration) -> Duration {
+    pub(crate) const fn query_deadline(&self, live: Duration) -> Duration {
         match self {
             Self::Live(_) => live,
             Self::Recorded(_) | Self::Disabled => Duration::ZERO,
@@ -67,9 +67,13 @@ impl<L> Source<L> {
     }
 
     /// The answer of `live`, or the recorded one. The first argument is the reason that a disabled source returns.
-    pub(crate) fn ask<T: Answers>(&self, nobody: &str, live: impl FnOnce(&L) -> T) -> Reading<T> {
+    pub(crate) fn query<T: Answers>(
+        &self,
+        disabled_reason: &str,
+        live: impl FnOnce(&L) -> T,
+    ) -> Reading<T> {
         match self {
-            Self::Disabled => Reading::disabled(nobody),
+            Self::Disabled => Reading::disabled(disabled_reason),
             Self::Recorded(path) => recorded(path),
             Self::Live(whom) => Reading::Present(live(whom)),
         }
@@ -77,11 +81,11 @@ impl<L> Source<L> {
 }
 
 /// Maximum size of a record, in bytes; an interface or a GPU takes a few KiB.
-const LONGEST: u64 = 4 << 20;
+const MAX_RECORD_BYTES: u64 = 4 << 20;
 
 /// The bytes of a record. A missing record is a failure, and not an absent value.
 pub(crate) fn bytes(path: &Path) -> Reading<Vec<u8>> {
-    match read_record(path, LONGEST) {
+    match read_record(path, MAX_RECORD_BYTES) {
         Ok(bytes) => Reading::Present(bytes),
         Err(error) => match Reading::from_io(&path.to_string_lossy(), &error) {
             Reading::Absent => Reading::failed(format!("{}: no such record", path.display())),

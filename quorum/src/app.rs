@@ -9,7 +9,7 @@ use crate::{
     leadership::{handover, watchdog},
     member::{
         Addresses, Member, contacts::Contacts, incarnation::MemberIncarnation,
-        leader_contact::LeaderContact,
+        last_contact::LastContact,
     },
     membership::{self, formation, overview},
     operations,
@@ -29,7 +29,7 @@ use lattice_mesh::{
 };
 use lattice_quorum_types::{
     VoterId,
-    membership::{MemberAccount, MemberStatus},
+    membership::{MemberReport, MemberStatus},
     wire::SignAudit,
 };
 use openraft::SnapshotPolicy;
@@ -43,19 +43,19 @@ const HEARTBEAT_MS: u64 = 100;
 /// prevent two members from holding one at the same moment.
 const ELECTION_MIN_MS: u64 = 150;
 /// Length of a member's election window.
-const WINDOW_MS: u64 = 50;
+const ELECTION_WINDOW_MS: u64 = 50;
 /// Interval between the election windows of two members: longer than a window and a vote.
-const WINDOW_STEP_MS: u64 = 100;
+const ELECTION_WINDOW_STEP_MS: u64 = 100;
 /// Log entries kept before a snapshot, for members that are slightly behind.
 const KEPT_ENTRIES: u64 = 1000;
 /// Longest duration of each step of a stop.
-const STOP_STEP: Duration = Duration::from_secs(3);
+const STOP_STEP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// One quorum member in this process. Stop it with [`App::stop`]; after a plain drop its tasks run until the runtime
 /// ends.
 pub struct App {
     settings: Settings,
-    ground: Platform,
+    platform: Platform,
     edges: Edges,
     mesh: Mesh,
     data: DataDir,
@@ -127,7 +127,7 @@ impl App {
         let authorities = Authorities::new(edges.authority.iter().cloned().collect());
         Ok(Self {
             settings,
-            ground,
+            platform: ground,
             authorities,
             edges,
             mesh,
@@ -157,7 +157,7 @@ impl App {
     }
 
     /// Replaces the issuing keys that this member holds. The replicated state decides which of them issues.
-    pub fn hold(&self, authorities: Vec<Arc<Authority>>) {
+    pub fn set_issuing_keys(&self, authorities: Vec<Arc<Authority>>) {
         self.authorities.set(authorities);
     }
 
@@ -193,7 +193,7 @@ impl App {
             proposals,
             reads,
             mesh: self.mesh.downgrade(),
-            workers: self.ground.workers.clone(),
+            workers: self.platform.workers.clone(),
         };
         let issuer = Arc::new(self.issuer(&service));
         let (enroller, renewer) = (issuer.clone(), issuer.clone());
@@ -201,7 +201,7 @@ impl App {
         let (asked, barrier) = (signer.clone(), service.reads.clone());
         let router = operations::serve(service.serve(Router::new()), &service);
         let router = receive::serve(router, &member, &self.mesh.downgrade())
-            .serving_trust(&self.mesh)
+            .with_trust_handlers(&self.mesh)
             .enrolment(enroller)
             .rpc(move |caller, Renew { csr }| {
                 let renewer = renewer.clone();
@@ -209,7 +209,7 @@ impl App {
             })
             .rpc(move |_, SignAudit| {
                 let (signer, barrier) = (asked.clone(), barrier.clone());
-                async move { Ok(signer.sign_behind(&barrier).await) }
+                async move { Ok(signer.sign_after_barrier(&barrier).await) }
             });
         self.mesh.serve(router)?;
         let renewal = keep_renewed(
@@ -217,8 +217,12 @@ impl App {
             OwnCertificate::new(issuer.clone()),
             RenewalSettings::new(self.settings.credentials.clone(), id),
         );
-        let spawn = |name: &'static str, work: Work| {
-            tasks.spawn(cancel.clone().run_until_cancelled_owned(keep(name, work)));
+        let spawn = |name: &'static str, work: RestartableTask| {
+            tasks.spawn(
+                cancel
+                    .clone()
+                    .run_until_cancelled_owned(restart_on_end(name, work)),
+            );
         };
         spawn("trust", {
             let (mesh, renewal) = (self.mesh.clone(), renewal.clone());
@@ -234,7 +238,7 @@ impl App {
                 .run_until_cancelled_owned(watchdog::run(member.clone(), self.mesh.clone())),
         );
         spawn("checkpoint", {
-            let settings = self.settings.checkpoints;
+            let settings = self.settings.audit_signing;
             Box::new(move || Box::pin(audit_signer::run(signer.clone(), settings)))
         });
         spawn("scrub", {
@@ -244,7 +248,7 @@ impl App {
         });
         spawn("membership", {
             let (member, mesh) = (member.clone(), self.mesh.clone());
-            Box::new(move || Box::pin(membership::watch_own(member.clone(), mesh.clone())))
+            Box::new(move || Box::pin(membership::watch_removal(member.clone(), mesh.clone())))
         });
         tasks.spawn(
             cancel
@@ -280,11 +284,11 @@ impl App {
         let id = self.settings.id;
         let failed = |reason: String| StartError::Raft { reason };
         let rank = members.keys().take_while(|other| **other < id).count() as u64;
-        let (window, wide) = match self.ground.election_offset_ms {
-            None => (0, WINDOW_MS),
-            Some(offset) => (offset.min(WINDOW_MS - 1), 1),
+        let (window, wide) = match self.platform.election_offset_ms {
+            None => (0, ELECTION_WINDOW_MS),
+            Some(offset) => (offset.min(ELECTION_WINDOW_MS - 1), 1),
         };
-        let window = window + ELECTION_MIN_MS + rank * WINDOW_STEP_MS;
+        let window = window + ELECTION_MIN_MS + rank * ELECTION_WINDOW_STEP_MS;
         // Members take snapshots at different entries: a snapshot competes with writes for disk and processor.
         let snapshot_every = self.settings.snapshot_every * (8 + rank) / 8;
         let config = openraft::Config {
@@ -304,7 +308,7 @@ impl App {
         };
         let config = config.validate().map_err(|e| failed(e.to_string()))?;
         let contacts = Contacts::default();
-        let lineage = MemberIncarnation::new(id, self.data.marked.clone());
+        let lineage = MemberIncarnation::new(id, self.data.directory_incarnation.clone());
         let raft = Raft::new(
             id,
             Arc::new(config),
@@ -325,7 +329,7 @@ impl App {
             id,
             raft,
             (log, replica),
-            LeaderContact::never(),
+            LastContact::never(),
             (addresses, contacts),
             clock,
             lineage,
@@ -350,9 +354,9 @@ impl App {
     }
 
     /// Full report of this member; `None` before [`App::start`].
-    pub fn account(&self) -> Option<MemberAccount> {
+    pub fn account(&self) -> Option<MemberReport> {
         let running = self.running.as_ref()?;
-        Some(overview::account(&running.member))
+        Some(overview::own_report(&running.member))
     }
 
     /// blake3 digest of the complete applied state: equal on all members at the same log index.
@@ -361,8 +365,8 @@ impl App {
     }
 
     /// Calls `at` with the applied state and the index of the last applied entry. For checks: the state may be behind.
-    pub fn look<T>(&self, at: impl FnOnce(u64, &lattice_quorum_state::State) -> T) -> T {
-        self.replica.look(at)
+    pub fn with_state<T>(&self, at: impl FnOnce(u64, &lattice_quorum_state::State) -> T) -> T {
+        self.replica.with_state(at)
     }
 
     /// Resolves with the reason when this member cannot continue, for example after a disk failure.
@@ -389,26 +393,27 @@ impl App {
             handover::before_stop(&running.member, &self.mesh).await;
             running.cancel.cancel();
             running.tasks.close();
-            let _ = timeout(STOP_STEP, running.tasks.wait()).await;
-            let _ = timeout(STOP_STEP, running.member.raft.shutdown()).await;
+            let _ = timeout(STOP_STEP_TIMEOUT, running.tasks.wait()).await;
+            let _ = timeout(STOP_STEP_TIMEOUT, running.member.raft.shutdown()).await;
         }
         self.mesh.shutdown(Duration::from_millis(500)).await;
         let segments = self.data.snapshots.segments();
-        if timeout(STOP_STEP, segments.close()).await.is_err() {
+        if timeout(STOP_STEP_TIMEOUT, segments.close()).await.is_err() {
             tracing::warn!(member = id, "segments not fully written before the timeout");
         }
         let log: LogStore = self.data.log;
-        if timeout(STOP_STEP, log.close()).await.is_err() {
+        if timeout(STOP_STEP_TIMEOUT, log.close()).await.is_err() {
             tracing::warn!(member = id, "log not closed before the timeout");
         }
         tracing::info!(member = id, "stopped");
     }
 }
 
-type Work = Box<dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+type RestartableTask =
+    Box<dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// Restarts `work` whenever it ends, so that a panic does not end a background task for good.
-async fn keep(name: &'static str, work: Work) {
+async fn restart_on_end(name: &'static str, work: RestartableTask) {
     loop {
         let run = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(work()));
         if let Err(error) = run.await {

@@ -5,7 +5,7 @@
 //! of its own. A change of leader therefore neither repeats nor loses a signed head.
 
 use crate::{
-    certificates::issuer::MEMBERS, member::Member, proposals::Proposals, reads::Reads,
+    certificates::issuer::MEMBERS_PRINCIPAL, member::Member, proposals::Proposals, reads::Reads,
     service::Service,
 };
 use lattice_mesh::{Mesh, Role, WeakMesh};
@@ -21,20 +21,20 @@ use rustls_pki_types::CertificateDer;
 use std::{sync::Arc, time::Duration};
 
 /// Interval between two checks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Wait after a failed signature. Each failure is logged.
-const RETRY: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Intervals of the automatic signed audit heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CheckpointSettings {
+pub struct AuditSigningSettings {
     /// Number of uncovered entries after which the audit is signed.
     pub entries: u64,
     /// Age of the first uncovered entry after which the audit is signed.
     pub after: Duration,
 }
 
-impl Default for CheckpointSettings {
+impl Default for AuditSigningSettings {
     fn default() -> Self {
         Self {
             entries: 256,
@@ -45,7 +45,7 @@ impl Default for CheckpointSettings {
 
 /// Reason why the audit was not signed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotSigned {
+pub(crate) enum SignError {
     /// No member can sign at present.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
@@ -67,7 +67,7 @@ impl Signer {
     /// Creates the signer of a serving member.
     pub(crate) fn of(service: &Service) -> Self {
         Self {
-            cluster: service.member.lineage.cluster().to_owned(),
+            cluster: service.member.incarnation.cluster().to_owned(),
             member: service.member.clone(),
             proposals: service.proposals.clone(),
             mesh: service.mesh.clone(),
@@ -76,18 +76,18 @@ impl Signer {
 
     /// Signs the audit up to the last entry of this member, unless it is signed already. Returns the audit head
     /// afterwards. The result is linearizable only if the caller has passed a read barrier before.
-    pub(crate) async fn sign(&self) -> Result<AuditHead, NotSigned> {
+    pub(crate) async fn sign(&self) -> Result<AuditHead, SignError> {
         let head = self.member.replica.audit_head();
         if head.unsigned_since.is_none() {
             return Ok(head);
         }
         let mesh = self.mesh.upgrade().ok_or(Unavailable::NoMajority)?;
-        let at = self.time();
-        let signed_head = self.made(&mesh, &head, at)?;
+        let at = self.state_time();
+        let signed_head = self.create_signed_head(&mesh, &head, at)?;
         let envelope = Envelope {
             schema: SCHEMA,
             principal: Principal {
-                name: MEMBERS.to_owned(),
+                name: MEMBERS_PRINCIPAL.to_owned(),
                 power: Privilege::Service,
             },
             key: None,
@@ -100,26 +100,26 @@ impl Signer {
         let replies = self.proposals.submit(&self.member, vec![envelope]).await?;
         match replies.into_iter().next() {
             Some(Ok(_)) => Ok(self.member.replica.audit_head()),
-            Some(Err(refusal)) => Err(NotSigned::Refused(refusal.to_string())),
+            Some(Err(refusal)) => Err(SignError::Refused(refusal.to_string())),
             None => Err(Unavailable::OutcomeUnknown.into()),
         }
     }
 
     /// As [`Signer::sign`] for an external request: after a read barrier.
-    pub(crate) async fn sign_behind(
+    pub(crate) async fn sign_after_barrier(
         &self,
         reads: &Reads,
     ) -> Result<Result<AuditHead, String>, Unavailable> {
         reads.barrier().await?;
         match self.sign().await {
             Ok(head) => Ok(Ok(head)),
-            Err(NotSigned::Unavailable(unavailable)) => Err(unavailable),
+            Err(SignError::Unavailable(unavailable)) => Err(unavailable),
             Err(refused) => Ok(Err(refused.to_string())),
         }
     }
 
     /// Returns the state time that the command will have.
-    fn time(&self) -> UnixMillis {
+    fn state_time(&self) -> UnixMillis {
         let (clock, state) = (self.member.clock.now(), self.member.replica.now());
         match state {
             UnixMillis(0) => clock,
@@ -128,8 +128,13 @@ impl Signer {
     }
 
     /// Creates the signed head and verifies it as other members will: an invalid one never enters the log.
-    fn made(&self, mesh: &Mesh, head: &AuditHead, at: UnixMillis) -> Result<SignedHead, NotSigned> {
-        let refused = |error: &dyn std::fmt::Display| NotSigned::Refused(error.to_string());
+    fn create_signed_head(
+        &self,
+        mesh: &Mesh,
+        head: &AuditHead,
+        at: UnixMillis,
+    ) -> Result<SignedHead, SignError> {
+        let refused = |error: &dyn std::fmt::Display| SignError::Refused(error.to_string());
         let of = SignedHeadContent {
             cluster: self.cluster.clone(),
             number: head.number,
@@ -169,7 +174,7 @@ impl Signer {
         })
     }
 
-    fn is_due(&self, settings: CheckpointSettings) -> bool {
+    fn is_due(&self, settings: AuditSigningSettings) -> bool {
         let head = self.member.replica.audit_head();
         let Some(since) = head.unsigned_since else {
             return false;
@@ -181,20 +186,20 @@ impl Signer {
 }
 
 /// Signs the audit whenever this member leads and a signed head is due.
-pub(crate) async fn run(signer: Arc<Signer>, settings: CheckpointSettings) {
+pub(crate) async fn run(signer: Arc<Signer>, settings: AuditSigningSettings) {
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         if !signer.member.is_confirmed_leader() || !signer.is_due(settings) {
             continue;
         }
         match signer.sign().await {
             Ok(head) => tracing::debug!(entry = head.signed_head, "audit head signed"),
-            Err(NotSigned::Unavailable(error)) => {
+            Err(SignError::Unavailable(error)) => {
                 tracing::debug!(%error, "audit signing postponed");
             }
             Err(error) => {
                 tracing::warn!(%error, "audit signing failed");
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
         }
     }

@@ -4,14 +4,16 @@
 pub(crate) mod restore;
 pub(crate) mod restored_trust;
 
-use crate::{audit_signer::Signer, segments, service::Service, state_machine::replica::Captured};
+use crate::{
+    audit_signer::Signer, segments, service::Service, state_machine::replica::CapturedState,
+};
 use bytes::Bytes;
 use lattice_mesh::{HandlerFailed, ItemSender};
 use lattice_quorum_state::SegmentId;
 use lattice_quorum_types::{
     Command, Envelope, UnixMillis, VoterId,
     audit::AuditAction,
-    backup::{Header, part, part_of},
+    backup::{BackupHeader, part, part_of},
     command::SCHEMA,
     membership::{GetBackup, Incarnation},
 };
@@ -44,8 +46,8 @@ pub(crate) async fn send(
     }
     let captured = member.replica.capture();
     let writer = Writer {
-        cluster: member.lineage.cluster().to_owned(),
-        incarnation: member.lineage.current(),
+        cluster: member.incarnation.cluster().to_owned(),
+        incarnation: member.incarnation.current(),
         id: member.id,
         at: member.clock.now(),
     };
@@ -93,15 +95,15 @@ pub(crate) async fn send(
     Ok(())
 }
 
-fn encode(captured: &Captured, writer: Writer) -> (Header, Bytes, Vec<SegmentId>) {
+fn encode(captured: &CapturedState, writer: Writer) -> (BackupHeader, Bytes, Vec<SegmentId>) {
     let bytes = Bytes::from(captured.state.snapshot());
     let segments = captured.state.segments();
     let files = segments.map(|s| part_of(s.id.to_string(), s.bytes, s.id.digest));
     let parts = std::iter::once(part(STATE, &bytes)).chain(files);
-    let (at, revision) = captured.state.stamp();
+    let (at, revision) = captured.state.time_and_revision();
     let membership = captured.membership.membership();
     let members = membership.nodes();
-    let header = Header {
+    let header = BackupHeader {
         cluster: writer.cluster,
         incarnation: writer.incarnation,
         revision,

@@ -1,7 +1,7 @@
 //! Configuration file of the daemon, and the checked settings that it produces.
 
 use crate::{
-    audit_signer::CheckpointSettings, certificates::issuer::EnrolmentSettings,
+    audit_signer::AuditSigningSettings, certificates::issuer::EnrolmentSettings,
     segments::scrub::ScrubSettings,
 };
 use lattice_config::{Check, Problems};
@@ -101,7 +101,7 @@ pub struct AuditConfig {
 
 impl Default for AuditConfig {
     fn default() -> Self {
-        let default = CheckpointSettings::default();
+        let default = AuditSigningSettings::default();
         Self {
             checkpoint_entries: default.entries,
             checkpoint_after: format!("{}s", default.after.as_secs()),
@@ -110,11 +110,11 @@ impl Default for AuditConfig {
 }
 
 impl AuditConfig {
-    fn settings(&self) -> Option<CheckpointSettings> {
+    fn settings(&self) -> Option<AuditSigningSettings> {
         let after = duration(&self.checkpoint_after)?;
         let is_within = CHECKPOINT_ENTRIES.contains(&self.checkpoint_entries)
             && CHECKPOINT_AFTER.contains(&after);
-        is_within.then_some(CheckpointSettings {
+        is_within.then_some(AuditSigningSettings {
             entries: self.checkpoint_entries,
             after,
         })
@@ -180,8 +180,8 @@ impl Check for Config {
             problems.add("snapshot_every", "must be at least 100 log entries");
         }
         self.check_members(problems);
-        problems.within("enrolment", |problems| self.enrolment.check(problems));
-        problems.within("audit", |problems| self.audit.check(problems));
+        problems.check_part("enrolment", |problems| self.enrolment.check(problems));
+        problems.check_part("audit", |problems| self.audit.check(problems));
     }
 }
 
@@ -247,7 +247,7 @@ impl Config {
             default_cell: self.enrolment.default_cell.clone(),
             cells: self.enrolment.cells()?,
         };
-        settings.checkpoints = self.audit.settings()?;
+        settings.audit_signing = self.audit.settings()?;
         settings.scrub = Some(ScrubSettings::default());
         Some(settings)
     }
@@ -339,7 +339,7 @@ pub struct Settings {
     /// Settings of issued certificates.
     pub enrolment: EnrolmentSettings,
     /// Intervals of the automatic signed audit heads.
-    pub checkpoints: CheckpointSettings,
+    pub audit_signing: AuditSigningSettings,
     /// Pace of the segment scrubber; `None` reads segments only when a query needs them.
     pub scrub: Option<ScrubSettings>,
     /// Limits and deadlines of the mesh endpoint. [`crate::Edges::clock`] replaces its clock.
@@ -364,7 +364,7 @@ impl Settings {
             snapshot_every: default_snapshot_every(),
             credentials: None,
             enrolment: EnrolmentSettings::default(),
-            checkpoints: CheckpointSettings::default(),
+            audit_signing: AuditSigningSettings::default(),
             scrub: None,
             mesh,
         }

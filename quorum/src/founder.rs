@@ -18,7 +18,7 @@ pub struct MemberFounder {
     /// Longest wait for an address that another socket still holds; zero fails at once.
     pub bind_timeout: Duration,
     /// Files and threads of the members.
-    pub ground: Platform,
+    pub platform: Platform,
 }
 
 /// A quorum member could not be bound or started.
@@ -38,7 +38,7 @@ impl MemberFounder {
             authority,
             lifetime,
             bind_timeout: Duration::ZERO,
-            ground: Platform::default(),
+            platform: Platform::default(),
         }
     }
 
@@ -91,7 +91,7 @@ impl MemberFounder {
                 authority: Some(self.authority.clone()),
                 clock: Arc::new(SystemClock),
             };
-            App::bind_on(self.ground.clone(), settings.clone(), edges)
+            App::bind_on(self.platform.clone(), settings.clone(), edges)
         };
         retry_while_in_use(self.bind_timeout, StartError::is_address_in_use, bind).await
     }

@@ -38,9 +38,9 @@ mod store;
 mod transport;
 
 pub use app::App;
-pub use audit_signer::CheckpointSettings;
+pub use audit_signer::AuditSigningSettings;
 pub use backup::restore::{RestoreFailed, RestoreResult, restore, verify_backup};
-pub use backup::restored_trust::{RevokedSince, TrustedAgain, advice, utc};
+pub use backup::restored_trust::{LostTrustChanges, RevokedSince, restore_advice, utc};
 pub use certificates::authority::load_authorities;
 pub use certificates::issuer::EnrolmentSettings;
 pub use config::{AuditConfig, CellConfig, Config, EnrolmentConfig, MemberConfig, Settings};

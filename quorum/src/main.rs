@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use lattice_config::{PREFIX, Source, log};
 use lattice_mesh::Credentials;
-use lattice_quorum::{App, Config, Edges, Settings, advice, authorities, restore, utc};
+use lattice_quorum::{App, Config, Edges, Settings, authorities, restore, restore_advice, utc};
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -119,7 +119,7 @@ async fn restored(
     );
     said?;
     let known = edges.credentials.trust();
-    let then = advice(&made.trust, header.at, known);
+    let then = restore_advice(&made.trust, header.at, known);
     Ok(writeln!(std::io::stdout(), "{then}")?)
 }
 
@@ -129,7 +129,7 @@ async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Res
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut app = App::bind(settings, edges).await?;
-    app.hold(authorities(config)?);
+    app.set_issuing_keys(authorities(config)?);
     app.start(Vec::new()).await?;
     // Errors are ignored: the message is optional, and the disk of stdout may be full.
     let _ = writeln!(
@@ -163,7 +163,7 @@ fn reload(app: &App, config: &Config) {
         Ok(held) => {
             let pins: Vec<_> = held.iter().map(|held| held.pin().to_string()).collect();
             tracing::info!(?pins, "issuing keys reloaded");
-            app.hold(held);
+            app.set_issuing_keys(held);
         }
         Err(error) => tracing::error!("issuing keys not reloaded: {error}"),
     }

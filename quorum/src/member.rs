@@ -3,13 +3,13 @@
 pub(crate) mod contacts;
 mod handover_lock;
 pub(crate) mod incarnation;
-pub(crate) mod leader_contact;
+pub(crate) mod last_contact;
 mod term_floor;
 
 use crate::{
     member::{
         contacts::Contacts, handover_lock::HandoverLock, incarnation::MemberIncarnation,
-        leader_contact::LeaderContact, term_floor::TermFloor,
+        last_contact::LastContact, term_floor::TermFloor,
     },
     raft::types::{LogId, Raft, RaftMetrics},
     state_machine::replica::Replica,
@@ -58,19 +58,19 @@ pub(crate) struct Member {
     pub(crate) raft: Raft,
     pub(crate) log: LogStore,
     pub(crate) replica: Replica,
-    pub(crate) heard: LeaderContact,
+    pub(crate) leader_contact: LastContact,
     pub(crate) addresses: Addresses,
     pub(crate) clock: Arc<dyn Clock>,
     /// Incarnation of the cluster to which the member belongs.
-    pub(crate) lineage: MemberIncarnation,
+    pub(crate) incarnation: MemberIncarnation,
     /// Reachability of the other members.
     pub(crate) contacts: Contacts,
     /// Lock between proposals and a handover.
     pub(crate) handover: HandoverLock,
     /// Allows one membership change at a time.
-    pub(crate) changing: tokio::sync::Mutex<()>,
+    pub(crate) membership_lock: tokio::sync::Mutex<()>,
     /// Time of the gate's last check.
-    pub(crate) gate_looked: LeaderContact,
+    pub(crate) gate_checked: LastContact,
     /// Other members report that this member was removed.
     removed: AtomicBool,
     /// Term floor of a member that started without a log.
@@ -83,7 +83,7 @@ impl Member {
         id: VoterId,
         raft: Raft,
         (log, replica): (LogStore, Replica),
-        heard: LeaderContact,
+        heard: LastContact,
         (addresses, contacts): (Addresses, Contacts),
         clock: Arc<dyn Clock>,
         lineage: MemberIncarnation,
@@ -94,14 +94,14 @@ impl Member {
             raft,
             log,
             replica,
-            heard,
+            leader_contact: heard,
             addresses,
             clock,
-            lineage,
+            incarnation: lineage,
             contacts,
             handover: HandoverLock::default(),
-            changing: tokio::sync::Mutex::default(),
-            gate_looked: LeaderContact::never(),
+            membership_lock: tokio::sync::Mutex::default(),
+            gate_checked: LastContact::never(),
             removed: AtomicBool::new(false),
             floor: TermFloor::default(),
             metrics,
@@ -113,8 +113,8 @@ impl Member {
     /// A member that starts without a log may have lost one, with entries that it had acknowledged and votes that it
     /// had given. It abstains until it has caught up with a leader, which must be elected without it. Before that, its
     /// vote could discard committed entries. A candidate with only the founding entry is founding the cluster.
-    pub(crate) fn must_abstain(&self, theirs: Option<LogId>) -> bool {
-        self.is_blank() && theirs.is_some_and(|id| id.index > 0)
+    pub(crate) fn must_abstain(&self, candidate_last: Option<LogId>) -> bool {
+        self.is_blank() && candidate_last.is_some_and(|id| id.index > 0)
     }
 
     /// Returns whether this member may stand for election. A member that must not vote for a candidate must not vote
@@ -130,7 +130,7 @@ impl Member {
         if !reached || !self.is_blank() {
             return;
         }
-        match self.lineage.caught_up() {
+        match self.incarnation.caught_up() {
             Ok(true) => tracing::info!(
                 member = self.id,
                 "log caught up with the leader; voting enabled"
@@ -142,7 +142,7 @@ impl Member {
 
     /// Returns whether the member started without a log and has not caught up since.
     pub(crate) fn is_blank(&self) -> bool {
-        self.lineage.is_blank()
+        self.incarnation.is_blank()
     }
 
     /// Returns whether other members report that this member was removed.
@@ -161,14 +161,14 @@ impl Member {
     }
 
     /// Term in which this member leads, by its own metrics.
-    pub(crate) fn leads(&self) -> Option<u64> {
-        leading(&self.metrics.borrow())
+    pub(crate) fn leading_term(&self) -> Option<u64> {
+        leading_term_of(&self.metrics.borrow())
     }
 
     /// Returns whether this member leads and a majority acknowledged it recently.
     pub(crate) fn is_confirmed_leader(&self) -> bool {
         let metrics = self.metrics.borrow();
-        leading(&metrics).is_some()
+        leading_term_of(&metrics).is_some()
             && metrics
                 .millis_since_quorum_ack
                 .is_none_or(|ms| ms < LEADER_SILENCE_MS)
@@ -190,7 +190,7 @@ impl Member {
     }
 
     /// Sets of voters, each of which must have a majority: two during a membership change.
-    pub(crate) fn configs(&self) -> Vec<BTreeSet<VoterId>> {
+    pub(crate) fn voter_sets(&self) -> Vec<BTreeSet<VoterId>> {
         let metrics = self.metrics.borrow();
         let configs = metrics.membership_config.membership().get_joint_config();
         match configs.is_empty() {
@@ -235,14 +235,14 @@ impl Member {
             applied_index: metrics.last_applied.map_or(0, |id| id.index),
             revision: self.replica.revision(),
             members,
-            incarnation: self.lineage.current(),
+            incarnation: self.incarnation.current(),
             membership_index: metrics.membership_config.log_id().map_or(0, |id| id.index),
         }
     }
 }
 
 /// Term in which the described member leads.
-pub(crate) fn leading(metrics: &RaftMetrics) -> Option<u64> {
+pub(crate) fn leading_term_of(metrics: &RaftMetrics) -> Option<u64> {
     (metrics.state == ServerState::Leader && metrics.running_state.is_ok())
         .then_some(metrics.current_term)
 }

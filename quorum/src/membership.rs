@@ -11,7 +11,8 @@ use lattice_quorum_types::{
     audit::AuditAction,
     command::{Principal, SCHEMA},
     membership::{
-        Change, ChangeQuorum, ChangeRefused, GetMember, Incarnation, MemberAccount, Progress,
+        ChangeProgress, ChangeQuorum, ChangeRefusal, GetMember, Incarnation, MemberReport,
+        MembershipChange,
     },
     wire::Unavailable,
 };
@@ -28,30 +29,30 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 /// Longest wait of one step for a new member to catch up.
-const CATCH_UP: Duration = Duration::from_secs(3);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest wait of one step for a commit. A commit in progress continues after the wait.
-const COMMIT: Duration = Duration::from_secs(3);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout for the report of a new member, including the dial.
-const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Silence of the leader after which a member checks whether it has been removed.
 const LONG_SILENCE: Duration = Duration::from_secs(2);
 /// Interval between two such checks.
-const PERIOD: Duration = Duration::from_secs(1);
+const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reason why a step did not complete.
-enum Stop {
-    Refused(ChangeRefused),
+enum StepStopped {
+    Refused(ChangeRefusal),
     Unavailable(Unavailable),
     /// Neither complete nor refused: the caller repeats the request.
-    Later(Progress),
+    Incomplete(ChangeProgress),
 }
 
-impl From<ChangeRefused> for Stop {
-    fn from(refused: ChangeRefused) -> Self {
+impl From<ChangeRefusal> for StepStopped {
+    fn from(refused: ChangeRefusal) -> Self {
         Self::Refused(refused)
     }
 }
-impl From<Unavailable> for Stop {
+impl From<Unavailable> for StepStopped {
     fn from(unavailable: Unavailable) -> Self {
         Self::Unavailable(unavailable)
     }
@@ -60,7 +61,7 @@ impl From<Unavailable> for Stop {
 /// Current membership.
 struct CurrentMembership {
     /// Voters; two sets during a change.
-    configs: Vec<BTreeSet<VoterId>>,
+    voter_sets: Vec<BTreeSet<VoterId>>,
     /// All members with their addresses, including learners.
     nodes: BTreeMap<VoterId, String>,
 }
@@ -71,40 +72,40 @@ impl CurrentMembership {
         let metrics = metrics.borrow();
         let membership = metrics.membership_config.membership();
         Self {
-            configs: membership.get_joint_config().clone(),
+            voter_sets: membership.get_joint_config().clone(),
             nodes: membership
                 .nodes()
                 .map(|(id, node)| (*id, node.addr.clone()))
                 .collect(),
         }
     }
-    fn before(&self) -> BTreeSet<VoterId> {
-        self.configs.first().cloned().unwrap_or_default()
+    fn present_voters(&self) -> BTreeSet<VoterId> {
+        self.voter_sets.first().cloned().unwrap_or_default()
     }
     /// Voters after the change in progress, or the present ones without a change.
-    fn goal(&self) -> BTreeSet<VoterId> {
-        self.configs.last().cloned().unwrap_or_default()
+    fn target_voters(&self) -> BTreeSet<VoterId> {
+        self.voter_sets.last().cloned().unwrap_or_default()
     }
     fn is_changing(&self) -> bool {
-        self.configs.len() > 1
+        self.voter_sets.len() > 1
     }
     fn learners(&self) -> impl Iterator<Item = VoterId> {
         self.nodes
             .keys()
             .copied()
-            .filter(|id| !self.configs.iter().any(|config| config.contains(id)))
+            .filter(|id| !self.voter_sets.iter().any(|config| config.contains(id)))
     }
     /// Refuses while a change to other voters than `wanted` is in progress.
-    fn check_no_other(&self, wanted: &BTreeSet<VoterId>) -> Result<(), ChangeRefused> {
-        if !self.is_changing() || self.goal() == *wanted {
+    fn check_no_other(&self, wanted: &BTreeSet<VoterId>) -> Result<(), ChangeRefusal> {
+        if !self.is_changing() || self.target_voters() == *wanted {
             return Ok(());
         }
         let what = format!(
             "the voters are changing from {} to {}",
-            list(&self.before()),
-            list(&self.goal())
+            list(&self.present_voters()),
+            list(&self.target_voters())
         );
-        Err(ChangeRefused::UnderWay { what })
+        Err(ChangeRefusal::UnderWay { what })
     }
 }
 
@@ -126,13 +127,13 @@ struct Step<'a> {
 pub(crate) async fn change(
     service: &Service,
     request: &ChangeQuorum,
-) -> Result<Result<Progress, ChangeRefused>, Unavailable> {
+) -> Result<Result<ChangeProgress, ChangeRefusal>, Unavailable> {
     let member = &service.member;
     let mesh = service.mesh.upgrade().ok_or(Unavailable::NoMajority)?;
     // Only a confirmed leader has the current membership.
     service.reads.barrier().await?;
-    let Ok(_one) = member.changing.try_lock() else {
-        return Ok(Ok(Progress::UnderWay));
+    let Ok(_one) = member.membership_lock.try_lock() else {
+        return Ok(Ok(ChangeProgress::UnderWay));
     };
     let step = Step {
         service,
@@ -142,27 +143,27 @@ pub(crate) async fn change(
         key: &request.key,
     };
     let done = match &request.change {
-        Change::Add { id, addr } => step.add(*id, *addr).await,
-        Change::Remove { id, force, reason } => step.remove(*id, *force, reason).await,
-        Change::StepDown { to } => step.step_down(*to).await,
+        MembershipChange::Add { id, addr } => step.add(*id, *addr).await,
+        MembershipChange::Remove { id, force, reason } => step.remove(*id, *force, reason).await,
+        MembershipChange::StepDown { to } => step.step_down(*to).await,
     };
     match done {
-        Ok(progress) | Err(Stop::Later(progress)) => Ok(Ok(progress)),
-        Err(Stop::Refused(refused)) => Ok(Err(refused)),
-        Err(Stop::Unavailable(unavailable)) => Err(unavailable),
+        Ok(progress) | Err(StepStopped::Incomplete(progress)) => Ok(Ok(progress)),
+        Err(StepStopped::Refused(refused)) => Ok(Err(refused)),
+        Err(StepStopped::Unavailable(unavailable)) => Err(unavailable),
     }
 }
 
 impl Step<'_> {
-    fn done(&self, already: bool) -> Progress {
+    fn done(&self, already: bool) -> ChangeProgress {
         let metrics = self.member.metrics();
         let leader = metrics.borrow().current_leader;
-        Progress::Done { already, leader }
+        ChangeProgress::Done { already, leader }
     }
 
     /// Records the action in the audit log before the step performs it: once per request, even if the request is
     /// repeated.
-    async fn note(&self, action: AuditAction) -> Result<(), Stop> {
+    async fn record_in_audit(&self, action: AuditAction) -> Result<(), StepStopped> {
         let envelope = Envelope {
             schema: SCHEMA,
             principal: self.by.clone(),
@@ -177,7 +178,7 @@ impl Step<'_> {
         let mut replies = proposals.submit(self.member, vec![envelope]).await?;
         match replies.pop() {
             Some(Ok(_)) => Ok(()),
-            Some(Err(refusal)) => Err(ChangeRefused::NotAllowed {
+            Some(Err(refusal)) => Err(ChangeRefusal::NotAllowed {
                 reason: refusal.to_string(),
             }
             .into()),
@@ -185,24 +186,24 @@ impl Step<'_> {
         }
     }
 
-    async fn add(&self, id: VoterId, addr: SocketAddr) -> Result<Progress, Stop> {
+    async fn add(&self, id: VoterId, addr: SocketAddr) -> Result<ChangeProgress, StepStopped> {
         let standing = CurrentMembership::of(self.member);
-        let mut wanted = standing.before();
+        let mut wanted = standing.present_voters();
         wanted.insert(id);
         standing.check_no_other(&wanted)?;
         match standing.nodes.get(&id) {
             Some(known) if *known != addr.to_string() => {
                 let addr = known.clone();
-                return Err(ChangeRefused::IdTaken { id, addr }.into());
+                return Err(ChangeRefusal::IdTaken { id, addr }.into());
             }
-            Some(_) if !standing.is_changing() && standing.before().contains(&id) => {
+            Some(_) if !standing.is_changing() && standing.present_voters().contains(&id) => {
                 return Ok(self.done(true));
             }
             Some(_) => {}
             None => {
                 self.check_new(&standing, id, addr)?;
                 self.check_newcomer(id, addr).await?;
-                self.note(AuditAction::MemberAdded {
+                self.record_in_audit(AuditAction::MemberAdded {
                     member: id,
                     addr: addr.to_string(),
                 })
@@ -212,7 +213,7 @@ impl Step<'_> {
                 self.commit(learner, true).await?;
             }
         }
-        self.caught_up(id).await?;
+        self.wait_until_caught_up(id).await?;
         let voter = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
         self.commit(voter, true).await?;
         tracing::info!(member = id, %addr, by = %self.by.name, "member added");
@@ -225,43 +226,43 @@ impl Step<'_> {
         standing: &CurrentMembership,
         id: VoterId,
         addr: SocketAddr,
-    ) -> Result<(), ChangeRefused> {
+    ) -> Result<(), ChangeRefusal> {
         let text = addr.to_string();
         let mut known = standing.nodes.iter();
         if let Some((other, _)) = known.find(|(_, known)| **known == text) {
             let (addr, id) = (text, *other);
-            return Err(ChangeRefused::AddressTaken { addr, id });
+            return Err(ChangeRefusal::AddressTaken { addr, id });
         }
         let configured = self.member.addresses.all();
         if let Some(configured) = configured.get(&id).filter(|known| **known != addr) {
             let addr = configured.to_string();
-            return Err(ChangeRefused::AddressConfigured { id, addr });
+            return Err(ChangeRefusal::AddressConfigured { id, addr });
         }
         match standing.learners().next() {
             Some(other) => {
                 let what = format!("member {other} is being added");
-                Err(ChangeRefused::UnderWay { what })
+                Err(ChangeRefusal::UnderWay { what })
             }
             None => Ok(()),
         }
     }
 
     /// Checks by its certificate and its data that the process at `addr` may become a member.
-    async fn check_newcomer(&self, id: VoterId, addr: SocketAddr) -> Result<(), ChangeRefused> {
+    async fn check_newcomer(&self, id: VoterId, addr: SocketAddr) -> Result<(), ChangeRefusal> {
         let expect = ExpectedIdentity::exactly(Role::Quorum, id.to_string());
         let peer = self.mesh.peer(addr, expect);
-        let answer = peer.call(&GetMember, ASK_TIMEOUT).await;
-        let account = answer.map_err(|error| ChangeRefused::NotReached {
+        let answer = peer.call(&GetMember, QUERY_TIMEOUT).await;
+        let account = answer.map_err(|error| ChangeRefusal::NotReached {
             id,
             addr: addr.to_string(),
             reason: error.to_string(),
-            cluster: self.member.lineage.cluster().to_owned(),
+            cluster: self.member.incarnation.cluster().to_owned(),
         })?;
-        let ours = self.member.lineage.current();
+        let ours = self.member.incarnation.current();
         if may_join(&account, ours, self.member.id) {
             return Ok(());
         }
-        Err(ChangeRefused::OtherHistory {
+        Err(ChangeRefusal::OtherHistory {
             id,
             cluster: account.cluster,
             theirs: account.incarnation,
@@ -270,7 +271,7 @@ impl Step<'_> {
     }
 
     /// Waits until the new member has the log entries that exist now.
-    async fn caught_up(&self, id: VoterId) -> Result<(), Stop> {
+    async fn wait_until_caught_up(&self, id: VoterId) -> Result<(), StepStopped> {
         let mut metrics = self.member.metrics();
         let of = metrics.borrow().last_log_index.unwrap_or_default();
         let matched = |m: &RaftMetrics| {
@@ -278,28 +279,40 @@ impl Step<'_> {
             matched.map(|id| id.index)
         };
         let reached = metrics.wait_for(|m| matched(m).is_some_and(|at| at >= of));
-        if let Ok(Ok(_)) = timeout(CATCH_UP, reached).await {
+        if let Ok(Ok(_)) = timeout(CATCH_UP_TIMEOUT, reached).await {
             return Ok(());
         }
-        if self.member.leads().is_none() {
+        if self.member.leading_term().is_none() {
             return Err(self.member.not_leader().into());
         }
         let at = matched(&metrics.borrow()).unwrap_or_default();
         let fault = self.member.contacts.of(id).fault();
-        Err(Stop::Later(Progress::CatchingUp { at, of, fault }))
+        Err(StepStopped::Incomplete(ChangeProgress::CatchingUp {
+            at,
+            of,
+            fault,
+        }))
     }
 
-    async fn remove(&self, id: VoterId, force: bool, reason: &str) -> Result<Progress, Stop> {
+    async fn remove(
+        &self,
+        id: VoterId,
+        force: bool,
+        reason: &str,
+    ) -> Result<ChangeProgress, StepStopped> {
         let standing = CurrentMembership::of(self.member);
-        let mut wanted = standing.before();
+        let mut wanted = standing.present_voters();
         wanted.remove(&id);
         standing.check_no_other(&wanted)?;
         let Some(addr) = standing.nodes.get(&id).cloned() else {
             return Ok(self.done(true));
         };
-        let votes = standing.configs.iter().any(|config| config.contains(&id));
+        let votes = standing
+            .voter_sets
+            .iter()
+            .any(|config| config.contains(&id));
         if votes {
-            self.check_rest(id, &wanted, force).await?;
+            self.check_remaining_majority(id, &wanted, force).await?;
             if id == self.member.id {
                 // This member records nothing: its successor performs and records the removal.
                 handover::step_down(self.member, &self.mesh, None).await?;
@@ -310,7 +323,7 @@ impl Step<'_> {
             true => format!("by force: {reason}"),
             false => reason.to_owned(),
         };
-        self.note(AuditAction::MemberRemoved {
+        self.record_in_audit(AuditAction::MemberRemoved {
             member: id,
             addr,
             reason,
@@ -328,50 +341,50 @@ impl Step<'_> {
 
     /// Checks that a majority of the remaining voters answers now, unless `force` is set. A change without that
     /// majority could neither complete nor be undone.
-    async fn check_rest(
+    async fn check_remaining_majority(
         &self,
         id: VoterId,
         rest: &BTreeSet<VoterId>,
         force: bool,
-    ) -> Result<(), ChangeRefused> {
+    ) -> Result<(), ChangeRefusal> {
         if rest.is_empty() {
-            return Err(ChangeRefused::LastMember { id });
+            return Err(ChangeRefusal::LastMember { id });
         }
         let voters = self.member.voters();
         let others = rest.iter().filter(|other| **other != self.member.id);
         let whom = others
             .filter_map(|other| Some((*other, voters.get(other).copied().flatten()?)))
             .collect();
-        let answers = overview::ask(&self.mesh, &whom).await;
+        let answers = overview::request_reports(&self.mesh, &whom).await;
         let itself = usize::from(rest.contains(&self.member.id));
         let reached = itself + answers.values().filter(|answer| answer.is_ok()).count();
         if reached * 2 > rest.len() || force {
             return Ok(());
         }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Err(ChangeRefused::NoMajorityLeft {
+        Err(ChangeRefusal::NoMajorityLeft {
             id,
             voters: count(rest.len()),
             reached: count(reached),
         })
     }
 
-    async fn step_down(&self, to: Option<VoterId>) -> Result<Progress, Stop> {
+    async fn step_down(&self, to: Option<VoterId>) -> Result<ChangeProgress, StepStopped> {
         if to == Some(self.member.id) {
             return Ok(self.done(true));
         }
         let voters: BTreeSet<VoterId> = self.member.voters().into_keys().collect();
         if let Some(id) = to.filter(|id| !voters.contains(id)) {
             let members = list(&voters);
-            return Err(ChangeRefused::NoSuchMember { id, members }.into());
+            return Err(ChangeRefusal::NoSuchMember { id, members }.into());
         }
-        self.note(AuditAction::SteppedDown {
+        self.record_in_audit(AuditAction::SteppedDown {
             member: self.member.id,
             to,
         })
         .await?;
         let leader = handover::step_down(self.member, &self.mesh, to).await?;
-        Ok(Progress::Done {
+        Ok(ChangeProgress::Done {
             already: false,
             leader: Some(leader),
         })
@@ -383,13 +396,13 @@ impl Step<'_> {
         &self,
         change: ChangeMembers<VoterId, BasicNode>,
         retain: bool,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), StepStopped> {
         let raft = self.member.raft.clone();
         let committing = tokio::spawn(async move { raft.change_membership(change, retain).await });
-        let committed = match timeout(COMMIT, committing).await {
+        let committed = match timeout(COMMIT_TIMEOUT, committing).await {
             Ok(Ok(committed)) => committed,
             Ok(Err(_)) => return Err(Unavailable::NoMajority.into()),
-            Err(_) => return Err(Stop::Later(Progress::UnderWay)),
+            Err(_) => return Err(StepStopped::Incomplete(ChangeProgress::UnderWay)),
         };
         match committed {
             Ok(_) => Ok(()),
@@ -398,8 +411,8 @@ impl Step<'_> {
             }
             Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(
                 ChangeMembershipError::InProgress(_),
-            ))) => Err(Stop::Later(Progress::UnderWay)),
-            Err(error) => Err(ChangeRefused::NotCommitted {
+            ))) => Err(StepStopped::Incomplete(ChangeProgress::UnderWay)),
+            Err(error) => Err(ChangeRefusal::NotCommitted {
                 reason: error.to_string(),
             }
             .into()),
@@ -409,7 +422,7 @@ impl Step<'_> {
 
 /// Checks that a process may be brought up to date: it belongs to no incarnation yet, or its data is from this history.
 /// The latter holds after an interrupted addition, and for a former member.
-fn may_join(account: &MemberAccount, ours: Incarnation, leader: VoterId) -> bool {
+fn may_join(account: &MemberReport, ours: Incarnation, leader: VoterId) -> bool {
     if account.incarnation.is_none() {
         return true;
     }
@@ -419,11 +432,12 @@ fn may_join(account: &MemberAccount, ours: Incarnation, leader: VoterId) -> bool
 
 /// Checks regularly whether this member has been removed. A removed member no longer receives messages from the leader,
 /// and would otherwise campaign forever.
-pub(crate) async fn watch_own(member: Arc<Member>, mesh: Mesh) {
+pub(crate) async fn watch_removal(member: Arc<Member>, mesh: Mesh) {
     loop {
-        sleep(PERIOD).await;
-        let silent = member.leads().is_none() && member.heard.silent_for(LONG_SILENCE);
-        let own = overview::account(&member);
+        sleep(REMOVAL_CHECK_INTERVAL).await;
+        let silent =
+            member.leading_term().is_none() && member.leader_contact.silent_for(LONG_SILENCE);
+        let own = overview::own_report(&member);
         if !silent || own.members.is_empty() {
             if member.set_removed(false) {
                 tracing::info!(
@@ -440,7 +454,7 @@ pub(crate) async fn watch_own(member: Arc<Member>, mesh: Mesh) {
                 .filter_map(|known| Some((known.id, known.addr.parse().ok()?))),
         );
         whom.remove(&member.id);
-        let answers = overview::ask(&mesh, &whom).await;
+        let answers = overview::request_reports(&mesh, &whom).await;
         let told = answers
             .into_values()
             .flatten()
@@ -457,7 +471,7 @@ pub(crate) async fn watch_own(member: Arc<Member>, mesh: Mesh) {
 }
 
 /// Returns whether another member's report shows that this member was removed.
-fn reports_removal(theirs: &MemberAccount, own: &MemberAccount) -> bool {
+fn reports_removal(theirs: &MemberReport, own: &MemberReport) -> bool {
     theirs.incarnation == own.incarnation
         && theirs.leader.is_some()
         && theirs.membership_index > own.membership_index

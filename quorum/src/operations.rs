@@ -19,14 +19,14 @@ pub(crate) fn serve(router: Router, service: &Service) -> Router {
     router
         .rpc(move |_, _: GetMember| {
             let service = account.clone();
-            async move { Ok(overview::account(&service.member)) }
+            async move { Ok(overview::own_report(&service.member)) }
         })
         .rpc(move |_, _: GetQuorum| {
             let service = view.clone();
             async move {
                 let closing = || HandlerFailed::new("this member is stopping");
                 let mesh = service.mesh.upgrade().ok_or_else(closing)?;
-                Ok(overview::view(&service.member, &mesh).await)
+                Ok(overview::quorum_view(&service.member, &mesh).await)
             }
         })
         .rpc(move |_, request: ChangeQuorum| {

@@ -2,7 +2,7 @@
 //! code of everything else.
 
 use lattice_host::durable::NewFile;
-use lattice_quorum_state::{Bounds, State};
+use lattice_quorum_state::{SegmentLimits, State};
 use lattice_quorum_types::{Applied, Envelope, Refusal};
 use redb::{Database, DatabaseError};
 use std::{
@@ -139,7 +139,7 @@ pub struct Platform {
     /// Observer of the state machine, if any.
     pub observer: Option<Arc<dyn Observer>>,
     /// Size bounds of segments in a new cluster; must be equal on all members.
-    pub segment_bounds: Bounds,
+    pub segment_bounds: SegmentLimits,
 }
 
 impl fmt::Debug for Platform {
@@ -155,7 +155,7 @@ impl Default for Platform {
             workers: Workers::Threads,
             election_offset_ms: None,
             observer: None,
-            segment_bounds: Bounds::default(),
+            segment_bounds: SegmentLimits::default(),
         }
     }
 }

@@ -4,7 +4,7 @@
 mod speculative_state;
 
 use crate::{
-    member::{Member, leading},
+    member::{Member, leading_term_of},
     proposals::speculative_state::SpeculativeState,
     raft::types::{Batch, Results, Types},
     reads,
@@ -27,27 +27,27 @@ const MAX_WAITING: usize = 16 * MAX_COMMANDS;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time for which a batch may stay undecided after this member lost leadership. The next leader may still commit the
 /// entry of the batch.
-const AFTERMATH: Duration = Duration::from_secs(1);
+const UNDECIDED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One result per command.
 pub(crate) type CommandReplies = Vec<Result<Applied, Refusal>>;
 
 /// Receiver for the replies to one proposal.
-type Answer = oneshot::Receiver<Result<CommandReplies, Unavailable>>;
+type ReplyReceiver = oneshot::Receiver<Result<CommandReplies, Unavailable>>;
 
 /// Commands of one proposer, kept in one batch.
 pub(crate) struct Proposal {
     envelopes: Vec<Envelope>,
     bytes: usize,
     done: oneshot::Sender<Result<CommandReplies, Unavailable>>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Sending end of the proposal queue. Clones share one queue.
 #[derive(Clone)]
 pub(crate) struct Proposals {
     queue: mpsc::UnboundedSender<Proposal>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// Receiving end of the proposal queue.
@@ -57,7 +57,13 @@ pub(crate) type ProposalQueue = mpsc::UnboundedReceiver<Proposal>;
 pub(crate) fn channel() -> (Proposals, ProposalQueue) {
     let (queue, waiting) = mpsc::unbounded_channel();
     let places = Arc::new(Semaphore::new(MAX_WAITING));
-    (Proposals { queue, places }, waiting)
+    (
+        Proposals {
+            queue,
+            permits: places,
+        },
+        waiting,
+    )
 }
 
 impl Proposals {
@@ -67,7 +73,7 @@ impl Proposals {
         member: &Member,
         envelopes: Vec<Envelope>,
     ) -> Result<CommandReplies, Unavailable> {
-        if member.leads().is_none() {
+        if member.leading_term().is_none() {
             return Err(member.not_leader());
         }
         if envelopes.is_empty() {
@@ -81,9 +87,9 @@ impl Proposals {
     }
 
     /// Enqueues a proposal, or returns [`Unavailable::Busy`] if the queue is full.
-    fn enqueue(&self, envelopes: Vec<Envelope>) -> Result<Answer, Unavailable> {
+    fn enqueue(&self, envelopes: Vec<Envelope>) -> Result<ReplyReceiver, Unavailable> {
         let count = u32::try_from(envelopes.len()).unwrap_or(u32::MAX);
-        let place = self.places.clone().try_acquire_many_owned(count);
+        let place = self.permits.clone().try_acquire_many_owned(count);
         let place = place.map_err(|_| Unavailable::Busy)?;
         let bytes = envelopes.iter().map(encoded_bytes).sum();
         let (done, waiting) = oneshot::channel();
@@ -91,7 +97,7 @@ impl Proposals {
             envelopes,
             bytes,
             done,
-            _place: place,
+            _permit: place,
         };
         self.queue
             .send(proposal)
@@ -110,7 +116,7 @@ pub(crate) async fn run(member: Arc<Member>, mut queue: ProposalQueue) {
     let mut held = None;
     while let Some(batch) = gather(&mut queue, &mut held).await {
         // Proposals that arrive during a handover wait, and then receive the new leader's address.
-        let _turn = member.handover.turn().await;
+        let _turn = member.handover.lock().await;
         propose(&member, &mut ahead, batch).await;
     }
 }
@@ -147,7 +153,7 @@ enum ValidatedCommand {
 }
 
 async fn propose(member: &Member, ahead: &mut Option<SpeculativeState>, batch: Vec<Proposal>) {
-    let Some(term) = member.leads() else {
+    let Some(term) = member.leading_term() else {
         *ahead = None;
         return fail(batch, &member.not_leader());
     };
@@ -219,7 +225,7 @@ async fn write(
     let batch = Batch(Arc::new(commands));
     let writing = member.raft.client_write_ff(batch).await;
     let written = writing.map_err(|_| Unavailable::NoMajority)?;
-    match settled(member, term, written).await {
+    match outcome_of_write(member, term, written).await {
         Some(Ok(response)) => {
             let Results(results) = response.data;
             let same_term = response.log_id.leader_id.term == term;
@@ -234,15 +240,15 @@ async fn write(
     }
 }
 
-async fn settled<E>(
+async fn outcome_of_write<E>(
     member: &Member,
     term: u64,
     written: impl Future<Output = Result<ClientWriteResult<Types>, E>>,
 ) -> Option<ClientWriteResult<Types>> {
     let lost = async {
         let mut metrics = member.metrics();
-        let _ = metrics.wait_for(|m| leading(m) != Some(term)).await;
-        tokio::time::sleep(AFTERMATH).await;
+        let _ = metrics.wait_for(|m| leading_term_of(m) != Some(term)).await;
+        tokio::time::sleep(UNDECIDED_TIMEOUT).await;
     };
     tokio::select! {
         biased;

@@ -16,14 +16,14 @@ use tokio::{
 /// Timeout of a round. Reads of a round that exceeds it fail with [`Unavailable::NoMajority`].
 const BARRIER_TIMEOUT: Duration = Duration::from_secs(2);
 
-type Waiting = oneshot::Sender<Result<(), Unavailable>>;
+type ReadReply = oneshot::Sender<Result<(), Unavailable>>;
 
 /// Sending end of the read queue. Clones share one queue.
 #[derive(Clone)]
-pub(crate) struct Reads(mpsc::UnboundedSender<Waiting>);
+pub(crate) struct Reads(mpsc::UnboundedSender<ReadReply>);
 
 /// Receiving end of the read queue.
-pub(crate) struct ReadQueue(mpsc::UnboundedReceiver<Waiting>);
+pub(crate) struct ReadQueue(mpsc::UnboundedReceiver<ReadReply>);
 
 /// Creates both ends of the read queue.
 pub(crate) fn channel() -> (Reads, ReadQueue) {
@@ -56,10 +56,10 @@ pub(crate) async fn run(member: Arc<Member>, mut queue: ReadQueue) {
 
 /// Runs one read barrier.
 pub(crate) async fn barrier(member: &Member) -> Result<(), Unavailable> {
-    if member.leads().is_none() {
+    if member.leading_term().is_none() {
         return Err(member.not_leader());
     }
-    if planted::is(Bug::ReadsUnchecked) {
+    if planted::is_planted(Bug::ReadsUnchecked) {
         return Ok(());
     }
     let raft: &Raft = &member.raft;

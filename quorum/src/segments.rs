@@ -21,12 +21,12 @@ const PIECE_BYTES: usize = 2 << 20;
 /// Timeout of one piece.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of segments fetched at the same time.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_FETCHES: usize = 4;
 /// Time after which the sender of a snapshot receives `SnapshotAnswer::Fetching`.
-const BRING_FOR: Duration = Duration::from_secs(15);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum size of a received segment, bytes. One large row may exceed the usual size of a segment: a row is at most as
 /// large as a command, plus a few bytes per rank.
-const MAX_BYTES: u64 = 64 << 20;
+const MAX_SEGMENT_BYTES: u64 = 64 << 20;
 
 /// Adds the call that serves segments.
 pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
@@ -35,13 +35,15 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
         let member = member.clone();
         async move {
             let asker = caller.identity.id();
-            member.lineage.check_caller(asker, request.incarnation)?;
-            Ok(give(&member, request).await)
+            member
+                .incarnation
+                .check_caller(asker, request.incarnation)?;
+            Ok(read_piece(&member, request).await)
         }
     })
 }
 
-async fn give(member: &Member, request: GetSegment) -> Result<SegmentPiece, String> {
+async fn read_piece(member: &Member, request: GetSegment) -> Result<SegmentPiece, String> {
     let GetSegment { id, offset, .. } = request;
     let whole = read(member, id).await?;
     let from = usize::try_from(offset).map_or(whole.len(), |from| from.min(whole.len()));
@@ -75,7 +77,7 @@ async fn fetch(member: &Member, peer: &Peer, id: SegmentId) -> Result<Bytes, Str
     let mut got = BytesMut::new();
     loop {
         let request = GetSegment {
-            incarnation: member.lineage.current(),
+            incarnation: member.incarnation.current(),
             id,
             offset: got.len() as u64,
         };
@@ -83,7 +85,7 @@ async fn fetch(member: &Member, peer: &Peer, id: SegmentId) -> Result<Bytes, Str
         let SegmentPiece { data, bytes } = reply.map_err(|error| error.to_string()).flatten()?;
         got.extend_from_slice(&data);
         let length = got.len() as u64;
-        if length >= bytes || data.is_empty() || length > MAX_BYTES {
+        if length >= bytes || data.is_empty() || length > MAX_SEGMENT_BYTES {
             let got = got.freeze();
             return match id.names(&got) {
                 true => Ok(got),
@@ -94,7 +96,7 @@ async fn fetch(member: &Member, peer: &Peer, id: SegmentId) -> Result<Bytes, Str
 }
 
 /// Fetches a segment from `peer` and writes it to disk.
-async fn take(member: &Member, peer: &Peer, id: SegmentId) -> Result<(), String> {
+async fn fetch_to_disk(member: &Member, peer: &Peer, id: SegmentId) -> Result<(), String> {
     let bytes = fetch(member, peer, id).await?;
     let segments = member.replica.segments().clone();
     let written = workers(member).run(move || segments.put(&id, &bytes)).await;
@@ -121,7 +123,9 @@ pub(crate) async fn fetch_missing(
     let (segments, bytes) = (member.replica.segments().clone(), snapshot.clone());
     let lacking = workers(member).run(move || {
         let state = State::restore(&bytes).map_err(HandlerFailed::new)?;
-        let lacking = state.segments().filter(|segment| !segments.has(segment));
+        let lacking = state
+            .segments()
+            .filter(|segment| !segments.is_present(segment));
         Ok::<_, HandlerFailed>(lacking.map(|segment| segment.id).collect::<Vec<_>>())
     });
     let lacking = lacking.await.map_err(HandlerFailed::new)??;
@@ -135,12 +139,12 @@ pub(crate) async fn fetch_missing(
         segments = lacking.len(),
         "requesting segments of a snapshot"
     );
-    let until = Instant::now() + BRING_FOR;
+    let until = Instant::now() + FETCH_TIMEOUT;
     let count = lacking.len();
     let in_time = lacking.into_iter().take_while(|_| Instant::now() < until);
     let mut taken = stream::iter(in_time)
-        .map(|id| take(member, &sender, id))
-        .buffer_unordered(AT_ONCE);
+        .map(|id| fetch_to_disk(member, &sender, id))
+        .buffer_unordered(MAX_CONCURRENT_FETCHES);
     let mut here = 0;
     while let Some(result) = taken.next().await {
         result.map_err(HandlerFailed::new)?;
@@ -159,7 +163,7 @@ pub(crate) async fn repair(member: &Member, mesh: &Mesh, id: &SegmentId) -> Resu
         let Some(peer) = peer(member, mesh, other) else {
             continue;
         };
-        match take(member, &peer, *id).await {
+        match fetch_to_disk(member, &peer, *id).await {
             Ok(()) => {
                 member.replica.segments().note_replaced();
                 tracing::warn!(

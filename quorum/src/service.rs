@@ -9,7 +9,7 @@ use crate::{
     proposals::{CommandReplies, Proposals},
     reads::Reads,
     segments,
-    state_machine::{feed::Step, replica::Unreadable},
+    state_machine::{feed::FeedRead, replica::QueryFault},
 };
 use lattice_mesh::{Caller, HandlerFailed, ItemSender, Role, Router, WeakMesh};
 use lattice_quorum_state::SegmentFault;
@@ -22,7 +22,7 @@ use lattice_quorum_types::{
 use std::{sync::Arc, time::Duration};
 
 /// Interval of [`WatchItem::Idle`] on a watch without events. A client takes a longer silence for a lost leader.
-const IDLE: Duration = Duration::from_millis(400);
+const IDLE_INTERVAL: Duration = Duration::from_millis(400);
 
 /// State shared by the handlers.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ impl Service {
             .rpc(move |caller, request: Propose| {
                 let service = propose.clone();
                 async move {
-                    may_propose(&caller, &request.envelopes)?;
+                    check_origin(&caller, &request.envelopes)?;
                     Ok(service.propose(request.envelopes).await)
                 }
             })
@@ -79,7 +79,7 @@ impl Service {
             tracing::error!(%fault, "records unreadable");
             let unreadable = |reason: String| Unavailable::Unreadable { reason };
             match &fault {
-                Unreadable::Segment(SegmentFault { id, .. }) if last != Some(*id) => {
+                QueryFault::Segment(SegmentFault { id, .. }) if last != Some(*id) => {
                     let mesh = self.mesh.upgrade().ok_or(Unavailable::NoMajority)?;
                     let repaired = segments::repair(&self.member, &mesh, id).await;
                     repaired.map_err(|error| unreadable(format!("{fault}; {error}")))?;
@@ -97,7 +97,7 @@ impl Service {
             return proposals.submit(member, envelopes).await;
         }
         // Only the leader verifies, and only verified commands continue.
-        if member.leads().is_none() {
+        if member.leading_term().is_none() {
             return Err(member.not_leader());
         }
         let mesh = self.mesh.upgrade().ok_or(Unavailable::NoMajority)?;
@@ -152,16 +152,16 @@ impl Service {
             }
             let published = *newest.borrow_and_update();
             match feed.after(at) {
-                Step::Events(events, upto) => {
+                FeedRead::Events(events, upto) => {
                     items.send(&WatchItem::Events(events)).await?;
                     at = upto;
                 }
-                Step::Compacted(oldest) => {
+                FeedRead::Compacted(oldest) => {
                     return items.send(&WatchItem::Compacted { oldest }).await;
                 }
-                Step::Nothing => {
+                FeedRead::Nothing => {
                     at = at.max(published);
-                    let changed = tokio::time::timeout(IDLE, newest.changed()).await;
+                    let changed = tokio::time::timeout(IDLE_INTERVAL, newest.changed()).await;
                     if changed.is_err() {
                         items.send(&WatchItem::Idle(at)).await?;
                     }
@@ -175,7 +175,7 @@ impl Service {
 /// authorities, and only as principal [`issuer::MEMBERS`], because the member that signs a certificate sets its issue
 /// time. Other callers may propose all commands except enrolments and renewals, and only as other principals. No caller
 /// may propose quorum notes or signed audit heads.
-fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), HandlerFailed> {
+fn check_origin(caller: &Caller, envelopes: &[Envelope]) -> Result<(), HandlerFailed> {
     let is_member = caller.identity.role() == Role::Quorum;
     let may = |envelope: &Envelope| match envelope.command {
         Command::ConsumeToken { .. } | Command::RenewCertificate { .. } => is_member,
@@ -185,7 +185,7 @@ fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), HandlerFai
         _ => !is_member,
     };
     let in_own_name =
-        |envelope: &Envelope| (envelope.principal.name == issuer::MEMBERS) == is_member;
+        |envelope: &Envelope| (envelope.principal.name == issuer::MEMBERS_PRINCIPAL) == is_member;
     if envelopes.iter().all(|e| may(e) && in_own_name(e)) {
         return Ok(());
     }

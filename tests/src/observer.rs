@@ -7,7 +7,7 @@ use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Envelope, Refusal, Revision, VoterId,
     id::LeaseName,
-    view::{Answer, Hot, LeaseView, Query, WatchItem},
+    view::{Answer, LeaseView, LiveState, Query, WatchItem},
 };
 use std::{
     net::{IpAddr, SocketAddr},
@@ -31,7 +31,7 @@ impl Observer {
     }
 
     /// Linearizable read of projects, nodes and live allocations. `None`: no leader answers.
-    pub async fn hot(&self) -> Option<Hot> {
+    pub async fn hot(&self) -> Option<LiveState> {
         match self.quorum.read(Query::Hot).await {
             Ok(Answer::Hot(hot)) => Some(*hot),
             Ok(other) => panic!("{other:?}"),

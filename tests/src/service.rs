@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     VclusterName,
     command::{ExpectedNode, Fence, Principal, Privilege, SCHEMA},
     id::LeaseName,
-    view::{Answer, Hot, Query},
+    view::{Answer, LiveState, Query},
 };
 use std::{
     sync::Mutex,
@@ -134,7 +134,7 @@ impl Service {
     }
 
     /// Committed projects, nodes and allocations.
-    pub async fn hot(&self) -> Hot {
+    pub async fn hot(&self) -> LiveState {
         eventually("the members answer", || async {
             match self.quorum.read(Query::Hot).await {
                 Ok(Answer::Hot(hot)) => Some(*hot),

@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows")]
 
 use lattice_gossip::{
-    Boot, Cell, CellConfig, CellStats, Gossip, Health, Load, Power, Published, Seed, Snapshot,
+    Boot, Cell, CellConfig, CellStats, Gossip, Health, Load, Power, PublishedState, Seed, Snapshot,
     Verdict,
 };
 use lattice_mesh::{
@@ -29,13 +29,13 @@ const KEYS: f64 = 13.0;
 struct Member {
     mesh: Mesh,
     cell: Cell,
-    says: Published,
+    published: PublishedState,
 }
 
 /// Published state of an agent with six classes.
-fn says(n: usize) -> Published {
+fn published_state(n: usize) -> PublishedState {
     let mark = format!("1:{}", "ab".repeat(32));
-    Published {
+    PublishedState {
         fingerprints: CLASSES.map(|class| (class.to_owned(), mark.clone())).into(),
         identity: Some("cd".repeat(32)),
         health: Some(Health {
@@ -77,13 +77,17 @@ async fn join(
         seeds: seed.into_iter().map(|addr| Seed { addr, role }).collect(),
         ..CellConfig::new("c0".parse()?, 1)
     };
-    let says = says(n);
+    let says = published_state(n);
     let cell = gossip.join(&mesh, config, &says).await?;
-    Ok(Member { mesh, cell, says })
+    Ok(Member {
+        mesh,
+        cell,
+        published: says,
+    })
 }
 
 /// Waits until `wanted` holds for all members.
-async fn everywhere(members: &[Member], wanted: impl Fn(&Snapshot) -> bool) {
+async fn wait_for_all(members: &[Member], wanted: impl Fn(&Snapshot) -> bool) {
     for member in members {
         let mut changes = member.cell.changes();
         let _ = changes.wait_for(|s: &Arc<Snapshot>| wanted(s)).await;
@@ -119,7 +123,7 @@ fn traffic(members: &[Member]) -> Traffic {
 }
 
 /// Publishes new loads for `length`: each second, `thousandths` of all keys of the cell change.
-async fn live(
+async fn publish_changes(
     members: &mut [Member],
     length: Duration,
     thousandths: f64,
@@ -132,11 +136,11 @@ async fn live(
         next.tick().await;
         n += 1;
         if let Some(member) = members.get_mut(n * 7 % count) {
-            member.says.load = Some(Load {
+            member.published.load = Some(Load {
                 running: 1,
                 load1_hundredths: u32::try_from(n % 10_000)?,
             });
-            member.cell.publish(&member.says)?;
+            member.cell.publish(&member.published)?;
         }
     }
     Ok(())
@@ -149,7 +153,7 @@ async fn measure(
     thousandths: f64,
 ) -> Result<(), Box<dyn Error>> {
     let (cpu_before, before) = (cpu()?, traffic(members));
-    live(members, length, thousandths).await?;
+    publish_changes(members, length, thousandths).await?;
     let (cpu_after, after) = (cpu()?, traffic(members));
     let per_member = |amount: f64| amount / members.len() as f64 / length.as_secs_f64();
     let cpu = per_member((cpu_after - cpu_before).as_secs_f64() * 1000.0);
@@ -202,7 +206,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for n in 1..count {
         members.push(join(&authority, n, interval, Some(seed)).await?);
     }
-    everywhere(&members, |s| s.alive().count() == count).await;
+    wait_for_all(&members, |s| s.alive().count() == count).await;
     println!(
         "{count} members, one round each {} ms, {:.1} % of keys change per second: all see all after {:.1} s",
         interval.as_millis(),
@@ -210,16 +214,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
         started_at.elapsed().as_secs_f64()
     );
     // Lets the members establish their connections before the measurement.
-    live(&mut members, interval * 30, thousandths).await?;
+    publish_changes(&mut members, interval * 30, thousandths).await?;
     measure(&mut members, length, thousandths).await?;
 
     let changed_at = Instant::now();
     let mut dead = members.remove(count / 2);
-    dead.says.version = Some("changed".to_owned());
-    dead.cell.publish(&dead.says)?;
-    everywhere(&members, |s| {
+    dead.published.version = Some("changed".to_owned());
+    dead.cell.publish(&dead.published)?;
+    wait_for_all(&members, |s| {
         let one = s.members.get(dead.cell.identity());
-        one.is_some_and(|m| m.published.version == dead.says.version)
+        one.is_some_and(|m| m.published.version == dead.published.version)
     })
     .await;
     println!(
@@ -229,7 +233,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let died_at = Instant::now();
     dead.mesh.shutdown(Duration::ZERO).await;
     drop(dead);
-    everywhere(&members, |s| s.alive().count() == count - 1).await;
+    wait_for_all(&members, |s| s.alive().count() == count - 1).await;
     println!(
         "a death was seen by all after {:.1} s",
         died_at.elapsed().as_secs_f64()

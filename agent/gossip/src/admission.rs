@@ -16,7 +16,7 @@ use std::{
 use tokio::sync::mpsc;
 
 /// Capacity of the inbox, messages. A member of a full cell gets about 10 per round.
-const INBOX: usize = 256;
+const INBOX_CAPACITY: usize = 256;
 /// Maximum number of addresses with a remembered identity.
 const MAX_KNOWN: usize = 4096;
 
@@ -52,7 +52,7 @@ impl CellReceiver {
 
     /// Opens a new inbox and closes the previous one.
     pub(crate) fn open(&self) -> mpsc::Receiver<InboundMessage> {
-        let (sender, receiver) = mpsc::channel(INBOX);
+        let (sender, receiver) = mpsc::channel(INBOX_CAPACITY);
         *self.inbox.lock() = Some(sender);
         receiver
     }
@@ -70,7 +70,7 @@ impl CellReceiver {
             add(&self.counters.over_rate, 1);
             return;
         }
-        self.learn(caller.addr, caller.identity);
+        self.remember_identity(caller.addr, caller.identity);
         let from = caller.addr;
         let inbox = self.inbox.lock().clone();
         let taken =
@@ -81,7 +81,7 @@ impl CellReceiver {
     }
 
     /// Counts an undecodable message, and penalises its sender.
-    pub(crate) fn garbage(&self, from: SocketAddr) {
+    pub(crate) fn count_garbage(&self, from: SocketAddr) {
         add(&self.counters.garbage, 1);
         if let Some(peer) = self.known_at(from) {
             self.rates.lock().punish(&peer);
@@ -97,7 +97,7 @@ impl CellReceiver {
         }
     }
 
-    fn learn(&self, addr: SocketAddr, identity: Identity) {
+    fn remember_identity(&self, addr: SocketAddr, identity: Identity) {
         let mut known = self.known.lock();
         if known.get(&addr) == Some(&identity) {
             return;

@@ -1,7 +1,7 @@
 //! Gossip cell that this process is a member of.
 
 use crate::{
-    CellName, CellStats, GossipLiveness, Member, NotPublishable, Published, Snapshot,
+    CellName, CellStats, GossipLiveness, Member, NotPublishable, PublishedState, Snapshot,
     admission::CellReceiver,
     text::{self, Texts},
 };
@@ -21,7 +21,7 @@ pub struct Cell {
 
 struct Shared {
     identity: Identity,
-    door: Arc<CellReceiver>,
+    receiver: Arc<CellReceiver>,
     publish: watch::Sender<Texts>,
     changes: watch::Receiver<Arc<Snapshot>>,
     stop: CancellationToken,
@@ -38,7 +38,7 @@ impl fmt::Debug for Cell {
 impl Cell {
     pub(crate) fn new(
         identity: Identity,
-        door: Arc<CellReceiver>,
+        receiver: Arc<CellReceiver>,
         publish: watch::Sender<Texts>,
         changes: watch::Receiver<Arc<Snapshot>>,
         stop: CancellationToken,
@@ -46,7 +46,7 @@ impl Cell {
     ) -> Self {
         let shared = Shared {
             identity,
-            door,
+            receiver,
             publish,
             changes,
             _stop_on_drop: stop.clone().drop_guard(),
@@ -60,7 +60,7 @@ impl Cell {
 
     /// Name of the cell.
     pub fn name(&self) -> &CellName {
-        &self.shared.door.name
+        &self.shared.receiver.name
     }
 
     /// Identity of this process in the cell.
@@ -72,7 +72,7 @@ impl Cell {
     ///
     /// # Errors
     /// The state exceeds the limits of a member, or contains an invalid text.
-    pub fn publish(&self, published: &Published) -> Result<(), NotPublishable> {
+    pub fn publish(&self, published: &PublishedState) -> Result<(), NotPublishable> {
         let texts = text::to_texts(published)?;
         self.shared.publish.send_if_modified(|last| {
             let changed = **last != texts;
@@ -107,7 +107,7 @@ impl Cell {
 
     /// Counters of the cell.
     pub fn stats(&self) -> CellStats {
-        self.shared.door.counters.read()
+        self.shared.receiver.counters.read()
     }
 
     /// Leaves the cell; other members then see this process as silent. Returns when the task of the cell has ended,
@@ -125,7 +125,7 @@ impl Cell {
     pub fn alive_peer_count(&self) -> usize {
         let snapshot = self.snapshot();
         let own = snapshot.members.get(self.identity());
-        let own_counts = own.is_some_and(|m| m.belief == GossipLiveness::Alive);
+        let own_counts = own.is_some_and(|m| m.liveness == GossipLiveness::Alive);
         snapshot.alive().count() - usize::from(own_counts)
     }
 }

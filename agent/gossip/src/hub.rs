@@ -1,7 +1,7 @@
 //! Gossip of one process: its cells, and the dispatch of messages to them.
 
 use crate::{
-    Cell, CellConfig, JoinError, Published,
+    Cell, CellConfig, JoinError, PublishedState,
     admission::CellReceiver,
     frame::{MESSAGE_KIND, split},
     registry::{CellRegistration, CellRegistry},
@@ -12,7 +12,7 @@ use lattice_mesh::{Caller, Mesh, Role, Router};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// Roles that may gossip. Quorum members are excluded: gossip must add no load to them.
-const MEMBERS: &[Role] = &[Role::Agent, Role::Control];
+const GOSSIP_ROLES: &[Role] = &[Role::Agent, Role::Control];
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -39,7 +39,7 @@ impl Gossip {
     #[must_use]
     pub fn route(&self, router: Router) -> Router {
         let cells = self.cells.clone();
-        router.messages(MESSAGE_KIND, MEMBERS, move |caller, bytes| {
+        router.messages(MESSAGE_KIND, GOSSIP_ROLES, move |caller, bytes| {
             deliver(&cells, caller, bytes);
         })
     }
@@ -50,7 +50,7 @@ impl Gossip {
         &self,
         mesh: &Mesh,
         config: CellConfig,
-        published: &Published,
+        published: &PublishedState,
     ) -> Result<Cell, JoinError> {
         if config.interval < SHORTEST_INTERVAL || config.interval > LONGEST_INTERVAL {
             let given_ms = config.interval.as_millis();
@@ -63,15 +63,15 @@ impl Gossip {
         let texts = text::to_texts(published)?;
         let door = Arc::new(CellReceiver::new(config.name.clone(), config.interval));
         // Dropping the registration leaves the cell if the start fails or this future is dropped.
-        let Some(place) = self.place(door) else {
+        let Some(place) = self.register(door) else {
             return Err(JoinError::AlreadyJoined { cell: config.name });
         };
         run::start(place, mesh.clone(), config, addr, texts).await
     }
 
     /// Registers the receiver of a cell; `None` if the cell has one already.
-    pub(crate) fn place(&self, door: Arc<CellReceiver>) -> Option<CellRegistration> {
-        self.cells.place(door)
+    pub(crate) fn register(&self, receiver: Arc<CellReceiver>) -> Option<CellRegistration> {
+        self.cells.register(receiver)
     }
 }
 
@@ -80,7 +80,7 @@ fn deliver(cells: &CellRegistry, caller: Caller, message: Bytes) {
         tracing::debug!(peer = %caller.identity, "gossip message without a cell dropped");
         return;
     };
-    match cells.door(name) {
+    match cells.receiver(name) {
         Some(door) => door.deliver(caller, bytes),
         None => tracing::debug!(peer = %caller.identity, "gossip message of another cell dropped"),
     }

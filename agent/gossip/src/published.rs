@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 /// Published state of a member. An absent value is unknown: it is never zero, healthy or equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedState {
     /// Mark of each conformance class, by class name: the text of a digest, or the reason that it is missing.
     pub fingerprints: BTreeMap<String, String>,
     /// Digest of the node's identity document.

@@ -37,15 +37,15 @@ const SAMPLES: usize = 64;
 /// messages for a while.
 const RESTART_WAIT: Duration = Duration::from_secs(60);
 /// State reads per interval: a read costs a few microseconds, and changes that arrive between two rounds show early.
-const LOOKS_PER_INTERVAL: u32 = 4;
+const STATE_READS_PER_INTERVAL: u32 = 4;
 /// Maximum number of controls that receive a local change directly.
-const CONTROLS_TOLD: usize = 3;
+const MAX_DIRECT_CONTROLS: usize = 3;
 /// Longest wait for the server to end; then it is abandoned.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
 
 /// State that successive runs of the server share.
 struct Runner {
-    place: CellRegistration,
+    registration: CellRegistration,
     mesh: Mesh,
     config: CellConfig,
     advertise: SocketAddr,
@@ -76,10 +76,10 @@ async fn start_with(
 ) -> Result<Cell, JoinError> {
     let (publish, wanted) = watch::channel(Arc::new(texts));
     let (view, changes) = watch::channel(Arc::new(Snapshot::empty(config.name.clone())));
-    let (door, identity) = (place.door.clone(), mesh.identity());
+    let (door, identity) = (place.receiver.clone(), mesh.identity());
     let roster = Roster::new(identity.cluster(), config.name.clone());
     let runner = Runner {
-        place,
+        registration: place,
         mesh,
         config,
         advertise,
@@ -101,14 +101,14 @@ async fn start_with(
     Ok(Cell::new(identity, door, publish, changes, stop, task))
 }
 
-enum Ended {
-    Asked,
+enum ServerEnd {
+    Stopped,
     Died(String),
 }
 
 impl Runner {
-    fn door(&self) -> &Arc<CellReceiver> {
-        &self.place.door
+    fn receiver(&self) -> &Arc<CellReceiver> {
+        &self.registration.receiver
     }
 
     fn chitchat_config(&self, generation: u64) -> ChitchatConfig {
@@ -144,7 +144,7 @@ impl Runner {
         let state: StateSlot = Arc::new(OnceLock::new());
         let socket = MeshSocket::new(
             codec,
-            self.door().clone(),
+            self.receiver().clone(),
             self.mesh.clone(),
             self.advertise,
             &self.config.seeds,
@@ -164,17 +164,17 @@ impl Runner {
         let (mut server, mut generation) = (first, generation);
         loop {
             let started_at = Instant::now();
-            match self.drive(&server, &stop).await {
-                Ended::Asked => {
+            match self.serve_until_end(&server, &stop).await {
+                ServerEnd::Stopped => {
                     let _ = tokio::time::timeout(SHUTDOWN_WAIT, server.shutdown()).await;
                     return;
                 }
-                Ended::Died(reason) => {
+                ServerEnd::Died(reason) => {
                     server.abort();
                     tracing::warn!(cell = %self.config.name, %reason, "gossip server died; starting it again");
                 }
             }
-            self.place.door.close();
+            self.registration.receiver.close();
             let mut again_at = started_at + self.restart_wait;
             server = loop {
                 if stop
@@ -193,17 +193,21 @@ impl Runner {
                     }
                 }
             };
-            add(&self.door().counters.restarts, 1);
+            add(&self.receiver().counters.restarts, 1);
         }
     }
 
     /// Runs until the server ends or must stop.
-    async fn drive(&mut self, server: &ChitchatHandle, stop: &CancellationToken) -> Ended {
+    async fn serve_until_end(
+        &mut self,
+        server: &ChitchatHandle,
+        stop: &CancellationToken,
+    ) -> ServerEnd {
         let state = server.chitchat();
         let mut live = state.lock().await.live_nodes_watcher();
         let mut ended = std::pin::pin!(server.termination_watcher());
         // chitchat announces changes only in its next round; the timer reads the state between the rounds.
-        let mut look_again = tokio::time::interval(self.config.interval / LOOKS_PER_INTERVAL);
+        let mut look_again = tokio::time::interval(self.config.interval / STATE_READS_PER_INTERVAL);
         look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut seen = None;
         let mut told_at = None;
@@ -211,14 +215,14 @@ impl Runner {
         wanted.mark_changed();
         loop {
             tokio::select! {
-                () = stop.cancelled() => return Ended::Asked,
-                end = &mut ended => return Ended::Died(match end {
+                () = stop.cancelled() => return ServerEnd::Stopped,
+                end = &mut ended => return ServerEnd::Died(match end {
                     Ok(()) => "it ended".to_owned(),
                     Err(e) => format!("{e:#}"),
                 }),
                 changed = wanted.changed() => {
                     if changed.is_err() {
-                        return Ended::Asked;
+                        return ServerEnd::Stopped;
                     }
                     let texts = wanted.borrow_and_update().clone();
                     apply(&mut *state.lock().await, &texts);
@@ -226,26 +230,26 @@ impl Runner {
                 }
                 changed = live.changed() => {
                     if changed.is_err() {
-                        return Ended::Died("its watcher ended".to_owned());
+                        return ServerEnd::Died("its watcher ended".to_owned());
                     }
                 }
                 _ = look_again.tick() => {
-                    let stamp = Some(stamp(&*state.lock().await));
+                    let stamp = Some(state_hash(&*state.lock().await));
                     if stamp == seen {
                         continue;
                     }
                     seen = stamp;
                 }
             }
-            self.look(&*state.lock().await);
+            self.publish_snapshot(&*state.lock().await);
         }
     }
 
     /// Sends a local change to controls at once, because controls need it first; otherwise gossip picks its peers at
     /// random. At most once per state read interval.
-    fn send_to_controls(&self, server: &ChitchatHandle, told_at: &mut Option<Instant>) {
-        let pause = self.config.interval / LOOKS_PER_INTERVAL;
-        if told_at.is_some_and(|at| at.elapsed() < pause) {
+    fn send_to_controls(&self, server: &ChitchatHandle, last_sent_at: &mut Option<Instant>) {
+        let pause = self.config.interval / STATE_READS_PER_INTERVAL;
+        if last_sent_at.is_some_and(|at| at.elapsed() < pause) {
             return;
         }
         let view = self.view.borrow().clone();
@@ -253,15 +257,15 @@ impl Runner {
         let controls = view
             .alive()
             .filter(|m| m.identity.role() == Role::Control && m.identity != own);
-        for control in controls.take(CONTROLS_TOLD) {
-            *told_at = Some(Instant::now());
+        for control in controls.take(MAX_DIRECT_CONTROLS) {
+            *last_sent_at = Some(Instant::now());
             // Fails only if the server has ended, which another branch detects.
             let _ = server.gossip(control.addr);
         }
     }
 
     /// Takes a snapshot, and publishes it if it differs from the last.
-    fn look(&mut self, state: &Chitchat) {
+    fn publish_snapshot(&mut self, state: &Chitchat) {
         let next = self.roster.take(state);
         self.view.send_if_modified(|last| {
             let changed = next != **last;
@@ -275,7 +279,7 @@ impl Runner {
 
 /// Hash of the membership and of all versions; it changes with any published value. Liveness is excluded: chitchat
 /// announces it.
-fn stamp(state: &Chitchat) -> u64 {
+fn state_hash(state: &Chitchat) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (id, said) in state.node_states() {
         (

@@ -1,6 +1,6 @@
 //! Cell snapshots: all members according to gossip.
 
-use crate::{CellName, Published, text::from_texts};
+use crate::{CellName, PublishedState, text::from_texts};
 use chitchat::{Chitchat, ChitchatId, NodeState};
 use lattice_mesh::Identity;
 use std::{
@@ -12,7 +12,7 @@ use std::{
 /// Maximum number of members of a snapshot: eight times a full cell. A malicious member could forge any number.
 const MAX_MEMBERS: usize = 1024;
 /// Maximum number of generations read, including earlier ones that are not forgotten yet.
-const MAX_RUNS: usize = 4096;
+const MAX_GENERATIONS: usize = 4096;
 
 /// Liveness of a member in gossip. It does not show whether the member is unreachable: only a direct request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,9 +34,9 @@ pub struct Member {
     /// Generation of the process.
     pub generation: u64,
     /// Liveness.
-    pub belief: GossipLiveness,
+    pub liveness: GossipLiveness,
     /// Published state.
-    pub published: Published,
+    pub published: PublishedState,
     /// Keys that could not be read: of another version, or invalid.
     pub unreadable: Vec<String>,
     /// Version of the published state; grows within a generation with each change.
@@ -65,7 +65,7 @@ impl Snapshot {
     pub fn alive(&self) -> impl Iterator<Item = &Arc<Member>> {
         self.members
             .values()
-            .filter(|m| m.belief == GossipLiveness::Alive)
+            .filter(|m| m.liveness == GossipLiveness::Alive)
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Roster {
     cluster: String,
     cell: CellName,
     /// All generations of all members; names that are not valid identities are excluded.
-    runs: HashMap<ChitchatId, Arc<Member>>,
+    generations: HashMap<ChitchatId, Arc<Member>>,
 }
 
 impl Roster {
@@ -93,16 +93,16 @@ impl Roster {
         Self {
             cluster: cluster.to_owned(),
             cell,
-            runs: HashMap::new(),
+            generations: HashMap::new(),
         }
     }
 
     /// Snapshot of the present state.
     pub(crate) fn take(&mut self, chitchat: &Chitchat) -> Snapshot {
         let live: HashSet<&ChitchatId> = chitchat.live_nodes().collect();
-        let mut last = std::mem::take(&mut self.runs);
+        let mut last = std::mem::take(&mut self.generations);
         let mut members: BTreeMap<Identity, Arc<Member>> = BTreeMap::new();
-        for (id, state) in chitchat.node_states().iter().take(MAX_RUNS) {
+        for (id, state) in chitchat.node_states().iter().take(MAX_GENERATIONS) {
             let belief = if live.contains(id) {
                 GossipLiveness::Alive
             } else {
@@ -111,7 +111,7 @@ impl Roster {
             let Some(member) = self.member(last.remove(id), id, state, belief) else {
                 continue;
             };
-            self.runs.insert(id.clone(), member.clone());
+            self.generations.insert(id.clone(), member.clone());
             let full = members.len() >= MAX_MEMBERS;
             match members.get_mut(&member.identity) {
                 Some(shown) if rank(&member) > rank(shown) => *shown = member,
@@ -134,7 +134,7 @@ impl Roster {
     ) -> Option<Arc<Member>> {
         let version = state.max_version();
         let identity = match last {
-            Some(same) if (same.belief, same.version) == (belief, version) => return Some(same),
+            Some(same) if (same.liveness, same.version) == (belief, version) => return Some(same),
             Some(last) => last.identity.clone(),
             None => identity_of(&self.cluster, &id.node_id)?,
         };
@@ -143,7 +143,7 @@ impl Roster {
             identity,
             addr: id.gossip_advertise_addr,
             generation: id.generation_id,
-            belief,
+            liveness: belief,
             published,
             unreadable,
             version,
@@ -153,7 +153,7 @@ impl Roster {
 
 /// Order among generations of a member: an alive one comes first, then the latest.
 fn rank(member: &Member) -> (bool, u64) {
-    (member.belief == GossipLiveness::Alive, member.generation)
+    (member.liveness == GossipLiveness::Alive, member.generation)
 }
 
 #[cfg(test)]
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(ids, ["a", "me"]);
         let a = Identity::new("demo", lattice_mesh::Role::Agent, "a").unwrap();
         let a = &snapshot.members[&a];
-        assert_eq!((a.generation, a.belief), (6, GossipLiveness::Silent));
+        assert_eq!((a.generation, a.liveness), (6, GossipLiveness::Silent));
         assert_eq!(a.published.version.as_deref(), Some("new"));
         let alive: Vec<_> = snapshot.alive().map(|m| m.identity.id()).collect();
         assert_eq!(alive, ["me"]);
@@ -238,6 +238,6 @@ mod tests {
         let mut roster = Roster::new("demo", "c0".parse().unwrap());
         let snapshot = roster.take(&state(&runs));
         assert_eq!(snapshot.members.len(), MAX_MEMBERS);
-        assert_eq!(roster.runs.len(), MAX_RUNS);
+        assert_eq!(roster.generations.len(), MAX_GENERATIONS);
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! A reader ignores unknown and unreadable keys, and lists them.
 
-use crate::{Boot, Health, HistoryMark, Load, NotPublishable, Power, Published};
+use crate::{Boot, Health, HistoryMark, Load, NotPublishable, Power, PublishedState};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Maximum number of keys of a member.
@@ -27,7 +27,7 @@ const MAX_TOTAL_BYTES: usize = 4096;
 /// Longest class name, bytes.
 const MAX_CLASS_BYTES: usize = 32;
 /// Maximum number of unreadable keys listed per member: a hostile member could have thousands.
-const MAX_NAMED: usize = 8;
+const MAX_UNREADABLE_LISTED: usize = 8;
 
 /// Published texts of this process by key, shared by its cell and the cell's server.
 pub(crate) type Texts = Arc<BTreeMap<String, String>>;
@@ -56,7 +56,9 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Encodes `published`, within all limits.
-pub(crate) fn to_texts(published: &Published) -> Result<BTreeMap<String, String>, NotPublishable> {
+pub(crate) fn to_texts(
+    published: &PublishedState,
+) -> Result<BTreeMap<String, String>, NotPublishable> {
     let mut texts = BTreeMap::new();
     for (class, mark) in &published.fingerprints {
         let key = format!("{FINGERPRINT}{class}");
@@ -153,19 +155,21 @@ fn check(texts: &BTreeMap<String, String>) -> Result<(), NotPublishable> {
 /// limit.
 pub(crate) fn from_texts<'a>(
     texts: impl Iterator<Item = (&'a str, &'a str)>,
-) -> (Published, Vec<String>) {
-    let mut published = Published::default();
+) -> (PublishedState, Vec<String>) {
+    let mut published = PublishedState::default();
     let mut unreadable = Vec::new();
     for (n, (key, value)) in texts.enumerate() {
         let within = n < MAX_KEYS && value.len() <= MAX_VALUE_BYTES && is_plain(value);
-        if (!within || read(&mut published, key, value).is_none()) && unreadable.len() < MAX_NAMED {
+        if (!within || read_key(&mut published, key, value).is_none())
+            && unreadable.len() < MAX_UNREADABLE_LISTED
+        {
             unreadable.push(key.chars().take(MAX_CLASS_BYTES).collect());
         }
     }
     (published, unreadable)
 }
 
-fn read(published: &mut Published, key: &str, value: &str) -> Option<()> {
+fn read_key(published: &mut PublishedState, key: &str, value: &str) -> Option<()> {
     match key {
         IDENTITY => published.identity = Some(value.to_owned()),
         HEALTH => published.health = Some(read_health(value)?),
@@ -230,9 +234,9 @@ pub(crate) mod tests {
     use super::*;
     use crate::Verdict;
 
-    pub(crate) fn full() -> Published {
+    pub(crate) fn full() -> PublishedState {
         let mark = format!("1:{}", "ab".repeat(32));
-        Published {
+        PublishedState {
             fingerprints: [
                 ("gpu", mark.as_str()),
                 ("nic", "incomplete"),
@@ -265,7 +269,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn read_back(texts: &BTreeMap<String, String>) -> (Published, Vec<String>) {
+    fn read_back(texts: &BTreeMap<String, String>) -> (PublishedState, Vec<String>) {
         from_texts(
             texts
                 .iter()
@@ -275,7 +279,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_published_is_read_back() {
-        for published in [full(), Published::default()] {
+        for published in [full(), PublishedState::default()] {
             let texts = to_texts(&published).unwrap();
             assert_eq!(read_back(&texts), (published, Vec::new()));
         }
@@ -327,9 +331,9 @@ pub(crate) mod tests {
         let version = Some("0.2.0".to_owned());
         assert_eq!(
             published,
-            Published {
+            PublishedState {
                 version,
-                ..Published::default()
+                ..PublishedState::default()
             }
         );
         assert_eq!(
@@ -341,14 +345,14 @@ pub(crate) mod tests {
     #[test]
     fn too_many_too_long_and_malformed_texts_are_refused() {
         let many: Vec<String> = (0..40).map(|n| format!("c{n}")).collect();
-        let classes = |mark: &str, count: usize| Published {
+        let classes = |mark: &str, count: usize| PublishedState {
             fingerprints: many[..count]
                 .iter()
                 .map(|class| (class.clone(), mark.to_owned()))
                 .collect(),
-            ..Published::default()
+            ..PublishedState::default()
         };
-        let refused = |published: &Published| to_texts(published).unwrap_err();
+        let refused = |published: &PublishedState| to_texts(published).unwrap_err();
         assert_eq!(
             refused(&classes("x", 40)),
             NotPublishable::TooManyKeys {
@@ -373,9 +377,9 @@ pub(crate) mod tests {
             reasons: vec!["a,b".to_owned()],
         };
         let health = Some(health);
-        let published = Published {
+        let published = PublishedState {
             health,
-            ..Published::default()
+            ..PublishedState::default()
         };
         assert!(matches!(
             refused(&published),

@@ -32,7 +32,7 @@ pub(crate) struct MeshTransport(Mutex<Option<MeshSocket>>);
 pub(crate) struct MeshSocket {
     codec: Codec,
     inbox: mpsc::Receiver<InboundMessage>,
-    door: Arc<CellReceiver>,
+    receiver: Arc<CellReceiver>,
     mesh: Mesh,
     advertise: SocketAddr,
     header: Vec<u8>,
@@ -59,18 +59,18 @@ impl Transport for MeshTransport {
 impl MeshSocket {
     pub(crate) fn new(
         codec: Codec,
-        door: Arc<CellReceiver>,
+        receiver: Arc<CellReceiver>,
         mesh: Mesh,
         advertise: SocketAddr,
         seeds: &[Seed],
         state: StateSlot,
     ) -> Self {
-        let name: &CellName = &door.name;
+        let name: &CellName = &receiver.name;
         Self {
             codec,
-            inbox: door.open(),
+            inbox: receiver.open(),
             header: header(name),
-            door,
+            receiver,
             mesh,
             advertise,
             seeds: seeds
@@ -84,7 +84,7 @@ impl MeshSocket {
     /// Expected identity at an address: the identity last seen there, else the role of the configured seed, else the
     /// identity that gossip reports. The mesh rejects any other peer, so a forged report has no effect.
     async fn expected_at(&self, addr: SocketAddr) -> Option<ExpectedIdentity> {
-        if let Some(identity) = self.door.known_at(addr) {
+        if let Some(identity) = self.receiver.known_at(addr) {
             return Some(ExpectedIdentity::exactly(identity.role(), identity.id()));
         }
         if let Some(expect) = self.seeds.get(&addr) {
@@ -116,7 +116,7 @@ impl Socket for MeshSocket {
     ) -> anyhow::Result<SendOutcome> {
         let bytes = self.codec.encode(envelope).await?;
         let num_bytes_sent = bytes.len();
-        let counters = &self.door.counters;
+        let counters = &self.receiver.counters;
         let Some(expect) = self.expected_at(to).await else {
             add(&counters.unsent, 1);
             return Ok(SendOutcome { num_bytes_sent });
@@ -135,7 +135,10 @@ impl Socket for MeshSocket {
     }
 
     async fn recv(&mut self) -> anyhow::Result<RecvOutcome> {
-        let next = self.codec.decode_next(&mut self.inbox, &self.door).await?;
+        let next = self
+            .codec
+            .decode_next(&mut self.inbox, &self.receiver)
+            .await?;
         next.ok_or_else(|| anyhow::anyhow!("the gossip inbox is closed"))
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Permissions of group and others.
-const OTHERS: u32 = 0o077;
+const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// A file with a secret is accessible to other users of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum PrivateFileError {
 /// If group or others have any permission.
 pub fn check(path: &Path, metadata: &Metadata) -> Result<(), ExposedFile> {
     let mode = metadata.permissions().mode() & 0o777;
-    match mode & OTHERS {
+    match mode & GROUP_AND_OTHERS {
         0 => Ok(()),
         _ => Err(ExposedFile {
             path: path.to_owned(),

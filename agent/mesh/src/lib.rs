@@ -40,8 +40,8 @@ mod trust;
 
 pub use clock::{Clock, SystemClock};
 pub use config::MeshConfig;
-pub use endpoint::{state::Traffic, trust_change::Applied};
-pub use enrolment::client::{EnrolError, Enrolled, enrol, enrol_at_any, enrol_key, enrol_with};
+pub use endpoint::{state::Traffic, trust_change::AppliedBundle};
+pub use enrolment::client::{EnrolError, Enrolment, enrol, enrol_at_any, enrol_key, enrol_with};
 pub use error::MeshError;
 pub use issuance::{
     enroller::{EnrolRefused, EnrolRequest, Enroller, Issued},
@@ -53,24 +53,25 @@ pub use mesh::{Mesh, WeakMesh};
 pub use peer::{call::ItemStream, handle::Peer};
 pub use pki::{
     authority::{Authority, CaError},
+    ca_key_proof::{CaKeyProof, EnrolmentSession},
     identity::{ExpectedIdentity, Identity, InvalidIdentity},
-    office::{CaKeyProof, EnrolmentSession},
     pin::Pin,
     validity::{BACKDATING, Validity},
 };
 pub use renewal::{
-    AskMembers, RenewError, Renewal, RenewalSettings, RenewalSource, RenewalState, keep_renewed,
+    QuorumRenewalSource, RenewError, Renewal, RenewalSettings, RenewalSource, RenewalState,
+    keep_renewed,
 };
 pub use retry::{backoff::backoff, in_use::retry_while_in_use};
 pub use rpc::{
     error::CallError,
     message::{MAX_MESSAGE_BYTES, MessageDropped},
-    router::{Caller, HandlerFailed, ItemSender, Router, Served},
-    simulated::{Answers, EncodedItem, OpenedStream, Wire},
+    router::{Caller, HandlerFailed, ItemSender, Router, ServedMethod},
+    simulated::{EncodedItem, EndpointHandlers, OpenedStream, Wire},
 };
 pub use trust::{
     bundle::{
-        BundleRefused, BundleSignature, MAX_AUTHORITIES, MAX_BUNDLE_BYTES, MAX_REVOKED, Revoked,
+        BundleRefused, BundleSignature, MAX_AUTHORITIES, MAX_BUNDLE_BYTES, MAX_REVOKED, Revocation,
         SignBundleError, SignedBundle, TrustBundle, TrustedAuthority,
     },
     credentials::{Credentials, CredentialsError, KeyAndCsr, PrivateKey},

@@ -6,7 +6,8 @@ mod statement;
 mod trust;
 
 use crate::{
-    Answers, Credentials, ExpectedIdentity, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
+    Credentials, EndpointHandlers, ExpectedIdentity, Identity, MeshConfig, MeshError, Peer, Router,
+    Traffic,
     endpoint::state::Core,
     limits::admission::Admission,
     outdated::BundleServer,
@@ -19,7 +20,7 @@ use crate::{
     },
     trust::{
         in_force::{Trust, TrustStore},
-        reset::RandomIds,
+        reset::RandomConnectionIds,
     },
 };
 use accept::{Acceptor, accept_loop};
@@ -36,7 +37,7 @@ use std::{
 /// Idle time after which a peer state without a handle may be dropped.
 const PEER_IDLE: Duration = Duration::from_secs(120);
 /// Minimum time for sending the last packets of closed connections.
-const FAREWELL: Duration = Duration::from_millis(50);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(50);
 /// Number of peer states from which [`Mesh::peer`] drops idle ones.
 const PEERS_BEFORE_SWEEP: usize = 256;
 
@@ -45,17 +46,17 @@ const PEERS_BEFORE_SWEEP: usize = 256;
 /// `shutdown` ends the endpoint.
 #[derive(Clone)]
 pub struct Mesh {
-    owner: Arc<Owner>,
+    owner: Arc<MeshOwner>,
 }
 
-struct Owner {
+struct MeshOwner {
     core: Arc<Core>,
     peers: Mutex<HashMap<(SocketAddr, ExpectedIdentity), Arc<PeerState>>>,
 }
 
 /// Weak handle on a [`Mesh`], for handlers: it does not keep the endpoint alive.
 #[derive(Clone)]
-pub struct WeakMesh(Weak<Owner>);
+pub struct WeakMesh(Weak<MeshOwner>);
 
 impl WeakMesh {
     /// Returns the endpoint, or `None` after it has ended.
@@ -71,7 +72,7 @@ impl fmt::Debug for WeakMesh {
     }
 }
 
-impl Drop for Owner {
+impl Drop for MeshOwner {
     fn drop(&mut self) {
         self.core.cancel.cancel();
         self.core.quic.close(CLOSE_SHUTDOWN.into(), b"shut down");
@@ -101,7 +102,7 @@ impl Mesh {
         };
         let reset = credentials.reset().clone();
         let mut endpoint = quinn::EndpointConfig::new(Arc::new(reset));
-        endpoint.cid_generator(|| Box::new(RandomIds));
+        endpoint.cid_generator(|| Box::new(RandomConnectionIds));
         let trust = Arc::new(TrustStore::new(Trust::new(credentials, &provider())?));
         let client = client_config(&trust, &config)?;
         let runtime = Arc::new(quinn::TokioRuntime);
@@ -119,7 +120,7 @@ impl Mesh {
         let local_addr = quic.local_addr().map_err(bind_error)?;
         let core = Arc::new(Core::new(quic, local_addr, trust, client, config));
         Ok(Self {
-            owner: Arc::new(Owner {
+            owner: Arc::new(MeshOwner {
                 core,
                 peers: Mutex::default(),
             }),
@@ -163,7 +164,7 @@ impl Mesh {
         let (heard, not_heard) = match router.enroller {
             Some(_) => (
                 UnenrolledPeers::Served(door.clone()),
-                UnenrolledPeers::NotHeard,
+                UnenrolledPeers::Throttled,
             ),
             None => (UnenrolledPeers::NotServed, UnenrolledPeers::NotServed),
         };
@@ -174,15 +175,15 @@ impl Mesh {
             .set(router.clone())
             .map_err(|_| MeshError::AlreadyServing)?;
         if let Some(wire) = &config.wire {
-            wire.serve(Answers::new(core.local_addr, router));
+            wire.serve(EndpointHandlers::new(core.local_addr, router));
             return Ok(());
         }
         core.quic.set_server_config(Some(server));
         let acceptor = Acceptor {
             core: core.clone(),
             router,
-            door,
-            deaf,
+            admission: door,
+            without_enrolment: deaf,
             outdated: BundleServer::default(),
         };
         core.tasks.spawn(accept_loop(acceptor));
@@ -254,13 +255,13 @@ impl Mesh {
         let _ = tokio::time::timeout_at(until, core.tasks.wait()).await;
         core.quic.close(CLOSE_SHUTDOWN.into(), b"shut down");
         // Runs even when the grace period is used up, so that the peers receive the close from the port they expect.
-        let until = until.max(tokio::time::Instant::now() + FAREWELL);
+        let until = until.max(tokio::time::Instant::now() + CLOSE_TIMEOUT);
         let _ = tokio::time::timeout_at(until, core.quic.wait_idle()).await;
         self.owner.peers.lock().clear();
         if core.config.wire.is_some() {
             return;
         }
-        if let Err(error) = let_go(&core.quic) {
+        if let Err(error) = release_port(&core.quic) {
             tracing::debug!(%error, "the port is given back with the last handle");
         }
     }
@@ -268,7 +269,7 @@ impl Mesh {
 
 /// Releases the port now. The endpoint would otherwise hold the port until the last closed connection is drained,
 /// seconds later, and until the last handle is dropped.
-fn let_go(quic: &quinn::Endpoint) -> io::Result<()> {
+fn release_port(quic: &quinn::Endpoint) -> io::Result<()> {
     // quinn keeps the previous socket for packets in flight, so only the second rebind releases the port.
     for _ in 0..2 {
         quic.rebind(UdpSocket::bind(("127.0.0.1", 0))?)?;

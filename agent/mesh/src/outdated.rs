@@ -40,28 +40,31 @@ pub(crate) struct BundleServer(Mutex<BTreeSet<String>>);
 /// Slot of one member, released on drop.
 struct RequestSlot<'a> {
     server: &'a BundleServer,
-    who: String,
+    identity_uri: String,
 }
 
 impl Drop for RequestSlot<'_> {
     fn drop(&mut self) {
-        self.server.0.lock().remove(&self.who);
+        self.server.0.lock().remove(&self.identity_uri);
     }
 }
 
 impl BundleServer {
-    fn place(&self, who: String) -> Option<RequestSlot<'_>> {
+    fn take_slot(&self, who: String) -> Option<RequestSlot<'_>> {
         let mut taken = self.0.lock();
         if taken.len() >= MAX_AT_A_TIME || !taken.insert(who.clone()) {
             return None;
         }
-        Some(RequestSlot { server: self, who })
+        Some(RequestSlot {
+            server: self,
+            identity_uri: who,
+        })
     }
 
     /// Answers one request of a member. The member's certificate has been verified as on any connection.
     pub(crate) async fn serve(&self, core: &Core, link: &Link) {
         let connection = &link.connection;
-        let Some(_place) = self.place(link.identity.uri()) else {
+        let Some(_place) = self.take_slot(link.identity.uri()) else {
             connection.close(CLOSE_RATE_LIMITED.into(), b"1000");
             return;
         };
@@ -119,7 +122,7 @@ impl Peer {
                 .map_err(|e| unreachable(addr, e.to_string()))?
                 .await
                 .map_err(|e| dial_error(addr, &e))?;
-            let asked = ask(&connection, have).await;
+            let asked = request_bundle(&connection, have).await;
             connection.close(CLOSE_DONE.into(), b"done");
             asked.map_err(|reason| match connection.close_reason() {
                 Some(quinn::ConnectionError::LocallyClosed) | None => unreachable(addr, reason),
@@ -142,7 +145,10 @@ fn unreachable(addr: SocketAddr, reason: String) -> MeshError {
     MeshError::Unreachable { addr, reason }
 }
 
-async fn ask(connection: &Connection, have: u64) -> Result<Option<SignedBundle>, String> {
+async fn request_bundle(
+    connection: &Connection,
+    have: u64,
+) -> Result<Option<SignedBundle>, String> {
     let opened = connection.open_bi().await;
     let (mut send, mut recv) = opened.map_err(|e| e.to_string())?;
     let request = request_bytes(GetTrust::METHOD, &encode(&GetTrust { have })?);

@@ -5,11 +5,11 @@
 
 pub(crate) mod atomic_file;
 pub(crate) mod authority;
+pub(crate) mod ca_key_proof;
 pub(crate) mod certificate;
 pub(crate) mod chain;
 pub(crate) mod crypto;
 pub(crate) mod identity;
-pub(crate) mod office;
 pub(crate) mod pem;
 pub(crate) mod pin;
 pub(crate) mod signature;

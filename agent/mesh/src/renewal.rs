@@ -8,7 +8,7 @@ mod quorum_source;
 mod schedule;
 mod task;
 
-pub use quorum_source::AskMembers;
+pub use quorum_source::QuorumRenewalSource;
 
 use crate::{CertificateStanding, Issued, Mesh, RenewRefused, SignedBundle, TrustState};
 use futures::future::BoxFuture;
@@ -53,7 +53,7 @@ pub struct RenewalSettings {
     pub seed: u64,
     /// Interval between two requests for the trust bundle. Bundles are also pushed; the requests serve members that
     /// were offline.
-    pub ask_trust_every: Duration,
+    pub trust_request_interval: Duration,
     /// First wait after a failure; doubles up to `max_retry`.
     pub min_retry: Duration,
     /// Longest wait after failures.
@@ -66,7 +66,7 @@ impl RenewalSettings {
         Self {
             folder,
             seed,
-            ask_trust_every: Duration::from_secs(600),
+            trust_request_interval: Duration::from_secs(600),
             min_retry: Duration::from_secs(30),
             max_retry: Duration::from_secs(900),
         }
@@ -123,7 +123,7 @@ impl RenewalState {
 #[derive(Debug, Clone)]
 pub struct Renewal {
     state: watch::Receiver<RenewalState>,
-    look: Arc<Notify>,
+    wake: Arc<Notify>,
 }
 
 impl Renewal {
@@ -137,8 +137,8 @@ impl Renewal {
     }
     /// Requests the trust bundle now, and ends the wait for a retry of the renewal. For callers that have been notified
     /// of a change.
-    pub fn look_now(&self) {
-        self.look.notify_one();
+    pub fn refresh_now(&self) {
+        self.wake.notify_one();
     }
 }
 
@@ -158,9 +158,9 @@ pub fn keep_renewed(mesh: &Mesh, source: impl RenewalSource, settings: RenewalSe
     let first = RenewalState::of(mesh.trust_state(), mesh.issued_at(), mesh.expires_at());
     let (sender, state) = watch::channel(first);
     let look = Arc::new(Notify::new());
-    let task = task::Task::new(core, Arc::new(source), settings, sender, look.clone());
+    let task = task::RenewalTask::new(core, Arc::new(source), settings, sender, look.clone());
     let cancel = core.cancel.clone();
     core.tasks
         .spawn(async move { cancel.run_until_cancelled(task.run()).await });
-    Renewal { state, look }
+    Renewal { state, wake: look }
 }

@@ -7,8 +7,8 @@ use crate::AttemptKey;
 use lattice_quorum_types::{
     UnixMillis,
     checkpoint::{
-        CheckpointMode, CheckpointOutcome, InvalidCheckpoint, MOST_DEFERRAL_MS, MOST_DEFERRALS,
-        check_directory,
+        CheckpointMode, CheckpointOutcome, DEFAULT_MAX_DEFERRAL_MS, DEFAULT_MAX_DEFERRALS,
+        InvalidCheckpoint, check_directory,
     },
     rpc::{Role, Rpc},
 };
@@ -102,8 +102,8 @@ impl CheckpointOrder {
             directory: directory.into(),
             timeout_ms,
             extension_ms: timeout_ms / 2,
-            most_deferrals: MOST_DEFERRALS,
-            most_deferral_ms: MOST_DEFERRAL_MS,
+            most_deferrals: DEFAULT_MAX_DEFERRALS,
+            most_deferral_ms: DEFAULT_MAX_DEFERRAL_MS,
         }
     }
 

@@ -39,7 +39,7 @@ impl CheckpointPlan {
     }
 
     /// Removes the shared folder and its files.
-    pub fn remove_place(&self) -> io::Result<()> {
+    pub fn remove_shared_folder(&self) -> io::Result<()> {
         match std::fs::remove_dir_all(&self.place) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),

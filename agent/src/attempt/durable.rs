@@ -44,7 +44,7 @@ pub fn write_durably_from_reserve(path: &Path, bytes: &[u8]) -> io::Result<()> {
     };
     // The operator needs the first error of the disk, so this one is returned.
     let mut reserves = RESERVES.iter();
-    match reserves.any(|name| turn_reserve_into(name, path, bytes).is_ok()) {
+    match reserves.any(|name| replace_from_reserve(name, path, bytes).is_ok()) {
         true => Ok(()),
         false => Err(error),
     }
@@ -52,7 +52,7 @@ pub fn write_durably_from_reserve(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Overwrites the reserve's own block, then renames the reserve to the record's name. The previous record, if any,
 /// becomes the reserve, so this can be repeated.
-fn turn_reserve_into(name: &str, path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn replace_from_reserve(name: &str, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let reserve = folder.join(name);
     let mut file = OpenOptions::new().write(true).open(&reserve)?;

@@ -16,7 +16,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Upper bound, bytes, for the records of an attempt with a script of usual length.
-const ATTEMPT_ROOM: usize = 64 << 10;
+const ATTEMPT_BYTES: usize = 64 << 10;
 
 /// File of the last walltime change.
 pub(super) const WALLTIME: &str = "walltime.json";
@@ -35,7 +35,7 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> RecordError + '_ {
 }
 
 /// Owner and permissions of a folder that a user other than this process's could change; `None` otherwise.
-pub(crate) fn others_may_write(path: &Path) -> io::Result<Option<(u32, u32)>> {
+pub(crate) fn foreign_write_access(path: &Path) -> io::Result<Option<(u32, u32)>> {
     let meta = std::fs::metadata(path)?;
     let (uid, mode) = (meta.uid(), meta.mode() & 0o7777);
     let is_ours = uid == geteuid().as_raw() && mode & 0o022 == 0;
@@ -51,7 +51,7 @@ impl Attempts {
             .mode(0o700)
             .create(&path)
             .map_err(failed(&path))?;
-        if let Some((uid, mode)) = others_may_write(&path).map_err(failed(&path))? {
+        if let Some((uid, mode)) = foreign_write_access(&path).map_err(failed(&path))? {
             return Err(RecordError::OpenToOthers { path, uid, mode });
         }
         Ok(Self { path })
@@ -82,9 +82,9 @@ impl Attempts {
     }
 
     /// Checks that the disk has space for an attempt: writes a file of that size and removes it.
-    pub fn check_room(&self) -> Result<(), RecordError> {
+    pub fn check_disk_space(&self) -> Result<(), RecordError> {
         let path = self.path.join(".check");
-        let written = write_atomically(&path, &[0; ATTEMPT_ROOM]);
+        let written = write_atomically(&path, &[0; ATTEMPT_BYTES]);
         let gone = std::fs::remove_file(&path);
         written.and(gone).map_err(failed(&path))
     }
@@ -253,7 +253,7 @@ impl AttemptDir {
     pub fn write_job_end_or_exit(&self, end: &ExitRecord) -> Result<(), RecordError> {
         let is_finishing = self
             .launch()?
-            .is_some_and(|launch| launch.finishing().next().is_some());
+            .is_some_and(|launch| launch.hooks_after_job().next().is_some());
         match is_finishing {
             true => self.write_job_end(end),
             false => self.write_exit(end),
@@ -342,10 +342,10 @@ impl AttemptDir {
         &self,
         name: &str,
         body: &T,
-        how: fn(&Path, &[u8]) -> io::Result<()>,
+        write_file: fn(&Path, &[u8]) -> io::Result<()>,
     ) -> Result<(), RecordError> {
         let path = self.file(name);
         let bytes = encode(&path, body)?;
-        how(&path, &bytes).map_err(failed(&path))
+        write_file(&path, &bytes).map_err(failed(&path))
     }
 }

@@ -37,10 +37,10 @@ mod walltime;
 pub use checkpoint::{CheckpointState, OrderRecord, job_ended};
 pub use checkpoint_plan::CheckpointPlan;
 pub use durable::{write_durably, write_durably_from_reserve};
-pub(crate) use folder::others_may_write;
+pub(crate) use folder::foreign_write_access;
 pub use folder::{AttemptDir, Attempts};
 pub use lock::{Lock, holder};
-pub(crate) use record::open_to_others;
+pub(crate) use record::write_access_advice;
 pub use record::{
     CgroupRecord, ExitRecord, FORMAT, GpuChoice, GpuVendor, Hook, HookName, LaunchRecord,
     LocalUser, OrphanRecord, RankHooks, RecordError, StartedRecord, StartingRecord,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub const FORMAT: u32 = 1;
 
 /// Text for an operator about a folder that [`super::others_may_write`] reports.
-pub(crate) fn open_to_others(path: &Path, uid: u32, mode: u32) -> String {
+pub(crate) fn write_access_advice(path: &Path, uid: u32, mode: u32) -> String {
     let (path, own) = (path.display(), rustix::process::geteuid().as_raw());
     format!(
         "{path} belongs to uid {uid} and has mode {mode:04o}: users other than the agent's \
@@ -36,7 +36,7 @@ pub enum RecordError {
         source: io::Error,
     },
     /// A user other than the agent's could place records into the folder.
-    #[error("{}", open_to_others(path, *uid, *mode))]
+    #[error("{}", write_access_advice(path, *uid, *mode))]
     OpenToOthers {
         /// Path of the folder.
         path: PathBuf,
@@ -263,7 +263,7 @@ impl fmt::Display for StartingRecord {
 
 impl LaunchRecord {
     /// Hooks that run after the job, by name and in order.
-    pub fn finishing(&self) -> impl Iterator<Item = (HookName, &Hook)> {
+    pub fn hooks_after_job(&self) -> impl Iterator<Item = (HookName, &Hook)> {
         let wipe = self.hooks.wipe.as_ref().filter(|_| self.sensitive);
         let epilog = self.hooks.epilog.as_ref();
         let epilog = epilog.map(|hook| (HookName::Epilog, hook));

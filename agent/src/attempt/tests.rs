@@ -97,7 +97,10 @@ fn what_runs_after_a_job_is_the_epilog_and_for_sensitive_work_the_wipe() {
         dir.launch().unwrap().unwrap()
     };
     let names = |launch: LaunchRecord| -> Vec<&str> {
-        launch.finishing().map(|(name, _)| name.as_str()).collect()
+        launch
+            .hooks_after_job()
+            .map(|(name, _)| name.as_str())
+            .collect()
     };
     assert_eq!(names(launch(false)), ["epilog"]);
     assert_eq!(names(launch(true)), ["epilog", "wipe"]);

@@ -4,7 +4,7 @@ use super::ConfigError;
 use crate::attempt::{Hook, RankHooks};
 use crate::executor::{AgentUser, CgroupSettings, CgroupUse, Hooks, Ids, OrphanPolicy, UserMap};
 use crate::settings::{
-    CHECKPOINT_POLL, GRACE, KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES, WorkSettings,
+    CHECKPOINT_POLL, GRACE, JobSettings, KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES,
 };
 use lattice_config::{Check, Problems};
 use serde::Deserialize;
@@ -151,7 +151,7 @@ impl Check for ExecutorConfig {
         if !(10..=10_000).contains(&self.checkpoint_poll_ms) {
             problems.add("checkpoint_poll_ms", "must be 10 to 10000");
         }
-        problems.within("hooks", |problems| self.hooks.check(problems));
+        problems.check_part("hooks", |problems| self.hooks.check(problems));
     }
 }
 
@@ -182,7 +182,7 @@ impl Check for HooksConfig {
             ("health_gate", &self.health_gate),
         ] {
             if let Some(hook) = hook {
-                problems.within(key, |problems| hook.check(problems));
+                problems.check_part(key, |problems| hook.check(problems));
             }
         }
     }
@@ -210,18 +210,18 @@ impl ExecutorConfig {
         if let Some(path) = &self.user_map {
             UserMap::open(path, agent)?;
         }
-        self.hooks.settings().checked(agent)?;
+        self.hooks.settings().validate(agent)?;
         Ok(())
     }
 
-    pub(super) fn into_settings(self) -> WorkSettings {
-        WorkSettings {
+    pub(super) fn into_settings(self) -> JobSettings {
+        JobSettings {
             enabled: self.enabled,
             run_as: self.run_as,
             allow_same_user: self.allow_same_user,
             min_uid: self.min_uid,
             cgroup: CgroupSettings {
-                using: self.cgroup,
+                use_of_cgroups: self.cgroup,
                 parent: self.cgroup_parent,
                 memory_reserve_bytes: self.memory_reserve_bytes,
                 cpus: self.cpus,

@@ -110,7 +110,7 @@ executor:
         .into_settings()
         .unwrap()
         .executor;
-    assert_eq!(work.cgroup.using, CgroupUse::Required);
+    assert_eq!(work.cgroup.use_of_cgroups, CgroupUse::Required);
     assert_eq!(work.cgroup.memory_reserve_bytes, Some(1 << 30));
     assert_eq!(work.cgroup.cpus.as_deref(), Some("2-63"));
     assert_eq!(work.orphans, OrphanPolicy::Report);

@@ -19,19 +19,19 @@ impl Executor {
         };
         // The account is selected before the lock is taken: a directory service that hangs delays only jobs of this
         // user.
-        let chosen = self.choose(&launch).await;
+        let chosen = self.choose_account(&launch).await;
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
         on_disk(move || {
-            epoch.hear(launch.epoch)?;
-            if let Some(status) = executor.seen(launch.key)? {
+            epoch.accept(launch.epoch)?;
+            if let Some(status) = executor.known_status(launch.key)? {
                 return Ok(status);
             }
             let (key, shared) = (launch.key, &executor.shared);
-            shared.check_boot(&launch)?;
-            let record = shared.record(launch, gpus, chosen?);
+            shared.check_node_ready(&launch)?;
+            let record = shared.launch_record(launch, gpus, chosen?);
             epoch.write().map_err(|error| shared.refused(error))?;
-            let dir = shared.journal_launch(key, &record);
+            let dir = shared.record_launch(key, &record);
             let dir = dir.map_err(|error| shared.refused(error))?;
             if let Some(gpus) = &record.gpus {
                 let (allocation, attempt) = (key.allocation, key.attempt);
@@ -43,7 +43,7 @@ impl Executor {
         .await
     }
 
-    async fn choose(&self, launch: &Launch) -> Result<JobAccount, LaunchRefused> {
+    async fn choose_account(&self, launch: &Launch) -> Result<JobAccount, LaunchRefused> {
         if !self.is_enabled() {
             return Err(LaunchRefused::UserNotAllowed {
                 user: launch.user.clone(),
@@ -59,20 +59,22 @@ impl Executor {
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
         on_disk(move || {
-            epoch.hear(terminate.epoch)?;
+            epoch.accept(terminate.epoch)?;
             if let Err(error) = epoch.write() {
                 // The epoch is held in memory; the next launch is rejected until the epoch is on disk.
                 executor.shared.journal.failed(&error);
             }
             let key = terminate.key;
-            let Some(status) = executor.seen(key)? else {
+            let Some(status) = executor.known_status(key)? else {
                 // Processes of an attempt without a record may still run.
                 let running = executor.resume_unrecorded(key);
-                return Ok(running.unwrap_or_else(|| executor.stop_unseen(key)));
+                return Ok(running.unwrap_or_else(|| executor.record_as_stopped(key)));
             };
             let rank = executor.shared.known().get(&key).cloned();
             if let Some(rank) = rank.filter(|rank| !rank.has_ended()) {
-                executor.request_termination(&rank).map_err(journal)?;
+                executor
+                    .request_termination(&rank)
+                    .map_err(record_refusal)?;
             }
             Ok(status)
         })
@@ -96,37 +98,42 @@ impl Executor {
     /// Sends the captured output of a rank.
     pub async fn read_log(
         &self,
-        wanted: ReadLog,
+        request: ReadLog,
         to: &ItemSender<Result<bytes::Bytes, String>>,
     ) -> Result<(), lattice_mesh::HandlerFailed> {
-        let dir = self.shared.attempts.dir(wanted.key);
-        let rank = self.shared.known().get(&wanted.key).cloned();
-        log::send(&dir, rank.as_deref(), &wanted, to).await
+        let dir = self.shared.attempts.dir(request.key);
+        let rank = self.shared.known().get(&request.key).cloned();
+        log::send(&dir, rank.as_deref(), &request, to).await
     }
 
     /// Status of an attempt; `None` if this agent has no record of it. Blocks on the disk.
-    fn seen(&self, key: AttemptKey) -> Result<Option<AttemptStatus>, LaunchRefused> {
+    fn known_status(&self, key: AttemptKey) -> Result<Option<AttemptStatus>, LaunchRefused> {
         if let Some(rank) = self.shared.known().get(&key) {
             return Ok(Some(rank.status()));
         }
         let unwritten = self.shared.unwritten().get(&key).cloned();
         let exit = match unwritten {
             Some(exit) => Some(exit),
-            None => self.shared.attempts.dir(key).exit().map_err(journal)?,
+            None => self
+                .shared
+                .attempts
+                .dir(key)
+                .exit()
+                .map_err(record_refusal)?,
         };
         let Some(exit) = exit else {
             return Ok(None);
         };
         // Control has acknowledged this end, or received a report of it, and requests the attempt again. The answer
         // alone does not end the rank at control, so the end is reported once more.
-        let report = Some(rank::ended(exit));
+        let report = Some(rank::end_report(exit));
         self.follow(key, self.shared.attempts.dir(key), report.clone());
         Ok(Some(AttemptStatus { key, report }))
     }
 }
 
 /// Refusal of a launch when the disk fails.
-pub(super) fn journal(error: RecordError) -> LaunchRefused {
+pub(super) fn record_refusal(error: RecordError) -> LaunchRefused {
     LaunchRefused::JournalFailed {
         reason: crate::with_causes(&error),
     }

@@ -39,7 +39,7 @@ impl BlockReason {
     }
 
     /// Whether the reason keeps jobs away from the node.
-    pub fn stops_work(self) -> bool {
+    pub fn blocks_jobs(self) -> bool {
         !matches!(self, Self::Strays | Self::Starting)
     }
 }
@@ -47,7 +47,7 @@ impl BlockReason {
 /// Present block reasons, except [`BlockReason::Off`] and [`BlockReason::Journal`].
 #[derive(Debug)]
 pub(super) struct BlockReasons {
-    held: watch::Sender<ActiveBlockReasons>,
+    active: watch::Sender<ActiveBlockReasons>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -59,25 +59,25 @@ struct ActiveBlockReasons {
 impl BlockReasons {
     pub(super) fn new() -> Self {
         Self {
-            held: watch::Sender::new(ActiveBlockReasons::default()),
+            active: watch::Sender::new(ActiveBlockReasons::default()),
         }
     }
 
     /// Present block reasons; `changes` notifies of each change.
-    pub(super) fn now(&self) -> Vec<BlockReason> {
-        let held = self.held.borrow();
+    pub(super) fn active(&self) -> Vec<BlockReason> {
+        let held = self.active.borrow();
         let gate = held.gate.is_some().then_some(BlockReason::Gate);
         held.attempts.keys().copied().chain(gate).collect()
     }
 
     /// Receiver that resolves when a block reason has changed since the receiver was last read.
-    pub(super) fn changes(&self) -> Changes {
-        Changes(self.held.subscribe())
+    pub(super) fn changes(&self) -> BlockReasonChanges {
+        BlockReasonChanges(self.active.subscribe())
     }
 
     /// Records the result of the gate; `None`: passed.
     pub(super) fn record_gate_result(&self, failure: Option<String>) {
-        self.held.send_if_modified(|held| {
+        self.active.send_if_modified(|held| {
             let is_news = held.gate != failure;
             held.gate = failure;
             is_news
@@ -85,37 +85,37 @@ impl BlockReasons {
     }
 
     /// Records `key` as a cause of the block reason.
-    pub(super) fn add(&self, hindrance: BlockReason, key: AttemptKey) {
-        self.held
-            .send_if_modified(|held| held.attempts.entry(hindrance).or_default().insert(key));
+    pub(super) fn add(&self, reason: BlockReason, key: AttemptKey) {
+        self.active
+            .send_if_modified(|held| held.attempts.entry(reason).or_default().insert(key));
     }
 
     /// Removes `key` as a cause of the block reason.
-    pub(super) fn remove(&self, hindrance: BlockReason, key: AttemptKey) {
-        self.held.send_if_modified(|held| {
-            let Some(keys) = held.attempts.get_mut(&hindrance) else {
+    pub(super) fn remove(&self, reason: BlockReason, key: AttemptKey) {
+        self.active.send_if_modified(|held| {
+            let Some(keys) = held.attempts.get_mut(&reason) else {
                 return false;
             };
             let was_there = keys.remove(&key);
             if keys.is_empty() {
-                held.attempts.remove(&hindrance);
+                held.attempts.remove(&reason);
             }
             was_there
         });
     }
 
     /// Attempts that cause the block reason.
-    pub(super) fn attempts(&self, hindrance: BlockReason) -> BTreeSet<AttemptKey> {
-        let held = self.held.borrow();
-        held.attempts.get(&hindrance).cloned().unwrap_or_default()
+    pub(super) fn attempts(&self, reason: BlockReason) -> BTreeSet<AttemptKey> {
+        let held = self.active.borrow();
+        held.attempts.get(&reason).cloned().unwrap_or_default()
     }
 }
 
 /// Receiver of changes of an executor's block reasons.
 #[derive(Debug, Clone)]
-pub struct Changes(watch::Receiver<ActiveBlockReasons>);
+pub struct BlockReasonChanges(watch::Receiver<ActiveBlockReasons>);
 
-impl Changes {
+impl BlockReasonChanges {
     /// Marks all changes up to now as seen.
     pub fn mark_seen(&mut self) {
         self.0.mark_unchanged();

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const FORMAT: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct File {
+struct EpochFile {
     version: u32,
     highest: u64,
 }
@@ -40,7 +40,7 @@ impl HighestEpoch {
             }
             Err(source) => return Err(RecordError::Io { path, source }),
         };
-        match serde_json::from_slice::<File>(&bytes) {
+        match serde_json::from_slice::<EpochFile>(&bytes) {
             Ok(file) if file.version == FORMAT => Ok(Self::new(path, file.highest)),
             Ok(file) => Err(RecordError::OtherFormat {
                 path,
@@ -60,7 +60,7 @@ impl HighestEpoch {
     }
 
     /// Rejects a stale epoch and keeps a new one in memory: sufficient to end a rank, not to start one.
-    pub(super) fn hear(&mut self, given: u64) -> Result<(), LaunchRefused> {
+    pub(super) fn accept(&mut self, given: u64) -> Result<(), LaunchRefused> {
         let current = self.highest;
         if given >= current {
             self.highest = given;
@@ -83,7 +83,7 @@ impl HighestEpoch {
         if self.written == self.highest {
             return Ok(());
         }
-        let file = File {
+        let file = EpochFile {
             version: FORMAT,
             highest: self.highest,
         };
@@ -109,18 +109,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("epoch.json");
         let mut epoch = HighestEpoch::open(path.clone()).unwrap();
-        epoch.hear(5).unwrap();
-        epoch.hear(5).unwrap();
+        epoch.accept(5).unwrap();
+        epoch.accept(5).unwrap();
         epoch.write().unwrap();
         let mut again = HighestEpoch::open(path.clone()).unwrap();
         assert_eq!(
-            again.hear(4),
+            again.accept(4),
             Err(LaunchRefused::StaleEpoch {
                 given: 4,
                 current: 5
             })
         );
-        again.hear(6).unwrap();
+        again.accept(6).unwrap();
         std::fs::write(&path, br#"{"version":9,"highest":1}"#).unwrap();
         assert!(matches!(
             HighestEpoch::open(path),
@@ -133,10 +133,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let gone = folder.path().join("gone");
         let mut epoch = HighestEpoch::open(gone.join("epoch.json")).unwrap();
-        epoch.hear(7).unwrap();
+        epoch.accept(7).unwrap();
         assert!(epoch.write().is_err());
         assert!(matches!(
-            epoch.hear(6),
+            epoch.accept(6),
             Err(LaunchRefused::StaleEpoch { current: 7, .. })
         ));
         std::fs::create_dir(&gone).unwrap();
@@ -154,6 +154,6 @@ mod tests {
         assert!(matches!(error, RecordError::DamagedEpoch { .. }));
         assert!(error.to_string().contains("move this file away"), "{error}");
         std::fs::rename(&path, folder.path().join("epoch.json.old")).unwrap();
-        HighestEpoch::open(path).unwrap().hear(2).unwrap();
+        HighestEpoch::open(path).unwrap().accept(2).unwrap();
     }
 }

@@ -7,17 +7,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// Pause between two checks of a writable journal.
-const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Pause between two checks of a journal that is not writable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// State of the journal: the reason that it cannot be written, if there is one.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct RecordingState {
     fault: watch::Sender<Option<String>>,
 }
 
-impl Journal {
+impl RecordingState {
     pub(super) fn new() -> Self {
         let fault = watch::Sender::new(None);
         Self { fault }
@@ -30,10 +30,10 @@ impl Journal {
 
     /// Records a failed write.
     pub(super) fn failed(&self, error: &RecordError) {
-        self.say(Some(crate::with_causes(error)));
+        self.set_fault(Some(crate::with_causes(error)));
     }
 
-    fn say(&self, fault: Option<String>) {
+    fn set_fault(&self, fault: Option<String>) {
         self.fault.send_if_modified(|now| {
             match (&now, &fault) {
                 (None, Some(error)) => {
@@ -54,14 +54,14 @@ impl Journal {
         let mut fault = self.fault();
         loop {
             let at = attempts.clone();
-            match tokio::task::spawn_blocking(move || at.check_room()).await {
-                Ok(Ok(())) => self.say(None),
+            match tokio::task::spawn_blocking(move || at.check_disk_space()).await {
+                Ok(Ok(())) => self.set_fault(None),
                 Ok(Err(error)) => self.failed(&error),
                 Err(error) => tracing::error!(%error, "check of the journal failed"),
             }
             let pause = match *fault.borrow_and_update() {
                 Some(_) => RETRY_INTERVAL,
-                None => LOOK_INTERVAL,
+                None => CHECK_INTERVAL,
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}

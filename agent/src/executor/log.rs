@@ -11,7 +11,7 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 /// Chunk size, bytes.
-const PIECE: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 /// Poll interval of an output that may grow: not noticeable at a terminal.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -21,20 +21,20 @@ type Item = Result<Bytes, String>;
 pub(super) async fn send(
     dir: &AttemptDir,
     rank: Option<&Rank>,
-    wanted: &ReadLog,
+    request: &ReadLog,
     to: &ItemSender<Item>,
 ) -> Result<(), HandlerFailed> {
     if !dir.exists() {
-        let (allocation, attempt) = (wanted.key.allocation, wanted.key.attempt);
+        let (allocation, attempt) = (request.key.allocation, request.key.attempt);
         let unknown = format!("allocation {allocation}, attempt {attempt} is not known here");
         return to.send(&Err(unknown)).await;
     }
-    let path = dir.output(wanted.stream);
+    let path = dir.output(request.stream);
     let mut file: Option<File> = None;
-    let mut offset = wanted.offset;
+    let mut offset = request.offset;
     loop {
         // Checked before the read, so that the read includes all output up to the end.
-        let is_last = !wanted.follow || rank.is_none_or(Rank::has_ended);
+        let is_last = !request.follow || rank.is_none_or(Rank::has_ended);
         if file.is_none() {
             file = match File::open(&path).await {
                 Ok(opened) => Some(opened),
@@ -68,7 +68,7 @@ async fn send_all(
         return Ok(Err(error));
     }
     loop {
-        let mut piece = BytesMut::with_capacity(PIECE);
+        let mut piece = BytesMut::with_capacity(CHUNK_BYTES);
         match file.read_buf(&mut piece).await {
             Ok(0) => return Ok(Ok(())),
             Ok(n) => {

@@ -22,7 +22,7 @@ mod settings;
 mod shared;
 
 pub use crate::supervisor::{CgroupError, CgroupSettings, CgroupUse};
-pub use block_reason::{BlockReason, Changes};
+pub use block_reason::{BlockReason, BlockReasonChanges};
 pub use control::{Control, NotReported};
 pub use identity::accounts::{Accounts, LookupError};
 pub use identity::ids::{AgentUser, Ids};
@@ -40,7 +40,7 @@ use block_reason::BlockReasons;
 use epoch::HighestEpoch;
 use hooks::health_gate::HealthGate;
 use hooks::wipe::{self, WipeAnswer, Wiper};
-use journal::Journal;
+use journal::RecordingState;
 use lattice_agent_rpc::{AttemptKey, GateFailed, Wipe, WipeStatus};
 use lattice_mesh::Clock;
 use lattice_quorum_types::command::RankReport;
@@ -56,8 +56,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Maximum number of checks for exited supervisors while the executor stops, [`LEAVE_PAUSE`] apart.
-const MOST_LEAVES: u32 = 20;
-const LEAVE_PAUSE: Duration = Duration::from_millis(10);
+const MAX_EXIT_CHECKS: u32 = 20;
+const EXIT_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Executor of one node: runs and watches ranks. Clones share the state.
 #[derive(Clone)]
@@ -78,13 +78,13 @@ impl Executor {
         control: Arc<dyn Control>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
-        settings.hooks = settings.hooks.checked(settings.run_as.agent)?;
-        let agent = agent_name(&settings.folder);
+        settings.hooks = settings.hooks.validate(settings.run_as.agent)?;
+        let agent = agent_id(&settings.folder);
         let place = format!("{}-{agent}", settings.node);
         let cgroups = Cgroups::open(&settings.cgroup, &place)?;
         let attempts = Attempts::open(settings.folder.join("attempts"))?;
         let epoch = HighestEpoch::open(settings.folder.join("epoch.json"))?;
-        let journal = Arc::new(Journal::new());
+        let journal = Arc::new(RecordingState::new());
         let hindrances = Arc::new(BlockReasons::new());
         let gate = Arc::new(HealthGate::new(
             settings.hooks.health_gate.clone(),
@@ -93,7 +93,7 @@ impl Executor {
             &settings.folder,
             hindrances.clone(),
         ));
-        let wiper = Arc::new(Wiper::open(wipe::Site {
+        let wiper = Arc::new(Wiper::open(wipe::WiperParameters {
             hook: settings.hooks.rank.wipe.clone(),
             is_needless: settings.hooks.nothing_to_wipe,
             node: settings.node.clone(),
@@ -111,10 +111,10 @@ impl Executor {
                 settings,
                 attempts,
                 epoch: Arc::new(tokio::sync::Mutex::new(epoch)),
-                known: Mutex::default(),
+                ranks: Mutex::default(),
                 unwritten: Mutex::default(),
                 journal,
-                hindrances,
+                block_reasons: hindrances,
                 gate,
                 wiper,
                 agent,
@@ -133,11 +133,11 @@ impl Executor {
         for (key, dir, end) in recover::unfinished(&self.shared)? {
             self.follow(key, dir, end);
         }
-        self.look_for_orphans();
-        self.open_gate();
+        self.search_orphans();
+        self.require_health_gate();
         let wiper = self.shared.wiper.clone();
         self.spawn(async move { wiper.recover().await });
-        let pruning = recover::prune_for_ever(self.shared.clone());
+        let pruning = recover::prune_periodically(self.shared.clone());
         self.spawn(pruning);
         let journal = self.shared.journal.clone();
         self.spawn(journal.watch(self.shared.attempts.clone()));
@@ -146,19 +146,19 @@ impl Executor {
 
     /// Blocks jobs until the health gate has passed, if the agent starts on a node without running jobs, or after a
     /// reboot. An agent that starts while jobs run, as in an upgrade, is on a node that has passed before.
-    fn open_gate(&self) {
+    fn require_health_gate(&self) {
         let rebooted = !self
             .shared
-            .hindrances
+            .block_reasons
             .attempts(BlockReason::Finishing)
             .is_empty();
-        if !self.shared.gate.is_there() || (self.shared.has_work() && !rebooted) {
+        if !self.shared.gate.is_configured() || (self.shared.has_work() && !rebooted) {
             return;
         }
-        self.shared.gate.close();
+        self.shared.gate.block_until_first_result();
         let shared = self.shared.clone();
         let is_idle = move || !shared.has_work();
-        self.spawn(self.shared.gate.clone().pass_once(is_idle));
+        self.spawn(self.shared.gate.clone().run_until_passed(is_idle));
     }
 
     /// Whether this node runs jobs.
@@ -176,13 +176,13 @@ impl Executor {
         let off = (!self.is_enabled()).then_some(BlockReason::Off);
         let fault = self.journal_fault();
         let journal = fault.borrow().is_some().then_some(BlockReason::Journal);
-        let others = self.shared.hindrances.now();
+        let others = self.shared.block_reasons.active();
         off.into_iter().chain(journal).chain(others).collect()
     }
 
     /// Notifies of changes to [`Executor::block_reasons`], except the journal's.
-    pub fn block_reason_changes(&self) -> Changes {
-        self.shared.hindrances.changes()
+    pub fn block_reason_changes(&self) -> BlockReasonChanges {
+        self.shared.block_reasons.changes()
     }
 
     /// Runs the site's health gate; succeeds if none is configured.
@@ -191,12 +191,12 @@ impl Executor {
     }
 
     /// Starts a wipe by the site's hook, or returns the status of a wipe that was requested before.
-    pub async fn wipe(&self, asked: Wipe) -> Result<WipeStatus, String> {
+    pub async fn wipe(&self, order: Wipe) -> Result<WipeStatus, String> {
         let wiper = self.shared.wiper.clone();
-        match wiper.ask(&asked, self.shared.has_work()).await? {
+        match wiper.accept(&order, self.shared.has_work()).await? {
             WipeAnswer::Known(status) => Ok(status),
             WipeAnswer::Begun(status) => {
-                self.spawn(async move { wiper.run(&asked).await });
+                self.spawn(async move { wiper.run(&order).await });
                 Ok(status)
             }
         }
@@ -207,18 +207,18 @@ impl Executor {
         self.shared.cancel.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
-        for _ in 0..MOST_LEAVES {
-            if self.shared.leave_cgroups() {
-                return self.shared.leave_runtime();
+        for _ in 0..MAX_EXIT_CHECKS {
+            if self.shared.remove_cgroups() {
+                return self.shared.remove_runtime_folder();
             }
             // A supervisor that has written its end is about to exit.
-            tokio::time::sleep(LEAVE_PAUSE).await;
+            tokio::time::sleep(EXIT_CHECK_INTERVAL).await;
         }
     }
 
     /// Ends every rank, for a cluster that is shut down for good, and waits at most `within` for the ends. Returns the
     /// number of ranks left.
-    pub async fn end_everything(&self, within: Duration) -> usize {
+    pub async fn end_all_ranks(&self, within: Duration) -> usize {
         let ranks: Vec<Arc<Rank>> = self.shared.known().values().cloned().collect();
         let ends = ranks.iter().map(|rank| async move {
             let (executor, at) = (self.clone(), rank.clone());
@@ -232,7 +232,7 @@ impl Executor {
                     "stop request of a rank could not be recorded"
                 );
             }
-            rank.end().await;
+            rank.wait_for_end().await;
         });
         let all = futures::future::join_all(ends);
         let _ = tokio::time::timeout(within, all).await;
@@ -240,9 +240,9 @@ impl Executor {
     }
 
     /// Stops like [`Executor::stop`], without waiting.
-    pub fn abandon(&self) {
+    pub fn stop_now(&self) {
         self.shared.cancel.cancel();
-        let _ = self.shared.leave_cgroups();
+        let _ = self.shared.remove_cgroups();
     }
 
     /// Watches an attempt and reports to control until control has its end.
@@ -267,7 +267,7 @@ impl Executor {
 
 /// Agent id, derived from the folder: equal for every agent that ever uses this folder, and different for any other on
 /// the machine.
-fn agent_name(folder: &Path) -> String {
+fn agent_id(folder: &Path) -> String {
     let hash = blake3::hash(folder.as_os_str().as_encoded_bytes());
     let hex = hash.to_hex();
     hex.as_str().chars().take(12).collect()

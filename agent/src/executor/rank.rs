@@ -15,7 +15,7 @@ pub(super) struct Rank {
     dir: AttemptDir,
     report: watch::Sender<Option<RankReport>>,
     /// Whether termination was requested, even if the request could not be written.
-    is_end_wanted: AtomicBool,
+    is_termination_requested: AtomicBool,
     /// Whether processes of the attempt were found without a record, even if that could not be written.
     is_orphaned: AtomicBool,
     /// Start that hangs, if any.
@@ -29,7 +29,7 @@ impl fmt::Display for Rank {
 }
 
 /// Converts an end record into a report.
-pub(super) fn ended(exit: ExitRecord) -> RankReport {
+pub(super) fn end_report(exit: ExitRecord) -> RankReport {
     RankReport::Ended {
         at: exit.at,
         exit: exit.exit,
@@ -43,13 +43,13 @@ impl Rank {
             key,
             dir,
             report: watch::Sender::new(report),
-            is_end_wanted: AtomicBool::new(false),
+            is_termination_requested: AtomicBool::new(false),
             is_orphaned: AtomicBool::new(false),
             hang: Mutex::default(),
         }
     }
     /// Marks the rank as orphaned: its processes are ended, whatever its folder contains.
-    pub(super) fn orphan(&self) {
+    pub(super) fn mark_orphaned(&self) {
         self.is_orphaned.store(true, Ordering::SeqCst);
     }
     pub(super) fn key(&self) -> AttemptKey {
@@ -60,13 +60,13 @@ impl Rank {
     }
     /// Requests termination: from now on the agent signals every supervisor of the rank to end.
     pub(super) fn mark_for_termination(&self) {
-        self.is_end_wanted.store(true, Ordering::SeqCst);
+        self.is_termination_requested.store(true, Ordering::SeqCst);
     }
     pub(super) fn is_orphaned(&self) -> bool {
         self.is_orphaned.load(Ordering::SeqCst)
     }
     pub(super) fn is_end_wanted(&self) -> bool {
-        self.is_end_wanted.load(Ordering::SeqCst)
+        self.is_termination_requested.load(Ordering::SeqCst)
     }
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<RankReport>> {
         self.report.subscribe()
@@ -78,7 +78,7 @@ impl Rank {
         }
     }
     /// Resolves when the end of the rank is known.
-    pub(super) async fn end(&self) {
+    pub(super) async fn wait_for_end(&self) {
         let mut changes = self.subscribe();
         let is_end = |now: &Option<RankReport>| matches!(now, Some(RankReport::Ended { .. }));
         // The sender lives as long as `self`.
@@ -88,7 +88,7 @@ impl Rank {
         matches!(&*self.report.borrow(), Some(RankReport::Ended { .. }))
     }
     /// Records and logs, once per change, that a start hangs or no longer does.
-    pub(super) fn record_hang(&self, hang: Option<StartingRecord>, hindrances: &BlockReasons) {
+    pub(super) fn record_hang(&self, hang: Option<StartingRecord>, block_reasons: &BlockReasons) {
         let mut said = self.hang.lock();
         if *said == hang {
             return;
@@ -96,14 +96,14 @@ impl Rank {
         match &hang {
             Some(hang) => {
                 tracing::warn!(attempt = %self, "{hang}");
-                hindrances.add(BlockReason::Starting, self.key);
+                block_reasons.add(BlockReason::Starting, self.key);
             }
-            None => hindrances.remove(BlockReason::Starting, self.key),
+            None => block_reasons.remove(BlockReason::Starting, self.key),
         }
         *said = hang;
     }
     /// Sets the latest report. An end is final.
-    pub(super) fn say(&self, report: RankReport) {
+    pub(super) fn set_report(&self, report: RankReport) {
         self.report.send_if_modified(|now| {
             let is_news =
                 !matches!(now, Some(RankReport::Ended { .. })) && now.as_ref() != Some(&report);

@@ -99,9 +99,9 @@ impl Hooks {
 
     /// Checks that each hook is an executable file that only root and `agent` can change. The result contains the
     /// resolved paths, so later changes of links on the way have no effect.
-    pub fn checked(mut self, agent: AgentUser) -> Result<Self, OpenError> {
+    pub fn validate(mut self, agent: AgentUser) -> Result<Self, OpenError> {
         for (key, hook) in self.all() {
-            let real = trusted::program(&hook.program, agent);
+            let real = trusted::check_program(&hook.program, agent);
             hook.program = real.map_err(|source| OpenError::Hook { key, source })?;
         }
         Ok(self)

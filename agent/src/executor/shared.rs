@@ -1,11 +1,11 @@
 //! Shared state of an executor.
 
-use super::answers::journal;
+use super::answers::record_refusal;
 use super::block_reason::BlockReasons;
 use super::epoch::HighestEpoch;
 use super::hooks::health_gate::HealthGate;
 use super::hooks::wipe::Wiper;
-use super::journal::Journal;
+use super::journal::RecordingState;
 use super::processes::search::OrphanFinder;
 use super::rank::Rank;
 use super::{Control, ExecutorSettings};
@@ -27,11 +27,11 @@ pub(super) struct Shared {
     /// serialised.
     pub(super) epoch: Arc<tokio::sync::Mutex<HighestEpoch>>,
     /// Attempts without an end that control has acknowledged.
-    pub(super) known: Mutex<BTreeMap<AttemptKey, Arc<Rank>>>,
+    pub(super) ranks: Mutex<BTreeMap<AttemptKey, Arc<Rank>>>,
     /// Ends of attempts without a record that could not be written yet.
     pub(super) unwritten: Mutex<BTreeMap<AttemptKey, ExitRecord>>,
-    pub(super) journal: Arc<Journal>,
-    pub(super) hindrances: Arc<BlockReasons>,
+    pub(super) journal: Arc<RecordingState>,
+    pub(super) block_reasons: Arc<BlockReasons>,
     pub(super) gate: Arc<HealthGate>,
     pub(super) wiper: Arc<Wiper>,
     /// Agent id in the marks of its processes and in its cgroup. Another agent on the machine, for a node of the same
@@ -47,7 +47,7 @@ pub(super) struct Shared {
 impl Shared {
     /// Locks the map of known ranks. The map is consistent between statements, so a panic elsewhere leaves it valid.
     pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, Arc<Rank>>> {
-        self.known.lock()
+        self.ranks.lock()
     }
     /// Locks the map of unwritten ends, which is consistent between statements.
     pub(super) fn unwritten(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, ExitRecord>> {
@@ -58,12 +58,12 @@ impl Shared {
         self.known().values().any(|rank| !rank.has_ended())
     }
     /// Removes the agent's cgroups if no rank runs. Returns `false` if a later call must repeat the removal.
-    pub(super) fn leave_cgroups(&self) -> bool {
+    pub(super) fn remove_cgroups(&self) -> bool {
         let cgroups = self.cgroups.as_ref().filter(|_| !self.has_work());
         cgroups.is_none_or(Cgroups::remove_if_empty)
     }
     /// Removes the runtime folder of this agent's attempts if it is empty.
-    pub(super) fn leave_runtime(&self) {
+    pub(super) fn remove_runtime_folder(&self) {
         let _ = std::fs::remove_dir(self.settings.checkpoints.runtime_dir.join(&self.agent));
     }
     pub(super) fn finder(&self) -> OrphanFinder {
@@ -76,6 +76,6 @@ impl Shared {
     /// Refusal of a launch that cannot be recorded.
     pub(super) fn refused(&self, error: RecordError) -> LaunchRefused {
         self.journal.failed(&error);
-        journal(error)
+        record_refusal(error)
     }
 }

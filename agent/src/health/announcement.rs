@@ -4,7 +4,7 @@ use lattice_conformance::{Class, health::Severity};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of check codes in one announcement: the node returns all of them on request.
-const MOST_CODES: usize = 16;
+const MAX_CODES: usize = 16;
 
 /// Health state to announce.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,9 +18,9 @@ pub(crate) struct HealthSummary {
     /// Result of each probe in the last read that ran it: the reason of a failure, or `None`.
     pub(crate) probes: BTreeMap<String, Option<String>>,
     /// Probes that could not determine the device count, with the reason.
-    pub(crate) uncounted: BTreeMap<String, String>,
+    pub(crate) count_failures: BTreeMap<String, String>,
     /// Findings that a check evaluates: the check decides on their severity.
-    pub(crate) judged: BTreeSet<String>,
+    pub(crate) evaluated_findings: BTreeSet<String>,
     /// Whether the node has GPUs, or may have.
     pub(crate) has_gpus: bool,
     /// Whether the node has a NIC that the kernel's log covers.
@@ -28,13 +28,13 @@ pub(crate) struct HealthSummary {
     /// Informational codes that are not faults.
     pub(crate) notes: Vec<&'static str>,
     /// Whether the stored state cannot be written.
-    pub(crate) disk: bool,
+    pub(crate) is_unsaved: bool,
 }
 
 impl HealthSummary {
     /// Check codes that fit into the announcement.
     pub(crate) fn announced_codes(&self) -> impl Iterator<Item = &str> {
-        self.codes.iter().take(MOST_CODES).map(String::as_str)
+        self.codes.iter().take(MAX_CODES).map(String::as_str)
     }
 
     /// Whether the checks find the node degraded or faulty.
@@ -57,11 +57,13 @@ impl HealthSummary {
 
     /// Failures of the last run of the probes of these classes, and unknown device counts. A probe that only lacks a
     /// value of a device is not included.
-    pub(super) fn blind_for(&self, classes: &[Class]) -> Vec<String> {
+    pub(super) fn probe_failures(&self, classes: &[Class]) -> Vec<String> {
         let is_one = |name: &str| classes.iter().any(|class| class.name() == name);
         let probes = self.probes.iter().filter(|(name, _)| is_one(name));
         let why = |(name, reason): (&String, &Option<String>)| {
-            reason.clone().or_else(|| self.uncounted.get(name).cloned())
+            reason
+                .clone()
+                .or_else(|| self.count_failures.get(name).cloned())
         };
         probes.filter_map(why).collect()
     }

@@ -20,7 +20,7 @@ pub(super) struct GpuNames(BTreeMap<String, String>);
 impl GpuNames {
     /// Restores stored names. A name that two GPUs share was assigned by position by an earlier agent. Its owner is
     /// unknown, so all names are assigned again.
-    pub(super) fn restored(self) -> Self {
+    pub(super) fn restore(self) -> Self {
         let different: BTreeSet<&String> = self.0.values().collect();
         match different.len() == self.0.len() {
             true => self,
@@ -212,8 +212,8 @@ mod tests {
     fn reassigns_duplicate_gpu_names() {
         let twice = r#"{"a":"gpu.0","b":"gpu.1","c":"gpu.1"}"#;
         let names: GpuNames = serde_json::from_str(twice).unwrap();
-        assert_eq!(names.restored(), GpuNames::default());
+        assert_eq!(names.restore(), GpuNames::default());
         let once: GpuNames = serde_json::from_str(r#"{"a":"gpu.0","b":"gpu.2"}"#).unwrap();
-        assert_eq!(once.clone().restored(), once);
+        assert_eq!(once.clone().restore(), once);
     }
 }

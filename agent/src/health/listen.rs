@@ -3,7 +3,7 @@
 use super::NodeHealth;
 use super::announcement::HealthSummary;
 use lattice_conformance::{
-    Class, State,
+    Class, ReadingState,
     driver_events::{GpuEvent, GpuEventSource},
 };
 use lattice_hwprobe::gpu_events::{GpuEventSources, GpuEventWatch, KernelLog, SourceState};
@@ -14,20 +14,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Longest wait before the thread checks its stop flag. New events wake the thread earlier.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest delay of the kernel's log after the driver's event for the same fault; the log adds details.
-const KERNEL_WITHIN: Duration = Duration::from_millis(300);
+const KERNEL_LOG_DELAY: Duration = Duration::from_millis(300);
 /// Number of events kept for matching with the other source.
-const MOST_EVENTS: usize = 256;
+const MAX_EVENTS: usize = 256;
 /// Maximum number of log lines for events that arrive together: an application can raise thousands.
-const MOST_LOGGED: usize = 16;
+const MAX_LOGGED: usize = 16;
 /// Note code for a node with GPUs and no source of their events.
-const UNHEARD: &str = "xids.unheard";
+const NO_EVENT_SOURCE: &str = "xids.unheard";
 
 /// Stops the thread when dropped.
-struct Stop(Arc<AtomicBool>);
+struct StopOnDrop(Arc<AtomicBool>);
 
-impl Drop for Stop {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }
@@ -37,20 +37,20 @@ impl NodeHealth {
     /// Listens as long as the future is polled, if the node has a GPU or a NIC that the kernel's log covers. Sources of
     /// GPU events are opened once the node has a GPU: on any other node, their absence is normal.
     pub(crate) async fn listen(self) {
-        let mut said = self.said();
+        let mut said = self.summary();
         let is_told_of = |said: &HealthSummary| said.has_gpus || said.has_mlx5;
         loop {
             let has_gpus = match said.wait_for(is_told_of).await {
                 Ok(said) => said.has_gpus,
                 Err(_) => return,
             };
-            let stop = Stop(Arc::default());
+            let stop = StopOnDrop(Arc::default());
             let (this, is_over) = (self.clone(), stop.0.clone());
             let listen = move || this.listen_until(&is_over, has_gpus);
             let thread = std::thread::Builder::new().name("driver-events".to_owned());
             if let Err(error) = thread.spawn(listen) {
                 tracing::error!(%error, "driver events cannot be received");
-                self.change(|state| state.note(vec![UNHEARD]));
+                self.change(|state| state.note(vec![NO_EVENT_SOURCE]));
                 return;
             }
             if has_gpus {
@@ -76,9 +76,13 @@ impl NodeHealth {
             }
             let confirmed = watch.confirmed();
             if !confirmed.is_empty() {
-                self.change(|state| confirmed.iter().for_each(|event| state.confirmed(event)));
+                self.change(|state| {
+                    confirmed
+                        .iter()
+                        .for_each(|event| state.record_confirmation(event))
+                });
             }
-            if let Some(notes) = heard.look((watch.nvml(), watch.kernel_log()), has_gpus) {
+            if let Some(notes) = heard.record_states((watch.nvml(), watch.kernel_log()), has_gpus) {
                 self.change(|state| state.note(notes));
             }
         }
@@ -86,7 +90,7 @@ impl NodeHealth {
 }
 
 fn log_events(events: &[GpuEvent]) {
-    for event in events.iter().take(MOST_LOGGED) {
+    for event in events.iter().take(MAX_LOGGED) {
         tracing::warn!(
             device = event.address,
             event = %event.code,
@@ -95,7 +99,7 @@ fn log_events(events: &[GpuEvent]) {
             "driver reported an event"
         );
     }
-    let more = events.len().saturating_sub(MOST_LOGGED);
+    let more = events.len().saturating_sub(MAX_LOGGED);
     if more > 0 {
         tracing::warn!(more, "more driver events arrived with these");
     }
@@ -104,10 +108,10 @@ fn log_events(events: &[GpuEvent]) {
 /// Returns new events, after a wait for the kernel's log if the driver alone reported one. The log contains the action
 /// that the driver requests; the driver's own event does not.
 fn next(watch: &mut GpuEventWatch) -> Vec<GpuEvent> {
-    let mut new = watch.poll(LOOK_EVERY);
+    let mut new = watch.poll(POLL_INTERVAL);
     let is_bare = |event: &GpuEvent| event.source == GpuEventSource::Nvml;
     if new.iter().any(is_bare) && watch.kernel_log().present().is_some() {
-        new.extend(watch.poll(KERNEL_WITHIN));
+        new.extend(watch.poll(KERNEL_LOG_DELAY));
     }
     for event in &mut new {
         if let Some(now) = watch.log().get(event.seq) {
@@ -130,20 +134,20 @@ fn sources(host: &Host, has_gpus: bool) -> GpuEventSources {
             true => KernelLog::Device(log),
             false => KernelLog::Disabled,
         },
-        most: MOST_EVENTS,
+        max_events: MAX_EVENTS,
     }
 }
 
 /// State of the sources at the last check.
 #[derive(Default)]
 struct SourceStates {
-    states: Option<[State; 2]>,
-    is_unheard: bool,
+    states: Option<[ReadingState; 2]>,
+    has_no_source: bool,
 }
 
 impl SourceStates {
     /// Logs changes of the driver's events and the kernel's log, and returns the notes if they have changed.
-    fn look(
+    fn record_states(
         &mut self,
         (nvml, kernel_log): (&SourceState, &SourceState),
         has_gpus: bool,
@@ -162,13 +166,13 @@ impl SourceStates {
         // A source that is disabled or has not answered yet is not a fault. For GPUs, the absence of every source is
         // one. Faults of NICs also show in the state of their ports.
         let is_unheard = has_gpus
-            && !states.contains(&State::Present)
-            && states.iter().any(|state| *state != State::Disabled);
-        let is_news = is_unheard != self.is_unheard;
-        self.is_unheard = is_unheard;
+            && !states.contains(&ReadingState::Present)
+            && states.iter().any(|state| *state != ReadingState::Disabled);
+        let is_news = is_unheard != self.has_no_source;
+        self.has_no_source = is_unheard;
         is_news.then(|| {
             if is_unheard {
-                vec![UNHEARD]
+                vec![NO_EVENT_SOURCE]
             } else {
                 Vec::new()
             }
@@ -177,9 +181,9 @@ impl SourceStates {
 }
 
 /// State of a source. A driver that reports on no GPU counts as unsupported.
-fn state(source: &SourceState) -> State {
+fn state(source: &SourceState) -> ReadingState {
     match source {
-        SourceState::Present(heard) if heard.is_empty() => State::Unsupported,
+        SourceState::Present(heard) if heard.is_empty() => ReadingState::Unsupported,
         other => other.state(),
     }
 }
@@ -212,9 +216,9 @@ mod tests {
     fn notes_missing_gpu_event_source() {
         let off: SourceState = Reading::disabled("not asked");
         let denied: SourceState = Reading::denied("/dev/kmsg");
-        let gpus = SourceStates::default().look((&off, &denied), true);
-        assert_eq!(gpus, Some(vec![UNHEARD]));
-        let nics = SourceStates::default().look((&off, &denied), false);
+        let gpus = SourceStates::default().record_states((&off, &denied), true);
+        assert_eq!(gpus, Some(vec![NO_EVENT_SOURCE]));
+        let nics = SourceStates::default().record_states((&off, &denied), false);
         assert_eq!(nics, None);
     }
 }

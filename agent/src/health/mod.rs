@@ -20,7 +20,7 @@ mod tests;
 mod usage;
 
 pub(crate) use announcement::HealthSummary;
-pub(crate) use pass::Reads;
+pub(crate) use pass::NodeReader;
 
 use crate::node::NodeEvents;
 use lattice_conformance::{
@@ -73,7 +73,7 @@ pub(crate) struct HealthDependencies {
     pub(crate) events: NodeEvents,
     /// Triggers a full read of the node after a probe fails, partly or wholly, or succeeds again.
     pub(crate) trigger: mpsc::Sender<Cause>,
-    pub(crate) reads: Reads,
+    pub(crate) reads: NodeReader,
 }
 
 /// Handle on the health state of one node. Clones share the state.
@@ -84,10 +84,10 @@ struct Shared {
     settings: HealthSettings,
     /// Host in which all classes without live values are disabled.
     host: Host,
-    around: HealthDependencies,
+    dependencies: HealthDependencies,
     /// Never locked across an await or a blocking call.
     state: Mutex<State>,
-    said: watch::Sender<HealthSummary>,
+    summary: watch::Sender<HealthSummary>,
     /// Start of the last pass. Locked while a pass is running.
     last_pass: tokio::sync::Mutex<Option<Instant>>,
     /// Time of the last recorded read, including the prober's.
@@ -111,14 +111,19 @@ impl NodeHealth {
         settings: HealthSettings,
         table: Table,
         host: &Host,
-        around: HealthDependencies,
+        dependencies: HealthDependencies,
     ) -> Self {
         let stored = match settings.enabled {
-            true => store::read(&around.file),
+            true => store::read(&dependencies.file),
             false => state::StoredHealth::default(),
         };
-        let state = State::new(table, stored, &around.boot_id, around.clock.now().0);
-        let mut said = state.said();
+        let state = State::new(
+            table,
+            stored,
+            &dependencies.boot_id,
+            dependencies.clock.now().0,
+        );
+        let mut said = state.summary();
         said.enabled = settings.enabled;
         let mut host = host.clone();
         let without = Class::ALL.into_iter().filter(|class| !LIVE.contains(class));
@@ -127,9 +132,9 @@ impl NodeHealth {
         Self(Arc::new(Shared {
             settings,
             host,
-            around,
+            dependencies,
             state: Mutex::new(state),
-            said: watch::Sender::new(said),
+            summary: watch::Sender::new(said),
             last_pass: tokio::sync::Mutex::new(None),
             read_at: Mutex::new(None),
             usage: usage::UsageSample::default(),
@@ -143,14 +148,14 @@ impl NodeHealth {
     }
 
     /// Health part of the gossip announcement, with notification of changes.
-    pub(crate) fn said(&self) -> watch::Receiver<HealthSummary> {
-        self.0.said.subscribe()
+    pub(crate) fn summary(&self) -> watch::Receiver<HealthSummary> {
+        self.0.summary.subscribe()
     }
 
     /// Records a read of the node. Returns whether the result of a probe changed: it fails now, partly or wholly, or
     /// succeeds again.
     pub(crate) fn observe(&self, seen: &Inventory) -> bool {
-        let at_ms = self.0.around.clock.now().0;
+        let at_ms = self.0.dependencies.clock.now().0;
         self.0.usage.observe(seen);
         if !self.0.settings.enabled {
             return false;
@@ -175,17 +180,22 @@ impl NodeHealth {
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let (result, mut said, is_urgent, happened) = {
             let mut state = self.state();
-            let before = state.standing();
+            let before = state.present_faults();
             let result = change(&mut state);
-            let is_urgent = state.standing() != before;
-            (result, state.said(), is_urgent, state.happened())
+            let is_urgent = state.present_faults() != before;
+            (
+                result,
+                state.summary(),
+                is_urgent,
+                state.take_pending_events(),
+            )
         };
         for (at_ms, happened) in happened {
-            self.0.around.events.record_event(at_ms, happened);
+            self.0.dependencies.events.record_event(at_ms, happened);
         }
-        self.0.said.send_if_modified(|now| {
+        self.0.summary.send_if_modified(|now| {
             said.enabled = now.enabled;
-            said.disk = now.disk;
+            said.is_unsaved = now.is_unsaved;
             said.log_changes(now);
             let is_news = *now != said;
             *now = said;

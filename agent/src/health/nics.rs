@@ -5,7 +5,7 @@ use lattice_hwprobe::probe::nic::missing_since;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of NICs that are remembered.
-const MOST: usize = 256;
+const MAX_NICS: usize = 256;
 /// Check that evaluates the finding.
 pub(super) const CHECK: &str = "nic.missing";
 
@@ -36,14 +36,19 @@ impl KnownNics {
             .collect();
         let is_there = |old: &NicIdentity| now.iter().any(|new| new.address == old.address);
         self.missing = known.into_iter().filter(|old| !is_there(old)).collect();
-        self.missing.truncate(MOST);
+        self.missing.truncate(MAX_NICS);
         let has_place = |nic: &&NicIdentity| nic.address.present().is_some();
-        self.there = now.iter().filter(has_place).take(MOST).cloned().collect();
+        self.there = now
+            .iter()
+            .filter(has_place)
+            .take(MAX_NICS)
+            .cloned()
+            .collect();
         (!details.is_empty()).then(|| Finding::new(FindingCode::NicMissing, details.join("; ")))
     }
 
     /// Name of the NIC at a PCI address, from the last read that contained the NIC.
-    pub(super) fn named(&self, address: &str) -> Option<String> {
+    pub(super) fn name_at(&self, address: &str) -> Option<String> {
         let mut all = self.there.iter().chain(&self.missing);
         let is_it = |nic: &&NicIdentity| nic.address.present().is_some_and(|at| at == address);
         all.find(is_it).map(|nic| format!("nic.{}", nic.slot))

@@ -18,12 +18,12 @@ const PASS_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Reads a node, one read at a time: two processes that query the same driver only wait for each other.
 #[derive(Debug, Clone)]
-pub(crate) struct Reads {
+pub(crate) struct NodeReader {
     turn: Arc<Mutex<()>>,
     program: PathBuf,
 }
 
-impl Reads {
+impl NodeReader {
     /// Creates a reader that runs probes in processes of `program`.
     pub(crate) fn new(program: PathBuf) -> Self {
         Self {
@@ -65,10 +65,10 @@ impl NodeHealth {
         *last = Some(Instant::now());
         let this = self.clone();
         let read = move || {
-            let seen = this.0.around.reads.read(&this.0.host);
+            let seen = this.0.dependencies.reads.read(&this.0.host);
             if this.observe(&seen) {
                 // Only a full read updates the announced mark of the class.
-                let _ = this.0.around.trigger.try_send(Cause::Periodic);
+                let _ = this.0.dependencies.trigger.try_send(Cause::Periodic);
             }
         };
         let read = tokio::task::spawn_blocking(read).await;

@@ -3,22 +3,22 @@
 use super::{LIVE, NodeHealth};
 use bytes::Bytes;
 use lattice_agent_rpc::GetHealth;
-use lattice_conformance::health::Report;
+use lattice_conformance::health::HealthReport;
 use lattice_quorum_types::text::truncated;
 use serde::Serialize;
 
 /// Evidence of a reason is truncated to this length, bytes.
 const MAX_EVIDENCE_BYTES: usize = 300;
 /// Size limit of the answer, bytes. The mildest reasons of a longer answer are omitted.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// Longest stored name of an operator that clears a reason, characters.
-const MOST_NAME_CHARS: usize = 128;
+const MAX_NAME_CHARS: usize = 128;
 
 /// Answer to a health request: `lattice-conformance`'s `Report` with context.
 #[derive(Debug, Serialize)]
 struct Document {
     #[serde(flatten)]
-    report: Report,
+    report: HealthReport,
     /// Whether health checks run. Without checks there are no reasons, which does not mean that the node is healthy.
     enabled: bool,
     /// Number of mildest reasons that are omitted because of the size limit.
@@ -42,7 +42,7 @@ struct Document {
 
 impl NodeHealth {
     /// Answers a health request. A clear runs first, so that a fault that persists is found again by a requested pass.
-    pub(crate) async fn ask(&self, wanted: GetHealth) -> Result<Bytes, String> {
+    pub(crate) async fn answer_request(&self, wanted: GetHealth) -> Result<Bytes, String> {
         if !self.0.settings.enabled {
             return match wanted.clear {
                 None => self.document(0),
@@ -58,12 +58,12 @@ impl NodeHealth {
             Some(clear) => {
                 let by = wanted.by.unwrap_or_default();
                 let by: String = by.chars().filter(|c| !c.is_control()).collect();
-                let by: String = by.trim().chars().take(MOST_NAME_CHARS).collect();
+                let by: String = by.trim().chars().take(MAX_NAME_CHARS).collect();
                 if by.is_empty() {
                     return Err("to clear a reason, `by` must name the operator".to_owned());
                 }
                 let (code, entity) = (clear.code, clear.entity);
-                let at_ms = self.0.around.clock.now().0;
+                let at_ms = self.0.dependencies.clock.now().0;
                 let what = (code.as_str(), entity.as_deref());
                 let cleared = self.change(|state| state.clear(at_ms, &by, what));
                 tracing::warn!(by, code, entity, cleared, "health reasons cleared");
@@ -87,13 +87,13 @@ impl NodeHealth {
         }
         let read_age = self.read_at().map(|at| at.elapsed().as_millis());
         let (probes, blind, notes, unwritten) = {
-            let said = self.0.said.borrow();
-            let blind = said.blind_for(&LIVE);
+            let said = self.0.summary.borrow();
+            let blind = said.probe_failures(&LIVE);
             (
                 said.probe_reasons(&[]),
                 blind,
                 said.notes.clone(),
-                said.disk,
+                said.is_unsaved,
             )
         };
         let mut document = Document {
@@ -110,7 +110,7 @@ impl NodeHealth {
         };
         loop {
             let json = serde_json::to_vec(&document).map_err(|error| error.to_string())?;
-            if json.len() <= MOST_BYTES || document.report.reasons.pop().is_none() {
+            if json.len() <= MAX_ANSWER_BYTES || document.report.reasons.pop().is_none() {
                 return Ok(json.into());
             }
             document.left_out += 1;

@@ -4,18 +4,18 @@ use super::announcement::HealthSummary;
 use super::gpus::GpuNames;
 use super::nics::{self, KnownNics};
 use lattice_conformance::{
-    ClassRecord, ClassState, Inventory, Outcome, Reading,
-    driver_events::{GpuEvent, SAME_WITHIN_MS},
-    health::{Check, Engine, Memory, Reason, Report, Severity, Table},
+    ClassRecord, ClassState, Inventory, ProbeStatus, Reading,
+    driver_events::{GpuEvent, MERGE_WINDOW_MS},
+    health::{Check, Engine, EngineState, HealthReport, Reason, Severity, Table},
     history::{EventKind, ReasonChange},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of events that wait for the first read, which maps addresses to GPUs.
-const MOST_EARLY: usize = 256;
+const MAX_EARLY_EVENTS: usize = 256;
 /// Maximum number of pairs of device and event code that are remembered as received.
-const MOST_TOLD: usize = 512;
+const MAX_REMEMBERED_EVENTS: usize = 512;
 
 /// State that outlives the agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ const MOST_TOLD: usize = 512;
 pub(super) struct StoredHealth {
     /// Boot id that the GPU names and the two event maps belong to.
     boot: String,
-    memory: Memory,
+    memory: EngineState,
     /// GPU names by PCI address. They stay fixed when a GPU falls off the bus.
     slots: GpuNames,
     /// Sequence number of the last kernel log record, by device and event code. Each agent that starts reads all
@@ -43,23 +43,23 @@ pub(super) struct State {
     engine: Engine,
     stored: StoredHealth,
     /// Findings that checks of the table evaluate, including checks that are switched off.
-    judged: BTreeSet<String>,
+    evaluated_findings: BTreeSet<String>,
     /// Start of this agent: older events were received by an earlier agent, or happened while no agent ran.
     began_ms: u64,
-    early: Vec<GpuEvent>,
+    early_events: Vec<GpuEvent>,
     read_at_ms: Option<u64>,
     /// Result of each probe in the last read that ran it.
     probes: BTreeMap<String, Option<String>>,
     /// Probes without a complete result in their last read.
-    short: BTreeSet<String>,
+    incomplete_probes: BTreeSet<String>,
     /// Probes that could not determine the device count in their last read, with the reason.
-    uncounted: BTreeMap<String, String>,
+    count_failures: BTreeMap<String, String>,
     has_gpus: bool,
     /// Whether a NIC uses the driver that reports events in the kernel's log.
     has_mlx5: bool,
     notes: Vec<&'static str>,
     /// Pending history events with their times.
-    happened: Vec<(u64, EventKind)>,
+    pending_events: Vec<(u64, EventKind)>,
 }
 
 impl State {
@@ -70,39 +70,39 @@ impl State {
             stored.told.clear();
             boot.clone_into(&mut stored.boot);
         }
-        stored.slots = stored.slots.restored();
+        stored.slots = stored.slots.restore();
         let shipped = Table::shipped().ok();
         let tables = shipped.iter().chain([&table]);
         let checks = tables.flat_map(|table| table.checks.values());
         let judged = checks.flat_map(Check::findings).cloned().collect();
         let mut engine = Engine::new(table, std::mem::take(&mut stored.memory));
         let before = engine.report().reasons;
-        engine.booted(boot);
+        engine.set_boot_id(boot);
         let mut happened = Vec::new();
-        turn(now_ms, &before, &engine.report().reasons, &mut happened);
+        record_reason_changes(now_ms, &before, &engine.report().reasons, &mut happened);
         Self {
             engine,
             stored,
-            judged,
+            evaluated_findings: judged,
             began_ms: now_ms,
-            early: Vec::new(),
+            early_events: Vec::new(),
             read_at_ms: None,
             probes: BTreeMap::new(),
-            short: BTreeSet::new(),
-            uncounted: BTreeMap::new(),
+            incomplete_probes: BTreeSet::new(),
+            count_failures: BTreeMap::new(),
             has_gpus: false,
             has_mlx5: false,
             notes: Vec::new(),
-            happened,
+            pending_events: happened,
         }
     }
 
     /// Returns and removes the pending history events.
-    pub(super) fn happened(&mut self) -> Vec<(u64, EventKind)> {
-        std::mem::take(&mut self.happened)
+    pub(super) fn take_pending_events(&mut self) -> Vec<(u64, EventKind)> {
+        std::mem::take(&mut self.pending_events)
     }
 
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> HealthReport {
         self.engine.report()
     }
 
@@ -119,7 +119,7 @@ impl State {
     }
 
     /// Present faults. A change of them must be written at once, whereas increased counts may be lost.
-    pub(super) fn standing(&self) -> PresentFaults {
+    pub(super) fn present_faults(&self) -> PresentFaults {
         let reasons = self.report().reasons.into_iter();
         let reasons = reasons.map(|r| (r.code, r.entity, r.severity)).collect();
         (reasons, self.stored.records.len(), self.stored.told.len())
@@ -136,8 +136,8 @@ impl State {
         self.has_mlx5 |= nics::has_mlx5(seen);
         self.read_at_ms = Some(at_ms);
         let missing = self.stored.nics.observe(seen);
-        for event in std::mem::take(&mut self.early) {
-            self.take(&event);
+        for event in std::mem::take(&mut self.early_events) {
+            self.apply_event(&event);
         }
         let before = self.engine.report().reasons;
         match missing {
@@ -149,28 +149,28 @@ impl State {
             None => self.engine.observe(at_ms, seen),
         }
         let after = self.engine.report().reasons;
-        turn(at_ms, &before, &after, &mut self.happened);
+        record_reason_changes(at_ms, &before, &after, &mut self.pending_events);
         let mut turned = false;
         for probe in seen
             .probes
             .iter()
-            .filter(|p| p.outcome != Outcome::Disabled)
+            .filter(|p| p.outcome != ProbeStatus::Disabled)
         {
             let word = match probe.outcome {
-                Outcome::Hung => Some("hung"),
-                Outcome::Failed => Some("failed"),
-                Outcome::Complete | Outcome::Incomplete | Outcome::Disabled => None,
+                ProbeStatus::Hung => Some("hung"),
+                ProbeStatus::Failed => Some("failed"),
+                ProbeStatus::Complete | ProbeStatus::Incomplete | ProbeStatus::Disabled => None,
             };
             let reason = word.map(|word| format!("probe.{}.{word}", probe.name));
             let before = self.probes.insert(probe.name.clone(), reason.clone());
             let was_short = match probe.outcome {
-                Outcome::Complete => self.short.remove(&probe.name),
-                _ => !self.short.insert(probe.name.clone()),
+                ProbeStatus::Complete => self.incomplete_probes.remove(&probe.name),
+                _ => !self.incomplete_probes.insert(probe.name.clone()),
             };
-            let is_short = probe.outcome != Outcome::Complete;
+            let is_short = probe.outcome != ProbeStatus::Complete;
             match seen.records.get(&probe.class).and_then(uncounted) {
-                Some(what) => self.uncounted.insert(probe.name.clone(), what),
-                None => self.uncounted.remove(&probe.name),
+                Some(what) => self.count_failures.insert(probe.name.clone(), what),
+                None => self.count_failures.remove(&probe.name),
             };
             turned |= before.is_some_and(|before| before != reason || was_short != is_short);
         }
@@ -180,19 +180,19 @@ impl State {
     /// Records an event of a GPU or NIC, or keeps it until the first read maps addresses to devices.
     pub(super) fn event(&mut self, event: &GpuEvent) {
         if self.read_at_ms.is_some() || self.stored.slots.get(&event.address).is_some() {
-            self.take(event);
-        } else if self.early.len() < MOST_EARLY {
-            self.early.push(event.clone());
+            self.apply_event(event);
+        } else if self.early_events.len() < MAX_EARLY_EVENTS {
+            self.early_events.push(event.clone());
         }
     }
 
     /// Records that the kernel's log has reported an event that the driver reported before.
-    pub(super) fn confirmed(&mut self, event: &GpuEvent) {
+    pub(super) fn record_confirmation(&mut self, event: &GpuEvent) {
         let is_it = |early: &&mut GpuEvent| {
             let place = (&early.address, early.code);
             early.seq == event.seq && place == (&event.address, event.code)
         };
-        if let Some(early) = self.early.iter_mut().find(is_it) {
+        if let Some(early) = self.early_events.iter_mut().find(is_it) {
             early.clone_from(event);
         } else if let Some(seq) = event.kernel_seq {
             let key = event_key(event);
@@ -216,17 +216,17 @@ impl State {
         if records.get(&key).is_some_and(|last| seq <= *last) {
             return true;
         }
-        let is_old = |last: &u64| event.at_ms <= last.saturating_add(SAME_WITHIN_MS);
+        let is_old = |last: &u64| event.at_ms <= last.saturating_add(MERGE_WINDOW_MS);
         let was_told = event.at_ms < self.began_ms && told.get(&key).is_some_and(is_old);
         remember(records, key, seq);
         was_told
     }
 
-    fn take(&mut self, event: &GpuEvent) {
+    fn apply_event(&mut self, event: &GpuEvent) {
         if self.has_received(event) {
             return;
         }
-        let is_of_nic = event.code.is_of_nic();
+        let is_of_nic = event.code.is_nic_event();
         let slot = match is_of_nic {
             // Slots of NICs are numbered again in each read. With a slot as entity, the fault of a NIC that falls off
             // the bus would be reported for the NIC that moves up.
@@ -234,7 +234,7 @@ impl State {
             false => self.stored.slots.get(&event.address),
         };
         let entity = event.code.entity(slot.unwrap_or(&event.address));
-        let named = self.stored.nics.named(&event.address);
+        let named = self.stored.nics.name_at(&event.address);
         let detail = match named.filter(|_| is_of_nic) {
             Some(slot) => format!("{slot}: {}", event.detail),
             None => event.detail.clone(),
@@ -248,7 +248,7 @@ impl State {
         let mut after = self.engine.report().reasons;
         after.retain(|other| !is_it(other));
         let before: Vec<Reason> = before.into_iter().filter(|other| !is_it(other)).collect();
-        turn(event.at_ms, &before, &after, &mut self.happened);
+        record_reason_changes(event.at_ms, &before, &after, &mut self.pending_events);
         let happened = EventKind::GpuEvent {
             gpu: entity,
             address: event.address.clone(),
@@ -258,7 +258,7 @@ impl State {
             severity: reason.severity,
             action: reason.action,
         };
-        self.happened.push((event.at_ms, happened));
+        self.pending_events.push((event.at_ms, happened));
     }
 
     /// Clears reasons that `by` has repaired, at `at_ms`. Returns the number of cleared reasons.
@@ -279,7 +279,7 @@ impl State {
                 entity: entity.map(str::to_owned),
                 reasons: u32::try_from(cleared).unwrap_or(u32::MAX),
             };
-            self.happened.push((at_ms, happened));
+            self.pending_events.push((at_ms, happened));
         }
         cleared
     }
@@ -289,7 +289,7 @@ impl State {
         self.notes = notes;
     }
 
-    pub(super) fn said(&self) -> HealthSummary {
+    pub(super) fn summary(&self) -> HealthSummary {
         let report = self.engine.report();
         let counted = report.reasons.iter().filter(|r| !r.observe_only);
         let mut codes: Vec<String> = Vec::new();
@@ -303,12 +303,12 @@ impl State {
             worst: report.worst,
             codes,
             probes: self.probes.clone(),
-            uncounted: self.uncounted.clone(),
-            judged: self.judged.clone(),
+            count_failures: self.count_failures.clone(),
+            evaluated_findings: self.evaluated_findings.clone(),
             has_gpus: self.has_gpus,
             has_mlx5: self.has_mlx5,
             notes: self.notes.clone(),
-            disk: false,
+            is_unsaved: false,
         }
     }
 }
@@ -321,7 +321,7 @@ fn event_key(event: &GpuEvent) -> String {
 fn remember(all: &mut BTreeMap<String, u64>, key: String, value: u64) {
     let oldest = all.iter().min_by_key(|(_, value)| **value);
     let oldest = oldest.map(|(key, _)| key.clone());
-    if all.len() >= MOST_TOLD
+    if all.len() >= MAX_REMEMBERED_EVENTS
         && !all.contains_key(&key)
         && let Some(oldest) = oldest
     {
@@ -348,7 +348,12 @@ fn uncounted(record: &ClassRecord) -> Option<String> {
 
 /// Appends a history event for each reason that began, ended or changed severity. Reasons caused by a driver event are
 /// recorded as that event.
-fn turn(at_ms: u64, before: &[Reason], after: &[Reason], happened: &mut Vec<(u64, EventKind)>) {
+fn record_reason_changes(
+    at_ms: u64,
+    before: &[Reason],
+    after: &[Reason],
+    happened: &mut Vec<(u64, EventKind)>,
+) {
     let find = |all: &'_ [Reason], wanted: &Reason| {
         let is_it =
             |reason: &&Reason| (&reason.code, &reason.entity) == (&wanted.code, &wanted.entity);
@@ -356,7 +361,7 @@ fn turn(at_ms: u64, before: &[Reason], after: &[Reason], happened: &mut Vec<(u64
     };
     for reason in before {
         if find(after, reason).is_none() {
-            happened.push((at_ms, EventKind::of_reason(reason, ReasonChange::Ended)));
+            happened.push((at_ms, EventKind::from_reason(reason, ReasonChange::Ended)));
         }
     }
     for reason in after {
@@ -365,6 +370,6 @@ fn turn(at_ms: u64, before: &[Reason], after: &[Reason], happened: &mut Vec<(u64
             Some(severity) if severity != reason.severity => ReasonChange::Changed,
             Some(_) => continue,
         };
-        happened.push((at_ms, EventKind::of_reason(reason, turn)));
+        happened.push((at_ms, EventKind::from_reason(reason, turn)));
     }
 }

@@ -8,14 +8,14 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Shortest pause between two writes.
-const AT_LEAST: Duration = Duration::from_secs(2);
+const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval of writes if only counters have changed. If the last samples are lost, the counter is compared with an
 /// older one, and a rise is still found.
-const ROUTINE: Duration = Duration::from_secs(600);
+const ROUTINE_WRITE_INTERVAL: Duration = Duration::from_secs(600);
 /// Pause between two writes to a disk that failed.
-const RETRY: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest wait for the disk when the agent stops.
-const FLUSH: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reads the state that an earlier agent stored; empty if the file cannot be read.
 pub(super) fn read(file: &Path) -> StoredHealth {
@@ -33,27 +33,27 @@ pub(super) fn read(file: &Path) -> StoredHealth {
 
 impl NodeHealth {
     /// Writes changes for as long as the agent runs.
-    pub(crate) async fn keep(self) {
+    pub(crate) async fn run_writer(self) {
         let mut written = None;
         loop {
-            let pause = match self.0.said.borrow().disk {
-                true => RETRY,
-                false => ROUTINE,
+            let pause = match self.0.summary.borrow().is_unsaved {
+                true => RETRY_INTERVAL,
+                false => ROUTINE_WRITE_INTERVAL,
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 // While the disk fails, changes wait for the next attempt.
-                () = self.0.wake.notified(), if pause == ROUTINE => {}
+                () = self.0.wake.notified(), if pause == ROUTINE_WRITE_INTERVAL => {}
             }
             written = self.write(written).await;
-            tokio::time::sleep(AT_LEAST).await;
+            tokio::time::sleep(MIN_WRITE_INTERVAL).await;
         }
     }
 
     /// Writes the state when the agent stops, with a bound on the wait for the disk.
     pub(crate) async fn flush(&self) {
         if self.0.settings.enabled {
-            let _ = tokio::time::timeout(FLUSH, self.write(None)).await;
+            let _ = tokio::time::timeout(FLUSH_TIMEOUT, self.write(None)).await;
         }
     }
 
@@ -63,7 +63,7 @@ impl NodeHealth {
         if written.as_ref() == Some(&stored) {
             return written;
         }
-        let (file, kept) = (self.0.around.file.clone(), stored.clone());
+        let (file, kept) = (self.0.dependencies.file.clone(), stored.clone());
         let write = move || {
             let bytes = serde_json::to_vec(&stored)?;
             write_durably(&file, &bytes)
@@ -71,8 +71,8 @@ impl NodeHealth {
         let write = tokio::task::spawn_blocking(write).await;
         let outcome = write.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         let is_faulty = outcome.is_err();
-        self.0.said.send_if_modified(|said| {
-            match (&outcome, said.disk) {
+        self.0.summary.send_if_modified(|said| {
+            match (&outcome, said.is_unsaved) {
                 (Err(error), false) => {
                     tracing::error!(
                         %error,
@@ -82,8 +82,8 @@ impl NodeHealth {
                 (Ok(()), true) => tracing::info!("node health can be written again"),
                 _ => {}
             }
-            let is_news = said.disk != is_faulty;
-            said.disk = is_faulty;
+            let is_news = said.is_unsaved != is_faulty;
+            said.is_unsaved = is_faulty;
             is_news
         });
         outcome.is_ok().then_some(kept)

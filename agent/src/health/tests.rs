@@ -2,8 +2,8 @@
 use super::HealthSummary;
 use super::state::{State, StoredHealth};
 use lattice_conformance::{
-    Class, ClassRecord, FindingCode, GpuIdentity, Inventory, NicIdentity, Outcome, ProbeOutcome,
-    Reading, Vitals,
+    Class, ClassRecord, FindingCode, GpuIdentity, Inventory, NicIdentity, ProbeOutcome,
+    ProbeStatus, Reading, Vitals,
     driver_events::{AmdEvent, EventCode, GpuEvent, GpuEventSource, Mlx5Event},
     health::{Severity, Table},
 };
@@ -29,7 +29,7 @@ fn xid(at_ms: u64, xid: u32) -> GpuEvent {
 }
 
 /// Read with this outcome of the GPU probe, and this state of a row remap (`None`: unknown).
-fn read(outcome: Outcome, pending: Option<bool>) -> Inventory {
+fn read(outcome: ProbeStatus, pending: Option<bool>) -> Inventory {
     let mut seen = Inventory::default();
     seen.records
         .insert(Class::Gpu, ClassRecord::new(Class::Gpu));
@@ -69,15 +69,15 @@ fn an_xid_before_the_first_read_waits_until_its_gpu_has_a_name() {
     let mut state = state(StoredHealth::default(), "b1", NOW);
     state.event(&xid(NOW - 5, 79));
     assert_eq!(entities(&state), []);
-    state.observe(NOW + 1, &read(Outcome::Complete, Some(false)));
+    state.observe(NOW + 1, &read(ProbeStatus::Complete, Some(false)));
     assert_eq!(entities(&state), [pair("gpu.xid.79", "gpu.1")]);
-    assert_eq!(state.said().worst, Some(Severity::Faulty));
+    assert_eq!(state.summary().worst, Some(Severity::Faulty));
 }
 
 #[test]
 fn repeated_kernel_message_is_one_occurrence() {
     let mut first = state(StoredHealth::default(), "b1", NOW);
-    first.observe(NOW, &read(Outcome::Complete, Some(false)));
+    first.observe(NOW, &read(ProbeStatus::Complete, Some(false)));
     first.event(&xid(NOW + 5, 79));
     let mut second = state(first.stored(), "b1", NOW + 60_000);
     let again = |at_ms| GpuEvent {
@@ -109,12 +109,12 @@ fn merges_driver_and_kernel_occurrence() {
         ..xid(at_ms, 79)
     };
     let mut first = state(StoredHealth::default(), "b1", NOW);
-    first.observe(NOW, &read(Outcome::Complete, Some(false)));
+    first.observe(NOW, &read(ProbeStatus::Complete, Some(false)));
     first.event(&by_driver(NOW + 5));
-    let urgent = first.standing();
+    let urgent = first.present_faults();
     // The log reports the event later: not a new event, but the state must be written.
-    first.confirmed(&xid(NOW + 5, 79));
-    assert_ne!(first.standing(), urgent);
+    first.record_confirmation(&xid(NOW + 5, 79));
+    assert_ne!(first.present_faults(), urgent);
     assert_eq!(first.report().reasons[0].count, 1);
     assert_eq!(first.clear(NOW, "ada", ("gpu.xid.79", None)), 1);
     let mut second = state(first.stored(), "b1", NOW + 60_000);
@@ -137,7 +137,7 @@ fn merges_driver_and_kernel_occurrence() {
 fn lost_gpu_keeps_its_fault_and_clears_others() {
     const BEHIND: &str = "0000:82:00.0";
     let seen = |all: &[&str], pending: bool| {
-        let mut seen = read(Outcome::Complete, None);
+        let mut seen = read(ProbeStatus::Complete, None);
         let gpu = |(slot, address): (u32, &&str)| GpuIdentity {
             slot,
             address: Reading::Present((*address).to_owned()),
@@ -176,8 +176,8 @@ fn lost_gpu_keeps_its_fault_and_clears_others() {
 #[test]
 fn a_gpu_that_is_gone_keeps_its_name() {
     let mut state = state(StoredHealth::default(), "b1", NOW);
-    state.observe(NOW, &read(Outcome::Complete, Some(false)));
-    let mut gone = read(Outcome::Complete, None);
+    state.observe(NOW, &read(ProbeStatus::Complete, Some(false)));
+    let mut gone = read(ProbeStatus::Complete, None);
     gone.identity.gpus.clear();
     state.observe(NOW + 1, &gone);
     state.event(&xid(NOW + 2, 79));
@@ -187,7 +187,7 @@ fn a_gpu_that_is_gone_keeps_its_name() {
 #[test]
 fn an_event_of_amds_driver_is_of_the_gpu_as_its_live_values_are_named() {
     let mut state = state(StoredHealth::default(), "b1", NOW);
-    state.observe(NOW, &read(Outcome::Complete, None));
+    state.observe(NOW, &read(ProbeStatus::Complete, None));
     let reset = GpuEvent {
         code: EventCode::Amd(AmdEvent::ResetBegun),
         detail: "GPU reset begin!".to_owned(),
@@ -195,20 +195,20 @@ fn an_event_of_amds_driver_is_of_the_gpu_as_its_live_values_are_named() {
     };
     state.event(&reset);
     assert_eq!(entities(&state), [pair("gpu.amd.reset_begun", "gpu.amd.1")]);
-    assert_eq!(state.said().worst, Some(Severity::Faulty));
+    assert_eq!(state.summary().worst, Some(Severity::Faulty));
     let done = EventCode::Amd(AmdEvent::ResetDone);
     state.event(&GpuEvent {
         code: done,
         ..xid(NOW + 2, 79)
     });
     assert_eq!(entities(&state), [pair("gpu.amd.reset_done", "gpu.amd.1")]);
-    assert_eq!(state.said().worst, Some(Severity::Inform));
+    assert_eq!(state.summary().worst, Some(Severity::Inform));
 }
 
 #[test]
 fn an_event_of_a_nic_stays_that_of_the_nic_when_another_takes_its_slot() {
     const NIC: &str = "0000:5e:00.0";
-    let mut seen = read(Outcome::Complete, None);
+    let mut seen = read(ProbeStatus::Complete, None);
     let mut record = ClassRecord::new(Class::Nic);
     record.require("nic.count", Reading::Present(1_u32));
     record.require("nic.0.driver", Reading::Present("mlx5_core"));
@@ -224,19 +224,19 @@ fn an_event_of_a_nic_stays_that_of_the_nic_when_another_takes_its_slot() {
         ..xid(at_ms, 79)
     };
     let mut state = state(StoredHealth::default(), "b1", NOW);
-    assert!(!state.said().has_mlx5);
+    assert!(!state.summary().has_mlx5);
     // Before the first read, the device of the event is unknown.
     state.event(&of_nic(NOW + 1, Mlx5Event::Fatal));
     assert!(entities(&state).is_empty());
     state.observe(NOW + 2, &seen);
-    assert!(state.said().has_mlx5);
+    assert!(state.summary().has_mlx5);
     assert_eq!(entities(&state), [pair("nic.mlx5.fatal", NIC)]);
     let evidence = &state.report().reasons[0].evidence;
     assert!(
         evidence.ends_with(": nic.0: Fatal error 3 detected"),
         "{evidence}"
     );
-    assert_eq!(state.said().worst, Some(Severity::Faulty));
+    assert_eq!(state.summary().worst, Some(Severity::Faulty));
     // The log repeats the event to each new reader.
     state.event(&of_nic(NOW + 1, Mlx5Event::Fatal));
     assert_eq!(state.report().reasons[0].count, 1);
@@ -253,10 +253,10 @@ fn an_event_of_a_nic_stays_that_of_the_nic_when_another_takes_its_slot() {
 #[test]
 fn reports_silent_probe_once() {
     let mut state = state(StoredHealth::default(), "b1", NOW);
-    assert!(!state.observe(NOW, &read(Outcome::Complete, Some(true))));
-    assert!(state.observe(NOW + 1, &read(Outcome::Hung, None)));
-    assert!(!state.observe(NOW + 2, &read(Outcome::Hung, None)));
-    let said = state.said();
+    assert!(!state.observe(NOW, &read(ProbeStatus::Complete, Some(true))));
+    assert!(state.observe(NOW + 1, &read(ProbeStatus::Hung, None)));
+    assert!(!state.observe(NOW + 2, &read(ProbeStatus::Hung, None)));
+    let said = state.summary();
     assert_eq!(
         said.codes,
         ["gpu.row_remap.pending"],
@@ -264,9 +264,9 @@ fn reports_silent_probe_once() {
     );
     assert_eq!(said.probe_reasons(&[]), ["probe.gpu.hung"]);
     // A newer pass overrides the announcement.
-    assert!(state.observe(NOW + 3, &read(Outcome::Complete, Some(false))));
+    assert!(state.observe(NOW + 3, &read(ProbeStatus::Complete, Some(false))));
     let announced = ["probe.gpu.hung".to_owned(), "probe.bios.failed".to_owned()];
-    let said = state.said();
+    let said = state.summary();
     assert_eq!(said.probe_reasons(&announced), ["probe.bios.failed"]);
     assert!(said.codes.is_empty());
 }
@@ -274,12 +274,12 @@ fn reports_silent_probe_once() {
 #[test]
 fn reports_incomplete_probe_once() {
     let mut state = state(StoredHealth::default(), "b1", NOW);
-    assert!(!state.observe(NOW, &read(Outcome::Complete, Some(false))));
-    assert!(state.observe(NOW + 1, &read(Outcome::Incomplete, Some(false))));
-    assert!(!state.observe(NOW + 2, &read(Outcome::Incomplete, Some(false))));
-    assert!(state.said().probe_reasons(&[]).is_empty(), "it answered");
-    assert!(state.observe(NOW + 3, &read(Outcome::Complete, Some(false))));
-    assert!(!state.observe(NOW + 4, &read(Outcome::Complete, Some(false))));
+    assert!(!state.observe(NOW, &read(ProbeStatus::Complete, Some(false))));
+    assert!(state.observe(NOW + 1, &read(ProbeStatus::Incomplete, Some(false))));
+    assert!(!state.observe(NOW + 2, &read(ProbeStatus::Incomplete, Some(false))));
+    assert!(state.summary().probe_reasons(&[]).is_empty(), "it answered");
+    assert!(state.observe(NOW + 3, &read(ProbeStatus::Complete, Some(false))));
+    assert!(!state.observe(NOW + 4, &read(ProbeStatus::Complete, Some(false))));
 }
 
 /// Complete read of the GPU class with this device count.
@@ -287,7 +287,7 @@ fn counted(count: Reading<u32>) -> Inventory {
     let mut record = ClassRecord::new(Class::Gpu);
     record.require("gpu.driver", Reading::Present("570.1"));
     record.require("gpu.count", count);
-    let outcome = Outcome::from(&record);
+    let outcome = ProbeStatus::from(&record);
     let mut seen = read(outcome, None);
     seen.identity.gpus.clear();
     seen.records.insert(Class::Gpu, record);
@@ -297,7 +297,7 @@ fn counted(count: Reading<u32>) -> Inventory {
 #[test]
 fn unknown_presence_sees_nothing() {
     let mut state = state(StoredHealth::default(), "b1", NOW);
-    let blind = |state: &State| state.said().blind_for(&[Class::Gpu, Class::Nic]);
+    let blind = |state: &State| state.summary().probe_failures(&[Class::Gpu, Class::Nic]);
     // After a reboot the driver is missing; the GPUs are present.
     state.observe(NOW, &counted(Reading::failed("8 on the bus, no driver")));
     assert_eq!(
@@ -318,7 +318,7 @@ fn unknown_presence_sees_nothing() {
     let mut short = counted(Reading::Present(1));
     let record = short.records.get_mut(&Class::Gpu).unwrap();
     record.require("gpu.0.vbios", Reading::<&str>::failed("no answer"));
-    short.probes[0].outcome = Outcome::Incomplete;
+    short.probes[0].outcome = ProbeStatus::Incomplete;
     state.observe(NOW + 2, &short);
     assert_eq!(blind(&state), Vec::<String>::new());
     // A class without a count is blind if all its keys are unknown.
@@ -326,17 +326,17 @@ fn unknown_presence_sees_nothing() {
     for key in ["cpu.vendor", "cpu.model"] {
         cpu.require(key, Reading::<&str>::denied("no permission"));
     }
-    let mut seen = read(Outcome::Incomplete, None);
+    let mut seen = read(ProbeStatus::Incomplete, None);
     seen.probes[0].class = Class::Cpu;
     seen.probes[0].name = "cpu".to_owned();
     seen.records.insert(Class::Cpu, cpu.clone());
     state.observe(NOW + 4, &seen);
-    let blind = state.said().blind_for(&[Class::Cpu]);
+    let blind = state.summary().probe_failures(&[Class::Cpu]);
     assert_eq!(blind.len(), 1, "{blind:?}");
     cpu.require("cpu.vendor", Reading::Present("GenuineIntel"));
     seen.records.insert(Class::Cpu, cpu);
     state.observe(NOW + 5, &seen);
-    assert!(state.said().blind_for(&[Class::Cpu]).is_empty());
+    assert!(state.summary().probe_failures(&[Class::Cpu]).is_empty());
 }
 
 #[test]
@@ -344,27 +344,27 @@ fn observe_only_reason_is_not_published() {
     let site = "version: s1\nchecks: {gpu.row_remap.pending: {observe_only: true}}\n";
     let table = Table::shipped().unwrap().with_site(site).unwrap();
     let mut state = State::new(table, StoredHealth::default(), "b1", NOW);
-    state.observe(NOW, &read(Outcome::Complete, Some(true)));
+    state.observe(NOW, &read(ProbeStatus::Complete, Some(true)));
     let expected = HealthSummary {
         enabled: true,
         has_gpus: true,
-        judged: state.said().judged,
-        probes: state.said().probes,
+        evaluated_findings: state.summary().evaluated_findings,
+        probes: state.summary().probes,
         ..HealthSummary::default()
     };
-    assert_eq!(state.said(), expected);
+    assert_eq!(state.summary(), expected);
     assert_eq!(entities(&state), [pair("gpu.row_remap.pending", "gpu.1")]);
 }
 
 #[test]
 fn only_what_must_not_be_lost_is_urgent() {
     let mut state = state(StoredHealth::default(), "b1", NOW);
-    let before = state.standing();
-    state.observe(NOW, &read(Outcome::Complete, Some(true)));
-    let found = state.standing();
+    let before = state.present_faults();
+    state.observe(NOW, &read(ProbeStatus::Complete, Some(true)));
+    let found = state.present_faults();
     assert_ne!(before, found);
-    state.observe(NOW + 60_000, &read(Outcome::Complete, Some(true)));
-    assert_eq!(state.standing(), found);
+    state.observe(NOW + 60_000, &read(ProbeStatus::Complete, Some(true)));
+    assert_eq!(state.present_faults(), found);
     assert_eq!(state.report().reasons[0].count, 2);
 }
 
@@ -405,8 +405,12 @@ fn missing_nic_reason_survives_boot_until_cleared() {
 
 #[test]
 fn omits_findings_that_a_check_covers() {
-    let said = state(StoredHealth::default(), "b1", NOW).said();
+    let said = state(StoredHealth::default(), "b1", NOW).summary();
     for code in FindingCode::ALL {
-        assert!(said.judged.contains(code.name()), "{}", code.name());
+        assert!(
+            said.evaluated_findings.contains(code.name()),
+            "{}",
+            code.name()
+        );
     }
 }

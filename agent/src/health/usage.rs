@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Longest age of a GPU value.
-const GPUS_COUNT_FOR: Duration = Duration::from_secs(45);
+const MAX_GPU_SAMPLE_AGE: Duration = Duration::from_secs(45);
 /// Longest interval between two reads of the processors' counters: older activity is not relevant.
-const PROCESSORS_AT_MOST: Duration = Duration::from_secs(150);
+const MAX_CPU_INTERVAL: Duration = Duration::from_secs(150);
 /// Shortest interval between two reads: the kernel counts in hundredths of a second.
-const PROCESSORS_AT_LEAST: Duration = Duration::from_millis(500);
+const MIN_CPU_INTERVAL: Duration = Duration::from_millis(500);
 /// Timeout of a read of `/proc/stat`. The file has a few kilobytes; in a captured tree it may be anything.
-const WITHIN: Duration = Duration::from_secs(1);
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 const MILLION: u128 = 1_000_000;
 
 #[derive(Debug, Default)]
@@ -45,17 +45,17 @@ impl UsageSample {
         let mut last = self.processors.lock().await;
         let now = Instant::now();
         let fits = |(at, _): &(Instant, Ticks)| {
-            (PROCESSORS_AT_LEAST..=PROCESSORS_AT_MOST).contains(&now.duration_since(*at))
+            (MIN_CPU_INTERVAL..=MAX_CPU_INTERVAL).contains(&now.duration_since(*at))
         };
         let before = match last.filter(fits) {
             Some((_, before)) => before,
             None => {
-                let before = look(root).await?;
-                sleep(PROCESSORS_AT_LEAST).await;
+                let before = read_ticks(root).await?;
+                sleep(MIN_CPU_INTERVAL).await;
                 before
             }
         };
-        let after = look(root).await?;
+        let after = read_ticks(root).await?;
         *last = Some((Instant::now(), after));
         after.since(before)
     }
@@ -73,7 +73,7 @@ impl NodeHealth {
     async fn usage_of_gpus(&self) -> Result<u32, String> {
         let recent = || {
             let known = self.0.usage.gpus();
-            known.filter(|(at, _)| at.elapsed() < GPUS_COUNT_FOR)
+            known.filter(|(at, _)| at.elapsed() < MAX_GPU_SAMPLE_AGE)
         };
         if let Some((_, usage)) = recent() {
             return usage;
@@ -160,13 +160,13 @@ impl Ticks {
 }
 
 /// Reads the counters on a separate thread, which is abandoned if it blocks.
-async fn look(root: &Root) -> Result<Ticks, String> {
+async fn read_ticks(root: &Root) -> Result<Ticks, String> {
     let (answer, answers) = oneshot::channel();
     let root = root.clone();
     let read = move || answer.send(root.text("proc/stat"));
     let started = thread::Builder::new().name("usage".to_owned()).spawn(read);
     started.map_err(|error| format!("no thread for /proc/stat: {error}"))?;
-    match timeout(WITHIN, answers).await {
+    match timeout(READ_TIMEOUT, answers).await {
         Ok(Ok(Reading::Present(text))) => {
             Ticks::parse(&text).ok_or_else(|| "/proc/stat has no line of all processors".to_owned())
         }
@@ -213,8 +213,7 @@ mod tests {
         assert!(still.contains("do not advance"), "{still}");
         // The last read was a moment ago, so the next call observes half a second from its own start.
         let (at, _) = seen.processors.lock().await.unwrap();
-        *seen.processors.lock().await =
-            Some((at - PROCESSORS_AT_LEAST, Ticks::parse(STAT).unwrap()));
+        *seen.processors.lock().await = Some((at - MIN_CPU_INTERVAL, Ticks::parse(STAT).unwrap()));
         fs::write(&file, "cpu 125 0 50 875 50 0 0 0 20 0\n").unwrap();
         assert_eq!(seen.processors(&root).await, Ok(250_000));
     }

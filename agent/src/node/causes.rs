@@ -11,7 +11,10 @@ const VERSIONS: [&str; 2] = ["version", "srcversion"];
 /// Finds a module that was loaded, unloaded or replaced since the kernel's record was last published. The kernel
 /// reports such events as they happen, but not into every container, and not while the agent is down. Every read
 /// contains the versions anyway, so this check costs nothing.
-pub(super) fn driver(before: Option<&ClassRecord>, now: Option<&ClassRecord>) -> Option<Cause> {
+pub(super) fn driver_cause(
+    before: Option<&ClassRecord>,
+    now: Option<&ClassRecord>,
+) -> Option<Cause> {
     let (before, now) = (before?, now?);
     if before.schema != now.schema || now.disabled.is_some() {
         return None;
@@ -54,19 +57,22 @@ mod tests {
         let new = kernel(&[(version, Reading::Present("580.2"))]);
         let module = "nvidia".to_owned();
         let loaded = Some(Cause::DriverLoad { module });
-        assert_eq!(driver(Some(&old), Some(&new)), loaded);
-        assert_eq!(driver(Some(&kernel(&[])), Some(&new)), loaded);
-        assert_eq!(driver(Some(&new), Some(&kernel(&[]))), loaded);
-        assert_eq!(driver(Some(&old), Some(&old)), None);
-        assert_eq!(driver(None, Some(&new)), None);
+        assert_eq!(driver_cause(Some(&old), Some(&new)), loaded);
+        assert_eq!(driver_cause(Some(&kernel(&[])), Some(&new)), loaded);
+        assert_eq!(driver_cause(Some(&new), Some(&kernel(&[]))), loaded);
+        assert_eq!(driver_cause(Some(&old), Some(&old)), None);
+        assert_eq!(driver_cause(None, Some(&new)), None);
         let unread = kernel(&[(version, Reading::failed("input/output error"))]);
-        assert_eq!(driver(Some(&old), Some(&unread)), None);
+        assert_eq!(driver_cause(Some(&old), Some(&unread)), None);
         let parameter = |value| {
             kernel(&[(
                 "kernel.module.nvidia.parameter.version",
                 Reading::Present(value),
             )])
         };
-        assert_eq!(driver(Some(&parameter("1")), Some(&parameter("2"))), None);
+        assert_eq!(
+            driver_cause(Some(&parameter("1")), Some(&parameter("2"))),
+            None
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::history::NodeHistory;
 use super::publication::Publication;
-use lattice_conformance::history::{Cause, EventFold, EventKind, FoldedLine, Record};
+use lattice_conformance::history::{Cause, EventFold, EventKind, FoldedLine, HistoryRecord};
 use lattice_mesh::Clock;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Interval at which merged events are checked.
-const LOOK: Duration = Duration::from_secs(30);
+const FOLD_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Shared [`Publication`]: changes and events share one sequence of numbers.
-pub type Shared = Arc<Mutex<Publication>>;
+pub type SharedPublication = Arc<Mutex<Publication>>;
 
 /// Locks the publication, which is consistent between statements, so a panic elsewhere leaves it valid.
-pub(super) fn publication(shared: &Shared) -> MutexGuard<'_, Publication> {
+pub(super) fn publication(shared: &SharedPublication) -> MutexGuard<'_, Publication> {
     shared.lock()
 }
 
@@ -25,7 +25,7 @@ pub(super) fn publication(shared: &Shared) -> MutexGuard<'_, Publication> {
 pub struct NodeEvents(Arc<Inner>);
 
 struct Inner {
-    publication: Shared,
+    publication: SharedPublication,
     history: NodeHistory,
     clock: Arc<dyn Clock>,
     boot_id: String,
@@ -41,16 +41,16 @@ impl std::fmt::Debug for NodeEvents {
 impl NodeEvents {
     /// Continues after `newest`, the last records on disk.
     pub fn new(
-        publication: Shared,
+        publication: SharedPublication,
         history: NodeHistory,
         clock: Arc<dyn Clock>,
         boot_id: String,
-        newest: &[Record],
+        newest: &[HistoryRecord],
     ) -> Self {
         let mut fold = EventFold::default();
         for record in newest {
-            if let Record::Event(event) = record {
-                fold.spend(event.event.rule(), event.at);
+            if let HistoryRecord::Event(event) = record {
+                fold.count_line(event.event.recording_limit(), event.at);
             }
         }
         Self(Arc::new(Inner {
@@ -75,7 +75,7 @@ impl NodeEvents {
             let cause = publication.history().start_cause(&boot_id);
             let lines = events
                 .into_iter()
-                .map(|folded| publication.enter(&boot_id, folded));
+                .map(|folded| publication.number_event(&boot_id, folded));
             history.record(lines.collect(), Vec::new());
             // If the channel is full, a read is due anyway.
             let _ = trigger.try_send(cause);
@@ -83,21 +83,21 @@ impl NodeEvents {
     }
 
     /// Records the start of the agent and, if the host has rebooted since the last record, the boot.
-    pub fn began(&self, version: &str, booted_at: Option<u64>) {
+    pub fn record_start(&self, version: &str, booted_at: Option<u64>) {
         let boot_id = &self.0.boot_id;
         let before = publication(&self.0.publication)
             .history()
             .boot_before(boot_id)
             .map(str::to_owned);
         if before.is_some() {
-            self.tell(EventKind::Boot { before, booted_at });
+            self.record_now(EventKind::Boot { before, booted_at });
         }
         let version = version.to_owned();
-        self.tell(EventKind::Agent { version });
+        self.record_now(EventKind::Agent { version });
     }
 
     /// Records an event that happens now.
-    pub fn tell(&self, what: EventKind) {
+    pub fn record_now(&self, what: EventKind) {
         self.record_event(self.0.clock.now().0, what);
     }
 
@@ -106,44 +106,44 @@ impl NodeEvents {
         let now = self.0.clock.now().0;
         // Locked until the event is numbered, so that the earlier event has the lower number.
         let mut fold = self.fold();
-        let (key, rule) = (what.key(), what.rule());
-        if let Some(folded) = fold.take(now, at, key, rule, what) {
-            self.enter(vec![folded]);
+        let (key, rule) = (what.key(), what.recording_limit());
+        if let Some(folded) = fold.add_event(now, at, key, rule, what) {
+            self.number_and_queue(vec![folded]);
         }
     }
 
     /// Writes merged events for as long as the agent runs.
     pub async fn run(self) {
         loop {
-            tokio::time::sleep(LOOK).await;
-            self.look();
+            tokio::time::sleep(FOLD_CHECK_INTERVAL).await;
+            self.write_due();
         }
     }
 
     /// Writes the merged events that are due.
-    pub(super) fn look(&self) {
+    pub(super) fn write_due(&self) {
         let now = self.0.clock.now().0;
         let mut fold = self.fold();
-        let due = fold.due(now);
-        self.enter(due);
+        let due = fold.take_due_lines(now);
+        self.number_and_queue(due);
     }
 
     /// Records an orderly stop of the agent, and writes all merged events.
-    pub fn end(&self, version: &str) {
-        self.tell(EventKind::Stopped {
+    pub fn record_stop(&self, version: &str) {
+        self.record_now(EventKind::Stopped {
             version: version.to_owned(),
         });
         let now = self.0.clock.now().0;
         let mut fold = self.fold();
-        let rest = fold.rest(now);
-        self.enter(rest);
+        let rest = fold.drain(now);
+        self.number_and_queue(rest);
     }
 
     fn fold(&self) -> MutexGuard<'_, EventFold<EventKind>> {
         self.0.fold.lock()
     }
 
-    fn enter(&self, happened: Vec<FoldedLine<EventKind>>) {
+    fn number_and_queue(&self, happened: Vec<FoldedLine<EventKind>>) {
         if happened.is_empty() {
             return;
         }
@@ -151,7 +151,7 @@ impl NodeEvents {
         let mut publication = publication(&self.0.publication);
         let lines = happened
             .into_iter()
-            .map(|folded| publication.enter(&self.0.boot_id, folded));
+            .map(|folded| publication.number_event(&self.0.boot_id, folded));
         self.0.history.record(lines.collect(), Vec::new());
     }
 }

@@ -12,8 +12,8 @@ mod publication;
 mod triggers;
 mod view;
 
-pub use events::{NodeEvents, Shared};
-pub use history::{HistorySettings, Limits, NodeHistory, RestoredHistory, Status};
+pub use events::{NodeEvents, SharedPublication};
+pub use history::{HistorySettings, HistoryStatus, Limits, NodeHistory, RestoredHistory};
 
 pub use prober::{ProbeSettings, Prober, ProberDependencies, Reader};
 pub use publication::{Announcement, Observation, Publication, Step};

@@ -1,6 +1,6 @@
 //! Prober: the loop that reads the node.
 
-use super::events::{self, Shared};
+use super::events::{self, SharedPublication};
 use super::history::NodeHistory;
 use super::triggers::ReadIntervals;
 use super::view::{NodeView, ReadRequest};
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 /// Capacity of the queue of fresh-read requests; one read serves several callers.
-const MOST_WISHES: usize = 16;
+const REQUEST_QUEUE: usize = 16;
 
 /// Function that reads a host. It blocks for a bounded time.
 #[derive(Clone)]
@@ -79,15 +79,15 @@ impl fmt::Debug for ProberDependencies {
 pub struct Prober {
     settings: ProbeSettings,
     reader: Reader,
-    surroundings: ProberDependencies,
-    pace: ReadIntervals,
+    dependencies: ProberDependencies,
+    intervals: ReadIntervals,
     /// Strongest cause since the last read for an announcement.
     cause: Option<Cause>,
     /// Whether the last read failed.
     has_failed: bool,
     view: NodeView,
     latest: watch::Sender<Option<Bytes>>,
-    wishes: mpsc::Receiver<ReadRequest>,
+    requests: mpsc::Receiver<ReadRequest>,
     announcement: watch::Sender<Announcement>,
     last_read_at: Instant,
     /// Requests without an answer yet.
@@ -99,24 +99,24 @@ impl Prober {
     pub fn new(
         settings: ProbeSettings,
         reader: Reader,
-        publication: Shared,
+        publication: SharedPublication,
         surroundings: ProberDependencies,
     ) -> Self {
         let (latest, seen) = watch::channel(None);
-        let (wish, wishes) = mpsc::channel(MOST_WISHES);
+        let (wish, wishes) = mpsc::channel(REQUEST_QUEUE);
         let start = events::publication(&publication)
             .history()
             .start_cause(&surroundings.boot_id);
         Self {
-            pace: ReadIntervals::new(settings.interval, surroundings.seed),
+            intervals: ReadIntervals::new(settings.interval, surroundings.seed),
             cause: Some(start),
             has_failed: false,
             settings,
             reader,
-            surroundings,
+            dependencies: surroundings,
             view: NodeView::new(publication, seen, wish),
             latest,
-            wishes,
+            requests: wishes,
             announcement: watch::Sender::new(Announcement::default()),
             last_read_at: Instant::now(),
             waiting: Vec::new(),
@@ -138,7 +138,7 @@ impl Prober {
         let mut step = self.read(Purpose::Announce).await;
         loop {
             let pause = match step {
-                Step::Rest => self.pace.next(self.is_incomplete()),
+                Step::Rest => self.intervals.next(self.is_incomplete()),
                 Step::Confirm => self.settings.confirm_after,
             };
             step = self.serve_until(Instant::now() + pause, step).await;
@@ -150,7 +150,7 @@ impl Prober {
     }
 
     /// Adds a cause to the next read for an announcement; the stronger cause stays.
-    fn note(&mut self, cause: Cause) {
+    fn add_cause(&mut self, cause: Cause) {
         self.cause = Some(match self.cause.take() {
             Some(noted) => noted.or_stronger(cause),
             None => cause,
@@ -168,14 +168,14 @@ impl Prober {
                 () = tokio::time::sleep_until(due) => return self.read(Purpose::Announce).await,
                 // A waiting request, usually of an operator, is due.
                 () = tokio::time::sleep_until(read_again_at), if is_asked => {}
-                Some(wish) = self.wishes.recv() => {
-                    self.take(wish);
+                Some(wish) = self.requests.recv() => {
+                    self.handle_request(wish);
                     if Instant::now() < read_again_at {
                         continue;
                     }
                 }
-                Some(cause) = self.surroundings.triggers.recv() => {
-                    self.note(cause);
+                Some(cause) = self.dependencies.triggers.recv() => {
+                    self.add_cause(cause);
                     if step == Step::Confirm {
                         continue;
                     }
@@ -202,25 +202,25 @@ impl Prober {
             let _ = wish.answer.send(json.clone());
         }
         // Serves requests that arrived during the read.
-        while let Ok(wish) = self.wishes.try_recv() {
-            self.take(wish);
+        while let Ok(wish) = self.requests.try_recv() {
+            self.handle_request(wish);
         }
     }
 
     /// Serves or queues a request. A routine request gets the last read while it is fresh. An operator may just have
     /// changed the node, and gets a read that begins after the request.
-    fn take(&mut self, wish: ReadRequest) {
+    fn handle_request(&mut self, request: ReadRequest) {
         let is_fresh = self.last_read_at.elapsed() < self.settings.fresh_for;
         let latest = self.latest.borrow().clone();
-        match (&wish.by, latest) {
+        match (&request.by, latest) {
             (None, Some(json)) if is_fresh => {
-                let _ = wish.answer.send(json);
+                let _ = request.answer.send(json);
                 return;
             }
-            (Some(who), _) => self.note(Cause::Operator { who: who.clone() }),
+            (Some(who), _) => self.add_cause(Cause::Operator { who: who.clone() }),
             (None, _) => {}
         }
-        self.waiting.push(wish);
+        self.waiting.push(request);
     }
 
     async fn read(&mut self, purpose: Purpose) -> Step {
@@ -231,10 +231,10 @@ impl Prober {
             Purpose::Answer => None,
         };
         let (clock, boot_id) = (
-            self.surroundings.clock.clone(),
-            self.surroundings.boot_id.clone(),
+            self.dependencies.clock.clone(),
+            self.dependencies.boot_id.clone(),
         );
-        let history = self.surroundings.history.clone();
+        let history = self.dependencies.history.clone();
         let read = move || {
             let inventory = (reader.0)(&host);
             let seen = seen.map(|cause| ReadContext {
@@ -283,7 +283,7 @@ enum Purpose {
     Answer,
 }
 
-struct Read {
+struct ReadOutcome {
     json: Option<Bytes>,
     announcement: Announcement,
     step: Step,
@@ -295,7 +295,7 @@ fn observe(
     view: &NodeView,
     seen: Option<ReadContext>,
     history: &NodeHistory,
-) -> Read {
+) -> ReadOutcome {
     log(inventory);
     let mut publication = view.publication();
     let step = seen.map_or(Step::Confirm, |seen| {
@@ -309,7 +309,7 @@ fn observe(
     });
     let json = serde_json::to_vec(inventory).map(Bytes::from);
     let json = json.inspect_err(|error| tracing::error!(%error, "the inventory cannot be written"));
-    Read {
+    ReadOutcome {
         json: json.ok(),
         announcement: publication.announcement().clone(),
         step,

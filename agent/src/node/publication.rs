@@ -6,12 +6,12 @@ use bytes::Bytes;
 use lattice_conformance::{
     Class, ClassMark, Digest, DocumentError, EarlierDigest, Inventory, NODE_DOCUMENT_VERSION,
     NodeDocument, Schemas,
-    history::{EventKind, FoldedLine, History, Line, ReadContext, Record},
+    history::{EventKind, FoldedLine, History, HistoryRecord, Line, ReadContext},
 };
 use std::collections::{BTreeMap, VecDeque};
 
 /// Contents kept per subject: the announced one and its predecessor, which a peer may still be about to fetch.
-const KEPT: usize = 2;
+const CONTENTS_PER_SUBJECT: usize = 2;
 
 /// Announcement: the parts of the gossip value that describe the node itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Publication {
 
     /// Continues from the state that an earlier agent published. Nothing is announced before the first read. Returns
     /// the last records on disk.
-    pub fn resume(&mut self, restored: RestoredHistory) -> Vec<Record> {
+    pub fn resume(&mut self, restored: RestoredHistory) -> Vec<HistoryRecord> {
         self.history = restored.history;
         // The journal lacks preimages that were kept while it was unreadable: the next read queues them again.
         self.contents
@@ -115,8 +115,8 @@ impl Publication {
     }
 
     /// Assigns a number to an event that is not a change. Returns the line to write.
-    pub(super) fn enter(&mut self, boot_id: &str, folded: FoldedLine<EventKind>) -> Line {
-        self.history.enter(boot_id, folded)
+    pub(super) fn number_event(&mut self, boot_id: &str, folded: FoldedLine<EventKind>) -> Line {
+        self.history.record_event(boot_id, folded)
     }
 
     /// Present announcement.
@@ -134,7 +134,7 @@ impl Publication {
     /// Records a fresh read with its circumstances.
     pub fn observe(&mut self, inventory: &Inventory, mut seen: ReadContext) -> Observation {
         let before = self.history.record(Class::Kernel);
-        if let Some(driver) = causes::driver(before, inventory.records.get(&Class::Kernel)) {
+        if let Some(driver) = causes::driver_cause(before, inventory.records.get(&Class::Kernel)) {
             seen.cause = seen.cause.or_stronger(driver);
         }
         let observed = self.history.observe(&inventory.records, &seen);
@@ -228,7 +228,7 @@ impl Publication {
         let kept = self.contents.entry(subject).or_default();
         kept.retain(|(found, _)| *found != digest);
         kept.push_front((digest, bytes));
-        kept.truncate(KEPT);
+        kept.truncate(CONTENTS_PER_SUBJECT);
     }
 }
 

@@ -113,7 +113,7 @@ impl DeviceEvents {
     }
 
     async fn next_device(&self) -> io::Result<KernelNotice> {
-        let mut buffer = [0; uevent::MOST_MESSAGE_BYTES];
+        let mut buffer = [0; uevent::MAX_MESSAGE_BYTES];
         loop {
             let MulticastReceived::Datagram(length) = self.devices.receive(&mut buffer).await?
             else {
@@ -131,7 +131,7 @@ impl DeviceEvents {
         let Some((devlink, family)) = &self.devlink else {
             return std::future::pending().await;
         };
-        let mut buffer = [0; devlink_events::MOST_MESSAGE_BYTES];
+        let mut buffer = [0; devlink_events::MAX_MESSAGE_BYTES];
         loop {
             let MulticastReceived::Datagram(length) = devlink.receive(&mut buffer).await? else {
                 return Ok(KernelNotice::Lost);
@@ -146,18 +146,18 @@ impl DeviceEvents {
 
     /// Records each message in `events`, and sends `to` a cause whenever the node should be read, for as long as the
     /// sockets work.
-    pub async fn tell(self, to: mpsc::Sender<Cause>, events: NodeEvents) {
+    pub async fn run(self, to: mpsc::Sender<Cause>, events: NodeEvents) {
         let begun = Instant::now();
         let now = || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut hearing = TriggerListener::new(events);
+        let mut hearing = NoticeRecorder::new(events);
         loop {
             let due = hearing
-                .settling
+                .storm
                 .due()
                 .map(|due| begun + Duration::from_millis(due));
             tokio::select! {
                 heard = self.next() => match heard {
-                    Ok(heard) => hearing.take(heard, now()),
+                    Ok(heard) => hearing.record_notice(heard, now()),
                     Err(error) => {
                         tracing::error!(
                             %error,
@@ -166,9 +166,9 @@ impl DeviceEvents {
                         return;
                     }
                 },
-                () = at(due) => {}
+                () = wait_until(due) => {}
             }
-            if let Some(cause) = hearing.settling.settle(now())
+            if let Some(cause) = hearing.storm.take_due_read(now())
                 && to.send(cause).await.is_err()
             {
                 return;
@@ -178,30 +178,33 @@ impl DeviceEvents {
 }
 
 /// Processing of received messages.
-pub(super) struct TriggerListener {
-    settling: StormState,
+pub(super) struct NoticeRecorder {
+    storm: StormState,
     events: NodeEvents,
 }
 
-impl TriggerListener {
+impl NoticeRecorder {
     pub(super) fn new(events: NodeEvents) -> Self {
         let settling = StormState::default();
-        Self { settling, events }
+        Self {
+            storm: settling,
+            events,
+        }
     }
 
     /// Records a message. `now`: milliseconds of a monotonic clock.
-    pub(super) fn take(&mut self, heard: KernelNotice, now: u64) {
+    pub(super) fn record_notice(&mut self, notice: KernelNotice, now: u64) {
         // A loss of unknown events is always recorded by name.
-        let is_lost = heard == KernelNotice::Lost;
-        let Some(cause) = heard.cause() else {
+        let is_lost = notice == KernelNotice::Lost;
+        let Some(cause) = notice.cause() else {
             return;
         };
-        let is_named = self.settling.take(cause.clone(), now) || is_lost;
+        let is_named = self.storm.add_event(cause.clone(), now) || is_lost;
         let name = |name: String| match is_named {
             true => name,
             false => OTHERS.to_owned(),
         };
-        self.events.tell(match cause {
+        self.events.record_now(match cause {
             Cause::DriverLoad { module } => EventKind::Driver {
                 module: name(module),
             },
@@ -236,7 +239,7 @@ fn devlink() -> io::Result<(Multicast, u16)> {
 }
 
 /// Waits until `due`; for ever if `None`.
-async fn at(due: Option<Instant>) {
+async fn wait_until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,

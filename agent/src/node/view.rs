@@ -1,7 +1,7 @@
 //! Node view: what the mesh's handlers may read.
 
 use super::Publication;
-use super::events::{self, Shared};
+use super::events::{self, SharedPublication};
 use bytes::Bytes;
 use lattice_conformance::{Digest, Schemas};
 use parking_lot::MutexGuard;
@@ -26,7 +26,7 @@ pub enum InventoryUnavailable {
 }
 
 /// Longest stored name of a caller, characters.
-const MOST_NAME_CHARS: usize = 128;
+const MAX_NAME_CHARS: usize = 128;
 
 /// Request for a fresh read.
 #[derive(Debug)]
@@ -39,22 +39,22 @@ pub(super) struct ReadRequest {
 /// View of the node, shared by the prober, which writes it, and all readers.
 #[derive(Debug, Clone)]
 pub struct NodeView {
-    publication: Shared,
+    publication: SharedPublication,
     /// JSON of the last inventory.
     latest: watch::Receiver<Option<Bytes>>,
-    wishes: mpsc::Sender<ReadRequest>,
+    requests: mpsc::Sender<ReadRequest>,
 }
 
 impl NodeView {
     pub(super) fn new(
-        publication: Shared,
+        publication: SharedPublication,
         latest: watch::Receiver<Option<Bytes>>,
         wishes: mpsc::Sender<ReadRequest>,
     ) -> Self {
         Self {
             publication,
             latest,
-            wishes,
+            requests: wishes,
         }
     }
 
@@ -77,7 +77,7 @@ impl NodeView {
     pub async fn latest(&self) -> Result<Bytes, InventoryUnavailable> {
         let mut latest = self.latest.clone();
         let first = latest.wait_for(Option::is_some);
-        let found = within(first).await?;
+        let found = with_timeout(first).await?;
         let found = found.map_err(|_| InventoryUnavailable::Stopping)?.clone();
         found.ok_or(InventoryUnavailable::Stopping)
     }
@@ -87,21 +87,21 @@ impl NodeView {
         let (answer, answered) = oneshot::channel();
         let by = by.map(|name| {
             let plain = name.chars().filter(|c| !c.is_control());
-            plain.take(MOST_NAME_CHARS).collect()
+            plain.take(MAX_NAME_CHARS).collect()
         });
         let asked = async {
-            let sent = self.wishes.send(ReadRequest { by, answer }).await;
+            let sent = self.requests.send(ReadRequest { by, answer }).await;
             sent.map_err(|_| InventoryUnavailable::Stopping)?;
-            answered.await.map_err(|_| match self.wishes.is_closed() {
+            answered.await.map_err(|_| match self.requests.is_closed() {
                 true => InventoryUnavailable::Stopping,
                 false => InventoryUnavailable::Failed,
             })
         };
-        within(asked).await?
+        with_timeout(asked).await?
     }
 }
 
-async fn within<T>(wait: impl Future<Output = T>) -> Result<T, InventoryUnavailable> {
+async fn with_timeout<T>(wait: impl Future<Output = T>) -> Result<T, InventoryUnavailable> {
     let waited = tokio::time::timeout(READ_TIMEOUT, wait).await;
     waited.map_err(|_| InventoryUnavailable::Slow)
 }

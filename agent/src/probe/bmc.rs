@@ -3,10 +3,10 @@
 use super::source::Source;
 use anyhow::{Context as _, bail};
 use clap::Args;
-use lattice_conformance::{Class, Inventory, Probed};
+use lattice_conformance::{Class, Inventory, ProbeResult};
 use lattice_redfish::http::{Bmc, Endpoint, Environment, Pin, ReadOnly, Settings, Trust};
 use lattice_redfish::{
-    Breadth, NoSystemReason, NodeReport, Scope, Selector, contradictions, unread,
+    Breadth, NoSystemReason, NodeReport, Scope, Selector, contradictions, unread_records,
 };
 use secrecy::SecretString;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) const REPORT: &str = "redfish.json";
 /// Name of this probe.
 const NAME: &str = "redfish";
 /// Longest recorded answer, bytes.
-const LONGEST: u64 = 16 << 20;
+const MAX_REPORT_BYTES: u64 = 16 << 20;
 
 /// Access to the node's BMC.
 #[derive(Debug, Args)]
@@ -63,7 +63,7 @@ impl BmcArgs {
     ) -> anyhow::Result<Option<NodeReport>> {
         let started_at = Instant::now();
         let said = match (&self.bmc, &source.tree) {
-            (Some(url), _) => self.ask(url, inventory)?,
+            (Some(url), _) => self.query(url, inventory)?,
             (None, Some(tree)) => match recorded(tree)? {
                 Some(report) => Ok(report),
                 None => return Ok(None),
@@ -73,17 +73,17 @@ impl BmcArgs {
         let took = started_at.elapsed();
         match said {
             Ok(report) => {
-                take(inventory, source, took, &report);
+                merge(inventory, source, took, &report);
                 Ok(Some(report))
             }
             Err(why) => {
-                lose(inventory, source, took, &why);
+                mark_unknown(inventory, source, took, &why);
                 Ok(None)
             }
         }
     }
 
-    fn ask(
+    fn query(
         &self,
         url: &str,
         inventory: &Inventory,
@@ -156,7 +156,7 @@ pub(super) fn recorded(tree: &Path) -> anyhow::Result<Option<NodeReport>> {
     let path = tree.join(REPORT);
     match std::fs::symlink_metadata(&path) {
         Err(_) => return Ok(None),
-        Ok(found) if !found.is_file() || found.len() > LONGEST => {
+        Ok(found) if !found.is_file() || found.len() > MAX_REPORT_BYTES => {
             bail!("{} is not a valid BMC record", path.display())
         }
         Ok(_) => {}
@@ -168,8 +168,8 @@ pub(super) fn recorded(tree: &Path) -> anyhow::Result<Option<NodeReport>> {
 }
 
 /// Merges the BMC's readings; a contradiction with the host's readings becomes a finding.
-fn take(inventory: &mut Inventory, source: &Source, took: Duration, report: &NodeReport) {
-    let probed = report.probed().into_iter();
+fn merge(inventory: &mut Inventory, source: &Source, took: Duration, report: &NodeReport) {
+    let probed = report.to_probe_results().into_iter();
     for (mut probed, took) in probed.zip([took, Duration::ZERO]) {
         let class = probed.record.class;
         if source.is_left_out(class) {
@@ -179,7 +179,7 @@ fn take(inventory: &mut Inventory, source: &Source, took: Duration, report: &Nod
             // Power draw, or the reason that it is unknown, if no other source measures it.
             probed.power = Some(report.power.clone());
         }
-        inventory.take(NAME, took, probed);
+        inventory.add_result(NAME, took, probed);
     }
     let record = |class| inventory.records.get(&class);
     let found = contradictions(record(Class::Bios), record(Class::Bmc));
@@ -187,18 +187,18 @@ fn take(inventory: &mut Inventory, source: &Source, took: Duration, report: &Nod
 }
 
 /// Marks both classes with readings of the BMC as unknown.
-fn lose(inventory: &mut Inventory, source: &Source, took: Duration, why: &NoSystemReason) {
-    for (record, took) in unread(&why.reading())
+fn mark_unknown(inventory: &mut Inventory, source: &Source, took: Duration, why: &NoSystemReason) {
+    for (record, took) in unread_records(&why.reading())
         .into_iter()
         .zip([took, Duration::ZERO])
     {
         let class = record.class;
         if !source.is_left_out(class) {
-            let probed = Probed {
+            let probed = ProbeResult {
                 record,
-                ..Probed::new(class)
+                ..ProbeResult::new(class)
             };
-            inventory.take(NAME, took, probed);
+            inventory.add_result(NAME, took, probed);
         }
     }
 }

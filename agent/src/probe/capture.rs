@@ -5,14 +5,14 @@ use super::source::{PROGRAM, Source, SourceArgs};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use lattice_conformance::{Class, Inventory};
-use lattice_hwprobe::capture::{Privacy, archive, capture_isolated, host_of, secrets_and};
+use lattice_hwprobe::capture::{Privacy, archive, capture_isolated, host_of, secrets_with};
 use lattice_hwprobe::probe_isolated;
 use lattice_redfish::{NodeReport, SystemName};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Maximum number of unreadable paths that are listed by name.
-const MOST_PLACES: usize = 8;
+const MAX_LISTED_PATHS: usize = 8;
 
 /// Arguments of `lattice-agent capture`.
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ pub(super) fn run(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
             1 => eprintln!("1 place could not be read and is marked in the archive"),
             count => eprintln!("{count} places could not be read and are marked in the archive"),
         }
-        for (place, why) in captured.unreadable.iter().take(MOST_PLACES) {
+        for (place, why) in captured.unreadable.iter().take(MAX_LISTED_PATHS) {
             eprintln!("  {}: {why}", place.display());
         }
     }
@@ -103,7 +103,7 @@ fn record(
 ) -> anyhow::Result<()> {
     let mut json = serde_json::to_value(&report)?;
     if privacy == Privacy::Mask {
-        let secrets = secrets_and(inventory, &report.system);
+        let secrets = secrets_with(inventory, &report.system);
         report.system = SystemName {
             id: report.system.id.clone(),
             ..SystemName::default()

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Complete document as one object. An unknown value is `null` next to its state, never 0.
-pub(super) fn of(inventory: &Inventory, health: &Health) -> Json {
+pub(super) fn document(inventory: &Inventory, health: &Health) -> Json {
     let fingerprint = inventory.fingerprint();
     let (state, incomplete) = match &fingerprint {
         Fingerprint::Complete { .. } => ("complete", Vec::new()),
@@ -20,16 +20,16 @@ pub(super) fn of(inventory: &Inventory, health: &Health) -> Json {
     let classes: Map<String, Json> = inventory
         .records
         .iter()
-        .map(|(class, record)| (class.to_string(), class_of(inventory, *class, record)))
+        .map(|(class, record)| (class.to_string(), class_json(inventory, *class, record)))
         .collect();
     json!({
         "fingerprint": fingerprint.digest().map(|digest| digest.to_string()),
         "fingerprint_state": state,
         "incomplete": incomplete,
         "classes": classes,
-        "identity": plain(&inventory.identity),
-        "facts": plain(&inventory.facts),
-        "topology": plain(&inventory.topology),
+        "identity": with_states(&inventory.identity),
+        "facts": with_states(&inventory.facts),
+        "topology": with_states(&inventory.topology),
         "vitals": vitals(&inventory.vitals),
         "findings": inventory.findings,
         "health": health,
@@ -44,13 +44,13 @@ pub(super) fn now_ms() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn class_of(inventory: &Inventory, class: Class, record: &ClassRecord) -> Json {
+fn class_json(inventory: &Inventory, class: Class, record: &ClassRecord) -> Json {
     let probes = inventory.probes.iter().filter(|p| p.class == class);
     let took_us: u64 = probes.map(|probe| probe.duration_us).sum();
     let keys: Map<String, Json> = record
         .entries
         .iter()
-        .map(|(key, reading)| (key.clone(), reading_of(reading)))
+        .map(|(key, reading)| (key.clone(), reading_json(reading)))
         .collect();
     let mut out = json!({
         "schema": record.schema,
@@ -65,7 +65,7 @@ fn class_of(inventory: &Inventory, class: Class, record: &ClassRecord) -> Json {
         ClassState::Incomplete { missing } => {
             let missing = missing.iter();
             let missing: Map<String, Json> = missing
-                .map(|(key, reading)| (key.clone(), reading_of(reading)))
+                .map(|(key, reading)| (key.clone(), reading_json(reading)))
                 .collect();
             json!({"state": "incomplete", "missing": missing})
         }
@@ -78,7 +78,7 @@ fn class_of(inventory: &Inventory, class: Class, record: &ClassRecord) -> Json {
 }
 
 /// A reading as `{state, value}`, with the reason if there is one.
-fn reading_of<T: Serialize>(reading: &Reading<T>) -> Json {
+fn reading_json<T: Serialize>(reading: &Reading<T>) -> Json {
     let state = reading.state().name();
     match reading {
         Reading::Present(value) => json!({"state": state, "value": value}),
@@ -95,30 +95,30 @@ fn reading_of<T: Serialize>(reading: &Reading<T>) -> Json {
 fn vitals(vitals: &Vitals) -> Json {
     let all = vitals.0.iter();
     let all: Map<String, Json> = all
-        .map(|(key, reading)| (key.clone(), reading_of(reading)))
+        .map(|(key, reading)| (key.clone(), reading_json(reading)))
         .collect();
     Json::Object(all)
 }
 
 /// Serialises a structure with each reading in it as `{state, value}`.
-fn plain(plane: &impl Serialize) -> Json {
-    let mut json = serde_json::to_value(plane).unwrap_or_default();
-    unfold(&mut json);
+fn with_states(value: &impl Serialize) -> Json {
+    let mut json = serde_json::to_value(value).unwrap_or_default();
+    expand_readings(&mut json);
     json
 }
 
 /// Replaces each reading in serde's form by `{state, value}`. Serde writes a reading as a bare word, or as an object
 /// with the state as its only field.
-fn unfold(json: &mut Json) {
+fn expand_readings(json: &mut Json) {
     match json {
-        Json::Array(items) => items.iter_mut().for_each(unfold),
+        Json::Array(items) => items.iter_mut().for_each(expand_readings),
         Json::String(word) if word == "absent" || word == "unsupported" => {
             *json = json!({"state": word, "value": null});
         }
-        Json::Object(fields) => match only(fields) {
+        Json::Object(fields) => match single_field(fields) {
             Some(("present", value)) => {
                 let mut value = value.clone();
-                unfold(&mut value);
+                expand_readings(&mut value);
                 *json = json!({"state": "present", "value": value});
             }
             Some((state @ ("denied" | "failed" | "timeout" | "disabled"), why)) => {
@@ -128,13 +128,13 @@ fn unfold(json: &mut Json) {
                 }
                 *json = out;
             }
-            _ => fields.values_mut().for_each(unfold),
+            _ => fields.values_mut().for_each(expand_readings),
         },
         _ => {}
     }
 }
 
-fn only(fields: &Map<String, Json>) -> Option<(&str, &Json)> {
+fn single_field(fields: &Map<String, Json>) -> Option<(&str, &Json)> {
     let mut all = fields.iter();
     let (name, value) = all.next()?;
     all.next().is_none().then_some((name.as_str(), value))
@@ -148,7 +148,7 @@ fn power(power: Option<&Power>) -> Json {
     let power = power.unwrap_or(&nobody);
     let watts = |reading: &Reading<Milliwatts>| reading.present().map(|amount| amount.watts());
     let state = |reading: &Reading<Milliwatts>| {
-        let mut state = reading_of(&reading.as_ref().map(|amount| amount.watts()));
+        let mut state = reading_json(&reading.as_ref().map(|amount| amount.watts()));
         if let Json::Object(state) = &mut state {
             state.remove("value");
         }

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use lattice_conformance::{
     Inventory, Reading,
-    health::{Engine, Memory, Reason, Severity, Table},
+    health::{Engine, EngineState, Reason, Severity, Table},
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -37,15 +37,15 @@ pub(super) fn checks(site: Option<&Path>) -> anyhow::Result<Table> {
 }
 
 /// Health of `inventory` by `table`. A single run does not judge counters that must rise over time.
-pub(super) fn of(inventory: &Inventory, table: Table, at_ms: u64) -> Health {
+pub(super) fn evaluate(inventory: &Inventory, table: Table, at_ms: u64) -> Health {
     let judged: BTreeSet<String> = table
         .checks
         .values()
         .filter_map(|check| check.finding.clone())
         .collect();
-    let mut engine = Engine::new(table, Memory::default());
+    let mut engine = Engine::new(table, EngineState::default());
     if let Reading::Present(boot) = &inventory.identity.boot_id {
-        engine.booted(boot);
+        engine.set_boot_id(boot);
     }
     engine.observe(at_ms, inventory);
     let report = engine.report();

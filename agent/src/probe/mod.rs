@@ -61,15 +61,15 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     let source = args.source.open()?;
     let mut inventory = source.probe();
     args.bmc.add_to(&mut inventory, &source)?;
-    let health = health::of(&inventory, checks, document::now_ms());
+    let health = health::evaluate(&inventory, checks, document::now_ms());
     let text = match args.output {
         Output::Json => {
-            let document = document::of(&inventory, &health);
+            let document = document::document(&inventory, &health);
             format!("{}\n", serde_json::to_string_pretty(&document)?)
         }
-        Output::Yaml => serde_yaml_ng::to_string(&document::of(&inventory, &health))?,
-        Output::Table => table::of(&inventory, &health, table::Detail::Summary),
-        Output::Wide => table::of(&inventory, &health, table::Detail::EveryKey),
+        Output::Yaml => serde_yaml_ng::to_string(&document::document(&inventory, &health))?,
+        Output::Table => table::render(&inventory, &health, table::Detail::Summary),
+        Output::Wide => table::render(&inventory, &health, table::Detail::EveryKey),
     };
     // A failed write is ignored: the reader may have closed the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());

@@ -50,7 +50,7 @@ impl SourceArgs {
                 (Host::new("/", nvml), None, None)
             }
             Some(root) => {
-                let (tree, unpacked) = tree_of(root)?;
+                let (tree, unpacked) = open_tree(root)?;
                 let mut host = host_of(&tree)
                     .with_context(|| format!("{} cannot be probed", root.display()))?;
                 if let Some(library) = &self.nvml_lib {
@@ -79,7 +79,7 @@ impl SourceArgs {
 }
 
 /// Returns a folder as it is, and an archive as an unpacked temporary folder.
-fn tree_of(root: &Path) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
+fn open_tree(root: &Path) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     let shown = root.display();
     if root.is_dir() {
         return Ok((root.to_owned(), None));

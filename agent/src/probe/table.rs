@@ -5,13 +5,13 @@ use super::source::LEFT_OUT;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use lattice_conformance::{
-    Class, ClassRecord, ClassState, Fingerprint, Inventory, Power, Reading, State, Value,
+    Class, ClassRecord, ClassState, Fingerprint, Inventory, Power, Reading, ReadingState, Value,
 };
 use std::fmt::Write;
 
 const COLUMNS: u16 = 100;
 /// Maximum number of missing keys that are listed by name.
-const MOST_MISSING: usize = 8;
+const MAX_MISSING_LISTED: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
@@ -21,7 +21,7 @@ pub(super) enum Detail {
     EveryKey,
 }
 
-pub(super) fn of(inventory: &Inventory, health: &Health, detail: Detail) -> String {
+pub(super) fn render(inventory: &Inventory, health: &Health, detail: Detail) -> String {
     let mut text = heading(inventory, health);
     let _ = writeln!(text, "\n{}", classes(inventory));
     section(&mut text, "Missing", &missing(inventory));
@@ -53,7 +53,7 @@ pub(super) fn of(inventory: &Inventory, health: &Health, detail: Detail) -> Stri
 
 fn heading(inventory: &Inventory, health: &Health) -> String {
     let identity = &inventory.identity;
-    let asked = asked(inventory);
+    let asked = requested_classes(inventory);
     let hostname = match (&identity.hostname, &asked) {
         (Reading::Disabled { .. }, Some(_)) => "not asked for".to_owned(),
         (hostname, _) => hostname.to_string(),
@@ -81,7 +81,7 @@ fn heading(inventory: &Inventory, health: &Health) -> String {
     };
     let of = match &asked {
         Some(asked) => format!(", of {} alone", list(asked)),
-        None => unasked(inventory),
+        None => gpus_not_probed_note(inventory),
     };
     rows.push(("health", format!("{}{of}{reasons}", health.verdict)));
     let mut table = bare();
@@ -97,7 +97,7 @@ fn list(classes: &[Class]) -> String {
 }
 
 /// Requested classes; `None` unless the command line left some out.
-fn asked(inventory: &Inventory) -> Option<Vec<Class>> {
+fn requested_classes(inventory: &Inventory) -> Option<Vec<Class>> {
     let is_left_out = |record: &ClassRecord| record.disabled.as_deref() == Some(LEFT_OUT);
     let records = inventory.records.iter();
     let asked: Vec<Class> = records
@@ -108,7 +108,7 @@ fn asked(inventory: &Inventory) -> Option<Vec<Class>> {
 }
 
 /// Note for the verdict line if the GPUs were not probed.
-fn unasked(inventory: &Inventory) -> String {
+fn gpus_not_probed_note(inventory: &Inventory) -> String {
     let gpus = inventory.records.get(&Class::Gpu);
     match gpus.and_then(|record| record.disabled.as_deref()) {
         Some(why) => format!(", GPUs not looked at ({why})"),
@@ -197,8 +197,8 @@ fn missing(inventory: &Inventory) -> Vec<String> {
         let ClassState::Incomplete { missing } = record.state() else {
             continue;
         };
-        let rest = missing.len().saturating_sub(MOST_MISSING);
-        for (key, reading) in missing.iter().take(MOST_MISSING) {
+        let rest = missing.len().saturating_sub(MAX_MISSING_LISTED);
+        for (key, reading) in missing.iter().take(MAX_MISSING_LISTED) {
             lines.push(format!("{key}: {}", unbracketed(reading)));
         }
         if rest > 0 {
@@ -214,7 +214,7 @@ fn denied(inventory: &Inventory) -> Vec<String> {
     for record in inventory.records.values() {
         let entries = record.entries.iter();
         let keys: Vec<&str> = entries
-            .filter(|(_, reading)| reading.state() == State::Denied)
+            .filter(|(_, reading)| reading.state() == ReadingState::Denied)
             .map(|(key, _)| key.as_str())
             .collect();
         if let Some(first) = keys.first() {

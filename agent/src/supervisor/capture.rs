@@ -3,7 +3,7 @@
 //! The job writes into a pipe and never opens the file. So no path of the user is opened with the supervisor's rights.
 //! A job that prints without end costs processor time but no disk space.
 
-use super::supervisor_log::complain;
+use super::supervisor_log::log_line;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -18,19 +18,19 @@ const CHUNK: usize = 64 << 10;
 
 /// Maximum number of reads after the end of the job, together twice the largest pipe (1 MiB): a foreign process may
 /// keep writing.
-const MOST_DRAINS: usize = 32;
+const MAX_FINAL_READS: usize = 32;
 
 /// Running copy of one output.
 pub(super) struct Capture {
     task: JoinHandle<()>,
-    all_writers_gone: oneshot::Sender<()>,
+    stop: oneshot::Sender<()>,
 }
 
 impl Capture {
     /// Reads the rest of the pipe and ends. To be called after every process of the job has ended: a foreign process
     /// may hold the pipe open for ever.
     pub(super) async fn finish(self) {
-        let _ = self.all_writers_gone.send(());
+        let _ = self.stop.send(());
         let _ = self.task.await;
     }
 }
@@ -49,13 +49,13 @@ pub(super) fn spawn(pipe: OwnedFd, file: File, cap: u64) -> io::Result<Capture> 
     let (all_writers_gone, gone) = oneshot::channel();
     let kept = CaptureFile {
         file,
-        left: cap,
+        remaining_bytes: cap,
         cap,
         state: State::Open,
     };
     Ok(Capture {
         task: tokio::spawn(copy(pipe, kept, gone)),
-        all_writers_gone,
+        stop: all_writers_gone,
     })
 }
 
@@ -71,7 +71,7 @@ async fn copy(pipe: Receiver, mut kept: CaptureFile, mut gone: oneshot::Receiver
         loop {
             match pipe.try_read(&mut chunk) {
                 Ok(0) => return,
-                Ok(n) => kept.take(chunk.get(..n).unwrap_or_default()),
+                Ok(n) => kept.append(chunk.get(..n).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => return,
             }
@@ -83,10 +83,10 @@ async fn copy(pipe: Receiver, mut kept: CaptureFile, mut gone: oneshot::Receiver
 
 /// Reads the rest of the pipe with direct system calls: the runtime may not have received the readiness event yet.
 fn drain(pipe: &Receiver, kept: &mut CaptureFile, chunk: &mut [u8]) {
-    for _ in 0..MOST_DRAINS {
+    for _ in 0..MAX_FINAL_READS {
         match rustix::io::read(pipe, &mut *chunk) {
             Ok(0) => return,
-            Ok(n) => kept.take(chunk.get(..n).unwrap_or_default()),
+            Ok(n) => kept.append(chunk.get(..n).unwrap_or_default()),
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return,
         }
@@ -100,23 +100,23 @@ enum State {
 
 struct CaptureFile {
     file: File,
-    left: u64,
+    remaining_bytes: u64,
     cap: u64,
     state: State,
 }
 
 impl CaptureFile {
-    fn take(&mut self, bytes: &[u8]) {
+    fn append(&mut self, bytes: &[u8]) {
         if matches!(self.state, State::Full) {
             return;
         }
-        let room = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let room = usize::try_from(self.remaining_bytes).unwrap_or(usize::MAX);
         let fits = bytes.get(..room.min(bytes.len())).unwrap_or_default();
         let written = self.file.write_all(fits);
-        self.left -= fits.len() as u64;
+        self.remaining_bytes -= fits.len() as u64;
         if let Err(error) = written {
             self.state = State::Full;
-            complain(format_args!("output is lost from here on: {error}"));
+            log_line(format_args!("output is lost from here on: {error}"));
         } else if fits.len() < bytes.len() {
             self.state = State::Full;
             let note = format!(

@@ -1,6 +1,6 @@
 //! Walltime of a job, including changes while the job runs.
 
-use super::supervisor_log::complain;
+use super::supervisor_log::log_line;
 use crate::attempt::{AttemptDir, LaunchRecord};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -12,23 +12,23 @@ pub(super) const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 pub(super) struct Deadline {
     /// Folder with walltime changes; `None`: the deadline is fixed.
     dir: Option<AttemptDir>,
-    began: Instant,
+    started_at: Instant,
     at: Instant,
     /// Number of the change in force; 0: the launch's walltime.
-    number: u32,
+    change_number: u32,
 }
 
 impl Deadline {
     /// Deadline of a job that starts at `began`.
-    pub(super) fn begin(dir: &AttemptDir, launch: &LaunchRecord, began: Instant) -> Self {
+    pub(super) fn for_job(dir: &AttemptDir, launch: &LaunchRecord, began: Instant) -> Self {
         let mut deadline = Self {
             dir: Some(dir.clone()),
-            began,
-            at: began + launch.walltime_ms.map_or(NEVER, length),
-            number: 0,
+            started_at: began,
+            at: began + launch.walltime_ms.map_or(NEVER, capped_duration),
+            change_number: 0,
         };
         // The agent may have recorded a change before this process started.
-        deadline.look();
+        deadline.apply_recorded_change();
         deadline
     }
 
@@ -36,22 +36,22 @@ impl Deadline {
     pub(super) fn fixed(at: Instant) -> Self {
         Self {
             dir: None,
-            began: at,
+            started_at: at,
             at,
-            number: 0,
+            change_number: 0,
         }
     }
 
     /// Reads a walltime change, if there is one. If the record is unreadable, the deadline stays.
-    pub(super) fn look(&mut self) {
+    pub(super) fn apply_recorded_change(&mut self) {
         let said = self.dir.as_ref().map_or(Ok(None), AttemptDir::walltime);
         match said {
-            Ok(Some(said)) if said.number > self.number => {
-                self.number = said.number;
-                self.at = self.began + length(said.walltime_ms);
+            Ok(Some(said)) if said.number > self.change_number => {
+                self.change_number = said.number;
+                self.at = self.started_at + capped_duration(said.walltime_ms);
             }
             Ok(_) => {}
-            Err(error) => complain(format_args!(
+            Err(error) => log_line(format_args!(
                 "the walltime stays as it was: {}",
                 crate::with_causes(&error)
             )),
@@ -71,13 +71,13 @@ impl Deadline {
     /// Whether the deadline has passed at `now`. Changes recorded until then count even without a signal.
     fn is_over(&mut self, now: Instant) -> bool {
         if self.at <= now {
-            self.look();
+            self.apply_recorded_change();
         }
         self.at <= now
     }
 }
 
-fn length(walltime_ms: u64) -> Duration {
+fn capped_duration(walltime_ms: u64) -> Duration {
     Duration::from_millis(walltime_ms).min(NEVER)
 }
 
@@ -110,7 +110,7 @@ mod tests {
                 walltime_ms,
                 ..launch(&[])
             };
-            Deadline::begin(&self.dir(), &record, self.began)
+            Deadline::for_job(&self.dir(), &record, self.began)
         }
 
         fn say(&self, number: u32, walltime_ms: u64) {
@@ -145,10 +145,10 @@ mod tests {
         let scene = Scene::new();
         let mut deadline = scene.begin(Some(3_000));
         scene.say(1, 10_000);
-        deadline.look();
+        deadline.apply_recorded_change();
         assert!(!scene.is_over(&mut deadline, 9));
         scene.say(2, 6_000);
-        deadline.look();
+        deadline.apply_recorded_change();
         assert!(!scene.is_over(&mut deadline, 5));
         assert!(scene.is_over(&mut deadline, 6));
     }
@@ -168,10 +168,10 @@ mod tests {
         let mut deadline = scene.begin(None);
         assert!(!scene.is_over(&mut deadline, 1 << 20));
         scene.say(1, 5_000);
-        deadline.look();
+        deadline.apply_recorded_change();
         assert!(scene.is_over(&mut deadline, 5));
         let mut fixed = Deadline::fixed(scene.began + Duration::from_secs(2));
-        fixed.look();
+        fixed.apply_recorded_change();
         assert!(!scene.is_over(&mut fixed, 1));
         assert!(scene.is_over(&mut fixed, 2));
     }
@@ -181,12 +181,12 @@ mod tests {
         let scene = Scene::new();
         let mut deadline = scene.begin(Some(3_000));
         scene.say(2, 9_000);
-        deadline.look();
+        deadline.apply_recorded_change();
         scene.say(1, 4_000);
-        deadline.look();
+        deadline.apply_recorded_change();
         assert!(!scene.is_over(&mut deadline, 8));
         std::fs::write(scene.folder.path().join("walltime.json"), b"{").unwrap();
-        deadline.look();
+        deadline.apply_recorded_change();
         assert!(!scene.is_over(&mut deadline, 8));
         assert!(scene.is_over(&mut deadline, 9));
     }

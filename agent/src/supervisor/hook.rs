@@ -5,7 +5,7 @@ use super::deadline::Deadline;
 use super::processes::kill::KillLoop;
 use super::processes::reap::{exit_of, reap};
 use super::start_report::StartReport;
-use super::starter::{self, Limits, StartCutReason, StartingProcess};
+use super::starter::{self, StartCutReason, StartLimits, StartingProcess};
 use super::{Signals, capture};
 use crate::attempt::{AttemptDir, ExitRecord, Hook, HookName, LaunchRecord};
 use lattice_quorum_types::allocation::RankExit;
@@ -26,11 +26,11 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 /// Maximum captured output of a hook, in bytes.
 pub(crate) const OUTPUT_CAP: u64 = 64 << 10;
 /// Maximum length of the last output line in a hook's failure reason, in characters.
-const MOST_TOLD: usize = 200;
+const MAX_REASON_CHARS: usize = 200;
 
 /// Result of a hook.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum HookOutcome {
     Passed,
     /// The hook failed, with the reason.
     Failed(String),
@@ -46,7 +46,7 @@ pub(super) async fn run(
     (name, hook): (HookName, &Hook),
     end: Option<&ExitRecord>,
     signals: &mut Signals,
-) -> Outcome {
+) -> HookOutcome {
     let log = dir.hook_log(name);
     let program = hook.program.display();
     let not_started = |error| failed(name, &format!("{program} could not be started: {error}"));
@@ -56,21 +56,21 @@ pub(super) async fn run(
     };
     let deadline = Instant::now() + Duration::from_millis(hook.timeout_ms);
     let mut fixed = Deadline::fixed(deadline);
-    let limits = Limits {
+    let limits = StartLimits {
         deadline: &mut fixed,
-        hears: end.is_none(),
+        can_be_stopped: end.is_none(),
         group: None,
     };
     let mut telling = StartReport::of(dir);
     let at = format!("{} {program}", name.as_str());
-    let look = |is_killed| telling.look(at.clone(), is_killed);
+    let look = |is_killed| telling.report_hang(at.clone(), is_killed);
     let started = starting.wait(signals, limits, look).await;
-    telling.end();
-    let mut is_stopped = started.cut == Some(StartCutReason::Asked);
-    let mut is_late = started.cut == Some(StartCutReason::Late);
+    telling.clear();
+    let mut is_stopped = started.cut == Some(StartCutReason::StopRequested);
+    let mut is_late = started.cut == Some(StartCutReason::TimedOut);
     let main = match started.child {
         Ok(main) => main,
-        Err(_) if is_stopped => return Outcome::Stopped,
+        Err(_) if is_stopped => return HookOutcome::Stopped,
         Err(error) => return not_started(error),
     };
     let mut killing = started.cut.map(|_| KillLoop::begin(None));
@@ -84,7 +84,7 @@ pub(super) async fn run(
         if status.is_some() && killing.is_none() {
             killing = Some(KillLoop::begin(None));
         }
-        let wakes_at = killing.as_ref().map_or(deadline, KillLoop::again_at);
+        let wakes_at = killing.as_ref().map_or(deadline, KillLoop::next_kill_at);
         tokio::select! {
             _ = signals.child.recv() => {}
             _ = signals.terminate.recv() => if end.is_none() {
@@ -92,7 +92,7 @@ pub(super) async fn run(
                 killing.get_or_insert_with(|| KillLoop::begin(None));
             },
             () = sleep_until(wakes_at) => match &mut killing {
-                Some(killing) => killing.again(None),
+                Some(killing) => killing.repeat_kill(None),
                 None => {
                     is_late = true;
                     killing = Some(KillLoop::begin(None));
@@ -100,20 +100,20 @@ pub(super) async fn run(
             },
         }
     }
-    starting.starter.leave();
+    starting.starter.end_thread();
     output.finish().await;
     let what = match status {
-        _ if is_stopped => return Outcome::Stopped,
+        _ if is_stopped => return HookOutcome::Stopped,
         _ if is_late => format!("killed at its deadline of {} s", hook.timeout_ms / 1000),
-        Some(status) if status.exit_status() == Some(0) => return Outcome::Passed,
+        Some(status) if status.exit_status() == Some(0) => return HookOutcome::Passed,
         Some(status) => exit_of(status).to_string(),
         None => "the kernel kept no status of it".to_owned(),
     };
     failed(name, &with_last_line(&what, &log))
 }
 
-fn failed(name: HookName, what: &str) -> Outcome {
-    Outcome::Failed(format!("{} failed: {what}", name.as_str()))
+fn failed(name: HookName, what: &str) -> HookOutcome {
+    HookOutcome::Failed(format!("{} failed: {what}", name.as_str()))
 }
 
 /// Environment of a hook, without the user's variables, because the hook runs with the agent's rights.
@@ -220,7 +220,7 @@ fn last_line(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     let clean = line.trim().chars().filter(|c| !c.is_control());
-    Some(clean.take(MOST_TOLD).collect())
+    Some(clean.take(MAX_REASON_CHARS).collect())
 }
 
 #[cfg(test)]
@@ -233,7 +233,10 @@ mod tests {
         assert_eq!(last_line(b"\x1b[31mred\x07\n").as_deref(), Some("[31mred"));
         assert_eq!(last_line(b"\n \n"), None);
         let long = "x".repeat(5000);
-        assert_eq!(last_line(long.as_bytes()).map(|l| l.len()), Some(MOST_TOLD));
+        assert_eq!(
+            last_line(long.as_bytes()).map(|l| l.len()),
+            Some(MAX_REASON_CHARS)
+        );
     }
 
     #[test]

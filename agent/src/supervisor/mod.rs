@@ -32,14 +32,16 @@ mod supervisor_log;
 mod testing;
 
 pub(crate) use hook::{OUTPUT_CAP as HOOK_OUTPUT_CAP, PATH as HOOK_PATH, with_last_line};
-pub(crate) use orphan_scan::{OrphanProcesses, ScanTarget, left_of_attempt, marked, with_variable};
+pub(crate) use orphan_scan::{
+    OrphanProcesses, ScanTarget, find_marked, find_orphans, find_with_variable,
+};
 pub(crate) use processes::cgroup::Cgroup;
 pub use processes::cgroup::{CgroupError, CgroupSettings, CgroupUse, Cgroups};
 pub(crate) use processes::process_tree::signal_process;
 pub use processes::process_tree::{Process, process};
 
 use crate::attempt::{AttemptDir, ExitRecord, HookName, LaunchRecord, RecordError};
-use hook::Outcome;
+use hook::HookOutcome;
 use lattice_agent_rpc::LogStream;
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::allocation::RankExit;
@@ -47,7 +49,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use supervisor_log::complain;
+use supervisor_log::log_line;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Hidden subcommand: `program __supervise <attempt folder>`.
@@ -74,14 +76,14 @@ pub fn main(path: &Path) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = crate::with_causes(&error);
-            complain(format_args!("supervisor of {}: {text}", path.display()));
+            log_line(format_args!("supervisor of {}: {text}", path.display()));
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(dir: &AttemptDir) -> Result<(), SupervisorError> {
-    prepare::process().map_err(SupervisorError::Setup)?;
+    prepare::set_up_process().map_err(SupervisorError::Setup)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -133,36 +135,36 @@ async fn supervise(dir: &AttemptDir) -> Result<(), SupervisorError> {
     if let Some(group) = &launch.cgroup
         && let Err(error) = Cgroup::enter_supervisors(group)
     {
-        complain(format_args!("cannot leave the agent's cgroup: {error}"));
+        log_line(format_args!("cannot leave the agent's cgroup: {error}"));
     }
     if let Some(end) = job_end {
-        finish(dir, &launch, end, &mut signals).await;
+        run_final_hooks(dir, &launch, end, &mut signals).await;
         return Ok(());
     }
-    dir.write_supervisor(&prepare::record().map_err(SupervisorError::Setup)?)?;
+    dir.write_supervisor(&prepare::own_record().map_err(SupervisorError::Setup)?)?;
     if dir.is_stop_requested() {
-        write(
+        write_end(
             dir,
             &ExitRecord::new(now(), RankExit::Stopped),
             AttemptDir::write_exit,
         )
         .await;
     } else {
-        let end = attempt(dir, &launch, &mut signals).await?;
+        let end = run_attempt(dir, &launch, &mut signals).await?;
         // The hooks after the job need rights that this process has given up by now.
-        let is_last = launch.finishing().next().is_none();
+        let is_last = launch.hooks_after_job().next().is_none();
         let how = match is_last {
             true => AttemptDir::write_exit,
             false => AttemptDir::write_job_end,
         };
-        write(dir, &end, how).await;
+        write_end(dir, &end, how).await;
     }
     notify("ended");
     Ok(())
 }
 
 /// Runs an attempt from the prolog to the end of the job's last process.
-async fn attempt(
+async fn run_attempt(
     dir: &AttemptDir,
     launch: &LaunchRecord,
     signals: &mut Signals,
@@ -170,9 +172,9 @@ async fn attempt(
     if let Some(prolog) = &launch.hooks.prolog {
         let hook = (HookName::Prolog, prolog);
         match hook::run(dir, launch, hook, None, signals).await {
-            Outcome::Passed => {}
-            Outcome::Stopped => return Ok(ExitRecord::new(now(), RankExit::Stopped)),
-            Outcome::Failed(reason) => {
+            HookOutcome::Passed => {}
+            HookOutcome::Stopped => return Ok(ExitRecord::new(now(), RankExit::Stopped)),
+            HookOutcome::Failed(reason) => {
                 let fault = Some(reason.clone());
                 let exit = RankExit::SpawnFailed { reason };
                 let at = now();
@@ -181,22 +183,22 @@ async fn attempt(
         }
     }
     let exit = match start::start(dir, launch, signals).await? {
-        Ok(running) => stop::until_gone(signals, launch, running).await,
+        Ok(running) => stop::supervise(signals, launch, running).await,
         Err(exit) => exit,
     };
     if let Some(plan) = &launch.checkpoint
-        && let Err(error) = plan.remove_place()
+        && let Err(error) = plan.remove_shared_folder()
     {
-        complain(format_args!("{} stays: {error}", plan.place.display()));
+        log_line(format_args!("{} stays: {error}", plan.place.display()));
     }
     if let Some(record) = &launch.cgroup {
-        leave_group(dir, &Cgroup::at(&record.path));
+        remove_job_cgroup(dir, &Cgroup::at(&record.path));
     }
     Ok(ExitRecord::new(now(), exit))
 }
 
 /// Removes the job's cgroup. Adds a line to the job's standard error if the kernel killed processes for lack of memory.
-fn leave_group(dir: &AttemptDir, group: &Cgroup) {
+fn remove_job_cgroup(dir: &AttemptDir, group: &Cgroup) {
     let killed = group.killed_for_memory();
     if killed > 0
         && let Ok(mut errors) = capture::open(&dir.output(LogStream::Stderr))
@@ -207,21 +209,27 @@ fn leave_group(dir: &AttemptDir, group: &Cgroup) {
         );
     }
     if let Err(error) = group.remove() {
-        complain(format_args!("cannot remove the job's cgroup: {error}"));
+        log_line(format_args!("cannot remove the job's cgroup: {error}"));
     }
 }
 
 /// Runs the hooks after a job. A hook may run a second time if this process is killed.
-async fn finish(dir: &AttemptDir, launch: &LaunchRecord, end: ExitRecord, signals: &mut Signals) {
+async fn run_final_hooks(
+    dir: &AttemptDir,
+    launch: &LaunchRecord,
+    end: ExitRecord,
+    signals: &mut Signals,
+) {
     let mut faults: Vec<String> = end.fault.clone().into_iter().collect();
-    for hook in launch.finishing() {
-        if let Outcome::Failed(reason) = hook::run(dir, launch, hook, Some(&end), signals).await {
+    for hook in launch.hooks_after_job() {
+        if let HookOutcome::Failed(reason) = hook::run(dir, launch, hook, Some(&end), signals).await
+        {
             faults.push(reason);
         }
     }
     let fault = (!faults.is_empty()).then(|| faults.join("; "));
     let at = now();
-    write(
+    write_end(
         dir,
         &ExitRecord { at, fault, ..end },
         AttemptDir::write_exit,
@@ -231,13 +239,13 @@ async fn finish(dir: &AttemptDir, launch: &LaunchRecord, end: ExitRecord, signal
 }
 
 /// Writes an end, and retries until the write succeeds or the attempt's folder is gone.
-async fn write(
+async fn write_end(
     dir: &AttemptDir,
     end: &ExitRecord,
     how: fn(&AttemptDir, &ExitRecord) -> Result<(), RecordError>,
 ) {
     while let Err(error) = how(dir, end) {
-        complain(format_args!(
+        log_line(format_args!(
             "cannot write the end, trying again: {}",
             crate::with_causes(&error)
         ));

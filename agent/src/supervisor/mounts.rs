@@ -5,7 +5,7 @@
 const MAX_READS: usize = 3;
 
 /// Returns the value that `parse` finds in the mount table.
-pub(super) fn find<T>(parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+pub(super) fn find_in_mount_table<T>(parse: impl Fn(&str) -> Option<T>) -> Option<T> {
     (0..MAX_READS).find_map(|_| {
         let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         parse(&table)

@@ -1,7 +1,7 @@
 //! Process search: finds processes of an attempt after its supervisor has died.
 
 use super::processes::cgroup::Cgroup;
-use super::processes::process_tree::{Process, all};
+use super::processes::process_tree::{Process, all_processes};
 use crate::attempt::{Attempts, LaunchRecord, StartedRecord, SupervisorRecord};
 use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::AllocationId;
@@ -15,9 +15,9 @@ use std::path::Path;
 pub(crate) struct OrphanProcesses {
     /// Processes with the attempt's mark, in its cgroup, in the session of its first process, or forked from its
     /// supervisor and not executed yet.
-    pub(crate) ours: Vec<Process>,
+    pub(crate) of_attempt: Vec<Process>,
     /// Processes of the attempt's user that started after its supervisor and have an unreadable environment.
-    pub(crate) unknown: Vec<Process>,
+    pub(crate) possibly_of_attempt: Vec<Process>,
 }
 
 /// Kind of processes to search for.
@@ -32,7 +32,7 @@ pub(crate) enum ScanTarget {
 
 /// Finds the remaining processes of the attempt in `folder`: all processes in its cgroup, and others that are not older
 /// than its supervisor. The session id counts only while no foreign process leads that session.
-pub(crate) fn left_of_attempt(
+pub(crate) fn find_orphans(
     launch: &LaunchRecord,
     supervisor: Option<&SupervisorRecord>,
     started: Option<&StartedRecord>,
@@ -45,7 +45,7 @@ pub(crate) fn left_of_attempt(
     let group = launch.cgroup.as_ref().map(|group| Cgroup::at(&group.path));
     let grouped = group.map_or(Ok(Vec::new()), |group| group.processes())?;
     let grouped: BTreeSet<i32> = grouped.into_iter().collect();
-    let found = all()?;
+    let found = all_processes()?;
     let session = started.filter(|first| {
         let leader = found.iter().find(|process| process.pid == first.pid);
         leader.is_none_or(|leader| leader.start_ticks == first.start_ticks)
@@ -58,40 +58,40 @@ pub(crate) fn left_of_attempt(
     let mut left = OrphanProcesses::default();
     for process in found {
         if grouped.contains(&process.pid) {
-            left.ours.push(process);
+            left.of_attempt.push(process);
             continue;
         }
-        if process.is_gone() || process.start_ticks < first_tick {
+        if process.is_zombie() || process.start_ticks < first_tick {
             continue;
         }
         // Before its exec, a forked process still has the environment of the supervisor, without the mark.
         if is_unexecuted(process.pid, folder)
-            && (is_wholly_of(process.pid, geteuid().as_raw())
-                || sought == ScanTarget::Job && may_be_of(process.pid, uid))
+            && (has_only_uid(process.pid, geteuid().as_raw())
+                || sought == ScanTarget::Job && may_run_as(process.pid, uid))
         {
-            left.ours.push(process);
+            left.of_attempt.push(process);
             continue;
         }
         if sought == ScanTarget::Hooks {
             let environment = environment(process.pid);
-            if process_relation(environment, &mark, || false) == ProcessRelation::Ours
-                && is_wholly_of(process.pid, geteuid().as_raw())
+            if process_relation(environment, &mark, || false) == ProcessRelation::OfAttempt
+                && has_only_uid(process.pid, geteuid().as_raw())
             {
-                left.ours.push(process);
+                left.of_attempt.push(process);
             }
             continue;
         }
         // The session id may have been reused by now.
-        if in_session(&process) && may_be_of(process.pid, uid) {
-            left.ours.push(process);
+        if in_session(&process) && may_run_as(process.pid, uid) {
+            left.of_attempt.push(process);
             continue;
         }
         match process_relation(environment(process.pid), &mark, || {
-            may_be_of(process.pid, uid)
+            may_run_as(process.pid, uid)
         }) {
-            ProcessRelation::Ours => left.ours.push(process),
-            ProcessRelation::Unknown => left.unknown.push(process),
-            ProcessRelation::Stranger => {}
+            ProcessRelation::OfAttempt => left.of_attempt.push(process),
+            ProcessRelation::Unknown => left.possibly_of_attempt.push(process),
+            ProcessRelation::Unrelated => {}
         }
     }
     Ok(left)
@@ -123,16 +123,19 @@ pub(crate) struct MarkedProcess {
 
 /// Finds every process with a mark that begins with `agent`, and every supervisor of an attempt folder in `attempts`.
 /// Reads neither the folders nor their records, so both may be gone.
-pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<MarkedProcess>> {
+pub(crate) fn find_marked(agent: &str, attempts: &Path) -> io::Result<Vec<MarkedProcess>> {
     let own = geteuid().as_raw();
     let mut found = Vec::new();
-    for process in all()?.into_iter().filter(|process| !process.is_gone()) {
-        let by_mark = || key_in(&environment(process.pid).ok()?, agent);
+    for process in all_processes()?
+        .into_iter()
+        .filter(|process| !process.is_zombie())
+    {
+        let by_mark = || attempt_of_environment(&environment(process.pid).ok()?, agent);
         let by_command = || {
             let command = std::fs::read(format!("/proc/{}/cmdline", process.pid));
-            let key = supervised(&command.ok()?, attempts)?;
+            let key = attempt_of_command_line(&command.ok()?, attempts)?;
             // Any user can start a process with such a command line.
-            is_wholly_of(process.pid, own).then_some(key)
+            has_only_uid(process.pid, own).then_some(key)
         };
         let supervised = by_command();
         if let Some(key) = supervised.or_else(by_mark) {
@@ -147,17 +150,17 @@ pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<MarkedProce
 }
 
 /// Processes of the agent's user with exactly this variable (`NAME=value`) in their initial environment.
-pub(crate) fn with_variable(variable: &[u8]) -> io::Result<Vec<Process>> {
+pub(crate) fn find_with_variable(variable: &[u8]) -> io::Result<Vec<Process>> {
     let own = geteuid().as_raw();
     let has = |process: &Process| {
         let said = process_relation(environment(process.pid), variable, || false);
-        !process.is_gone() && said == ProcessRelation::Ours && is_wholly_of(process.pid, own)
+        !process.is_zombie() && said == ProcessRelation::OfAttempt && has_only_uid(process.pid, own)
     };
-    Ok(all()?.into_iter().filter(has).collect())
+    Ok(all_processes()?.into_iter().filter(has).collect())
 }
 
 /// Attempt that an environment names, if its mark belongs to `agent`.
-fn key_in(environment: &[u8], agent: &str) -> Option<AttemptKey> {
+fn attempt_of_environment(environment: &[u8], agent: &str) -> Option<AttemptKey> {
     let value = |name: &str| {
         environment.split(|byte| *byte == 0).find_map(|own| {
             let own = std::str::from_utf8(own).ok()?;
@@ -177,7 +180,7 @@ fn key_in(environment: &[u8], agent: &str) -> Option<AttemptKey> {
 }
 
 /// Attempt of the supervisor with this command line, if the attempt's folder is in `attempts`.
-fn supervised(command: &[u8], attempts: &Path) -> Option<AttemptKey> {
+fn attempt_of_command_line(command: &[u8], attempts: &Path) -> Option<AttemptKey> {
     let folder = supervised_folder(command)?;
     (folder.parent() == Some(attempts)).then(|| Attempts::key_of(folder))?
 }
@@ -199,8 +202,8 @@ fn is_unexecuted(pid: i32, folder: &Path) -> bool {
 
 #[derive(Debug, PartialEq, Eq)]
 enum ProcessRelation {
-    Ours,
-    Stranger,
+    OfAttempt,
+    Unrelated,
     Unknown,
 }
 
@@ -211,15 +214,17 @@ fn process_relation(
     may_be_ours: impl FnOnce() -> bool,
 ) -> ProcessRelation {
     match environment {
-        Ok(read) if read.split(|byte| *byte == 0).any(|own| own == mark) => ProcessRelation::Ours,
-        Ok(_) => ProcessRelation::Stranger,
+        Ok(read) if read.split(|byte| *byte == 0).any(|own| own == mark) => {
+            ProcessRelation::OfAttempt
+        }
+        Ok(_) => ProcessRelation::Unrelated,
         Err(_) if may_be_ours() => ProcessRelation::Unknown,
-        Err(_) => ProcessRelation::Stranger,
+        Err(_) => ProcessRelation::Unrelated,
     }
 }
 
 /// Whether a process runs as this user, or has unreadable ids. `false` for a process that has ended.
-fn may_be_of(pid: i32, uid: u32) -> bool {
+fn may_run_as(pid: i32, uid: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/status")) {
         Ok(status) => runs_as(&status, uid).unwrap_or(true),
         Err(error) => {
@@ -231,7 +236,7 @@ fn may_be_of(pid: i32, uid: u32) -> bool {
 }
 
 /// Whether all user ids of a process are this user's. A process of a set-user-ID program has ids of two users.
-fn is_wholly_of(pid: i32, uid: u32) -> bool {
+fn has_only_uid(pid: i32, uid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
     status.is_ok_and(|status| {
         let ids = user_ids(&status);
@@ -264,12 +269,12 @@ mod tests {
         let with = b"PATH=/bin\0LATTICE_ATTEMPT_MARK=0a1b\0";
         assert_eq!(
             process_relation(read(with), mark, never),
-            ProcessRelation::Ours
+            ProcessRelation::OfAttempt
         );
         let other = b"PATH=/bin\0LATTICE_ATTEMPT_MARK=0a1bc\0";
         assert_eq!(
             process_relation(read(other), mark, never),
-            ProcessRelation::Stranger
+            ProcessRelation::Unrelated
         );
         let denied = || Err(io::ErrorKind::PermissionDenied.into());
         assert_eq!(
@@ -278,7 +283,7 @@ mod tests {
         );
         assert_eq!(
             process_relation(denied(), mark, || false),
-            ProcessRelation::Stranger
+            ProcessRelation::Unrelated
         );
     }
 
@@ -289,11 +294,11 @@ mod tests {
         assert_eq!(runs_as(status, 5), Some(false));
         assert_eq!(runs_as("Name:\tsleep\n", 5), None);
         let me = getpid().as_raw_nonzero().get();
-        assert!(may_be_of(me, geteuid().as_raw()));
-        assert!(!may_be_of(me, 4_000_000_000));
-        assert!(is_wholly_of(me, geteuid().as_raw()));
+        assert!(may_run_as(me, geteuid().as_raw()));
+        assert!(!may_run_as(me, 4_000_000_000));
+        assert!(has_only_uid(me, geteuid().as_raw()));
         assert_eq!(user_ids(status), Some([1000, 1001, 1000, 1000]));
-        assert!(!may_be_of(i32::MAX, geteuid().as_raw()));
+        assert!(!may_run_as(i32::MAX, geteuid().as_raw()));
     }
 
     #[test]
@@ -306,13 +311,13 @@ mod tests {
             format!("A=b\0LATTICE_ALLOCATION_ID=12\0LATTICE_ATTEMPT=3\0{MARK}={mark}\0")
         };
         use super::super::program::environment::MARK;
-        let told = |mark: &str| key_in(environment(mark).as_bytes(), "0a1b");
+        let told = |mark: &str| attempt_of_environment(environment(mark).as_bytes(), "0a1b");
         assert_eq!(told("0a1b-ffff"), Some(key));
         // The mark of another agent, or of a build without agent ids.
         assert_eq!(told("0a1bc-ffff"), None);
         assert_eq!(told("ffff"), None);
         let attempts = Path::new("/data/executor/attempts");
-        let command = |text: &str| supervised(text.as_bytes(), attempts);
+        let command = |text: &str| attempt_of_command_line(text.as_bytes(), attempts);
         let line = "/proc/self/exe\0__supervise\0/data/executor/attempts/12.3\0";
         assert_eq!(command(line), Some(key));
         assert_eq!(command("a\0__supervise\0/other/attempts/12.3\0"), None);

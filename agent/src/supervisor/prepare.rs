@@ -6,7 +6,7 @@ use rustix::process::{getpid, set_child_subreaper, setsid, umask};
 use std::io;
 
 /// Sets up a separate session, adoption of orphans, private files, and close-on-exec for all descriptors above 2.
-pub(super) fn process() -> io::Result<()> {
+pub(super) fn set_up_process() -> io::Result<()> {
     umask(Mode::from_raw_mode(0o077));
     // `setsid` fails only if this process already leads a process group, which is then separate from the agent's.
     let _ = setsid();
@@ -32,7 +32,7 @@ fn close_on_exec() -> io::Result<()> {
 }
 
 /// Record of this process.
-pub(super) fn record() -> io::Result<SupervisorRecord> {
+pub(super) fn own_record() -> io::Result<SupervisorRecord> {
     let pid = getpid();
     let this = super::process(pid)?;
     Ok(SupervisorRecord {

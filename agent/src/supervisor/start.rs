@@ -7,8 +7,8 @@ use super::program::job;
 use super::program::job_paths;
 use super::program::privileges;
 use super::start_report::StartReport;
-use super::starter::{Limits, StartCutReason};
-use super::supervisor_log::complain;
+use super::starter::{StartCutReason, StartLimits};
+use super::supervisor_log::log_line;
 use super::{Signals, SupervisorError, capture, checkpoint, notify, stop};
 use crate::attempt::{AttemptDir, LaunchRecord, StartedRecord};
 use lattice_agent_rpc::LogStream;
@@ -26,7 +26,7 @@ pub(super) async fn start(
     launch: &LaunchRecord,
     signals: &mut Signals,
 ) -> Result<Result<stop::StartedJob, RankExit>, SupervisorError> {
-    let mut deadline = Deadline::begin(dir, launch, Instant::now());
+    let mut deadline = Deadline::for_job(dir, launch, Instant::now());
     let captured = |stream| capture::open(&dir.output(stream)).map_err(SupervisorError::Setup);
     let (stdout, mut stderr) = (captured(LogStream::Stdout)?, captured(LogStream::Stderr)?);
     let failed = |reason| Ok(Err(RankExit::SpawnFailed { reason }));
@@ -44,24 +44,24 @@ pub(super) async fn start(
         Ok(begun) => begun,
         Err(reason) => return failed(reason),
     };
-    let limits = Limits {
+    let limits = StartLimits {
         deadline: &mut deadline,
-        hears: true,
+        can_be_stopped: true,
         group: group.as_ref(),
     };
     let mut telling = StartReport::of(dir);
-    let look = |is_killed| telling.look(job.at(), is_killed);
+    let look = |is_killed| telling.report_hang(job.step_text(), is_killed);
     let started = starting.wait(signals, limits, look).await;
-    telling.end();
+    telling.clear();
     let ended = started.cut.map(|cut| match cut {
-        StartCutReason::Asked => RankExit::Stopped,
-        StartCutReason::Late => RankExit::Walltime,
+        StartCutReason::StopRequested => RankExit::Stopped,
+        StartCutReason::TimedOut => RankExit::Walltime,
     });
     if ended.is_some() {
         let _ = writeln!(
             stderr,
             "[lattice: ended while it was started: {}]",
-            job.at()
+            job.step_text()
         );
     }
     let main = match (started.child, ended.clone()) {
@@ -70,7 +70,7 @@ pub(super) async fn start(
         (Err(error), None) => return failed(job.explain(&error)),
     };
     // Before the start is reported.
-    privileges::give_up();
+    privileges::drop_except_kill();
     let checkpoints = checkpoints.map(|prepared| prepared.begin(dir, main));
     let mut outputs = Vec::new();
     if ended.is_none() {
@@ -78,7 +78,7 @@ pub(super) async fn start(
             (LogStream::Stdout, job.stdout, stdout),
             (LogStream::Stderr, job.stderr, stderr),
         ];
-        outputs = copy(pipes, launch)?;
+        outputs = capture_outputs(pipes, launch)?;
         report_started(dir, main);
     }
     Ok(Ok(stop::StartedJob {
@@ -97,17 +97,17 @@ fn make_group(launch: &LaunchRecord) -> Result<(Option<Cgroup>, Option<OwnedFd>)
     let Some(record) = &launch.cgroup else {
         return Ok((None, None));
     };
-    match Cgroup::make(record) {
+    match Cgroup::create(record) {
         Ok((group, procs)) => Ok((Some(group), Some(procs))),
         Err(error) if record.is_required => Err(format!("its cgroup cannot be made: {error}")),
         Err(error) => {
-            complain(format_args!("the job runs without a cgroup: {error}"));
+            log_line(format_args!("the job runs without a cgroup: {error}"));
             Ok((None, None))
         }
     }
 }
 
-fn copy(
+fn capture_outputs(
     pipes: [(LogStream, Option<OwnedFd>, File); 2],
     launch: &LaunchRecord,
 ) -> Result<Vec<capture::Capture>, SupervisorError> {
@@ -145,7 +145,7 @@ fn report_started(dir: &AttemptDir, main: Pid) {
     };
     // The job runs; a missing record of its start does not end it.
     if let Err(error) = dir.write_started(&started) {
-        complain(format_args!(
+        log_line(format_args!(
             "the start could not be recorded: {}",
             crate::with_causes(&error)
         ));

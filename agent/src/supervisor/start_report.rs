@@ -1,6 +1,6 @@
 //! Reports of a hanging start, to the agent and the log.
 
-use super::supervisor_log::complain;
+use super::supervisor_log::log_line;
 use super::{notify, now};
 use crate::attempt::{AttemptDir, StartingRecord};
 use lattice_quorum_types::UnixMillis;
@@ -9,7 +9,7 @@ use lattice_quorum_types::UnixMillis;
 pub(super) struct StartReport<'a> {
     dir: &'a AttemptDir,
     since: UnixMillis,
-    told: Option<StartingRecord>,
+    reported: Option<StartingRecord>,
 }
 
 impl<'a> StartReport<'a> {
@@ -18,38 +18,38 @@ impl<'a> StartReport<'a> {
         Self {
             dir,
             since: now(),
-            told: None,
+            reported: None,
         }
     }
 
     /// Reports that the start hangs at step `at`; repeats are omitted.
-    pub(super) fn look(&mut self, at: String, is_killed: bool) {
+    pub(super) fn report_hang(&mut self, at: String, is_killed: bool) {
         let record = StartingRecord {
             since: self.since,
             at,
             is_killed,
         };
-        if self.told.as_ref() == Some(&record) {
+        if self.reported.as_ref() == Some(&record) {
             return;
         }
-        complain(&record);
+        log_line(&record);
         if let Err(error) = self.dir.write_starting(&record) {
-            complain(format_args!(
+            log_line(format_args!(
                 "the hanging start could not be recorded: {}",
                 crate::with_causes(&error)
             ));
         }
-        self.told = Some(record);
+        self.reported = Some(record);
         notify("starting");
     }
 
     /// Clears the report after the end of the start.
-    pub(super) fn end(self) {
-        if self.told.is_none() {
+    pub(super) fn clear(self) {
+        if self.reported.is_none() {
             return;
         }
         if let Err(error) = self.dir.clear_starting() {
-            complain(format_args!(
+            log_line(format_args!(
                 "the record of a hanging start could not be removed: {}",
                 crate::with_causes(&error)
             ));

@@ -18,21 +18,21 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 /// Duration from which a start is reported as hanging.
-const LONG: Duration = Duration::from_secs(5);
+const HANG_REPORT_DELAY: Duration = Duration::from_secs(5);
 /// Pause between two reports of a hanging start.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const HANG_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Thread that forked the child. The thread must stay alive: the kernel sends the parent-death signal when the *thread*
 /// that forked ends, not when the process of that thread ends.
 pub(super) struct Starter {
-    stays: mpsc::Sender<Infallible>,
+    keep_alive: mpsc::Sender<Infallible>,
     thread: JoinHandle<()>,
 }
 
 impl Starter {
     /// Ends the thread. Call it after the child has ended.
-    pub(super) fn leave(self) {
-        drop(self.stays);
+    pub(super) fn end_thread(self) {
+        drop(self.keep_alive);
         let _ = self.thread.join();
     }
 }
@@ -47,16 +47,16 @@ pub(super) struct StartingProcess {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StartCutReason {
     /// A stop was requested.
-    Asked,
+    StopRequested,
     /// The time limit was reached.
-    Late,
+    TimedOut,
 }
 
 /// Conditions that cut a start short.
-pub(super) struct Limits<'a> {
+pub(super) struct StartLimits<'a> {
     pub(super) deadline: &'a mut Deadline,
     /// Whether a stop request cuts the start short.
-    pub(super) hears: bool,
+    pub(super) can_be_stopped: bool,
     /// Cgroup to kill in addition to the descendants of this process.
     pub(super) group: Option<&'a Cgroup>,
 }
@@ -87,7 +87,10 @@ pub(super) fn start(
         // The channel carries no message: the thread stays until the sender is dropped.
         let _ = leave.recv();
     })?;
-    let starter = Starter { stays, thread };
+    let starter = Starter {
+        keep_alive: stays,
+        thread,
+    };
     Ok(StartingProcess { child, starter })
 }
 
@@ -102,19 +105,19 @@ impl StartingProcess {
     pub(super) async fn wait(
         &mut self,
         signals: &mut Signals,
-        limits: Limits<'_>,
+        limits: StartLimits<'_>,
         mut look: impl FnMut(bool),
     ) -> StartResult {
         let mut cut: Option<(StartCutReason, KillLoop)> = None;
-        let mut look_at = Instant::now() + LONG;
+        let mut look_at = Instant::now() + HANG_REPORT_DELAY;
         let group = limits.group;
         // A process that was just killed gets time to end before it is reported as stuck.
         let cut_short = |why, look_at: &mut Instant| {
-            *look_at = (*look_at).max(Instant::now() + LOOK_PAUSE);
+            *look_at = (*look_at).max(Instant::now() + HANG_REPORT_INTERVAL);
             Some((why, KillLoop::begin(group)))
         };
         loop {
-            let killing = cut.as_ref().map(|(_, killing)| killing.again_at());
+            let killing = cut.as_ref().map(|(_, killing)| killing.next_kill_at());
             let is_due = async {
                 match killing {
                     Some(again_at) => sleep_until(again_at).await,
@@ -129,16 +132,16 @@ impl StartingProcess {
                         cut: cut.map(|(why, _)| why),
                     };
                 }
-                _ = signals.terminate.recv(), if limits.hears && cut.is_none() => {
-                    cut = cut_short(StartCutReason::Asked, &mut look_at);
+                _ = signals.terminate.recv(), if limits.can_be_stopped && cut.is_none() => {
+                    cut = cut_short(StartCutReason::StopRequested, &mut look_at);
                 }
                 () = is_due => match &mut cut {
-                    Some((_, killing)) => killing.again(group),
-                    None => cut = cut_short(StartCutReason::Late, &mut look_at),
+                    Some((_, killing)) => killing.repeat_kill(group),
+                    None => cut = cut_short(StartCutReason::TimedOut, &mut look_at),
                 },
                 () = sleep_until(look_at) => {
                     look(cut.is_some());
-                    look_at = Instant::now() + LOOK_PAUSE;
+                    look_at = Instant::now() + HANG_REPORT_INTERVAL;
                 }
             }
         }

@@ -38,24 +38,24 @@ enum Phase {
     /// The first process runs.
     Running,
     /// SIGTERM was sent; SIGKILL follows at `kill_at`.
-    Asked { kill_at: Instant },
+    Terminating { kill_at: Instant },
     /// SIGKILL was sent and is repeated.
     Killed(KillLoop),
 }
 
 impl Phase {
     /// Resolves when the time limit of the phase is reached.
-    async fn is_over(&self, deadline: &mut Deadline) {
+    async fn wait_for_limit(&self, deadline: &mut Deadline) {
         match self {
             Phase::Running => deadline.passed().await,
-            Phase::Asked { kill_at } => sleep_until(*kill_at).await,
-            Phase::Killed(killing) => sleep_until(killing.again_at()).await,
+            Phase::Terminating { kill_at } => sleep_until(*kill_at).await,
+            Phase::Killed(killing) => sleep_until(killing.next_kill_at()).await,
         }
     }
 }
 
 /// Waits for the end of every process, and ends processes when required.
-pub(super) async fn until_gone(
+pub(super) async fn supervise(
     signals: &mut Signals,
     launch: &LaunchRecord,
     mut running: StartedJob,
@@ -76,28 +76,28 @@ pub(super) async fn until_gone(
             break;
         }
         if exit.is_some() && matches!(phase, Phase::Running) {
-            phase = ask(grace.min(LEFTOVER_GRACE));
+            phase = send_sigterm(grace.min(LEFTOVER_GRACE));
         }
         tokio::select! {
             _ = signals.child.recv() => {}
             _ = signals.order.recv() => {
                 if let Some(checkpoints) = &running.checkpoints {
-                    checkpoints.look();
+                    checkpoints.read_order();
                 }
-                running.deadline.look();
+                running.deadline.apply_recorded_change();
             }
             _ = signals.terminate.recv() => {
                 if matches!(phase, Phase::Running) {
                     exit = Some(RankExit::Stopped);
-                    phase = ask(grace);
+                    phase = send_sigterm(grace);
                 }
             }
-            () = phase.is_over(&mut running.deadline) => {
+            () = phase.wait_for_limit(&mut running.deadline) => {
                 if matches!(phase, Phase::Running) {
                     exit = Some(RankExit::Walltime);
-                    phase = ask(grace);
+                    phase = send_sigterm(grace);
                 } else if let Phase::Killed(killing) = &mut phase {
-                    killing.again(running.group.as_ref());
+                    killing.repeat_kill(running.group.as_ref());
                 } else {
                     phase = Phase::Killed(KillLoop::begin(running.group.as_ref()));
                 }
@@ -107,7 +107,7 @@ pub(super) async fn until_gone(
     if let Some(checkpoints) = running.checkpoints {
         checkpoints.finish().await;
     }
-    running.starter.leave();
+    running.starter.end_thread();
     for output in running.outputs {
         output.finish().await;
     }
@@ -117,9 +117,9 @@ pub(super) async fn until_gone(
 }
 
 /// Sends SIGTERM to all processes, and SIGCONT so that stopped ones receive it.
-fn ask(grace: Duration) -> Phase {
+fn send_sigterm(grace: Duration) -> Phase {
     process_tree::signal_descendants(&[Signal::TERM, Signal::CONT]);
-    Phase::Asked {
+    Phase::Terminating {
         kill_at: Instant::now() + grace,
     }
 }

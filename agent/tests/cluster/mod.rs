@@ -4,10 +4,10 @@
 
 use crate::support::{Ledger, NOBODY, PATIENCE, is_root, open_to_others, program};
 use futures::future::BoxFuture;
-use lattice_agent::{App, Edges, Settings};
+use lattice_agent::{App, Dependencies, Settings};
 use lattice_agent_rpc::Report;
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
-use lattice_gossip::{Cell, CellConfig, Gossip, Member, Published};
+use lattice_gossip::{Cell, CellConfig, Gossip, Member, PublishedState};
 use lattice_hwprobe::{Host, NvmlSource};
 use lattice_mesh::{
     Authority, Clock, Credentials, EnrolRefused, EnrolRequest, Enroller, ExpectedIdentity,
@@ -85,7 +85,7 @@ impl Cluster {
         let mut config = CellConfig::new(CELL.parse().unwrap(), SystemClock.now().0);
         config.interval = Duration::from_millis(50);
         let cell = gossip
-            .join(&control, config, &Published::default())
+            .join(&control, config, &PublishedState::default())
             .await
             .unwrap();
         Self {
@@ -116,8 +116,8 @@ impl Cluster {
         settings
     }
 
-    pub fn edges(&self, node: &str) -> Edges {
-        let mut edges = Edges::system().unwrap();
+    pub fn edges(&self, node: &str) -> Dependencies {
+        let mut edges = Dependencies::system().unwrap();
         edges.credentials = Some(self.credentials(node));
         edges.program = program();
         edges.clock = self.clock.clone();

@@ -30,7 +30,7 @@ async fn gossiped_marks_have_fetchable_preimages() {
     for (class, mark) in &expected {
         assert_eq!(said.fingerprints[class.name()], mark.to_string());
     }
-    assert_eq!(said.fingerprints.len(), Class::STANDING.len());
+    assert_eq!(said.fingerprints.len(), Class::ALWAYS_PUBLISHED.len());
     assert_eq!(said.group.as_deref(), Some("g0"));
     assert_eq!(said.version.as_deref(), Some(env!("CARGO_PKG_VERSION")));
     assert_eq!(said.health.as_ref().unwrap().verdict, Verdict::Healthy);

@@ -221,7 +221,7 @@ async fn control_learns_of_full_disk_and_recovery() {
     let mut app = App::bind(settings, cluster.edges("n1")).await.unwrap();
     app.start().await.unwrap();
     // The first history records take space and release some: each class, and the agent's start.
-    let all = lattice_conformance::Class::STANDING.len() as u64 + 1;
+    let all = lattice_conformance::Class::ALWAYS_PUBLISHED.len() as u64 + 1;
     let has_entered = |m: &Member| m.published.history.is_some_and(|mark| mark.seq >= all);
     cluster.member("n1", has_entered).await;
     let fill = disk.0.join("fill");
@@ -261,7 +261,7 @@ async fn full_disk_delays_history_entry_only() {
     let mut app = App::bind(settings, cluster.edges("n1")).await.unwrap();
     app.start().await.unwrap();
     // Each class, the agent's start, and the finding of the checks on this host.
-    let all = lattice_conformance::Class::STANDING.len() as u64 + 2;
+    let all = lattice_conformance::Class::ALWAYS_PUBLISHED.len() as u64 + 2;
     let seq = |m: &Member| m.published.history.map_or(0, |mark| mark.seq);
     let is_read = |m: &Member| seq(m) >= all && m.published.identity.is_some();
     let before = cluster.member("n1", is_read).await;

@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 use crate::support::{PATIENCE, program, tree_of};
 use lattice_agent::{App, Settings};
 use lattice_agent_rpc::{ClearReason, GetHealth};
-use lattice_conformance::health::{Action, Reason, Report, Severity, Table};
+use lattice_conformance::health::{Action, HealthReport, Reason, Severity, Table};
 use lattice_fake_nvml::{CONTROL_ENV, Control, DESCRIPTION_ENV, Fault, library_path};
 use lattice_gossip::{Member, Verdict};
 use lattice_hwprobe::{Host, NvmlSource, Root};
@@ -132,11 +132,11 @@ fn look(fresh: bool) -> GetHealth {
     }
 }
 
-async fn report(peer: &Peer, fresh: bool) -> Report {
+async fn report(peer: &Peer, fresh: bool) -> HealthReport {
     serde_json::from_value(document(peer, look(fresh)).await).unwrap()
 }
 
-fn of(report: &Report, code: &str) -> Option<Reason> {
+fn of(report: &HealthReport, code: &str) -> Option<Reason> {
     let found = report.reasons.iter().find(|reason| reason.code == code);
     found.cloned()
 }

@@ -9,7 +9,7 @@ use lattice_agent::App;
 use lattice_agent_rpc::{GetHistory, GetInventory, GetPreimage, HistoryPage};
 use lattice_conformance::{
     Class, Reading,
-    history::{Cause, Entry, Event, EventKind, PastState, Record, record_at},
+    history::{Cause, Entry, Event, EventKind, HistoryRecord, PastState, record_at},
 };
 use lattice_gossip::{HistoryMark, Member};
 use lattice_hwprobe::{Host, Root};
@@ -66,7 +66,7 @@ async fn page(peer: &Peer, since: u64) -> HistoryPage {
     peer.call(&wanted, PATIENCE).await.unwrap().unwrap()
 }
 
-async fn records(peer: &Peer) -> Vec<Record> {
+async fn records(peer: &Peer) -> Vec<HistoryRecord> {
     let page = page(peer, 0).await;
     assert_eq!(page.next, page.last, "it fits one page");
     serde_json::from_slice(&page.entries).unwrap()
@@ -75,8 +75,8 @@ async fn records(peer: &Peer) -> Vec<Record> {
 /// Changes in the history.
 async fn entries(peer: &Peer) -> Vec<Entry> {
     let entry = |record| match record {
-        Record::Entry(entry) => Some(entry),
-        Record::Event(_) | Record::Other(_) => None,
+        HistoryRecord::Entry(entry) => Some(entry),
+        HistoryRecord::Event(_) | HistoryRecord::Other(_) => None,
     };
     records(peer).await.into_iter().filter_map(entry).collect()
 }
@@ -84,8 +84,8 @@ async fn entries(peer: &Peer) -> Vec<Entry> {
 /// Events in the history.
 async fn events(peer: &Peer) -> Vec<Event> {
     let event = |record| match record {
-        Record::Event(event) => Some(event),
-        Record::Entry(_) | Record::Other(_) => None,
+        HistoryRecord::Event(event) => Some(event),
+        HistoryRecord::Entry(_) | HistoryRecord::Other(_) => None,
     };
     records(peer).await.into_iter().filter_map(event).collect()
 }
@@ -121,7 +121,7 @@ fn nic(entries: &[Entry]) -> Vec<&Entry> {
     of_nic.collect()
 }
 
-const ALL: u64 = Class::STANDING.len() as u64;
+const ALL: u64 = Class::ALWAYS_PUBLISHED.len() as u64;
 /// Each class, the agent's start, and the one finding of the checks on this host.
 const FIRST: u64 = ALL + 2;
 
@@ -235,7 +235,7 @@ async fn history_separates_start_from_boot() {
     let numbers: Vec<u64> = records(&cluster.peer(&app))
         .await
         .iter()
-        .filter_map(Record::seq)
+        .filter_map(HistoryRecord::seq)
         .collect();
     assert_eq!(numbers, (1..=FIRST + 16).collect::<Vec<_>>());
     let last = nic(&all)[2];
@@ -305,7 +305,7 @@ async fn killed_while_it_writes_the_agent_goes_on_where_it_was() {
     let mut daemon = Daemon::start(&support::program(), &config);
     let all = all_entries(&daemon.peer(&cluster)).await;
     let told = records(&daemon.peer(&cluster)).await;
-    let numbers: Vec<u64> = told.iter().filter_map(Record::seq).collect();
+    let numbers: Vec<u64> = told.iter().filter_map(HistoryRecord::seq).collect();
     let expected = 1..=told.len() as u64;
     assert_eq!(numbers, expected.collect::<Vec<_>>(), "none lost or twice");
     daemon.end(Signal::KILL);

@@ -4,7 +4,7 @@
 use crate::cluster::Cluster;
 use crate::hanging::{Hang, Hanging};
 use crate::support::{PATIENCE, tree_of};
-use lattice_conformance::{Inventory, Outcome};
+use lattice_conformance::{Inventory, ProbeStatus};
 use lattice_gossip::{Member, Verdict};
 use lattice_hwprobe::{Host, NvmlSource};
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn hangs_and_comes_back(hang: Hang) {
         .iter()
         .find(|probe| probe.name == "nic")
         .unwrap();
-    assert_eq!(nic.outcome, Outcome::Hung);
+    assert_eq!(nic.outcome, ProbeStatus::Hung);
     assert_eq!(inventory.facts.rdma_count.present(), None);
 
     drop(hanging);

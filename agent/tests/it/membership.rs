@@ -4,7 +4,7 @@ use crate::cluster::{CELL, Cluster, LOOPBACK, OffsetClock, bind, captured, empty
 use crate::support::{PATIENCE, key, node, shell};
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use lattice_agent::{App, Edges, JoinSettings, Settings, StartError};
+use lattice_agent::{App, Dependencies, JoinSettings, Settings, StartError};
 use lattice_agent_rpc::{GetAttestation, ListAttempts, Ping, PingPeer};
 use lattice_hwprobe::probe_all;
 use lattice_mesh::{
@@ -102,7 +102,7 @@ impl Enroller for Enrolling {
 }
 
 /// Agent that enrols with `quorum` by a token.
-fn joining(cluster: &Cluster, name: &str, quorum: &Mesh) -> (Settings, Edges) {
+fn joining(cluster: &Cluster, name: &str, quorum: &Mesh) -> (Settings, Dependencies) {
     let mut settings = cluster.settings(name, empty_host(cluster));
     settings.quorum = vec![quorum.local_addr()];
     settings.join = Some(JoinSettings {
@@ -208,7 +208,7 @@ async fn a_certificate_that_ended_is_replaced_by_the_token_without_a_restart() {
     cluster.control.disconnect(&app.mesh().identity());
     let refused = peer.call(&Ping, PATIENCE).await.unwrap_err();
     assert!(refused.to_string().contains("expired"), "{refused}");
-    renewal.look_now();
+    renewal.refresh_now();
     until("there is another", || {
         renewal.state().expires_at > first.expires_at
     })

@@ -68,7 +68,7 @@ fn the_document_of_a_captured_host() {
     let found = json(&output);
     assert_eq!(found["fingerprint"].as_str().unwrap().len(), 64);
     let classes = found["classes"].as_object().unwrap();
-    assert_eq!(classes.len(), Class::STANDING.len());
+    assert_eq!(classes.len(), Class::ALWAYS_PUBLISHED.len());
     let nic = &classes["nic"];
     assert_eq!(nic["state"], "complete");
     assert_eq!(nic["digest"].as_str().unwrap().len(), 64);

@@ -29,7 +29,7 @@ fn cgroups() -> Option<PathBuf> {
 }
 
 fn with_cgroups(mut bench: Bench) -> Bench {
-    bench.settings.cgroup.using = CgroupUse::Required;
+    bench.settings.cgroup.use_of_cgroups = CgroupUse::Required;
     bench
 }
 
@@ -447,7 +447,7 @@ async fn required_cgroups_prevent_start_when_missing() {
     let mut bench = Bench::new();
     // Below a file or, for a user without root, below a folder of another user.
     bench.settings.cgroup.parent = "/cgroup.procs".into();
-    bench.settings.cgroup.using = CgroupUse::Required;
+    bench.settings.cgroup.use_of_cgroups = CgroupUse::Required;
     let clock = Arc::new(lattice_mesh::SystemClock);
     let error = Executor::open(bench.settings.clone(), bench.ledger.clone(), clock).unwrap_err();
     assert!(matches!(error, OpenError::Cgroup(_)), "{error:?}");
@@ -457,7 +457,7 @@ async fn required_cgroups_prevent_start_when_missing() {
         cause.contains("set executor.cgroup to auto or off"),
         "{cause}"
     );
-    bench.settings.cgroup.using = CgroupUse::Auto;
+    bench.settings.cgroup.use_of_cgroups = CgroupUse::Auto;
     let executor = bench.open();
     executor.launch(shell(key(1), "exit 2")).await.unwrap();
     assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 2 });

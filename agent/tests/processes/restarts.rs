@@ -238,7 +238,7 @@ async fn a_cluster_that_goes_for_good_takes_its_work_with_it() {
         executor.launch(shell(key(n), &script)).await.unwrap();
         pids.push(pid_in(&pid_file).await);
     }
-    assert_eq!(executor.end_everything(support::PATIENCE).await, 0);
+    assert_eq!(executor.end_all_ranks(support::PATIENCE).await, 0);
     assert!(pids.iter().all(|pid| !runs(*pid)));
     assert_eq!(bench.ledger.end(key(3)).await, RankExit::Stopped);
     executor.stop().await;

@@ -218,7 +218,7 @@ async fn next_agent_finds_hanging_start() {
         (first.block_reasons() == [BlockReason::Starting]).then_some(())
     })
     .await;
-    assert!(!BlockReason::Starting.stops_work());
+    assert!(!BlockReason::Starting.blocks_jobs());
     let attempt = AttemptDir::at(scene.bench.attempt_dir(key(1)));
     let told = attempt.starting().unwrap().unwrap();
     println!("{told}");

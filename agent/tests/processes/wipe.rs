@@ -144,7 +144,7 @@ async fn interrupted_wipe_counts_as_failed() {
         let executor = bench.open();
         executor.wipe(order(5)).await.unwrap();
         let left = pid_in(&pid).await;
-        executor.abandon();
+        executor.stop_now();
         drop(executor);
         assert!(runs(left));
         bench.settings.boot_id = boot.to_owned();

@@ -159,12 +159,12 @@ impl Bench {
                 allow_same_user: true,
                 min_uid: 1000,
                 map: None,
-                accounts: Accounts::at("/etc/passwd"),
+                accounts: Accounts::from_file("/etc/passwd"),
             },
             hooks: Hooks::default(),
             // Process groups only; cgroups have separate tests.
             cgroup: CgroupSettings {
-                using: CgroupUse::Off,
+                use_of_cgroups: CgroupUse::Off,
                 ..CgroupSettings::default()
             },
             orphans: OrphanPolicy::End,
@@ -327,7 +327,7 @@ pub fn two_people(folder: &Path) -> Accounts {
     std::fs::write(&passwd, text).unwrap();
     let groups = format!("root:x:0:alice\nvideo:x:{DEVICE_GROUP}:alice\n");
     std::fs::write(folder.join("group"), groups).unwrap();
-    Accounts::at(passwd)
+    Accounts::from_file(passwd)
 }
 
 /// Skips a test that needs several users, with a note, unless it runs as root.

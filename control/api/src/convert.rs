@@ -11,7 +11,7 @@ use crate::{
         conformance::{DiffView, DifferenceView},
         node::NodeView,
     },
-    notation::amount::{Amount, Hours, Parts},
+    notation::amount::{Amount, Fraction, Hours},
     page::Page,
     problem::FieldError,
     tenancy::{
@@ -50,7 +50,7 @@ mod quorum;
 mod tests;
 mod vcluster;
 
-fn filled(text: String) -> Option<String> {
+fn non_empty(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
@@ -61,9 +61,9 @@ impl From<v1::Constraints> for ConstraintsBody {
             gpus_per_node: c.gpus_per_node,
             memory_bytes: c.memory_bytes,
             features: c.features,
-            nodelist: filled(c.nodelist),
-            exclude: filled(c.exclude),
-            spread: filled(c.spread),
+            nodelist: non_empty(c.nodelist),
+            exclude: non_empty(c.exclude),
+            spread: non_empty(c.spread),
         }
     }
 }
@@ -83,32 +83,32 @@ impl TryFrom<v1::SubmitRequest> for AllocationRequest {
             project: r.project,
             nodes: r.nodes,
             name: r.name,
-            vcluster: filled(r.vcluster),
+            vcluster: non_empty(r.vcluster),
             argv: r.argv,
             script: r.script,
             env: r.env.into_iter().collect(),
             working_dir: r.working_dir,
-            walltime: filled(r.walltime),
+            walltime: non_empty(r.walltime),
             class,
             sensitive: r.sensitive,
             constraints: r.constraints.unwrap_or_default().into(),
-            requeue: filled(r.requeue),
+            requeue: non_empty(r.requeue),
             hold: r.hold,
             output: r.output,
             error: r.error,
             data_ready: r.data_ready,
-            checkpoint_time: filled(r.checkpoint_time),
+            checkpoint_time: non_empty(r.checkpoint_time),
             storage_gb_s: r.storage_gb_s.into_iter().collect(),
-            array: filled(r.array),
+            array: non_empty(r.array),
             dependencies: r.dependencies.into_iter().map(Into::into).collect(),
-            dependency: filled(r.dependency),
+            dependency: non_empty(r.dependency),
             singleton: r.singleton,
-            mutex: filled(r.mutex),
-            begin: filled(r.begin),
-            deadline: filled(r.deadline),
+            mutex: non_empty(r.mutex),
+            begin: non_empty(r.begin),
+            deadline: non_empty(r.deadline),
             checkpoint: r.checkpoint.map(Into::into),
             scale: r.scale.map(TryInto::try_into).transpose()?,
-            reservation: filled(r.reservation),
+            reservation: non_empty(r.reservation),
         })
     }
 }
@@ -354,8 +354,8 @@ impl TryFrom<v1::UpdateTenantRequest> for TenantUpdate {
             max_concurrent_allocations: patch(r.max_concurrent_allocations),
             gpu_hours_budget: amount::<Hours>("gpu_hours_budget", r.gpu_hours_budget)?,
             node_hours_budget: amount::<Hours>("node_hours_budget", r.node_hours_budget)?,
-            fair_share_target: amount::<Parts>("fair_share_target", r.fair_share_target)?,
-            burst_allowance: amount::<Parts>("burst_allowance", r.burst_allowance)?,
+            fair_share_target: amount::<Fraction>("fair_share_target", r.fair_share_target)?,
+            burst_allowance: amount::<Fraction>("burst_allowance", r.burst_allowance)?,
             force: r.force,
         })
     }
@@ -370,7 +370,7 @@ fn amount<A: Amount>(
         None => Ok(Patch::Unchanged),
         Some(Change::Lifted(_)) => Ok(Patch::Unlimited),
         Some(Change::Set(number)) => match A::from_number(number) {
-            Ok(amount) => Ok(Patch::Set(amount.small())),
+            Ok(amount) => Ok(Patch::Set(amount.in_small_units())),
             Err(reason) => Err(FieldError {
                 field: field.to_owned(),
                 reason,

@@ -20,7 +20,7 @@ pub struct Page<T> {
 
 impl<T> Page<T> {
     /// Puts all items on one page.
-    pub fn whole(items: Vec<T>) -> Self {
+    pub fn single(items: Vec<T>) -> Self {
         Self {
             items,
             next_cursor: None,

@@ -4,7 +4,9 @@
 
 mod grpc;
 
-use lattice_quorum_types::{Refusal, limit_policy::LimitFault, refusal::Level, wire::Unavailable};
+use lattice_quorum_types::{
+    Refusal, limit_policy::LimitFault, refusal::ViolatedLevel, wire::Unavailable,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -67,8 +69,8 @@ impl Violation {
     }
 }
 
-impl From<&Level> for Violation {
-    fn from(level: &Level) -> Self {
+impl From<&ViolatedLevel> for Violation {
+    fn from(level: &ViolatedLevel) -> Self {
         Self {
             path: level.path.to_string(),
             limit_name: level.resource.limit_name().to_owned(),

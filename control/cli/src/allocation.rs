@@ -125,7 +125,7 @@ const LIST: Columns<'_> = Columns {
 
 fn row(a: &AllocationView) -> Vec<String> {
     vec![
-        named(a),
+        display_id(a),
         or_dash(a.name.as_deref()),
         a.project.clone(),
         a.state.clone(),
@@ -144,7 +144,7 @@ fn row(a: &AllocationView) -> Vec<String> {
 }
 
 /// Returns the allocation number, or for an array element the array's number and the index.
-fn named(a: &AllocationView) -> String {
+fn display_id(a: &AllocationView) -> String {
     match &a.element {
         Some(element) => format!("{}_{}", element.array, element.index),
         None => a.id.to_string(),
@@ -236,7 +236,7 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
         match done {
             Ok(now) => eprintln!("{id}: {}", word(&now)),
             Err(error) => {
-                Failure::note(&mut first, error.into());
+                Failure::keep_first(&mut first, error.into());
             }
         }
     }
@@ -357,13 +357,13 @@ pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
         let _ = write!(text, "\n  as of: {}", time(at));
     }
     if let Some(score) = &why.score {
-        let _ = write!(text, "\n{}", in_numbers(score));
+        let _ = write!(text, "\n{}", score_text(score));
     }
     text
 }
 
 /// Formats the nine factors of the score, one per line.
-pub(crate) fn in_numbers(score: &ScoreView) -> String {
+pub(crate) fn score_text(score: &ScoreView) -> String {
     let ahead = match score.ahead {
         0 => "first in its queue".to_owned(),
         1 => "1 allocation ahead in its queue".to_owned(),

@@ -13,9 +13,9 @@ use crate::{
     failure::Failure,
     output::{Columns, Format, time},
 };
-use check::Fault;
+use check::AuditCheckError;
 use clap::Subcommand;
-use lattice_api::audit::{AuditView, word};
+use lattice_api::audit::{AuditView, action_name};
 use lattice_client::AuditFilter;
 use lattice_quorum_types::audit::AuditEntry;
 use std::path::Path;
@@ -69,13 +69,13 @@ const LIST: Columns<'_> = Columns {
 
 fn row(entry: &AuditView) -> Vec<String> {
     let power = serde_json::to_value(entry.power).ok();
-    let power = power.and_then(|word| Some(word.as_str()?.to_owned()));
+    let power = power.and_then(|word| Some(action_name.as_str()?.to_owned()));
     vec![
         entry.number.to_string(),
         time(&entry.at),
         entry.by.clone(),
         entry.summary.clone(),
-        word(&entry.action).to_owned(),
+        action_name(&entry.action).to_owned(),
         power.unwrap_or_default(),
         entry.revision.0.to_string(),
         entry.hash.clone(),
@@ -85,7 +85,7 @@ fn row(entry: &AuditView) -> Vec<String> {
 /// Whether to read the next page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextPage {
-    Go,
+    Continue,
     Stop,
 }
 
@@ -112,15 +112,15 @@ async fn pages(
 }
 
 /// Describes a failed verification, with its exit code.
-fn broken(where_: &str, fault: &Fault) -> Failure {
+fn verification_failure(where_: &str, fault: &AuditCheckError) -> Failure {
     Failure::refused(format!("{where_} is not intact: {fault}"))
 }
 
 /// Recovers the entry as it was written, or reports the difference.
-fn as_written(where_: &str, view: &AuditView) -> Result<AuditEntry, Failure> {
+fn recover_entry(where_: &str, view: &AuditView) -> Result<AuditEntry, Failure> {
     AuditEntry::try_from(view).map_err(|altered| {
         let (number, reason) = (altered.number, altered.reason);
         let reason = format!("was altered: {reason}");
-        broken(where_, &Fault::Entry { number, reason })
+        verification_failure(where_, &AuditCheckError::Entry { number, reason })
     })
 }

@@ -89,7 +89,7 @@ async fn groups(args: &GroupsArgs, connection: &Connection) -> Result<(), Failur
 async fn drift(args: &NodeClassArgs, connection: &Connection) -> Result<(), Failure> {
     let only = args.read(connection).await?;
     let mut report = connection.client.drift().await?;
-    only.drift(&mut report);
+    only.retain_drift(&mut report);
     output::print(
         connection.format,
         &report,
@@ -117,7 +117,10 @@ async fn drift(args: &NodeClassArgs, connection: &Connection) -> Result<(), Fail
             values.join("; ")
         );
     }
-    for line in causes(&report.unknown).iter().chain(&olds(&report.drifted)) {
+    for line in causes(&report.unknown)
+        .iter()
+        .chain(&stale_state_lines(&report.drifted))
+    {
         eprintln!("{line}");
     }
     if !report.pending.is_empty() {
@@ -169,7 +172,7 @@ fn rows(drifted: &[DriftView], connection: &Connection) -> Vec<Vec<String>> {
 }
 
 /// Prints the drift rows alone, for one baseline.
-fn drifted(drifted: &[DriftView], connection: &Connection) -> Result<(), Failure> {
+fn print_drift(drifted: &[DriftView], connection: &Connection) -> Result<(), Failure> {
     output::print(
         connection.format,
         &drifted,
@@ -204,7 +207,7 @@ fn causes(unknown: &[UnknownView]) -> Vec<String> {
 }
 
 /// Lists the nodes that are shown with an old state, by the time of that state.
-fn olds(drifted: &[DriftView]) -> Vec<String> {
+fn stale_state_lines(drifted: &[DriftView]) -> Vec<String> {
     let old = drifted
         .iter()
         .filter_map(|d| Some((d.as_of.as_deref()?, &*d.node)));
@@ -294,7 +297,7 @@ mod tests {
             entry("a3", None),
         ];
         assert_eq!(
-            olds(&told),
+            stale_state_lines(&told),
             ["as of 2026-11-22T02:30:00Z, the node does not answer: a[1-2]"]
         );
     }

@@ -26,7 +26,7 @@ impl Connection {
                 Failure::unreachable(format!(
                     "no cluster is known: give --context FILE, set {}, or start one with `lattice \
                  demo`",
-                    context::VARIABLE
+                    context::CONTEXT_VARIABLE
                 ))
             })?;
         let client = client(&found)?;
@@ -35,12 +35,12 @@ impl Connection {
 }
 
 /// Age from which a view is reported as old: while the quorum answers, views are younger than a second.
-const OLD: Duration = Duration::from_secs(3);
+const STALE_VIEW_AGE: Duration = Duration::from_secs(3);
 
 impl Connection {
     /// Prints the age of the view on standard error if the view is old.
-    pub fn tell_age(&self) {
-        if let Some(age) = self.client.view_age().filter(|age| *age >= OLD) {
+    pub fn warn_if_stale(&self) {
+        if let Some(age) = self.client.view_age().filter(|age| *age >= STALE_VIEW_AGE) {
             let age = text::rounded_duration(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
             eprintln!("state of {age} ago: the quorum does not answer");
         }

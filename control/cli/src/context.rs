@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use lattice_client::context::{ContextFile, VARIABLE, find};
+pub use lattice_client::context::{CONTEXT_VARIABLE, ContextFile, find};
 
 /// Ensures that `dir` is a folder of this user that no other user can enter. In a shared temporary folder, another user
 /// may have created a folder or a link with this name.
@@ -27,7 +27,7 @@ fn private_dir(dir: &Path) -> anyhow::Result<()> {
 }
 
 /// Removes the files of demos that were killed.
-fn clear_away(dir: &Path) {
+fn remove_stale_contexts(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else {
         return;
     };
@@ -40,16 +40,16 @@ fn clear_away(dir: &Path) {
 }
 
 /// Context file that is removed when dropped.
-pub struct Published {
+pub struct PublishedContext {
     path: PathBuf,
 }
 
-impl Published {
+impl PublishedContext {
     /// Writes `context` under the id of this process, mode 0600, without replacing another demo's file.
-    pub fn write(context: &ContextFile) -> anyhow::Result<Published> {
+    pub fn write(context: &ContextFile) -> anyhow::Result<PublishedContext> {
         let dir = runtime_dir();
         private_dir(&dir).with_context(|| dir.display().to_string())?;
-        clear_away(&dir);
+        remove_stale_contexts(&dir);
         let path = dir.join(format!("demo-{}.json", std::process::id()));
         // File of a crashed process that had the same process id.
         let _ = fs::remove_file(&path);
@@ -60,7 +60,7 @@ impl Published {
             .open(&path)
             .with_context(|| path.display().to_string())?;
         file.write_all(&serde_json::to_vec_pretty(context)?)?;
-        Ok(Published { path })
+        Ok(PublishedContext { path })
     }
 
     /// Returns the path of the file.
@@ -69,7 +69,7 @@ impl Published {
     }
 }
 
-impl Drop for Published {
+impl Drop for PublishedContext {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -104,7 +104,7 @@ mod tests {
         while is_running(pid) {
             std::thread::yield_now();
         }
-        clear_away(dir.path());
+        remove_stale_contexts(dir.path());
         assert!(living.exists() && !dead.exists());
         child.wait().unwrap();
         assert!(!is_running(pid));

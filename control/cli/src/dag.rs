@@ -105,7 +105,7 @@ pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Fai
                         let left = dag.unfinished;
                         eprintln!("{id}: cancel accepted; {left} members have not ended yet");
                     }
-                    Err(error) => Failure::note(&mut first, error.into()),
+                    Err(error) => Failure::keep_first(&mut first, error.into()),
                 }
             }
             first.map_or(Ok(()), Err)
@@ -127,11 +127,13 @@ fn read(file: &str) -> Result<DagRequest, Failure> {
     let whole = serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     yaml::all_finite(&whole).map_err(|error| wrong(error.to_string()))?;
     let read = DagRequest::deserialize(&whole);
-    read.map_err(|error| wrong(of_member(&whole).unwrap_or_else(|| readable(&error.to_string()))))
+    read.map_err(|error| {
+        wrong(member_error(&whole).unwrap_or_else(|| readable(&error.to_string())))
+    })
 }
 
 /// Returns the first member that cannot be read, and why.
-fn of_member(whole: &Value) -> Option<String> {
+fn member_error(whole: &Value) -> Option<String> {
     let members = whole.get("members")?.as_sequence()?;
     members.iter().enumerate().find_map(|(place, member)| {
         let error = MemberRequest::deserialize(member).err()?;
@@ -175,7 +177,7 @@ async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure
     let request = read(&args.file)?;
     if args.dry_run {
         let judged = connection.client.dry_run_dag(&request).await?;
-        return would_be(&judged, connection.format);
+        return print_dry_run(&judged, connection.format);
     }
     let key = args.idempotency_key.as_deref();
     let made = connection.client.submit_dag(&request, key).await?;
@@ -195,7 +197,7 @@ async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure
 }
 
 /// Prints the result of a dry run.
-fn would_be(judged: &DagJudged, format: Format) -> Result<(), Failure> {
+fn print_dry_run(judged: &DagJudged, format: Format) -> Result<(), Failure> {
     if matches!(format, Format::Table | Format::Wide) {
         let (count, revision) = (judged.members.len(), judged.revision.0);
         let members = if count == 1 { "member" } else { "members" };

@@ -57,7 +57,7 @@ impl Failure {
 
     /// Records one more failure among several attempts: the first determines the exit code of the command, and the
     /// others are printed at once.
-    pub fn note(first: &mut Option<Self>, failure: Self) {
+    pub fn keep_first(first: &mut Option<Self>, failure: Self) {
         match first {
             None => *first = Some(failure),
             Some(_) => eprintln!("lattice: {failure}"),

@@ -151,23 +151,23 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Admin(command) => {
             let context = cli.context.as_deref();
-            answered(admin::run(command, context, cli.format))?;
+            block_on(admin::run(command, context, cli.format))?;
         }
         Command::Audit(command) => {
             let context = cli.context.as_deref();
-            answered(audit::run(command, context, cli.format))?;
+            block_on(audit::run(command, context, cli.format))?;
         }
         Command::Cluster(command) => {
             let connection = Connection::open(cli.context.as_deref(), cli.format)?;
-            answered(ask(command, &connection))?;
-            connection.tell_age();
+            block_on(run_cluster_command(command, &connection))?;
+            connection.warn_if_stale();
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs a future with requests to the cluster, on a single-threaded runtime, until it is done.
-fn answered(asking: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+fn block_on(asking: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -175,7 +175,10 @@ fn answered(asking: impl Future<Output = Result<(), Failure>>) -> Result<(), Fai
     runtime.block_on(asking)
 }
 
-async fn ask(command: ClusterCommand, connection: &Connection) -> Result<(), Failure> {
+async fn run_cluster_command(
+    command: ClusterCommand,
+    connection: &Connection,
+) -> Result<(), Failure> {
     use ClusterCommand as C;
     match command {
         C::Submit(args) => submit::run(&args, connection).await,

@@ -5,7 +5,7 @@ mod drain;
 mod health;
 mod history;
 mod list;
-pub(crate) mod named;
+pub(crate) mod node_args;
 mod reprobe;
 
 use crate::{
@@ -25,7 +25,7 @@ use lattice_api::{
 };
 use lattice_conformance::Class;
 use list::ListArgs;
-use named::one;
+use node_args::single_node;
 use reprobe::ReprobeArgs;
 
 /// Node subcommands.
@@ -88,7 +88,7 @@ pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Fa
     match command {
         NodeCommand::List(args) => list::list(&args, connection).await,
         NodeCommand::Show(args) => {
-            let node = one(&args.node, |list| match args.inventory {
+            let node = single_node(&args.node, |list| match args.inventory {
                 true => "ask for each of them".to_owned(),
                 false => format!("`lattice node list '{list}' -o wide`"),
             })?;
@@ -143,7 +143,7 @@ fn health(node: &NodeView) -> String {
     }
 }
 
-fn mark(class: &ClassView) -> String {
+fn class_text(class: &ClassView) -> String {
     match (&class.digest, &class.last_digest, &class.complete_until) {
         (Some(digest), ..) => digest.clone(),
         (None, Some(last), Some(until)) => {
@@ -196,7 +196,7 @@ fn liveness(node: &NodeView) -> String {
 }
 
 /// Returns the state of the certificate, in one line.
-fn standing(certificate: &CertificateView) -> String {
+fn certificate_text(certificate: &CertificateView) -> String {
     let ends = certificate.expires_at.as_deref();
     let ends = ends.map(|at| until(Format::Table, at)).unwrap_or_default();
     match (certificate.state, &certificate.revoked) {
@@ -259,10 +259,10 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
         rows.push(line("no sensitive work", reason.clone()));
     }
     if let Some(certificate) = &node.certificate {
-        rows.push(line("certificate", standing(certificate)));
+        rows.push(line("certificate", certificate_text(certificate)));
     }
     for (class, view) in &node.classes {
-        rows.push(line(&format!("fp.{class}"), mark(view)));
+        rows.push(line(&format!("fp.{class}"), class_text(view)));
     }
     let columns = Columns::only(&["key", "value"]);
     Ok(output::print(connection.format, &node, columns, rows)?)

@@ -1,10 +1,10 @@
 //! Output of results: tables for reading; JSON, YAML and CSV for programs.
 
 use crate::failure::Failure;
-mod done;
 mod fold;
+mod result_list;
 
-pub use done::ResultList;
+pub use result_list::ResultList;
 
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
@@ -124,7 +124,7 @@ fn table(
         .chain(rows.into_iter().map(shown))
         .collect();
     if width.is_some_and(|width| !fold::fit(&mut lines, width)) {
-        return upright(&lines);
+        return vertical_table(&lines);
     }
     let mut table = Table::new();
     table
@@ -139,7 +139,7 @@ fn table(
 }
 
 /// Formats each row as lines of name and value, for tables that are too wide for columns.
-fn upright(lines: &[Vec<String>]) -> String {
+fn vertical_table(lines: &[Vec<String>]) -> String {
     let Some((heading, rows)) = lines.split_first() else {
         return String::new();
     };
@@ -203,13 +203,13 @@ pub fn short(digest: &str) -> String {
 }
 
 /// Longest value that a comparison shows completely, characters.
-const WHOLE: usize = 48;
+const MAX_UNSHORTENED_CHARS: usize = 48;
 
 /// Shortens two long values to the words in which they differ. Omissions are marked; documents (JSON, YAML, CSV)
 /// contain the complete values.
 pub fn contrast(format: Format, left: &str, right: &str) -> (String, String) {
     let whole = !matches!(format, Format::Table);
-    if whole || left.chars().count().max(right.chars().count()) <= WHOLE {
+    if whole || left.chars().count().max(right.chars().count()) <= MAX_UNSHORTENED_CHARS {
         return (left.to_owned(), right.to_owned());
     }
     let (l, r): (Vec<_>, Vec<_>) = (left.split(' ').collect(), right.split(' ').collect());

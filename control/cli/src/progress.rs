@@ -31,7 +31,7 @@ impl Progress {
     }
 
     /// Prints one line about a step.
-    pub fn say(&self, text: &str) {
+    pub fn print_line(&self, text: &str) {
         self.bar.suspend(|| eprintln!("{text}"));
     }
 
@@ -49,7 +49,7 @@ impl Progress {
     }
 
     /// Updates the display: `done` are done; `what` names them.
-    pub fn is_at(&self, done: usize, what: String) {
+    pub fn update(&self, done: usize, what: String) {
         self.bar.set_position(done as u64);
         if let Some(Lines { every, last }) = &self.lines {
             let mut last = last.lock();

@@ -169,7 +169,7 @@ fn row(label: String, project: &ProjectView) -> Vec<String> {
 
 /// Sorts depth-first and indents by two spaces per level. Sorting by path segments keeps children below their parent,
 /// which sorting by text does not (`a-b` would come between `a` and `a/c`).
-fn labelled(mut projects: Vec<ProjectView>) -> Vec<(String, ProjectView)> {
+fn tree_rows(mut projects: Vec<ProjectView>) -> Vec<(String, ProjectView)> {
     let segments = |p: &ProjectView| p.path.split('/').map(str::to_owned).collect::<Vec<_>>();
     projects.sort_by_key(segments);
     projects
@@ -187,7 +187,7 @@ async fn tree(args: &TreeArgs, connection: &Connection) -> Result<(), Failure> {
         // The project is requested by name first, so that an unknown one is reported as such.
         connection.client.project(root).await?;
     }
-    let labelled = labelled(connection.client.projects(args.path.as_deref()).await?);
+    let labelled = tree_rows(connection.client.projects(args.path.as_deref()).await?);
     let values: Vec<_> = labelled.iter().map(|(_, project)| project).collect();
     // Documents and CSV contain the complete path; tables show the path by indentation.
     let for_people = matches!(connection.format, Format::Table | Format::Wide);
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn children_stand_below_their_parent() {
         let paths = ["a-b", "a/c/d", "a", "a/c"].map(project).to_vec();
-        let labels: Vec<_> = labelled(paths)
+        let labels: Vec<_> = tree_rows(paths)
             .into_iter()
             .map(|(label, _)| label)
             .collect();

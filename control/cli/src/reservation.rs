@@ -3,7 +3,7 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    node::named::expand,
+    node::node_args::expand,
     output::{self, Columns, Format, or_dash, time, until},
 };
 use clap::{ArgGroup, Args, Subcommand, builder::NonEmptyStringValueParser};
@@ -131,7 +131,7 @@ pub async fn run(command: ReservationCommand, connection: &Connection) -> Result
             for name in names {
                 match client.delete_reservation(&name, None).await {
                     Ok(_) => eprintln!("{name}: deleted"),
-                    Err(error) => Failure::note(&mut first, error.into()),
+                    Err(error) => Failure::keep_first(&mut first, error.into()),
                 }
             }
             first.map_or(Ok(()), Err)
@@ -153,7 +153,7 @@ const LIST: Columns<'_> = Columns {
 };
 
 /// Returns the users and projects with access, as far as the caller may see them.
-fn whom(reservation: &ReservationView) -> String {
+fn users_and_projects(reservation: &ReservationView) -> String {
     let users = reservation.users.iter();
     let all = users.chain(&reservation.projects).cloned();
     or_dash(Some(&all.collect::<Vec<_>>().join(",")))
@@ -167,7 +167,7 @@ fn row(reservation: &ReservationView) -> Vec<String> {
         time(&reservation.from),
         or_dash(reservation.until.as_deref().map(time).as_deref()),
         is_active.to_owned(),
-        whom(reservation),
+        users_and_projects(reservation),
         reservation.reason.clone(),
         reservation.node_count.to_string(),
         reservation.by.clone(),

@@ -4,7 +4,7 @@ mod flags;
 mod script;
 
 use crate::{
-    allocation::{in_numbers, with_details},
+    allocation::{score_text, with_details},
     connect::Connection,
     failure::Failure,
     output::{self, Format},
@@ -18,7 +18,7 @@ use lattice_api::{
     problem::FieldError,
 };
 use lattice_client::{ClientError, SubmitOptions, Submitted};
-use script::{Directive, Fault, Header, Kind, ScriptContext};
+use script::{Directive, DirectiveKind, Fault, Header, ScriptContext};
 use std::{fs, io::Read as _, path::Path};
 
 /// Request nodes for a program or script; prints the allocation number.
@@ -72,7 +72,7 @@ struct SubmitInput {
 type ScriptError = (usize, String);
 
 /// Reports all mistakes at once.
-fn all_of(mut wrong: Vec<ScriptError>) -> Failure {
+fn combined_failure(mut wrong: Vec<ScriptError>) -> Failure {
     wrong.sort_by_key(|(line, _)| *line);
     let count = wrong.len();
     let told: Vec<String> = wrong.into_iter().map(|(_, text)| text).collect();
@@ -102,7 +102,7 @@ fn flag(field: &str) -> String {
 }
 
 /// Reads a script; `-` is standard input.
-fn text_of(file: &str) -> Result<String, Failure> {
+fn read_script(file: &str) -> Result<String, Failure> {
     let mut text = String::new();
     if file == "-" {
         let read = std::io::stdin().read_to_string(&mut text);
@@ -132,7 +132,7 @@ fn word<T: ValueEnum>(value: Option<T>) -> Option<String> {
 
 impl SubmitArgs {
     /// Reads the script, if there is one, and merges its flags with the command line.
-    fn asked(&self) -> Result<SubmitInput, Failure> {
+    fn read_input(&self) -> Result<SubmitInput, Failure> {
         if let Some(word) = self
             .job
             .first()
@@ -141,7 +141,7 @@ impl SubmitArgs {
             let read = Flags::read(std::slice::from_ref(word)).err();
             let why = read.map_or_else(
                 || format!("{word:?} is not a script"),
-                |e| script::in_words(&e),
+                |e| script::one_line_error(&e),
             );
             return Err(Failure::usage(format!("{why} (see lattice submit --help)")));
         }
@@ -153,20 +153,26 @@ impl SubmitArgs {
         let name = name
             .and_then(|name| name.to_str())
             .filter(|name| *name != "-");
-        let script = file.map(|file| text_of(file)).transpose()?;
+        let script = file.map(|file| read_script(file)).transpose()?;
         let header = file.zip(script.as_ref()).map(|(file, text)| {
             let said = &self.said;
             (
                 file.clone(),
-                script::read(text, &ScriptContext { name, said }),
+                script::read(
+                    text,
+                    &ScriptContext {
+                        name,
+                        command_line: said,
+                    },
+                ),
             )
         });
         let directives = header.as_ref().map(|(_, header)| &*header.directives);
-        let words = script::merged(directives.unwrap_or_default(), &self.said);
+        let words = script::merge_flags(directives.unwrap_or_default(), &self.said);
         let mut flags = Flags::read(&words).map_err(|error| {
             let mut wrong = faults(header.as_ref());
-            wrong.push((0, script::in_words(&error)));
-            all_of(wrong)
+            wrong.push((0, script::one_line_error(&error)));
+            combined_failure(wrong)
         })?;
         flags.name = flags.name.or_else(|| name.map(str::to_owned));
         let arguments = self.job.iter().skip(1).chain(&self.command);
@@ -244,7 +250,7 @@ impl SubmitInput {
     }
 
     /// Returns the request, or all mistakes in it.
-    fn checked(&self, said: &CommandLineFlags) -> Result<AllocationRequest, Failure> {
+    fn check_request(&self, said: &CommandLineFlags) -> Result<AllocationRequest, Failure> {
         let mut wrong = faults(self.header.as_ref());
         // The two flags may be on different lines, so clap cannot check this.
         if self.flags.checkpoint_dir.is_some() && self.flags.checkpoint.is_none() {
@@ -252,27 +258,34 @@ impl SubmitInput {
                 field: "checkpoint.directory".to_owned(),
                 reason: "give --checkpoint too: how the job is requested to write one".to_owned(),
             };
-            wrong.push(self.told(&error, said));
+            wrong.push(self.script_error(&error, said));
         }
         match self.request() {
             // The server's rules are checked here, so that a mistake is reported with its flag before a request is
             // sent.
             Ok(request) => {
-                wrong.extend(request.faults().iter().map(|error| self.told(error, said)));
+                wrong.extend(
+                    request
+                        .faults()
+                        .iter()
+                        .map(|error| self.script_error(error, said)),
+                );
                 if wrong.is_empty() {
                     return Ok(request);
                 }
             }
             Err(failure) => wrong.push((0, failure.text)),
         }
-        Err(all_of(wrong))
+        Err(combined_failure(wrong))
     }
 
     /// Returns notes on differences from sbatch that the author of a script may not expect.
     fn notes(&self) -> Vec<String> {
         let directives = self.header.as_ref().map(|(_, header)| &*header.directives);
         let slurm = directives.unwrap_or_default().iter();
-        let slurm: Vec<&Directive> = slurm.filter(|one| one.kind == Kind::Slurm).collect();
+        let slurm: Vec<&Directive> = slurm
+            .filter(|one| one.kind == DirectiveKind::Slurm)
+            .collect();
         if slurm.is_empty() {
             return Vec::new();
         }
@@ -295,7 +308,10 @@ impl SubmitInput {
             ("deadline", &self.flags.deadline),
         ] {
             let is_said = slurm.iter().any(|one| one.given.flag == flag);
-            if let Some(text) = text.as_deref().filter(|text| is_said && is_of_a_zone(text)) {
+            if let Some(text) = text
+                .as_deref()
+                .filter(|text| is_said && depends_on_time_zone(text))
+            {
                 notes.push(format!(
                     "--{flag}={text} is UTC; sbatch would take it as the time here: write it with an offset, as \
                      2026-12-01T08:00+01:00"
@@ -312,7 +328,7 @@ impl SubmitInput {
     }
 
     /// Describes a mistake by its flag, with its place in the script unless the command line sets the flag.
-    fn told(&self, error: &FieldError, said: &CommandLineFlags) -> ScriptError {
+    fn script_error(&self, error: &FieldError, said: &CommandLineFlags) -> ScriptError {
         let flag = flag(&error.field);
         let mut lines = self.header.iter().flat_map(|(file, header)| {
             let directives = header.directives.iter();
@@ -330,7 +346,7 @@ impl SubmitInput {
 }
 
 /// Whether a time depends on the time zone.
-fn is_of_a_zone(text: &str) -> bool {
+fn depends_on_time_zone(text: &str) -> bool {
     !text.trim().to_ascii_lowercase().starts_with("now")
         && lattice_api::text::read_time(text.trim()).is_none()
 }
@@ -391,15 +407,15 @@ async fn submit(
 fn in_words(outlook: OutlookView) -> String {
     match (&outlook.explanation, &outlook.score) {
         (Some(why), _) => with_details(outlook.summary, why),
-        (None, Some(score)) => format!("{}\n{}", outlook.summary, in_numbers(score)),
+        (None, Some(score)) => format!("{}\n{}", outlook.summary, score_text(score)),
         (None, None) => outlook.summary,
     }
 }
 
 /// Submits, and prints the allocation number.
 pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failure> {
-    let asked = args.asked()?;
-    let request = asked.checked(&args.said)?;
+    let asked = args.read_input()?;
+    let request = asked.check_request(&args.said)?;
     for note in asked.notes() {
         eprintln!("note: {note}");
     }

@@ -48,7 +48,7 @@ pub async fn run(args: UsageArgs, connection: &Connection) -> Result<(), Failure
         .map(|used| in_tenant(&usage, used))
         .collect();
     if rows.is_empty() {
-        rows.push(nothing(&usage));
+        rows.push(empty_row(&usage));
     }
     Ok(output::print(connection.format, &usage, USER, rows)?)
 }
@@ -145,7 +145,7 @@ fn in_tenant(usage: &UserUsage, used: &UsedInTenant) -> Vec<String> {
     ]
 }
 
-fn nothing(usage: &UserUsage) -> Vec<String> {
+fn empty_row(usage: &UserUsage) -> Vec<String> {
     let zero = || hours(lattice_api::amount::Hours(0));
     let days = usage.days.to_string();
     let none = "-".to_owned();

@@ -45,7 +45,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`]: the errors of setting the baseline.
-    pub async fn try_baseline(
+    pub async fn dry_run_baseline(
         &self,
         name: &str,
         request: &BaselineRequest,

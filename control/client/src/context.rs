@@ -36,14 +36,14 @@ impl std::fmt::Debug for ContextFile {
 }
 
 /// Environment variable that names a context file.
-pub const VARIABLE: &str = "LATTICE_CONTEXT";
+pub const CONTEXT_VARIABLE: &str = "LATTICE_CONTEXT";
 
 /// Reason why no context can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
     /// No cluster is named.
     #[error(
-        "no cluster is named: give a context file, set {VARIABLE}, or start one with `lattice demo`"
+        "no cluster is named: give a context file, set {CONTEXT_VARIABLE}, or start one with `lattice demo`"
     )]
     None,
     /// Several demos are running, and none is named.
@@ -54,13 +54,13 @@ pub enum ContextError {
     },
     /// The file belongs to another user, although it holds a token.
     #[error("context file {} belongs to another user", path.display())]
-    NotOurs {
+    OtherOwner {
         /// Path of the file.
         path: PathBuf,
     },
     /// Other users can read the file, although it holds a token.
     #[error("context file: {0}")]
-    Readable(ExposedFile),
+    Exposed(ExposedFile),
     /// The file cannot be opened.
     #[error("context file {}", path.display())]
     Io {
@@ -78,7 +78,7 @@ pub enum ContextError {
         source: serde_json::Error,
     },
     /// The file that [`VARIABLE`] names cannot be used.
-    #[error("{VARIABLE} names this file")]
+    #[error("{CONTEXT_VARIABLE} names this file")]
     Variable(#[source] Box<ContextError>),
 }
 
@@ -110,7 +110,7 @@ pub fn find(explicit: Option<&Path>) -> Result<Option<ContextFile>, ContextError
     if let Some(path) = explicit {
         return read(path).map(Some);
     }
-    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+    if let Some(path) = std::env::var_os(CONTEXT_VARIABLE).filter(|path| !path.is_empty()) {
         let found = read(Path::new(&path)).map(Some);
         return found.map_err(|error| ContextError::Variable(Box::new(error)));
     }
@@ -143,9 +143,9 @@ pub fn read(path: &Path) -> Result<ContextFile, ContextError> {
     let meta = file.metadata().map_err(failed)?;
     let uid = rustix::process::getuid().as_raw();
     if meta.uid() != uid && uid != 0 {
-        return Err(ContextError::NotOurs { path: named() });
+        return Err(ContextError::OtherOwner { path: named() });
     }
-    private_file::check(path, &meta).map_err(ContextError::Readable)?;
+    private_file::check(path, &meta).map_err(ContextError::Exposed)?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(failed)?;
     serde_json::from_str(&text).map_err(|source| ContextError::Malformed {

@@ -118,7 +118,7 @@ impl EventStream {
             request = request.query(&[("since", since.0)]);
         }
         let sent = tokio::time::timeout(SILENCE_TIMEOUT, self.client.send(request)).await;
-        let response = sent.map_err(|_| self.silent())??;
+        let response = sent.map_err(|_| self.stream_ended_error())??;
         // Without `since` a broken connection resumes at the present revision.
         if self.since.is_none() {
             let header = response.headers().get("lattice-revision");
@@ -136,14 +136,14 @@ impl EventStream {
         };
         let next = tokio::time::timeout(SILENCE_TIMEOUT, body.next()).await;
         match next {
-            Err(_) => Err(self.silent()),
+            Err(_) => Err(self.stream_ended_error()),
             Ok(None) => {
                 // The server closes streams when it stops; resume after a delay.
                 self.body = None;
                 self.failures += 1;
                 tokio::time::sleep(BACKOFF[0]).await;
                 if self.failures > BACKOFF.len() {
-                    return Err(self.silent());
+                    return Err(self.stream_ended_error());
                 }
                 Ok(())
             }
@@ -176,7 +176,7 @@ impl EventStream {
         }
     }
 
-    fn silent(&self) -> ClientError {
+    fn stream_ended_error(&self) -> ClientError {
         ClientError::Unreachable {
             url: self.client.url().origin().ascii_serialization(),
             source: "the event stream ended unexpectedly".into(),

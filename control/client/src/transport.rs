@@ -32,9 +32,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest answer that is read into memory, bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// Value of `view_age_ms` while there was no answer, or the last answer had no view age.
-const NO_AGE: u64 = u64::MAX;
+const NO_VIEW_AGE_MS: u64 = u64::MAX;
 /// Page size for complete lists, items.
-const PAGE: u32 = 1_000;
+const PAGE_ITEMS: u32 = 1_000;
 
 /// Server address, CA and token.
 #[derive(Clone)]
@@ -125,7 +125,7 @@ impl Client {
             http,
             base,
             authorization,
-            view_age_ms: Arc::new(AtomicU64::new(NO_AGE)),
+            view_age_ms: Arc::new(AtomicU64::new(NO_VIEW_AGE_MS)),
         })
     }
 
@@ -138,7 +138,7 @@ impl Client {
     /// before the first answer, and after an answer without an age.
     pub fn view_age(&self) -> Option<Duration> {
         match self.view_age_ms.load(Ordering::Relaxed) {
-            NO_AGE => None,
+            NO_VIEW_AGE_MS => None,
             ms => Some(Duration::from_millis(ms)),
         }
     }
@@ -222,7 +222,7 @@ impl Client {
         let age = response.headers().get(VIEW_AGE_HEADER);
         let age = age.and_then(|value| value.to_str().ok()?.parse().ok());
         self.view_age_ms
-            .store(age.unwrap_or(NO_AGE), Ordering::Relaxed);
+            .store(age.unwrap_or(NO_VIEW_AGE_MS), Ordering::Relaxed);
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -237,7 +237,7 @@ impl Client {
             Ok(problem) if is_problem => Err(ClientError::from_problem(problem)),
             _ => Err(ClientError::Protocol {
                 url,
-                reason: not_ours(status),
+                reason: foreign_answer_reason(status),
             }),
         }
     }
@@ -291,7 +291,7 @@ impl Client {
         let mut cursor: Option<String> = None;
         loop {
             let page = self
-                .page(segments, query, Some(PAGE), cursor.as_deref())
+                .page(segments, query, Some(PAGE_ITEMS), cursor.as_deref())
                 .await?;
             items.extend(page.items);
             match page.next_cursor {
@@ -302,7 +302,7 @@ impl Client {
     }
 }
 
-fn not_ours(status: StatusCode) -> String {
+fn foreign_answer_reason(status: StatusCode) -> String {
     format!("{status} without a problem document; is this a Lattice server?")
 }
 

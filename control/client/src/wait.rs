@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// First interval between two polls; each further interval is 1.5 times the previous one.
-const FIRST: Duration = Duration::from_millis(100);
+const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest interval between two polls.
-const LONGEST: Duration = Duration::from_secs(2);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of consecutive failed polls, since servers restart: about 9 s at the start of a wait, 20 s later
 /// on.
-const MOST_FAILURES: u32 = 10;
+const MAX_CONSECUTIVE_FAILURES: u32 = 10;
 
 /// Error of a wait that ended before the allocation did.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ impl Client {
     ) -> Result<AllocationView, WaitError> {
         let (id, began) = (id.into(), Instant::now());
         let mut seen = None;
-        let looks = self.look_until_it_has_ended(id, &mut seen);
+        let looks = self.poll_until_ended(id, &mut seen);
         let Some(within) = within else {
             return Ok(looks.await?);
         };
@@ -82,12 +82,12 @@ impl Client {
         }
     }
 
-    async fn look_until_it_has_ended(
+    async fn poll_until_ended(
         &self,
         id: JobRef,
         seen: &mut Option<AllocationView>,
     ) -> Result<AllocationView, ClientError> {
-        let (mut pause, mut failures) = (FIRST, 0);
+        let (mut pause, mut failures) = (FIRST_POLL_INTERVAL, 0);
         loop {
             match self.allocation(id).await {
                 Ok(now) if has_ended(&now) => return Ok(now),
@@ -96,14 +96,14 @@ impl Client {
                     failures = 0;
                 }
                 Err(ClientError::Unreachable { .. } | ClientError::Unavailable(_))
-                    if failures < MOST_FAILURES =>
+                    if failures < MAX_CONSECUTIVE_FAILURES =>
                 {
                     failures += 1;
                 }
                 Err(error) => return Err(error),
             }
             tokio::time::sleep(pause).await;
-            pause = LONGEST.min(pause + pause / 2);
+            pause = MAX_POLL_INTERVAL.min(pause + pause / 2);
         }
     }
 }

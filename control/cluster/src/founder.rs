@@ -172,7 +172,7 @@ impl ClusterFounder {
     pub async fn start_agent(
         &self,
         plan: AgentPlan,
-        edit: impl FnOnce(&mut lattice_agent::Settings, &mut lattice_agent::Edges),
+        edit: impl FnOnce(&mut lattice_agent::Settings, &mut lattice_agent::Dependencies),
     ) -> Result<lattice_agent::App, ClusterError> {
         let node = plan.node.clone();
         let credentials = match &plan.join {
@@ -187,7 +187,7 @@ impl ClusterFounder {
         settings.join = plan.join;
         settings.executor.allow_same_user = true;
         settings.executor.run_as = job_user();
-        let mut edges = lattice_agent::Edges::system().map_err(ClusterError::BootId)?;
+        let mut edges = lattice_agent::Dependencies::system().map_err(ClusterError::BootId)?;
         edges.credentials = credentials;
         edit(&mut settings, &mut edges);
         let failed = |source| ClusterError::Agent {

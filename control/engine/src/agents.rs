@@ -13,7 +13,7 @@ use std::{net::SocketAddr, time::Duration};
 #[cfg(test)]
 mod wire;
 #[cfg(test)]
-pub(crate) use wire::Wire;
+pub(crate) use wire::FakeAgents;
 
 /// Deadline for a new reading, which may have to wait for a slow driver's own timeout.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,7 +52,7 @@ pub type LogChunks = BoxStream<'static, Result<Bytes, AgentError>>;
 pub struct Agents {
     mesh: Mesh,
     #[cfg(test)]
-    wire: Wire,
+    fake_agents: FakeAgents,
 }
 
 impl Agents {
@@ -60,14 +60,14 @@ impl Agents {
         Self {
             mesh,
             #[cfg(test)]
-            wire: Wire::default(),
+            fake_agents: FakeAgents::default(),
         }
     }
 
     /// Test double that answers requests with short replies instead of the network, once a test has set its answers.
     #[cfg(test)]
-    pub(crate) fn wire(&self) -> &Wire {
-        &self.wire
+    pub(crate) fn wire(&self) -> &FakeAgents {
+        &self.fake_agents
     }
 
     /// Mesh endpoint that all calls use.
@@ -98,8 +98,8 @@ impl Agents {
         request: &R,
         deadline: Duration,
     ) -> Result<R::Reply, AgentError> {
-        let peer = self.peer_at(addr, node).taking_at_most(MAX_ANSWER_BYTES);
-        asked(node, peer.call(request, deadline).await)
+        let peer = self.peer_at(addr, node).with_max_reply(MAX_ANSWER_BYTES);
+        with_node(node, peer.call(request, deadline).await)
     }
 
     /// Sends a request with a short reply.
@@ -111,11 +111,11 @@ impl Agents {
         deadline: Duration,
     ) -> Result<R::Reply, AgentError> {
         #[cfg(test)]
-        if let Some(answer) = self.wire.asked::<R>(node, request) {
+        if let Some(answer) = self.fake_agents.reply_to::<R>(node, request) {
             return answer;
         }
-        let peer = self.peer(view, node)?.taking_at_most(MAX_ANSWER_BYTES);
-        asked(node, peer.call(request, deadline).await)
+        let peer = self.peer(view, node)?.with_max_reply(MAX_ANSWER_BYTES);
+        with_node(node, peer.call(request, deadline).await)
     }
 
     /// Sends a request with a reply of any size that an agent may send.
@@ -126,7 +126,7 @@ impl Agents {
         request: &R,
         deadline: Duration,
     ) -> Result<R::Reply, AgentError> {
-        asked(node, self.peer(view, node)?.call(request, deadline).await)
+        with_node(node, self.peer(view, node)?.call(request, deadline).await)
     }
 
     /// Fetches the bytes that a node holds for a digest, if it holds any. The bytes are not verified.
@@ -138,9 +138,9 @@ impl Agents {
         deadline: Duration,
     ) -> Result<Option<Bytes>, AgentError> {
         let most = MOST_PREIMAGE_BYTES + FRAME_BYTES;
-        let peer = self.peer(view, node)?.taking_at_most(most);
+        let peer = self.peer(view, node)?.with_max_reply(most);
         let request = GetPreimage { digest: digest.0 };
-        asked(node, peer.call(&request, deadline).await)
+        with_node(node, peer.call(&request, deadline).await)
     }
 
     /// Fetches all attempts that an agent holds; it drops an attempt once its end is acknowledged.
@@ -149,8 +149,8 @@ impl Agents {
         view: &View,
         node: &NodeId,
     ) -> Result<Vec<AttemptStatus>, AgentError> {
-        let peer = self.peer(view, node)?.taking_at_most(MAX_LIST_BYTES);
-        let told = asked(node, peer.call(&ListAttempts, LIST_TIMEOUT).await)?;
+        let peer = self.peer(view, node)?.with_max_reply(MAX_LIST_BYTES);
+        let told = with_node(node, peer.call(&ListAttempts, LIST_TIMEOUT).await)?;
         if told.len() > MAX_ATTEMPTS {
             let (node, told) = (node.clone(), told.len());
             let reason = format!(
@@ -200,17 +200,17 @@ impl Agents {
             node: node.clone(),
             source,
         })?;
-        let reading = Reading {
+        let reading = LogReading {
             peer,
             node: node.clone(),
             request: request.clone(),
             items: Some(items),
         };
-        Ok(futures::stream::unfold(reading, Reading::next).boxed())
+        Ok(futures::stream::unfold(reading, LogReading::next).boxed())
     }
 }
 
-pub(crate) fn asked<T>(node: &NodeId, called: Result<T, CallError>) -> Result<T, AgentError> {
+pub(crate) fn with_node<T>(node: &NodeId, called: Result<T, CallError>) -> Result<T, AgentError> {
     called.map_err(|source| AgentError::Call {
         node: node.clone(),
         source,
@@ -222,7 +222,7 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 
 /// Log output of a rank, read over successive connections. A connection ends when a certificate under which it was
 /// opened expires, so following an output may need several.
-struct Reading {
+struct LogReading {
     peer: Peer,
     node: NodeId,
     /// What remains to be read; the offset advances with each chunk.
@@ -231,7 +231,7 @@ struct Reading {
     items: Option<ItemStream<Result<Bytes, String>>>,
 }
 
-impl Reading {
+impl LogReading {
     async fn next(mut self) -> Option<(Result<Bytes, AgentError>, Self)> {
         loop {
             let node = self.node.clone();

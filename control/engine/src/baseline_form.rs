@@ -11,7 +11,7 @@ use lattice_api::{
 };
 use lattice_conformance::{Class, baseline::Pattern};
 use lattice_quorum_types::{
-    baseline::{Constraint, Policy, Scalar, Sensitive},
+    baseline::{Constraint, DriftPolicy, Scalar, SensitivePolicy},
     hostlist,
     text::with_ellipsis,
 };
@@ -29,13 +29,13 @@ pub enum ExpectedClass {
 
 /// One class of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClassWant {
+pub struct RequestedClass {
     /// Policy applied on drift.
-    pub policy: Policy,
+    pub policy: DriftPolicy,
     /// Effect of drift on sensitive allocations.
-    pub sensitive: Sensitive,
+    pub sensitive: SensitivePolicy,
     /// Expected values.
-    pub want: ExpectedClass,
+    pub expected: ExpectedClass,
 }
 
 /// Source that the baseline is copied from.
@@ -53,11 +53,11 @@ pub struct CheckedBaseline {
     /// Source that the expected values are copied from.
     pub model: Option<Model>,
     /// Rules by class.
-    pub classes: BTreeMap<Class, ClassWant>,
+    pub classes: BTreeMap<Class, RequestedClass>,
     /// Policy of classes that the request does not list.
-    pub policy: Policy,
+    pub policy: DriftPolicy,
     /// Effect of drift on sensitive allocations.
-    pub sensitive: Sensitive,
+    pub sensitive: SensitivePolicy,
 }
 
 /// Maximum number of mistakes reported; a request may have any number.
@@ -106,7 +106,7 @@ fn problem(faults: &[FieldError]) -> Problem {
 ///
 /// # Errors
 /// Returns one problem that lists every invalid field.
-pub fn read(name: &str, request: &BaselineRequest) -> Result<CheckedBaseline, Problem> {
+pub fn parse_request(name: &str, request: &BaselineRequest) -> Result<CheckedBaseline, Problem> {
     let mut faults = Faults::default();
     if let Some(inside) = request.name.as_deref().filter(|inside| *inside != name) {
         faults.add(
@@ -144,8 +144,8 @@ pub fn read(name: &str, request: &BaselineRequest) -> Result<CheckedBaseline, Pr
         }
         (None, None) => None,
     };
-    let policy = word(&mut faults, "policy", request.policy.as_deref());
-    let sensitive = word(&mut faults, "sensitive", request.sensitive.as_deref());
+    let policy = parse_word(&mut faults, "policy", request.policy.as_deref());
+    let sensitive = parse_word(&mut faults, "sensitive", request.sensitive.as_deref());
     let mut classes = BTreeMap::new();
     for (name, form) in &request.classes {
         let field = format!("classes.{name}");
@@ -158,7 +158,7 @@ pub fn read(name: &str, request: &BaselineRequest) -> Result<CheckedBaseline, Pr
             continue;
         };
         let want = class_want(&mut faults, &field, class, form, (policy, sensitive));
-        if want.want == ExpectedClass::Model && model.is_none() {
+        if want.expected == ExpectedClass::Model && model.is_none() {
             faults.add(
                 format!("{field}.keys"),
                 "give keys, or from_node or from_group to be like",
@@ -183,7 +183,7 @@ pub fn read(name: &str, request: &BaselineRequest) -> Result<CheckedBaseline, Pr
     })
 }
 
-fn word<T>(faults: &mut Faults, field: &str, text: Option<&str>) -> T
+fn parse_word<T>(faults: &mut Faults, field: &str, text: Option<&str>) -> T
 where
     T: Default + std::str::FromStr<Err = String>,
 {
@@ -195,15 +195,15 @@ fn class_want(
     field: &str,
     class: Class,
     form: &ClassForm,
-    (policy, sensitive): (Policy, Sensitive),
-) -> ClassWant {
+    (policy, sensitive): (DriftPolicy, SensitivePolicy),
+) -> RequestedClass {
     let policy = match &form.policy {
         None => policy,
-        Some(text) => word(faults, &format!("{field}.policy"), Some(text)),
+        Some(text) => parse_word(faults, &format!("{field}.policy"), Some(text)),
     };
     let sensitive = match &form.sensitive {
         None => sensitive,
-        Some(text) => word(faults, &format!("{field}.sensitive"), Some(text)),
+        Some(text) => parse_word(faults, &format!("{field}.sensitive"), Some(text)),
     };
     let want = match &form.keys {
         None => ExpectedClass::Model,
@@ -228,10 +228,10 @@ fn class_want(
             ExpectedClass::Keys(constraints)
         }
     };
-    ClassWant {
+    RequestedClass {
         policy,
         sensitive,
-        want,
+        expected: want,
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_good_is_read() {
-        let wanted = read(
+        let wanted = parse_request(
             "h100",
             &request(json!({
                 "nodes": "gpu[001-012]", "from_node": "gpu001", "policy": "drain",
@@ -330,14 +330,14 @@ mod tests {
         assert_eq!(wanted.model, Some(Model::Node("gpu001".to_owned())));
         let bios = &wanted.classes[&Class::Bios];
         assert_eq!(
-            (bios.policy, &bios.want),
-            (Policy::Drain, &ExpectedClass::Model)
+            (bios.policy, &bios.expected),
+            (DriftPolicy::Drain, &ExpectedClass::Model)
         );
         let nic = &wanted.classes[&Class::Nic];
-        let ExpectedClass::Keys(keys) = &nic.want else {
+        let ExpectedClass::Keys(keys) = &nic.expected else {
             panic!("{nic:?}")
         };
-        assert_eq!(nic.policy, Policy::Warn);
+        assert_eq!(nic.policy, DriftPolicy::Warn);
         let found: Vec<_> = keys
             .iter()
             .map(|k| (k.key.as_str(), k.any_of.len(), k.or_absent))
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn reports_every_error_by_field() {
-        let problem = read(
+        let problem = parse_request(
             "h100",
             &request(json!({
                 "name": "a100", "nodes": "gpu[", "policy": "drian",
@@ -402,7 +402,7 @@ mod tests {
     fn reports_extreme_sizes_briefly() {
         let long = "x".repeat(300_000);
         let told = |value| {
-            let problem = read("h100", &request(value)).unwrap_err();
+            let problem = parse_request("h100", &request(value)).unwrap_err();
             assert!(problem.detail.len() < 40_000, "{}", problem.detail.len());
             let field = problem.field.unwrap();
             (
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn requires_subject_and_action() {
         let fields = |value| {
-            let problem = read("x", &request(value)).unwrap_err();
+            let problem = parse_request("x", &request(value)).unwrap_err();
             let lines = problem.detail.lines();
             lines
                 .map(|l| l.split(": ").next().unwrap().to_owned())

@@ -16,7 +16,7 @@ impl Core {
     /// Returns an error for a node that is unknown or was never seen.
     pub async fn diff(&self, left: &NodeId, right: &NodeId) -> Result<Vec<Difference>, AgentError> {
         let view = self.view();
-        let (left, right) = (seen(&view, left)?, seen(&view, right)?);
+        let (left, right) = (seen_node(&view, left)?, seen_node(&view, right)?);
         let (left_told, right_told) = tokio::join!(
             self.inventory_if_incomplete(&view, left, &Class::ALL),
             self.inventory_if_incomplete(&view, right, &Class::ALL)
@@ -81,7 +81,7 @@ impl Core {
             return whole();
         };
         let mut found = diff(&one, &other);
-        let not_in = |record: &ClassRecord| Schemas::not_in(record.schema);
+        let not_in = |record: &ClassRecord| Schemas::missing_in_schema(record.schema);
         let more = |record: &ClassRecord, common: &ClassRecord| {
             let entries = record.entries.clone().into_iter();
             let common = common.entries.clone();
@@ -118,7 +118,7 @@ impl Core {
         if record.schema == schema {
             return Some(record.clone());
         }
-        let told = record.under(schema).ok();
+        let told = record.in_schema(schema).ok();
         let told = told.filter(|record| record.state().digest() == Some(digest));
         if told.is_some() {
             return told;
@@ -140,7 +140,7 @@ impl Core {
         classes: &[Class],
     ) -> Result<Vec<(Class, ClassRecord)>, AgentError> {
         let view = self.view();
-        let node = seen(&view, node)?;
+        let node = seen_node(&view, node)?;
         let told = self.inventory_if_incomplete(&view, node, classes).await;
         let records = classes.iter().map(|class| async {
             let record = self.record_of(&view, node, *class, told.as_ref()).await;
@@ -176,7 +176,7 @@ impl Core {
         view: &View,
         node: &NodeEntry,
         class: Class,
-        told: Option<&Inventory>,
+        inventory: Option<&Inventory>,
     ) -> ClassRecord {
         match node.marks().get(&class) {
             Some(ClassMark::Complete { digest, .. }) => {
@@ -187,7 +187,7 @@ impl Core {
                 let fetched = preimages.fetch_record(&self.agents, view, *digest, node);
                 match fetched.await {
                     Ok(record) => ClassRecord::clone(&record),
-                    Err(why) => not_had(class, &why),
+                    Err(why) => unavailable_record(class, &why),
                 }
             }
             Some(ClassMark::Disabled) => ClassRecord::disabled(class, "switched off at the node"),
@@ -195,24 +195,24 @@ impl Core {
                 ClassRecord::disabled(class, "not requested on the node")
             }
             Some(ClassMark::Incomplete) | None => {
-                let record = told.and_then(|inventory| inventory.records.get(&class));
+                let record = inventory.and_then(|inventory| inventory.records.get(&class));
                 // The readings of the node's BMC, or the reason they are missing, are part of the record.
                 let parts = self.bmc.parts(&node.id);
                 let part = parts.as_ref().and_then(|parts| parts.records.get(&class));
                 let is_its_bmcs = part.is_some() && is_bmc_only(node, class);
                 let record = match record {
-                    Some(record) => as_said(node, record.clone()),
+                    Some(record) => unsettled_if_incomplete(node, record.clone()),
                     None if is_its_bmcs => ClassRecord::new(class),
                     None => unknown(
                         class,
-                        match told {
+                        match inventory {
                             Some(_) => "the node does not report it",
                             None => "the node does not report it at present",
                         },
                     ),
                 };
                 match part {
-                    Some(part) => record.unite(part.clone()),
+                    Some(part) => record.merge(part.clone()),
                     None => record,
                 }
             }
@@ -222,7 +222,7 @@ impl Core {
 
 /// Returns a node's record of a class, marked as unsettled if it is complete while the node publishes the class as
 /// incomplete. Such a record is one of several differing readings, or the first complete reading after a failure.
-pub fn as_said(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
+pub fn unsettled_if_incomplete(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
     let is_unknown = node.published(record.class) == Some(ClassMark::Incomplete);
     match is_unknown && record.state().digest().is_some() {
         true => record.unsettled("the node publishes the class as incomplete"),
@@ -231,7 +231,7 @@ pub fn as_said(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
 }
 
 /// Record of a class with content that cannot be fetched now; the record holds only the reason.
-fn not_had(class: Class, why: &PreimageUnavailable) -> ClassRecord {
+fn unavailable_record(class: Class, why: &PreimageUnavailable) -> ClassRecord {
     unknown(class, &why.to_string())
 }
 
@@ -248,7 +248,7 @@ fn is_bmc_only(node: &NodeEntry, class: Class) -> bool {
     matches!(node.published(class), None | Some(ClassMark::Disabled))
 }
 
-fn seen<'a>(view: &'a View, node: &NodeId) -> Result<&'a NodeEntry, AgentError> {
+fn seen_node<'a>(view: &'a View, node: &NodeId) -> Result<&'a NodeEntry, AgentError> {
     let node = node.clone();
     match view.node(&node) {
         None => Err(AgentError::UnknownNode { node }),

@@ -24,7 +24,7 @@ use crate::{
     agents::{Agents, LogChunks},
     bmc::Readings,
     core::checkpoint_storage::CheckpointStorage,
-    cycles::Cycles,
+    cycles::CycleDurations,
     decisions::Decisions,
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
@@ -33,7 +33,7 @@ use crate::{
     movement_metrics::PreemptionCounters,
     preimages::Preimages,
     reply_times::ReplyTimes,
-    scaling_metrics::Scaling,
+    scaling_metrics::ScalingMetrics,
     store::Store,
     timings::Timings,
     usage::UsageLedger,
@@ -110,11 +110,11 @@ pub struct Core {
     /// Plans requested by operators.
     pub(crate) asked: PlanCache,
     /// Autoscaling state of services, for operators.
-    pub scaling: Scaling,
+    pub scaling: ScalingMetrics,
     /// Preemption metrics, for operators.
     pub moved: PreemptionCounters,
     /// Durations of scheduling cycles, for operators.
-    pub cycles: Cycles,
+    pub cycles: CycleDurations,
     /// Places where checkpoints cannot be written now.
     pub(crate) checkpoint_storage: CheckpointStorage,
     /// Limits how many schedulers plan at the same time; half of the cores stay free for other tasks.
@@ -162,9 +162,9 @@ impl Core {
             usage_ledger: UsageLedger::default(),
             bmc: Readings::default(),
             asked: PlanCache::default(),
-            scaling: Scaling::default(),
+            scaling: ScalingMetrics::default(),
             moved: PreemptionCounters::default(),
-            cycles: Cycles::default(),
+            cycles: CycleDurations::default(),
             checkpoint_storage: CheckpointStorage::default(),
             planning: Arc::new(Semaphore::new(half_the_cores())),
             view: ArcSwap::from_pointee(View::default()),
@@ -315,7 +315,7 @@ impl Core {
     /// Resolves once every node is compared with the baselines that the view shows now; bound it with a timeout.
     pub async fn judged(&self) {
         let mut version = self.version.subscribe();
-        let number = self.view.load().baselines.number;
+        let number = self.view.load().baselines.generation;
         while self.view.load().judged.number < number {
             if version.changed().await.is_err() {
                 return;
@@ -328,7 +328,7 @@ impl Core {
         let mut version = self.version.subscribe();
         loop {
             let view = self.view();
-            if view.judged.number < view.baselines.number {
+            if view.judged.number < view.baselines.generation {
                 return;
             }
             // The sender lives as long as the core.
@@ -541,7 +541,7 @@ impl Core {
     /// Requests the trust bundle now.
     pub(crate) fn asks_for_trust(&self) {
         if let Some(renewal) = self.renewal.get() {
-            renewal.look_now();
+            renewal.refresh_now();
         }
     }
 

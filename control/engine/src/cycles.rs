@@ -12,9 +12,9 @@ const BOUNDS: [f64; 12] = [
 
 /// Durations by vCluster, since this control started.
 #[derive(Debug)]
-pub struct Cycles(HistogramVec);
+pub struct CycleDurations(HistogramVec);
 
-impl Default for Cycles {
+impl Default for CycleDurations {
     fn default() -> Self {
         Self(histogram(
             "lattice_scheduling_cycle_duration_seconds",
@@ -26,7 +26,7 @@ impl Default for Cycles {
     }
 }
 
-impl Cycles {
+impl CycleDurations {
     /// Records the duration of a planning cycle, up to the answers to its decisions.
     pub(crate) fn note(&self, vcluster: &VclusterName, took: Duration) {
         let of = self.0.with_label_values(&[vcluster.as_str()]);

@@ -34,11 +34,11 @@ pub struct Decisions(Option<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    book: RecordWriter,
+    writer: RecordWriter,
     /// Schedulers with their full view in the present file.
     known: BTreeSet<VclusterName>,
     /// Newest revision with recorded allocation events.
-    told: Revision,
+    last_revision: Revision,
 }
 
 /// A plan to be recorded.
@@ -68,14 +68,14 @@ impl Decisions {
         };
         let book = RecordWriter::open(&folder.join("decisions"), keep_bytes, begin)?;
         Ok(Self(Some(Mutex::new(State {
-            book,
+            writer: book,
             known: BTreeSet::new(),
-            told: Revision(0),
+            last_revision: Revision(0),
         }))))
     }
 
     /// Whether the recorder keeps anything.
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 
@@ -89,8 +89,12 @@ impl Decisions {
         let Some(mut state) = self.state() else {
             return;
         };
-        let State { book, known, .. } = &mut *state;
-        if book.turn() {
+        let State {
+            writer: book,
+            known,
+            ..
+        } = &mut *state;
+        if book.rotate() {
             known.clear();
         }
         let vcluster = planned.vcluster.clone();
@@ -127,7 +131,7 @@ impl Decisions {
         outcome: Outcome,
     ) {
         if let Some(mut state) = self.state() {
-            state.book.write(&Line::Outcome {
+            state.writer.write(&Line::Outcome {
                 vcluster: vcluster.clone(),
                 planned_at,
                 id,
@@ -139,7 +143,7 @@ impl Decisions {
     /// Records a refused submission.
     pub(crate) fn refused_submit(&self, at: UnixMillis, user: &str, refusal: String) {
         if let Some(mut state) = self.state() {
-            state.book.write(&Line::RefusedSubmit {
+            state.writer.write(&Line::RefusedSubmit {
                 at,
                 user: user.to_owned(),
                 refusal,
@@ -148,19 +152,19 @@ impl Decisions {
     }
 
     /// Records committed allocation events.
-    pub(crate) fn heard(&self, events: &[Event]) {
+    pub(crate) fn record_events(&self, events: &[Event]) {
         let Some(mut state) = self.state() else {
             return;
         };
         for event in events {
             // After an interrupted watch the same events may arrive again.
-            if event.revision < state.told {
+            if event.revision < state.last_revision {
                 continue;
             }
-            state.told = event.revision;
+            state.last_revision = event.revision;
             if let EventKind::Allocation { change, record } = &event.kind {
                 let changed = ChangedAllocation::new(*change, record, event.at);
-                state.book.write(&Line::Allocation(Box::new(changed)));
+                state.writer.write(&Line::Allocation(Box::new(changed)));
             }
         }
     }
@@ -172,7 +176,7 @@ impl Decisions {
     pub fn since(&self, since: UnixMillis) -> Result<RecordLines, DecisionsError> {
         match self.state() {
             None => Err(DecisionsError::NotKept),
-            Some(mut state) => state.book.since(since),
+            Some(mut state) => state.writer.since(since),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Explanation of an allocation's state.
 
 use lattice_api::{
-    allocation::{Sight, stop_of},
+    allocation::{WorkloadAccess, stop_reason},
     explanation::{ExplanationView, FactorView, ScoreView, StepView},
     text::time,
 };
@@ -12,14 +12,14 @@ use lattice_view::{LastPlan, View};
 /// Reason why a waiting allocation waits; `None` for any other.
 pub fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {
     match a.state {
-        AllocationState::Pending => Some(match planned(view, plan, a) {
+        AllocationState::Pending => Some(match last_explanation(view, plan, a) {
             // The vCluster was deleted, or all its nodes were moved.
             Some(explanation) if explanation.total == 0 => format!(
                 "{explanation}; vCluster \"{}\" has no nodes",
                 a.spec.vcluster
             ),
             Some(explanation) => explanation.to_string(),
-            None => match array_of(view, a).and_then(as_many_as_may) {
+            None => match array_of(view, a).and_then(reached_element_limit) {
                 Some(most) => format!("array limit: {most} of at most {most} elements are running"),
                 None => "waits for the next scheduling cycle".to_owned(),
             },
@@ -32,11 +32,11 @@ pub fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {
 
 /// Explanation of the last cycle. For an array and its elements without nodes, only the first elements are in the
 /// queue. The explanation of the first one applies to all.
-fn planned(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Explanation> {
+fn last_explanation(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Explanation> {
     let of_first = || {
         let array = array_of(view, a)?;
         let waits = array.progress.tally.as_ref()?.pending.iter().next()?;
-        let first = array.element_numbers()?.of(waits)?;
+        let first = array.element_numbers()?.id_of(waits)?;
         plan.of(&a.spec.vcluster)?.explanation(first)
     };
     plan.explanation(a).or_else(of_first)
@@ -52,17 +52,22 @@ fn array_of<'a>(view: &'a View, a: &'a Allocation) -> Option<&'a Allocation> {
 }
 
 /// Maximum number of concurrently running elements, if the array has reached it.
-fn as_many_as_may(array: &Allocation) -> Option<u32> {
+fn reached_element_limit(array: &Allocation) -> Option<u32> {
     let most = array.spec.terms.array.as_ref()?.max_running()?;
     let tally = array.progress.tally.as_ref()?;
     (tally.alive >= most).then_some(most)
 }
 
 /// Explanation of an allocation: why it waits, or its state in words.
-pub fn explain(view: &View, plan: &LastPlan, a: &Allocation, sight: Sight) -> ExplanationView {
+pub fn explain(
+    view: &View,
+    plan: &LastPlan,
+    a: &Allocation,
+    sight: WorkloadAccess,
+) -> ExplanationView {
     let cycle = plan.of(&a.spec.vcluster);
     let waits = a.state == AllocationState::Pending;
-    let planned = waits.then(|| planned(view, plan, a)).flatten();
+    let planned = waits.then(|| last_explanation(view, plan, a)).flatten();
     let planned = planned.as_ref();
     let steps = planned.iter().flat_map(|e| &e.steps).map(|step| StepView {
         constraint: step.constraint.as_str().to_owned(),
@@ -106,10 +111,10 @@ pub fn score(score: Score, ahead: u32, weights: Weights) -> ScoreView {
     }
 }
 
-fn summary(a: &Allocation, sight: Sight) -> String {
+fn summary(a: &Allocation, sight: WorkloadAccess) -> String {
     let nodes = hostlist::fold(a.kept_nodes());
     let since = time(a.state_since);
-    let cause = stop_of(a, sight).map_or_else(String::new, |cause| format!(": {cause}"));
+    let cause = stop_reason(a, sight).map_or_else(String::new, |cause| format!(": {cause}"));
     // Writing a checkpoint does not start another attempt.
     let began = a.attempt_began_at().unwrap_or(a.state_since);
     match a.state {

@@ -65,7 +65,7 @@ struct Ring {
     oldest: Revision,
     /// Observations between `oldest` and the first of `changes`. With them, frequent node observations do not force
     /// readers to start over while the replicated state is quiet.
-    between: Observed,
+    evicted_observations: Observed,
     /// The last revision published.
     newest: Revision,
 }
@@ -86,9 +86,9 @@ impl Ring {
                 if let Some(last) = events.last() {
                     self.oldest = last.revision;
                 }
-                self.between = Observed::default();
+                self.evicted_observations = Observed::default();
             }
-            Change::Observed(observed) => self.between.merge(&observed),
+            Change::Observed(observed) => self.evicted_observations.merge(&observed),
             Change::Compacted { .. } => {}
         }
     }
@@ -101,7 +101,7 @@ impl Ring {
         };
         match self.changes.iter().rposition(is_read) {
             Some(at) => (self.first + at as u64 + 1, Observed::default()),
-            None => (self.first, self.between.clone()),
+            None => (self.first, self.evicted_observations.clone()),
         }
     }
 }
@@ -123,7 +123,7 @@ pub(crate) struct Feed {
 
 impl Default for Feed {
     fn default() -> Self {
-        Self::keeping(Bounds {
+        Self::with_bounds(Bounds {
             changes: KEPT_CHANGES,
             bytes: KEPT_BYTES,
         })
@@ -131,13 +131,13 @@ impl Default for Feed {
 }
 
 impl Feed {
-    pub(crate) fn keeping(bounds: Bounds) -> Self {
+    pub(crate) fn with_bounds(bounds: Bounds) -> Self {
         let ring = Ring {
             changes: VecDeque::new(),
             first: 0,
             bytes: 0,
             oldest: Revision(0),
-            between: Observed::default(),
+            evicted_observations: Observed::default(),
             newest: Revision(0),
         };
         Self {
@@ -155,8 +155,8 @@ impl Feed {
         let end = {
             let mut ring = self.ring();
             for mut change in changes {
-                change_size::slim(&mut change);
-                let weight = change_size::of(&change);
+                change_size::drop_large_parts(&mut change);
+                let weight = change_size::weight(&change);
                 if let Change::Events(events) = &change
                     && let Some(last) = events.last()
                 {
@@ -181,7 +181,7 @@ impl Feed {
             ring.first = ring.end() + 1;
             ring.changes.clear();
             ring.bytes = 0;
-            ring.between = Observed::default();
+            ring.evicted_observations = Observed::default();
             (ring.oldest, ring.newest) = (revision, revision);
             ring.first
         };

@@ -19,7 +19,7 @@ use std::{sync::Arc, time::Duration};
 const READ_PAUSE: Duration = Duration::from_millis(200);
 
 /// DAGs per read; one DAG has up to a thousand members.
-const DAGS_A_PAGE: u32 = 64;
+const DAGS_PER_PAGE: u32 = 64;
 
 /// Follows the quorum for ever.
 pub async fn follow(core: Arc<Core>) {
@@ -30,7 +30,7 @@ pub async fn follow(core: Arc<Core>) {
             core.heard();
             match item {
                 WatchItem::Events(events) => {
-                    core.decisions.heard(&events);
+                    core.decisions.record_events(&events);
                     fold(&core, &events);
                     for event in &events {
                         if let EventKind::Trust { number } = event.kind {
@@ -111,7 +111,7 @@ async fn read_dags(core: &Core) -> Vec<Dag> {
     loop {
         let query = Query::Dags {
             after: all.last().map_or(DagId(0), |dag| dag.id),
-            limit: DAGS_A_PAGE,
+            limit: DAGS_PER_PAGE,
             within: None,
         };
         let page = read(core, query, |answer| match answer {
@@ -119,7 +119,7 @@ async fn read_dags(core: &Core) -> Vec<Dag> {
             _ => None,
         });
         let page = page.await;
-        let is_last = page.len() < DAGS_A_PAGE as usize;
+        let is_last = page.len() < DAGS_PER_PAGE as usize;
         all.extend(page);
         if is_last {
             return all;

@@ -4,7 +4,7 @@
 use crate::{core::Core, observed_state};
 use lattice_conformance::{Class, ClassMark, EarlierDigest};
 use lattice_gossip::{
-    Cell, CellConfig, Gossip, GossipLiveness, JoinError, Member, Published, Snapshot, Verdict,
+    Cell, CellConfig, Gossip, GossipLiveness, JoinError, Member, PublishedState, Snapshot, Verdict,
 };
 use lattice_mesh::{Mesh, Role};
 use lattice_placement::Health;
@@ -18,9 +18,9 @@ pub async fn join(
     mesh: &Mesh,
     cells: &[CellConfig],
 ) -> Result<Vec<Cell>, JoinError> {
-    let published = Published {
+    let published = PublishedState {
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        ..Published::default()
+        ..PublishedState::default()
     };
     let mut joined = Vec::with_capacity(cells.len());
     for config in cells {
@@ -49,13 +49,13 @@ fn members(snapshot: &Snapshot) -> BTreeMap<NodeId, GossipedNode> {
     agents
         .filter_map(|member| {
             let id = NodeId::new(member.identity.id()).ok()?;
-            Some((id, seen(snapshot.cell.as_str(), member)))
+            Some((id, gossiped_node(snapshot.cell.as_str(), member)))
         })
         .collect()
 }
 
 /// Converts the values that a member publishes. A value that cannot be parsed counts as not published.
-fn seen(cell: &str, member: &Member) -> GossipedNode {
+fn gossiped_node(cell: &str, member: &Member) -> GossipedNode {
     let said = &member.published;
     let mark = |(class, mark): (&String, &String)| {
         let class: Class = class.parse().ok()?;
@@ -63,7 +63,7 @@ fn seen(cell: &str, member: &Member) -> GossipedNode {
     };
     let marks: BTreeMap<Class, ClassMark> = said.fingerprints.iter().filter_map(mark).collect();
     let beside = said.fingerprints.iter();
-    let beside = beside.filter_map(|(key, text)| EarlierDigest::read(key, text));
+    let beside = beside.filter_map(|(key, text)| EarlierDigest::parse(key, text));
     let beside = beside.filter(|(class, earlier)| {
         let mark = marks.get(class);
         mark.is_some_and(|mark| earlier.is_consistent_with(mark))
@@ -91,7 +91,7 @@ fn seen(cell: &str, member: &Member) -> GossipedNode {
             journal: mark.journal,
             seq: mark.seq,
         }),
-        heard: member.belief == GossipLiveness::Alive,
+        heard: member.liveness == GossipLiveness::Alive,
     }
 }
 
@@ -121,15 +121,15 @@ mod tests {
             identity: Identity::new("test", Role::Agent, "a").unwrap(),
             addr: "127.0.0.1:1".parse().unwrap(),
             generation: 1,
-            belief: GossipLiveness::Alive,
-            published: Published {
+            liveness: GossipLiveness::Alive,
+            published: PublishedState {
                 fingerprints: fingerprints.into(),
-                ..Published::default()
+                ..PublishedState::default()
             },
             unreadable: Vec::new(),
             version: 1,
         };
-        let taken = seen("c0", &member);
+        let taken = gossiped_node("c0", &member);
         assert_eq!(taken.marks.len(), 2);
         let earlier = EarlierDigest {
             schema: 2,

@@ -2,7 +2,8 @@
 //! published digests.
 
 use crate::{
-    agents::ReadingKind, compare::as_said, core::Core, error::AgentError, tasks::class_merge,
+    agents::ReadingKind, compare::unsettled_if_incomplete, core::Core, error::AgentError,
+    tasks::class_merge,
 };
 use lattice_conformance::{Class, ClassRecord, Inventory, LimitState, Power, Reading, Value};
 use lattice_quorum_types::NodeId;
@@ -27,7 +28,7 @@ impl Core {
         // The present view includes gossip that arrived during the call.
         let view = self.view();
         if is_last && let Some(entry) = view.node(node) {
-            self.as_announced(&view, entry, &mut inventory).await;
+            self.replace_unpublished(&view, entry, &mut inventory).await;
         }
         Ok(inventory)
     }
@@ -37,8 +38,8 @@ impl Core {
         if let Some(parts) = self.bmc.parts(node) {
             for (class, part) in &parts.records {
                 let record = inventory.records.remove(class);
-                let whole = class_merge::together(record, part);
-                let whole = whole.unwrap_or_else(|| apart(*class));
+                let whole = class_merge::merge_class(record, part);
+                let whole = whole.unwrap_or_else(|| no_common_schema(*class));
                 inventory.records.insert(*class, whole);
             }
             inventory.findings.extend(parts.findings.iter().cloned());
@@ -56,7 +57,7 @@ impl Core {
 
     /// Replaces readings that are not published. A change that was read only once is not published yet, so the
     /// published record is used; a class that is published as incomplete is unknown.
-    async fn as_announced(&self, view: &View, entry: &NodeEntry, inventory: &mut Inventory) {
+    async fn replace_unpublished(&self, view: &View, entry: &NodeEntry, inventory: &mut Inventory) {
         for (class, mark) in entry.marks() {
             let read = inventory.records.get(class).map(|r| r.state().mark());
             if mark.digest().is_some() && read != Some(*mark) {
@@ -65,7 +66,9 @@ impl Core {
             } else if mark.digest().is_none()
                 && let Some(record) = inventory.records.remove(class)
             {
-                inventory.records.insert(*class, as_said(entry, record));
+                inventory
+                    .records
+                    .insert(*class, unsettled_if_incomplete(entry, record));
             }
         }
     }
@@ -85,7 +88,7 @@ fn by_own_meter(measured: Power) -> Power {
 }
 
 /// Unknown record for a class where agent and BMC use schemas without a common version.
-fn apart(class: Class) -> ClassRecord {
+fn no_common_schema(class: Class) -> ClassRecord {
     let mut record = ClassRecord::new(class);
     let why = "agent and BMC have no schema version in common";
     record.require("class", Reading::<Value>::failed(why));

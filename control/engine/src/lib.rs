@@ -5,11 +5,8 @@
 //! fails, only time is lost. Interfaces (`control/http`) and the daemon (`control/`) are built on the engine, which
 //! depends on neither.
 //!
-<<<<<<< HEAD
-//! Begin with [`Core`] (reads and commands) and [`View`] (cluster state). The reconcilers are in `tasks/`.
-=======
-//! Begin with [`Core`] (reads and commands) and [`lattice_view::View`] (cluster state). The reconcilers are in `tasks/`, one per file.
->>>>>>> 5a05b43b (view: move View, drift, baselines and plans into the pure crate)
+//! Begin with [`Core`] (reads and commands) and [`lattice_view::View`] (cluster state). The reconcilers are in
+//! `tasks/`.
 #![forbid(unsafe_code)]
 
 pub mod accounting_connection;

@@ -3,7 +3,7 @@
 //! A query must return one number. Any other result (no series, several series, no number) is reported as missing with
 //! its reason: services never scale on an unknown value.
 
-use crate::web_client::{FetchError, Web};
+use crate::web_client::{FetchError, WebClient};
 use lattice_quorum_types::{AllocationId, text::truncated};
 use reqwest::Url;
 use serde::{Deserialize, de::IgnoredAny};
@@ -16,7 +16,7 @@ pub(crate) const MOST_BYTES: usize = 1 << 20;
 const ALLOCATION: &str = "$allocation";
 /// Statuses with a reply body of Prometheus: success, bad parameters, a query that cannot be executed, and a query that
 /// timed out or was aborted.
-const TAKEN: [u16; 4] = [200, 400, 422, 503];
+const ACCEPTED_STATUSES: [u16; 4] = [200, 400, 422, 503];
 /// Longest part of a reply in an error text, in bytes.
 const MAX_SHOWN_BYTES: usize = 200;
 
@@ -28,7 +28,7 @@ pub(crate) enum UnknownMetricReason {
     NoSource,
     /// Prometheus did not answer.
     #[error("Prometheus: {0}")]
-    Unanswered(#[from] FetchError),
+    Fetch(#[from] FetchError),
     /// The reply is not in the Prometheus format.
     #[error("the answer is not one of Prometheus: {reason}")]
     Other {
@@ -51,10 +51,10 @@ pub(crate) enum UnknownMetricReason {
     },
     /// No series has a value now.
     #[error("the query gives nothing")]
-    Nothing,
+    NoSeries,
     /// The result has more than one series.
     #[error("the query gives {count} series; write one that gives one, as with avg()")]
-    Several {
+    SeveralSeries {
         /// Number of series.
         count: usize,
     },
@@ -65,10 +65,10 @@ pub(crate) enum UnknownMetricReason {
         found: String,
     },
     /// Nodes did not report the value, or do not have it.
-    #[error("{}", nodes(.unsaid))]
+    #[error("{}", nodes(.missing))]
     Nodes {
         /// Nodes without a value, each with the reason.
-        unsaid: Vec<(String, String)>,
+        missing: Vec<(String, String)>,
     },
     /// The allocation runs on no node.
     #[error("it runs on no node")]
@@ -89,13 +89,13 @@ fn nodes(unsaid: &[(String, String)]) -> String {
 /// Client of the site's Prometheus.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    web: Web,
+    web: WebClient,
     base: Url,
 }
 
 impl Metrics {
     /// Creates the client without sending a request.
-    pub(crate) fn new(web: Web, base: Url) -> Self {
+    pub(crate) fn new(web: WebClient, base: Url) -> Self {
         Self { web, base }
     }
 
@@ -103,9 +103,9 @@ impl Metrics {
     #[cfg(test)]
     pub(crate) fn at(base: &str) -> Self {
         #![expect(clippy::unwrap_used, reason = "tests")]
-        let client = crate::web_client::client(crate::web_client::Trust::Nobody).unwrap();
+        let client = crate::web_client::client(crate::web_client::Trust::NoTls).unwrap();
         let deadline = std::time::Duration::from_secs(60);
-        let web = Web::new(client, None, deadline, MOST_BYTES).unwrap();
+        let web = WebClient::new(client, None, deadline, MOST_BYTES).unwrap();
         Self::new(web, Url::parse(base).unwrap())
     }
 
@@ -115,13 +115,14 @@ impl Metrics {
         query: &str,
         id: AllocationId,
     ) -> Result<f64, UnknownMetricReason> {
-        let (status, body) = self.web.get_with(&self.url(query, id), &TAKEN).await?;
+        let (status, body) = self
+            .web
+            .get_with(&self.url(query, id), &ACCEPTED_STATUSES)
+            .await?;
         match value(&body) {
             // The reply comes from a proxy in front of Prometheus.
             Err(UnknownMetricReason::Other { .. }) if status != 200 => {
-                Err(UnknownMetricReason::Unanswered(FetchError::Status {
-                    status,
-                }))
+                Err(UnknownMetricReason::Fetch(FetchError::Status { status }))
             }
             other => other,
         }
@@ -189,11 +190,11 @@ fn value(body: &[u8]) -> Result<f64, UnknownMetricReason> {
             let count = series.len();
             let mut series = series.into_iter();
             match (series.next(), series.next()) {
-                (None, _) => return Err(UnknownMetricReason::Nothing),
+                (None, _) => return Err(UnknownMetricReason::NoSeries),
                 (Some(one), None) => one.value.ok_or_else(|| UnknownMetricReason::NoNumber {
                     found: "histogram".to_owned(),
                 })?,
-                (Some(_), Some(_)) => return Err(UnknownMetricReason::Several { count }),
+                (Some(_), Some(_)) => return Err(UnknownMetricReason::SeveralSeries { count }),
             }
         }
         found => {

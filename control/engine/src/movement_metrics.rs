@@ -12,7 +12,7 @@ use crate::exposition::{Exposition, histogram};
 use lattice_quorum_types::{
     Allocation, AllocationState, Revision, VclusterName,
     allocation::StopCause,
-    progress::{AfterCheckpoint, MoveReason, Writing},
+    progress::{AfterCheckpoint, CheckpointInProgress, MoveReason},
 };
 use lattice_view::View;
 use parking_lot::{Mutex, MutexGuard};
@@ -56,9 +56,9 @@ enum Change {
         reason: &'static str,
     },
     /// The victim's checkpoint is complete; `took_ms` is its duration in milliseconds.
-    Saved { took_ms: u64 },
+    Checkpointed { took_ms: u64 },
     /// The victim's checkpoint failed.
-    Unsaved,
+    CheckpointFailed,
     /// The victim is pending again.
     Requeued,
 }
@@ -91,7 +91,7 @@ impl PreemptionCounters {
     }
 
     /// Counts changes committed after `since` from now on; `None` stops counting.
-    pub(crate) fn counts_since(&self, since: Option<Revision>) {
+    pub(crate) fn start_counting(&self, since: Option<Revision>) {
         let mut counts = self.counts();
         counts.since = since;
         let Some(since) = since else { return };
@@ -155,11 +155,11 @@ impl Counts {
             Change::Preempted { vcluster, reason } => {
                 *self.preemptions.entry((vcluster, reason)).or_default() += 1;
             }
-            Change::Saved { took_ms } => {
+            Change::Checkpointed { took_ms } => {
                 let took = took_ms as f64 / 1000.0;
                 self.checkpoints.with_label_values(UNLABELLED).observe(took);
             }
-            Change::Unsaved => self.failed_checkpoints += 1,
+            Change::CheckpointFailed => self.failed_checkpoints += 1,
             Change::Requeued => self.requeued += 1,
         }
     }
@@ -167,23 +167,24 @@ impl Counts {
 
 fn changes(view: &View, before: &Allocation, after: &Allocation) -> Vec<Change> {
     let mut changes = Vec::new();
-    if let Some(reason) = making_room(after).filter(|_| making_room(before).is_none()) {
+    if let Some(reason) = current_preemption(after).filter(|_| current_preemption(before).is_none())
+    {
         changes.push(Change::Preempted {
             vcluster: after.spec.vcluster.clone(),
             reason: label(view, reason),
         });
     }
-    if let Some(writing) = saving(before) {
+    if let Some(writing) = victim_checkpoint(before) {
         let whole = after.progress.kept.as_ref();
         if let Some(kept) = whole.filter(|kept| kept.number == writing.number) {
             let took_ms = kept.took_ms;
-            changes.push(Change::Saved { took_ms });
+            changes.push(Change::Checkpointed { took_ms });
         }
         if after.progress.failed_checkpoints > before.progress.failed_checkpoints {
-            changes.push(Change::Unsaved);
+            changes.push(Change::CheckpointFailed);
         }
     }
-    let moved = before.state != AllocationState::Pending && for_others(before).is_some();
+    let moved = before.state != AllocationState::Pending && preemption_reason(before).is_some();
     if moved && after.state == AllocationState::Pending {
         changes.push(Change::Requeued);
     }
@@ -192,7 +193,7 @@ fn changes(view: &View, before: &Allocation, after: &Allocation) -> Vec<Change> 
 
 /// Reason of the preemption that an allocation is a victim of, now or last. `None` for other allocations, including a
 /// suspension requested by a user or operator, which frees nodes for no particular allocation.
-fn for_others(held: &Allocation) -> Option<&MoveReason> {
+fn preemption_reason(held: &Allocation) -> Option<&MoveReason> {
     let reason = match (&held.progress.writing, &held.stop) {
         (Some(writing), _) => match &writing.then {
             AfterCheckpoint::MakeRoom { reason } => reason,
@@ -205,16 +206,16 @@ fn for_others(held: &Allocation) -> Option<&MoveReason> {
 }
 
 /// Same as [`for_others`], while the allocation still holds its nodes.
-fn making_room(held: &Allocation) -> Option<&MoveReason> {
-    for_others(held).filter(|_| held.state.holds())
+fn current_preemption(held: &Allocation) -> Option<&MoveReason> {
+    preemption_reason(held).filter(|_| held.state.holds())
 }
 
 /// Checkpoint that a victim writes before it releases its nodes.
-fn saving(held: &Allocation) -> Option<&Writing> {
+fn victim_checkpoint(held: &Allocation) -> Option<&CheckpointInProgress> {
     held.progress
         .writing
         .as_deref()
-        .filter(|_| for_others(held).is_some())
+        .filter(|_| preemption_reason(held).is_some())
 }
 
 fn label(view: &View, reason: &MoveReason) -> &'static str {

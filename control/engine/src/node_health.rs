@@ -1,11 +1,11 @@
 //! Node health reports: request to an agent, and parsing of its reply.
 
 use crate::{
-    agents::{Agents, asked},
+    agents::{Agents, with_node},
     error::AgentError,
 };
 use lattice_agent_rpc::GetHealth;
-use lattice_conformance::health::{Reason, Report};
+use lattice_conformance::health::{HealthReport, Reason};
 use lattice_quorum_types::NodeId;
 use lattice_view::View;
 use serde::Deserialize;
@@ -18,14 +18,14 @@ const LAST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest reply in bytes. Agents leave out the mildest reasons above half of it.
 const MAX_BYTES: usize = 512 << 10;
 /// Longest code, entity or evidence that is included in a text of control, in characters.
-const MAX_WORDS: usize = 200;
+const MAX_TEXT_CHARS: usize = 200;
 
 /// An agent's reply, limited to the fields that control uses.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct NodeHealth {
     /// Result of the agent's table of checks, with every reason.
     #[serde(flatten)]
-    pub report: Report,
+    pub report: HealthReport,
     /// Whether health checks are enabled on the node (`health.disabled` is not set).
     #[serde(default = "yes")]
     pub enabled: bool,
@@ -47,13 +47,15 @@ const fn yes() -> bool {
 impl NodeHealth {
     /// Reasons that require a drained node, worst first, as a short text for operators.
     pub(crate) fn drains(&self) -> Option<String> {
-        named(self.report.reasons.iter().filter(|reason| reason.drains()))
+        worst_reason_text(self.report.reasons.iter().filter(|reason| reason.drains()))
     }
 }
 
 /// Short text for operators: the worst reason and the number of others. `None` without reasons.
-pub(crate) fn named<'r>(mut reasons: impl Iterator<Item = &'r Reason>) -> Option<String> {
-    let worst = words(reasons.next()?);
+pub(crate) fn worst_reason_text<'r>(
+    mut reasons: impl Iterator<Item = &'r Reason>,
+) -> Option<String> {
+    let worst = reason_text(reasons.next()?);
     Some(match reasons.count() {
         0 => worst,
         more => format!("{worst}; and {more} more"),
@@ -61,7 +63,7 @@ pub(crate) fn named<'r>(mut reasons: impl Iterator<Item = &'r Reason>) -> Option
 }
 
 /// Text of one reason, such as `gpu.xid.79 on gpu.1: GPU has fallen off the bus; reboot the node`.
-fn words(reason: &Reason) -> String {
+fn reason_text(reason: &Reason) -> String {
     let told = [&reason.code, &reason.entity, &reason.evidence];
     let [code, entity, seen] = told.map(|text| plain(text));
     format!("{code} on {entity}: {seen}; {}", reason.action)
@@ -70,7 +72,7 @@ fn words(reason: &Reason) -> String {
 /// Text from a node without control characters, cut to [`MAX_WORDS`] characters for display in one line.
 pub(crate) fn plain(text: &str) -> String {
     let plain = text.chars().filter(|c| !c.is_control());
-    plain.take(MAX_WORDS).collect()
+    plain.take(MAX_TEXT_CHARS).collect()
 }
 
 impl Agents {
@@ -89,9 +91,9 @@ impl Agents {
             node: node.clone(),
             reason,
         };
-        let peer = self.peer(view, node)?.taking_at_most(MAX_BYTES);
+        let peer = self.peer(view, node)?.with_max_reply(MAX_BYTES);
         let answer = peer.call(request, deadline).await;
-        let bytes = asked(node, answer)?.map_err(refused)?;
+        let bytes = with_node(node, answer)?.map_err(refused)?;
         serde_json::from_slice(&bytes)
             .map_err(|error| refused(format!("its health cannot be read: {error}")))
     }
@@ -100,7 +102,7 @@ impl Agents {
 #[cfg(test)]
 impl NodeHealth {
     fn none() -> Self {
-        let report = Report {
+        let report = HealthReport {
             table: String::new(),
             worst: None,
             reasons: Vec::new(),

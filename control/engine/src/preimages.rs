@@ -79,7 +79,7 @@ impl Preimages {
         let bytes = record.encode().len();
         // Fails if the same record is already stored or is being fetched.
         let _ = slot.value.set(record);
-        self.records.came(digest, &slot, node, bytes);
+        self.records.record_source(digest, &slot, node, bytes);
     }
 
     /// The record of a digest that `node` publishes. A record that is not cached is fetched from the node, or from
@@ -174,7 +174,7 @@ async fn fetch<'a, T>(
             let (why, was_wrong) = match agents.preimage(view, node, digest, ASK_TIMEOUT).await {
                 Ok(Some(bytes)) => match (wanted.read)(&bytes) {
                     Ok(value) => {
-                        kept.came(digest, &slot, node, bytes.len());
+                        kept.record_source(digest, &slot, node, bytes.len());
                         slot.asked().forget();
                         return Ok(Arc::new(value));
                     }
@@ -187,7 +187,7 @@ async fn fetch<'a, T>(
                 Err(error) => (shortened(error.cause()), error.is_too_long()),
             };
             tracing::debug!(%node, %digest, why, "preimage not available");
-            slot.asked().in_vain(node, was_wrong);
+            slot.asked().record_failure(node, was_wrong);
             asked.push((node.clone(), why));
         }
         Err(PreimageUnavailable {

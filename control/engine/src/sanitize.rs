@@ -9,7 +9,7 @@ use lattice_quorum_types::{
 };
 
 /// Longest boot id; those of Linux have 36 characters.
-const MAX_BOOT: usize = 64;
+const MAX_BOOT_ID_CHARS: usize = 64;
 
 /// An agent's text, cut with a note if it is longer than the state accepts.
 pub(crate) fn shortened(text: String) -> String {
@@ -60,7 +60,7 @@ pub(crate) fn shortened_report(report: RankReport) -> RankReport {
 /// compared.
 pub(crate) fn is_boot_id(text: &str) -> bool {
     let allowed = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-');
-    (1..=MAX_BOOT).contains(&text.len()) && text.bytes().all(allowed)
+    (1..=MAX_BOOT_ID_CHARS).contains(&text.len()) && text.bytes().all(allowed)
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
             RankExit::Lost { evidence },
         ] {
             let report = shortened_report(ended(exit));
-            assert!(lattice_quorum_types::size::on_wire(&report) < 3 * MAX_FREE_TEXT_BYTES);
+            assert!(lattice_quorum_types::size::encoded_bytes(&report) < 3 * MAX_FREE_TEXT_BYTES);
         }
         let other = RankReport::Ended {
             at: UnixMillis(1),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Autoscaling state of the vClusters that this control schedules.
 #[derive(Debug, Default)]
-pub struct Scaling(Mutex<ScaleReports>);
+pub struct ScalingMetrics(Mutex<ScaleReports>);
 
 #[derive(Debug, Default)]
 struct ScaleReports {
@@ -24,13 +24,13 @@ struct ShownMetric {
     target: f64,
 }
 
-impl Scaling {
-    fn told(&self) -> MutexGuard<'_, ScaleReports> {
+impl ScalingMetrics {
+    fn lock_reports(&self) -> MutexGuard<'_, ScaleReports> {
         self.0.lock()
     }
 
     /// Records the result of reading a service's metric.
-    pub(crate) fn shows(
+    pub(crate) fn record_metric(
         &self,
         vcluster: &VclusterName,
         id: AllocationId,
@@ -38,33 +38,39 @@ impl Scaling {
         target: f64,
     ) {
         let shown = ShownMetric { value, target };
-        self.told().shown.insert((vcluster.clone(), id), shown);
+        self.lock_reports()
+            .shown
+            .insert((vcluster.clone(), id), shown);
     }
 
     /// Drops services of a vCluster that are gone.
     pub(crate) fn retain(&self, vcluster: &VclusterName, keeps: impl Fn(AllocationId) -> bool) {
-        let mut told = self.told();
+        let mut told = self.lock_reports();
         told.shown
             .retain(|(of, id), _| of != vcluster || keeps(*id));
     }
 
     /// Counts a query that returned no number.
-    pub(crate) fn failed(&self, vcluster: &VclusterName) {
-        *self.told().failures.entry(vcluster.clone()).or_default() += 1;
+    pub(crate) fn record_query_failure(&self, vcluster: &VclusterName) {
+        *self
+            .lock_reports()
+            .failures
+            .entry(vcluster.clone())
+            .or_default() += 1;
     }
 
-    pub(crate) fn alerted(&self, vcluster: &VclusterName, alert: Alert) {
+    pub(crate) fn record_alert(&self, vcluster: &VclusterName, alert: Alert) {
         let word = match alert {
             Alert::MetricMissing { .. } => "metric_missing",
             Alert::BelowMin { .. } => "below_min",
             Alert::Oscillating { .. } => "oscillating",
         };
         let key = (vcluster.clone(), word);
-        *self.told().alerts.entry(key).or_default() += 1;
+        *self.lock_reports().alerts.entry(key).or_default() += 1;
     }
 
     pub fn expose(&self, to: &mut Exposition) {
-        let told = self.told();
+        let told = self.lock_reports();
         let service =
             |(vcluster, id): &(VclusterName, AllocationId)| [vcluster.to_string(), id.to_string()];
         let shown = || told.shown.iter();

@@ -184,17 +184,17 @@ impl SchedulingConfig {
     /// Adds each invalid value of the section to `problems`.
     pub fn check(&self, problems: &mut Problems) {
         if let Some(energy) = &self.energy_price {
-            problems.within("energy_price", |problems| energy.check(problems));
+            problems.check_part("energy_price", |problems| energy.check(problems));
         }
         if let Some(readiness) = &self.data_readiness {
-            problems.within("data_readiness", |problems| readiness.check(problems));
+            problems.check_part("data_readiness", |problems| readiness.check(problems));
         }
         if let Some(prometheus) = &self.prometheus {
-            problems.within("prometheus", |problems| prometheus.check(problems));
+            problems.check_part("prometheus", |problems| prometheus.check(problems));
         }
-        problems.within("storage", |problems| {
+        problems.check_part("storage", |problems| {
             for (name, storage) in &self.storage {
-                problems.within(name, |problems| storage.check(name, problems));
+                problems.check_part(name, |problems| storage.check(name, problems));
             }
         });
         if let Some(given) = self.max_dag_size
@@ -296,7 +296,7 @@ impl StorageConfig {
         let Some(used) = &self.utilisation else {
             return;
         };
-        problems.within("utilisation", |problems| {
+        problems.check_part("utilisation", |problems| {
             check_url("url", &used.url, used.token_file.is_some(), problems);
             if !used.key.is_empty() && !used.key.starts_with('/') {
                 let text = "must be a JSON pointer like /used or /data/result/0/value/1";

@@ -16,13 +16,13 @@ pub struct Timings {
     /// Time without a reply after which a node may be unreachable, if other agents cannot reach it either.
     pub unreachable_after: Duration,
     /// Interval between two rounds of requests to other agents about a silent node.
-    pub witness_every: Duration,
+    pub peer_check_every: Duration,
     /// Interval between two comparisons of an agent's running attempts with its assigned ones.
     pub attempts_every: Duration,
     /// Time that an agent may take after a reboot of its node to report the ended attempts itself.
     pub reboot_grace: Duration,
     /// Minimum time that a node is excluded after it could not run an allocation, by state time.
-    pub kept_out: Duration,
+    pub min_exclusion: Duration,
     /// Interval between two health gates of one node.
     pub gate_every: Duration,
     /// Interval between two checks whether a checkpoint is worth its cost.
@@ -37,10 +37,10 @@ impl Default for Timings {
             ping_every: Duration::from_millis(1000),
             suspect_after: Duration::from_millis(2500),
             unreachable_after: Duration::from_secs(30),
-            witness_every: Duration::from_secs(5),
+            peer_check_every: Duration::from_secs(5),
             attempts_every: Duration::from_secs(30),
             reboot_grace: Duration::from_secs(3),
-            kept_out: Duration::from_secs(60),
+            min_exclusion: Duration::from_secs(60),
             gate_every: Duration::from_secs(30),
             checkpoints_every: Duration::from_secs(30),
             trust_every: Duration::from_secs(600),

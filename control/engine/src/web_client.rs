@@ -29,13 +29,13 @@ use tokio::{
 pub enum FetchError {
     /// The source did not answer in time.
     #[error("no answer within {} s", .after.as_secs_f64())]
-    Late {
+    TimedOut {
         /// Deadline of the request.
         after: Duration,
     },
     /// The connection failed or broke.
     #[error("no answer: {reason}")]
-    Unreached {
+    Unreachable {
         /// Innermost cause of the failure.
         reason: String,
     },
@@ -70,7 +70,7 @@ impl FetchError {
     /// rejects this request.
     pub(crate) const fn is_outage(&self) -> bool {
         match self {
-            Self::Late { .. } | Self::Unreached { .. } | Self::Token { .. } => true,
+            Self::TimedOut { .. } | Self::Unreachable { .. } | Self::Token { .. } => true,
             // A redirect mostly leads to a login page.
             Self::Status { status } => matches!(*status, 300..=399 | 401 | 403 | 429 | 500..),
             Self::TooLong { .. } | Self::File { .. } => false,
@@ -101,7 +101,7 @@ pub enum ClientError {
 #[derive(Debug)]
 pub enum Trust {
     /// No certificate; for clients that use plain HTTP only.
-    Nobody,
+    NoTls,
     /// Certificates signed by the system's CAs.
     System,
     /// Certificates signed by these CAs.
@@ -130,7 +130,7 @@ pub fn client(trust: Trust) -> Result<Client, ClientError> {
             }
             tls.with_root_certificates(roots).with_no_client_auth()
         }
-        Trust::Nobody => tls
+        Trust::NoTls => tls
             .with_root_certificates(RootCertStore::empty())
             .with_no_client_auth(),
     };
@@ -151,12 +151,12 @@ pub fn client(trust: Trust) -> Result<Client, ClientError> {
 
 /// HTTP client of a source, with an optional token, a deadline and a size limit.
 #[derive(Debug, Clone)]
-pub struct Web {
+pub struct WebClient {
     client: Client,
     token: Option<Arc<Token>>,
     deadline: Duration,
     /// Largest reply that is read, in bytes.
-    most: usize,
+    max_bytes: usize,
 }
 
 /// Bearer token, with the file that is read again when the token is rejected.
@@ -165,10 +165,10 @@ struct Token {
     path: PathBuf,
     value: Mutex<HeaderValue>,
     /// A pending read of the token file. One caller at a time waits for it, and no second read is started meanwhile.
-    under_way: Turn<Option<oneshot::Receiver<Result<HeaderValue, FetchError>>>>,
+    pending_read: Turn<Option<oneshot::Receiver<Result<HeaderValue, FetchError>>>>,
 }
 
-impl Web {
+impl WebClient {
     /// Reads the token and creates the client without sending a request.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl Web {
             Some(path) => Some(Arc::new(Token {
                 path: path.to_owned(),
                 value: Mutex::new(bearer(path)?),
-                under_way: Turn::default(),
+                pending_read: Turn::default(),
             })),
             None => None,
         };
@@ -191,7 +191,7 @@ impl Web {
             client,
             token,
             deadline,
-            most,
+            max_bytes: most,
         })
     }
 
@@ -209,17 +209,17 @@ impl Web {
     ) -> Result<(u16, Vec<u8>), FetchError> {
         let after = self.deadline;
         let mut reads = None;
-        let got = timeout(after, self.asked(url, taken, &mut reads)).await;
+        let got = timeout(after, self.send_with_renewal(url, taken, &mut reads)).await;
         got.unwrap_or_else(|_| {
             Err(match reads {
                 Some(token) => token.late(after),
-                None => FetchError::Late { after },
+                None => FetchError::TimedOut { after },
             })
         })
     }
 
     /// Sends the request. `reads` is set to the token while its file is being read.
-    async fn asked<'a>(
+    async fn send_with_renewal<'a>(
         &'a self,
         url: &Url,
         taken: &[u16],
@@ -227,21 +227,21 @@ impl Web {
     ) -> Result<(u16, Vec<u8>), FetchError> {
         let shown = self.token.as_deref().map(|token| (token, token.value()));
         let mut response = self
-            .sent(url, shown.as_ref().map(|(_, value)| value))
+            .send(url, shown.as_ref().map(|(_, value)| value))
             .await?;
         if let (401 | 403, Some((token, shown))) = (response.status().as_u16(), shown) {
             *reads = Some(token);
-            let renewed = token.renewed(&shown).await?;
+            let renewed = token.renew(&shown).await?;
             *reads = None;
             if let Some(value) = renewed {
-                response = self.sent(url, Some(&value)).await?;
+                response = self.send(url, Some(&value)).await?;
             }
         }
         let status = response.status().as_u16();
         if !taken.contains(&status) {
             return Err(FetchError::Status { status });
         }
-        let most = self.most;
+        let most = self.max_bytes;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreached)? {
             if body.len() + chunk.len() > most {
@@ -252,7 +252,7 @@ impl Web {
         Ok((status, body))
     }
 
-    async fn sent(&self, url: &Url, token: Option<&HeaderValue>) -> Result<Response, FetchError> {
+    async fn send(&self, url: &Url, token: Option<&HeaderValue>) -> Result<Response, FetchError> {
         let mut request = self.client.get(url.clone());
         if let Some(token) = token {
             request = request.header(reqwest::header::AUTHORIZATION, token.clone());
@@ -270,8 +270,8 @@ impl Token {
 
     /// A token other than `shown`, which was rejected, if there is one: another request may have read it already, or
     /// the file contains it now.
-    async fn renewed(&self, shown: &HeaderValue) -> Result<Option<HeaderValue>, FetchError> {
-        let mut under_way = self.under_way.lock().await;
+    async fn renew(&self, shown: &HeaderValue) -> Result<Option<HeaderValue>, FetchError> {
+        let mut under_way = self.pending_read.lock().await;
         loop {
             let known = self.value();
             if known != *shown {
@@ -280,7 +280,7 @@ impl Token {
             let is_left_over = under_way.is_some();
             let begin = || {
                 let path = self.path.clone();
-                aside("token", move || bearer(&path))
+                spawn_blocking_thread("token", move || bearer(&path))
             };
             let read = under_way.get_or_insert_with(begin).await;
             *under_way = None;
@@ -325,14 +325,14 @@ fn bearer(path: &Path) -> Result<HeaderValue, FetchError> {
 /// Error of the HTTP client without the URL, because its query may contain names of users.
 fn unreached(error: reqwest::Error) -> FetchError {
     let error = error.without_url();
-    FetchError::Unreached {
+    FetchError::Unreachable {
         reason: innermost(&error).to_string(),
     }
 }
 
 /// Runs a possibly endless blocking operation in a thread of its own: the process waits at exit for the runtime's
 /// blocking threads.
-fn aside<T: Send + 'static>(
+fn spawn_blocking_thread<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> oneshot::Receiver<T> {
@@ -369,10 +369,10 @@ impl DiskFile {
     /// Content of the file.
     pub(crate) async fn read(&mut self) -> Result<Vec<u8>, FetchError> {
         let (path, most, after) = (self.path.clone(), self.most, self.deadline);
-        let begin = || aside("source file", move || whole(&path, most));
+        let begin = || spawn_blocking_thread("source file", move || read_regular_file(&path, most));
         let reading = self.under_way.get_or_insert_with(begin);
         let Ok(read) = timeout(after, reading).await else {
-            return Err(FetchError::Late { after });
+            return Err(FetchError::TimedOut { after });
         };
         self.under_way = None;
         let reason = |error: io::Error| FetchError::File {
@@ -388,7 +388,7 @@ impl DiskFile {
 }
 
 /// Reads a file, at most one byte beyond `most`.
-pub(crate) fn whole(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read_regular_file(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     // Reading a pipe could block for ever.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -413,7 +413,7 @@ mod tests {
         let (hangs, wait) = oneshot::channel();
         file.under_way = Some(wait);
         for _ in 0..2 {
-            assert_eq!(file.read().await, Err(FetchError::Late { after }));
+            assert_eq!(file.read().await, Err(FetchError::TimedOut { after }));
         }
         assert!(hangs.send(Ok(b"late".to_vec())).is_ok());
         assert_eq!(file.read().await, Ok(b"late".to_vec()));

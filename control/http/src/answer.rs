@@ -51,7 +51,7 @@ pub(crate) async fn no_such_path(uri: axum::http::Uri) -> ProblemResponse {
 }
 
 /// Response to an unsupported method.
-pub(crate) async fn no_such_method(
+pub(crate) async fn method_not_allowed(
     method: axum::http::Method,
     uri: axum::http::Uri,
 ) -> ProblemResponse {

@@ -140,7 +140,7 @@ impl Auth {
                 name: Arc::from(entry.name.as_str()),
                 role: entry.role,
                 tenants: entry.tenants.map(|t| Arc::new(t.into_iter().collect())),
-                ends_at: None,
+                expires_at: None,
             };
             let digest = digest(entry.token.expose_secret());
             if let Some(first) = by_digest.insert(digest, caller) {

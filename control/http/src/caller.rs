@@ -75,11 +75,11 @@ impl Role {
     }
 
     /// Privilege with which the change is proposed; `None` if the role may not propose this change.
-    fn power(self, command: &Command) -> Option<Privilege> {
+    fn privilege_for(self, command: &Command) -> Option<Privilege> {
         match self {
             Role::Viewer => None,
             Role::User => Some(Privilege::User),
-            Role::TenantAdmin => power_in_tenant(command),
+            Role::TenantAdmin => tenant_admin_privilege(command),
             Role::Operator => Some(Privilege::Operator),
             Role::Admin => Some(Privilege::Admin),
             Role::Service => match command {
@@ -93,7 +93,7 @@ impl Role {
 /// Privilege of a tenant administrator for a change: the least that the quorum accepts. The caller's tenants are
 /// checked where the project is known. This function checks that the project is below a tenant, because the quorum has
 /// no record of administrators limited to some tenants.
-fn power_in_tenant(command: &Command) -> Option<Privilege> {
+fn tenant_admin_privilege(command: &Command) -> Option<Privilege> {
     let below = |path: &ProjectPath| !path.is_tenant();
     match command {
         Command::NewProject { path, .. } | Command::DeleteProject { path } => {
@@ -136,7 +136,7 @@ pub(crate) struct Caller {
     /// Tenants with projects and allocations visible to the caller; `None` for all tenants.
     pub(crate) tenants: Option<Arc<BTreeSet<ProjectPath>>>,
     /// Expiry of the token, which also ends the open streams of the caller; `None` if the token does not expire.
-    pub(crate) ends_at: Option<Instant>,
+    pub(crate) expires_at: Option<Instant>,
 }
 
 impl Caller {
@@ -144,7 +144,7 @@ impl Caller {
         Problem::new(Kind::Forbidden, "forbidden", detail)
     }
 
-    fn writes_nothing(&self) -> Problem {
+    fn forbidden_write(&self) -> Problem {
         Self::forbidden(match self.role {
             Role::Viewer => format!(
                 "{} is a viewer and may change nothing; use the token of a user or operator",
@@ -156,20 +156,20 @@ impl Caller {
 
     /// Principal for proposing this change to the quorum.
     pub(crate) fn proposer(&self, command: &Command) -> Result<Principal, Problem> {
-        match self.role.power(command) {
-            Some(power) => Ok(self.with(power)),
-            None => Err(self.writes_nothing()),
+        match self.role.privilege_for(command) {
+            Some(power) => Ok(self.principal_with(power)),
+            None => Err(self.forbidden_write()),
         }
     }
 
     /// Principal for an action that is not a command and requires an administrator of the whole cluster. `what` names
     /// the action in the error.
     pub(crate) fn administrator(&self, what: &str) -> Result<Principal, Problem> {
-        self.check_whole(Role::Admin, what)?;
-        Ok(self.with(Privilege::Admin))
+        self.check_cluster_role(Role::Admin, what)?;
+        Ok(self.principal_with(Privilege::Admin))
     }
 
-    fn with(&self, power: Privilege) -> Principal {
+    fn principal_with(&self, power: Privilege) -> Principal {
         Principal {
             name: self.name.to_string(),
             power,
@@ -180,12 +180,12 @@ impl Caller {
     pub(crate) fn check_writes(&self) -> Result<(), Problem> {
         match self.role.covers(Role::User) {
             true => Ok(()),
-            false => Err(self.writes_nothing()),
+            false => Err(self.forbidden_write()),
         }
     }
 
     /// Rejects an accounting system. Routes open to accounting systems use `extract::CallerOrAccounting` instead.
-    pub(crate) fn check_person(self) -> Result<Self, Problem> {
+    pub(crate) fn check_not_accounting(self) -> Result<Self, Problem> {
         match self.is_accounting() {
             false => Ok(self),
             true => Err(Self::forbidden(format!(
@@ -229,7 +229,7 @@ impl Caller {
     }
 
     /// Like [`Caller::check_role`], for actions that concern every tenant.
-    pub(crate) fn check_whole(&self, role: Role, what: &str) -> Result<(), Problem> {
+    pub(crate) fn check_cluster_role(&self, role: Role, what: &str) -> Result<(), Problem> {
         self.check_role(role, what)?;
         if self.tenants.is_none() {
             return Ok(());
@@ -241,7 +241,7 @@ impl Caller {
     }
 
     /// Whether the caller operates the whole cluster and may see data that belongs to no tenant.
-    pub(crate) fn operates_whole(&self) -> bool {
+    pub(crate) fn is_cluster_operator(&self) -> bool {
         self.role.covers(Role::Operator) && self.tenants.is_none()
     }
 
@@ -251,8 +251,8 @@ impl Caller {
     }
 
     /// Resolves when the token expires.
-    pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        let at = self.ends_at;
+    pub(crate) fn expired(&self) -> impl Future<Output = ()> + Send + use<> {
+        let at = self.expires_at;
         async move {
             match at {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -310,7 +310,11 @@ mod tests {
                 None,
             ),
         ] {
-            assert_eq!(Role::TenantAdmin.power(&command), power, "{command:?}");
+            assert_eq!(
+                Role::TenantAdmin.privilege_for(&command),
+                power,
+                "{command:?}"
+            );
         }
     }
 }

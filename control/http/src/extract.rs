@@ -27,7 +27,7 @@ impl FromRequestParts<Api> for Caller {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ProblemResponse> {
         let header = parts.headers.get("authorization");
         let text = header.and_then(|value| value.to_str().ok());
-        Ok(api.authenticate(text).await?.check_person()?)
+        Ok(api.authenticate(text).await?.check_not_accounting()?)
     }
 }
 
@@ -119,7 +119,7 @@ async fn body(request: Request, api: &Api) -> Result<Bytes, Problem> {
 }
 
 /// Media type without its parameters.
-fn essence(headers: &HeaderMap) -> Option<&str> {
+fn media_type(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     Some(value.split(';').next()?.trim())
 }
@@ -127,11 +127,11 @@ fn essence(headers: &HeaderMap) -> Option<&str> {
 /// Whether the body is YAML: the media type of RFC 9512 or an older name of it.
 fn is_yaml(headers: &HeaderMap) -> bool {
     const NAMES: [&str; 3] = ["application/yaml", "application/x-yaml", "text/yaml"];
-    essence(headers).is_some_and(|e| NAMES.iter().any(|name| e.eq_ignore_ascii_case(name)))
+    media_type(headers).is_some_and(|e| NAMES.iter().any(|name| e.eq_ignore_ascii_case(name)))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    essence(headers)
+    media_type(headers)
         .is_some_and(|e| e.eq_ignore_ascii_case("application/json") || e.ends_with("+json"))
 }
 
@@ -182,7 +182,7 @@ fn unreadable(text: &str) -> Problem {
         (Some((name, _)), Some(".")) => Some(name.to_owned()),
         (_, path) => path.map(str::to_owned),
     };
-    let hint = quoted.and_then(|(name, rest)| meant(name, rest));
+    let hint = quoted.and_then(|(name, rest)| suggested_field(name, rest));
     let hint = hint.map(|name| format!("{text}; did you mean `{name}`?"));
     let mut problem = Problem::new(Kind::Invalid, "invalid", hint.as_deref().unwrap_or(text));
     problem.field = field;
@@ -190,7 +190,7 @@ fn unreadable(text: &str) -> Problem {
 }
 
 /// Field that may be meant, from the expected fields quoted in the parser error.
-fn meant<'a>(name: &str, rest: &'a str) -> Option<&'a str> {
+fn suggested_field<'a>(name: &str, rest: &'a str) -> Option<&'a str> {
     let expected = rest.split('`').skip(1).step_by(2);
     nearest(name, expected)
 }

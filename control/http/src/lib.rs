@@ -43,4 +43,4 @@ pub use identity::{HttpsIdentity, HttpsIdentityError};
 pub use oidc::{Issuer, IssuerError};
 pub use oidc_config::OidcConfig;
 pub use routes::openapi;
-pub use server::{Port, serve, watch_over};
+pub use server::{Port, run_until_stopped, serve};

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Maximum number of buckets: principals with a request within one second. An issuer may have any number of principals.
-const MOST: usize = 65_536;
+const MAX_BUCKETS: usize = 65_536;
 
 /// Rate limiter: requests per second and principal, with a burst of the same size.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Limiter {
         };
         Self(Mutex::new(RateLimiter::new(
             limit,
-            MOST,
+            MAX_BUCKETS,
             FullMapPolicy::Refuse,
         )))
     }
@@ -57,16 +57,16 @@ mod tests {
         let at = |ms: u64| UnixMillis(1_000_000 + ms);
         let name = |n: usize| Arc::from(format!("p{n}").as_str());
         let kept = || limiter.0.lock().keys();
-        for n in 0..MOST {
+        for n in 0..MAX_BUCKETS {
             assert_eq!(limiter.take(&name(n), at(0)), Ok(()));
         }
         // All principals are recent: a new one has to wait, and a known one is counted as before.
-        assert_eq!(limiter.take(&name(MOST), at(999)), Err(1_000));
+        assert_eq!(limiter.take(&name(MAX_BUCKETS), at(999)), Err(1_000));
         assert_eq!(limiter.take(&name(7), at(999)), Err(1));
-        assert_eq!(kept(), MOST);
-        assert_eq!(limiter.take(&name(MOST), at(1_000)), Ok(()));
+        assert_eq!(kept(), MAX_BUCKETS);
+        assert_eq!(limiter.take(&name(MAX_BUCKETS), at(1_000)), Ok(()));
         // All other buckets, number 7 among them, are full again and are dropped.
         assert_eq!(kept(), 1);
-        assert_eq!(limiter.take(&name(MOST), at(1_000)), Err(1_000));
+        assert_eq!(limiter.take(&name(MAX_BUCKETS), at(1_000)), Err(1_000));
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
         projects(&mut all, caller, &view);
     }
     // Metrics of services and preemptions cover all tenants at once.
-    if caller.operates_whole() {
+    if caller.is_cluster_operator() {
         core.scaling.expose(&mut all);
         core.moved.expose(&mut all);
         core.cycles.expose(&mut all);

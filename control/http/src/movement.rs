@@ -6,13 +6,13 @@ mod tests;
 use lattice_api::{
     movement::{
         CheckpointSettingsView, MovementChange, MovementView, PreemptionView, ScalingView,
-        SharingView, wrong,
+        SharingView, setting_error,
     },
     problem::FieldError,
 };
 use lattice_quorum_types::scheduler::{
     CheckpointPatch, InvalidSetting, PartsPerMillion, PreemptionPatch, ScalingPatch,
-    SchedulerPatch, SchedulerSettings, Setting, SharingPatch,
+    SchedulerPatch, SchedulerSettings, SettingPatch, SharingPatch,
 };
 use lattice_view::{
     Movement,
@@ -22,9 +22,9 @@ use lattice_view::{
 };
 
 /// API view of the settings in force.
-pub(crate) fn shown(settings: &SchedulerSettings) -> MovementView {
+pub(crate) fn movement_view(settings: &SchedulerSettings) -> MovementView {
     let Movement {
-        room,
+        preemption: room,
         lend,
         checkpoint,
     } = movement_of(settings);
@@ -143,7 +143,7 @@ pub(crate) fn patch(change: &MovementChange, patch: &mut SchedulerPatch) -> Resu
 }
 
 /// Converts seconds, already checked for range, to milliseconds.
-fn millis(seconds: Option<Option<f64>>) -> Setting<u64> {
+fn millis(seconds: Option<Option<f64>>) -> SettingPatch<u64> {
     let millis = |seconds: f64| (seconds * 1000.0).round() as u64;
     seconds.map(|seconds| seconds.map(millis)).into()
 }
@@ -152,15 +152,15 @@ fn millis(seconds: Option<Option<f64>>) -> Setting<u64> {
 ///
 /// # Errors
 /// Returns an error when the threshold is negative or not a number; [`MovementChange::check`] checks the range.
-fn threshold(part: Option<Option<f64>>) -> Result<Setting<PartsPerMillion>, FieldError> {
+fn threshold(part: Option<Option<f64>>) -> Result<SettingPatch<PartsPerMillion>, FieldError> {
     let Some(Some(part)) = part else {
         return Ok(part.map(|_| None).into());
     };
     let parts = PartsPerMillion::rounded(part).ok_or_else(|| {
         let reason = format!("it is {part}; it must be above 0 and below 1");
-        wrong("scaling.threshold", reason)
+        setting_error("scaling.threshold", reason)
     })?;
-    Ok(Setting::Set(parts))
+    Ok(SettingPatch::Set(parts))
 }
 
 /// Checks the settings of a vCluster with `owned` nodes of its own: each value, and whether the values fit together.
@@ -173,14 +173,14 @@ pub(crate) fn check(settings: &SchedulerSettings, owned: u32) -> Result<(), Fiel
         return Err(misfit(found));
     }
     let lent = movement_of(settings).lend.check(owned);
-    lent.map_err(|error| wrong(LENDING_LIMIT, error.to_string()))
+    lent.map_err(|error| setting_error(LENDING_LIMIT, error.to_string()))
 }
 
 /// Checks whether a vCluster that is set to lend its nodes may lend them.
 ///
 /// # Errors
 /// Returns an error when the vCluster is set to lend and is for sensitive allocations.
-pub(crate) fn check_kind(settings: &SchedulerSettings) -> Result<(), FieldError> {
+pub(crate) fn check_may_lend(settings: &SchedulerSettings) -> Result<(), FieldError> {
     check_lending(settings).map_err(|found| misfit(&found))
 }
 
@@ -192,5 +192,5 @@ fn invalid(error: InvalidSetting) -> FieldError {
 }
 
 fn misfit(misfit: &SettingMisfit) -> FieldError {
-    wrong(&misfit.setting, misfit.reason.clone())
+    setting_error(&misfit.setting, misfit.reason.clone())
 }

@@ -43,7 +43,7 @@ const fn one_hour() -> u64 {
 }
 
 /// Maximum allowed clock difference, in seconds.
-const MOST_LEEWAY_S: u64 = 600;
+const MAX_LEEWAY_S: u64 = 600;
 /// Allowed refresh intervals, in seconds: a shorter one burdens the issuer, a longer one keeps revoked keys in force.
 const REFRESH_S: std::ops::RangeInclusive<u64> = 60..=86_400;
 
@@ -78,9 +78,9 @@ impl OidcConfig {
             let text = format!("the role {role} is limited to named tenants: give `tenants_claim`");
             problems.add(format!("roles.{value}"), text);
         }
-        if self.leeway_s > MOST_LEEWAY_S {
+        if self.leeway_s > MAX_LEEWAY_S {
             let given = self.leeway_s;
-            let text = format!("give 0 to {MOST_LEEWAY_S} seconds, not {given}");
+            let text = format!("give 0 to {MAX_LEEWAY_S} seconds, not {given}");
             problems.add("leeway_s", text);
         }
         if !REFRESH_S.contains(&self.refresh_s) {

@@ -9,8 +9,8 @@ use lattice_api::{
 };
 use lattice_placement::Weights;
 use lattice_quorum_types::scheduler::{
-    PartsPerMillion, Reservations, SchedulerPatch, SchedulerSettings, Setting, WeightPatch,
-    WorkloadKind,
+    PartsPerMillion, PlannedReservations, SchedulerPatch, SchedulerSettings, SettingPatch,
+    WeightPatch, WorkloadKind,
 };
 use lattice_view::settings::scheduler::policy;
 
@@ -20,7 +20,7 @@ mod tests;
 const GB: f64 = 1e9;
 
 /// API view of the settings in force.
-pub(crate) fn shown(settings: &SchedulerSettings) -> SchedulerView {
+pub(crate) fn scheduler_view(settings: &SchedulerSettings) -> SchedulerView {
     let policy = policy(settings);
     let w = policy.weights.get();
     SchedulerView {
@@ -40,8 +40,8 @@ pub(crate) fn shown(settings: &SchedulerSettings) -> SchedulerView {
         weights_sum: (policy.weights.to_array().iter().sum::<f64>() * 1e9).round() / 1e9,
         reference_wait_s: policy.reference_wait_ms as f64 / 1000.0,
         reservations: match policy.reservations {
-            Reservations::First(count) => ReservationsView::First(count),
-            Reservations::All => ReservationsView::All(AllReservations::All),
+            PlannedReservations::First(count) => ReservationsView::First(count),
+            PlannedReservations::All => ReservationsView::All(AllReservations::All),
         },
         checkpoint_gb_s: policy.checkpoint_bytes_s.map(|bytes| bytes as f64 / GB),
     }
@@ -55,19 +55,19 @@ pub(crate) fn patch(change: &SchedulerChange) -> Result<SchedulerPatch, FieldErr
     change.check()?;
     let mut patch = SchedulerPatch::default();
     if let Some(kind) = change.profile.as_deref().and_then(WorkloadKind::named) {
-        patch.kind = Setting::Set(kind);
-        set_weights(&mut patch.weights, &all_of(kind));
+        patch.kind = SettingPatch::Set(kind);
+        set_weights(&mut patch.weights, &weights_of(kind));
     }
     if let Some(weights) = &change.weights {
         set_weights(&mut patch.weights, weights);
     }
     if let Some(seconds) = change.reference_wait_s {
-        patch.reference_wait_ms = Setting::Set((seconds * 1000.0).round() as u64);
+        patch.reference_wait_ms = SettingPatch::Set((seconds * 1000.0).round() as u64);
     }
     if let Some(reservations) = change.reservations {
-        patch.reservations = Setting::Set(match reservations {
-            ReservationsView::All(AllReservations::All) => Reservations::All,
-            ReservationsView::First(count) => Reservations::First(count),
+        patch.reservations = SettingPatch::Set(match reservations {
+            ReservationsView::All(AllReservations::All) => PlannedReservations::All,
+            ReservationsView::First(count) => PlannedReservations::First(count),
         });
     }
     let bytes_s = |gb_s: Option<f64>| gb_s.map(|gb_s| (gb_s * GB).round() as u64);
@@ -76,7 +76,7 @@ pub(crate) fn patch(change: &SchedulerChange) -> Result<SchedulerPatch, FieldErr
 }
 
 /// All weights of a workload kind.
-fn all_of(kind: WorkloadKind) -> WeightsChange {
+fn weights_of(kind: WorkloadKind) -> WeightsChange {
     let weights = Weights::from(kind);
     let w = weights.get();
     WeightsChange {
@@ -93,9 +93,9 @@ fn all_of(kind: WorkloadKind) -> WeightsChange {
 }
 
 fn set_weights(patch: &mut WeightPatch, change: &WeightsChange) {
-    let set = |setting: &mut Setting<PartsPerMillion>, weight: Option<f64>| {
+    let set = |setting: &mut SettingPatch<PartsPerMillion>, weight: Option<f64>| {
         if let Some(parts) = weight.and_then(PartsPerMillion::rounded) {
-            *setting = Setting::Set(parts);
+            *setting = SettingPatch::Set(parts);
         }
     };
     set(&mut patch.priority, change.priority);

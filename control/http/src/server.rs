@@ -1,7 +1,7 @@
 //! Server of the TLS port.
 
 use super::{
-    answer::{no_such_method, no_such_path},
+    answer::{method_not_allowed, no_such_path},
     auth::Auth,
     extract::MAX_BODY_BYTES,
     metrics, routes,
@@ -58,7 +58,7 @@ pub(crate) struct PeerTimeouts {
     /// Timeout of a complete request head, also of the next one on an idle connection.
     pub(crate) head: Duration,
     /// Interval of HTTP/2 keep-alive pings, and timeout of each answer.
-    pub(crate) alive: Duration,
+    pub(crate) keep_alive: Duration,
 }
 
 impl Default for PeerTimeouts {
@@ -66,7 +66,7 @@ impl Default for PeerTimeouts {
         Self {
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(60),
-            alive: Duration::from_secs(20),
+            keep_alive: Duration::from_secs(20),
         }
     }
 }
@@ -95,26 +95,26 @@ pub(crate) fn serve_with(
     api: Api,
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
-    patience: PeerTimeouts,
+    timeouts: PeerTimeouts,
 ) -> io::Result<impl Future<Output = io::Result<()>> + Send + 'static> {
     let (stop, connections) = (api.stop().clone(), api.connections().clone());
     let app = app(api)?;
     let server = axum_server::from_tcp_rustls(listener, RustlsConfig::from_config(tls))?;
     let mut server = server.map(|acceptor| {
         acceptor
-            .handshake_timeout(patience.handshake)
+            .handshake_timeout(timeouts.handshake)
             .acceptor(connections)
     });
     let builder = server.http_builder();
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(patience.head);
+        .header_read_timeout(timeouts.head);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(patience.alive)
-        .keep_alive_timeout(patience.alive);
+        .keep_alive_interval(timeouts.keep_alive)
+        .keep_alive_timeout(timeouts.keep_alive);
     let handle = Handle::new();
     let serving = server.handle(handle.clone()).serve(app.into_make_service());
     Ok(async move {
@@ -131,7 +131,7 @@ pub(crate) fn serve_with(
 
 /// Runs the server, and cancels `ended` if it ends without being stopped: a control that no client can reach must not
 /// appear to run.
-pub async fn watch_over(
+pub async fn run_until_stopped(
     serving: impl Future<Output = io::Result<()>> + Send + 'static,
     stop: CancellationToken,
     ended: CancellationToken,
@@ -157,17 +157,20 @@ fn app(api: Api) -> io::Result<Router> {
     let all = all.layer(middleware::from_fn(super::tests::documented::check));
     Ok(all
         .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn(routes::headroom_is_read))
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn(routes::allow_only_reads_of_headroom))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::map_response(harden))
-        .layer(middleware::map_response_with_state(api.clone(), tell_age))
+        .layer(middleware::map_response(add_security_headers))
+        .layer(middleware::map_response_with_state(
+            api.clone(),
+            add_view_age,
+        ))
         .layer(middleware::from_fn_with_state(api, metrics::measure)))
 }
 
 /// Adds the age of the view to every response: milliseconds since the last message from the quorum. Left out before the
 /// first message.
-async fn tell_age(State(api): State<Api>, mut response: Response) -> Response {
+async fn add_view_age(State(api): State<Api>, mut response: Response) -> Response {
     if let Some(age) = api.core().view_age_ms() {
         let headers = response.headers_mut();
         headers.insert(HeaderName::from_static(VIEW_AGE_HEADER), age.into());
@@ -176,7 +179,7 @@ async fn tell_age(State(api): State<Api>, mut response: Response) -> Response {
 }
 
 /// Adds security headers for browsers: no type sniffing, no frames, no referrer, no caching, no foreign content.
-async fn harden(mut response: Response) -> Response {
+async fn add_security_headers(mut response: Response) -> Response {
     const HEADERS: [(HeaderName, &str); 5] = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),

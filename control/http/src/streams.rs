@@ -8,24 +8,24 @@ use std::{collections::HashMap, hash::Hash, sync::Arc};
 /// Maximum number of streams in total.
 const MAX_STREAMS: usize = 2_048;
 /// Maximum number of streams per principal.
-const MAX_OF_CALLER: usize = 64;
+const MAX_PER_CALLER: usize = 64;
 /// Maximum number of logs read from one node. Each log is a stream on the one connection to the agent, which allows 64
 /// streams; pings and stop orders need some of them.
-const MAX_OF_NODE: usize = 16;
+const MAX_PER_NODE: usize = 16;
 
 /// Counter of open streams; see the module.
 #[derive(Debug, Default)]
-pub(crate) struct Streams(Mutex<Open>);
+pub(crate) struct Streams(Mutex<OpenCounts>);
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenCounts {
     all: usize,
     of_caller: HashMap<Arc<str>, usize>,
     of_node: HashMap<NodeId, usize>,
 }
 
 impl Streams {
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenCounts> {
         self.0.lock()
     }
 
@@ -45,10 +45,10 @@ impl Streams {
         if open
             .of_caller
             .get(caller)
-            .is_some_and(|n| *n >= MAX_OF_CALLER)
+            .is_some_and(|n| *n >= MAX_PER_CALLER)
         {
             let detail = format!(
-                "{caller} has {MAX_OF_CALLER} event streams and logs open already; close one of \
+                "{caller} has {MAX_PER_CALLER} event streams and logs open already; close one of \
                  them first"
             );
             return refused(Kind::TooMany, detail);
@@ -58,9 +58,9 @@ impl Streams {
             return refused(Kind::Unavailable, detail);
         }
         if let Some(node) = node {
-            if open.of_node.get(node).is_some_and(|n| *n >= MAX_OF_NODE) {
+            if open.of_node.get(node).is_some_and(|n| *n >= MAX_PER_NODE) {
                 let detail = format!(
-                    "{MAX_OF_NODE} logs are being read from {node} already; try again later"
+                    "{MAX_PER_NODE} logs are being read from {node} already; try again later"
                 );
                 return refused(Kind::Unavailable, detail);
             }
@@ -88,14 +88,14 @@ impl Drop for StreamPlace {
     fn drop(&mut self) {
         let mut open = self.streams.lock();
         open.all -= 1;
-        one_less(&mut open.of_caller, &self.caller);
+        decrement(&mut open.of_caller, &self.caller);
         if let Some(node) = &self.node {
-            one_less(&mut open.of_node, node);
+            decrement(&mut open.of_node, node);
         }
     }
 }
 
-fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+fn decrement<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {
@@ -118,7 +118,7 @@ mod tests {
             let problem = streams.open(name, node).unwrap_err();
             (problem.status, problem.detail)
         };
-        let logs: Vec<_> = names[..MAX_OF_NODE]
+        let logs: Vec<_> = names[..MAX_PER_NODE]
             .iter()
             .map(|name| streams.open(name, Some(&node)).unwrap())
             .collect();
@@ -128,7 +128,7 @@ mod tests {
         // Another node, and event streams, are not affected.
         let other = NodeId::new("gpu002").unwrap();
         drop(streams.open(&names[20], Some(&other)).unwrap());
-        let mut held: Vec<_> = (0..MAX_OF_CALLER)
+        let mut held: Vec<_> = (0..MAX_PER_CALLER)
             .map(|_| streams.open(&names[20], None).unwrap())
             .collect();
         let (status, detail) = refused(&names[20], None);
@@ -136,7 +136,7 @@ mod tests {
         assert!(detail.contains("user20"), "{detail}");
         held.pop();
         held.push(streams.open(&names[20], None).unwrap());
-        assert_eq!(streams.count(), MAX_OF_NODE + MAX_OF_CALLER);
+        assert_eq!(streams.count(), MAX_PER_NODE + MAX_PER_CALLER);
         // The total limit applies to all principals together.
         while streams.count() < MAX_STREAMS {
             let name = names.iter().find_map(|name| streams.open(name, None).ok());

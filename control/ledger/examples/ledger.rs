@@ -11,7 +11,7 @@
 use lattice_ledger::{Ledger, UsageScope};
 use lattice_quorum_types::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
-    usage_record::{UsageRecord, UsageRecordKind, Use, Work},
+    usage_record::{AccountedAllocation, UsagePeriod, UsageRecord, UsageRecordKind},
 };
 use lattice_rng::Mmix;
 use std::time::Instant;
@@ -33,7 +33,7 @@ fn facts(allocations: u64) -> Vec<UsageRecord> {
         let tenant = random.below(TENANTS);
         // Each user belongs to few projects.
         let user = tenant * (USERS / TENANTS) + random.below(USERS / TENANTS);
-        let work = Work {
+        let work = AccountedAllocation {
             allocation: AllocationId(id),
             attempt: 1,
             user: format!("user{user:04}"),
@@ -52,7 +52,7 @@ fn facts(allocations: u64) -> Vec<UsageRecord> {
                 walltime_ms: None,
             },
         ));
-        let uses = vec![Use {
+        let uses = vec![UsagePeriod {
             nodes: on,
             from,
             until,

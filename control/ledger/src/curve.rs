@@ -54,7 +54,7 @@ impl Step {
 
 /// Point at which the rate changes.
 #[derive(Debug, Clone, Copy)]
-struct Bend {
+struct Breakpoint {
     at: UnixMillis,
     /// Cumulative usage at this time.
     used: Usage,
@@ -62,19 +62,19 @@ struct Bend {
     rate: Rate,
 }
 
-impl Bend {
-    fn by(&self, at: UnixMillis) -> Usage {
+impl Breakpoint {
+    fn usage_until(&self, at: UnixMillis) -> Usage {
         self.used.with(self.rate.over(at.since(self.at)))
     }
 }
 
 /// Usage curve of one account.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Curve(Vec<Bend>);
+pub(crate) struct Curve(Vec<Breakpoint>);
 
 impl Curve {
     /// Builds a curve from steps in any order.
-    pub(crate) fn of(mut steps: Vec<Step>) -> Self {
+    pub(crate) fn from_steps(mut steps: Vec<Step>) -> Self {
         // At equal times, starts come first, so that no use ends before it begins.
         steps.sort_by_key(|step| (step.at, !step.up));
         let mut curve = Self(Vec::with_capacity(steps.len()));
@@ -85,7 +85,7 @@ impl Curve {
     /// Adds the next step. Times never decrease, because they come from the quorum.
     pub(crate) fn add(&mut self, step: Step) {
         let Some(last) = self.0.last_mut() else {
-            self.0.push(Bend {
+            self.0.push(Breakpoint {
                 at: step.at,
                 used: Usage::default(),
                 rate: Rate::default().with(step),
@@ -96,9 +96,9 @@ impl Curve {
             last.rate = last.rate.with(step);
             return;
         }
-        let bend = Bend {
+        let bend = Breakpoint {
             at: step.at,
-            used: last.by(step.at),
+            used: last.usage_until(step.at),
             rate: last.rate.with(step),
         };
         self.0.push(bend);
@@ -106,8 +106,8 @@ impl Curve {
 
     /// Inserts a use that began and ended in the past. The cost is proportional to the number of later bends.
     pub(crate) fn insert(&mut self, from: UnixMillis, until: UnixMillis, rate: Rate) {
-        self.bend(from);
-        self.bend(until);
+        self.ensure_breakpoint(from);
+        self.ensure_breakpoint(until);
         let first = self.0.partition_point(|bend| bend.at < from);
         for bend in &mut self.0[first..] {
             bend.used = bend.used.with(rate.over(bend.at.min(until).since(from)));
@@ -118,28 +118,28 @@ impl Curve {
     }
 
     /// Ensures that there is a bend at this time.
-    fn bend(&mut self, at: UnixMillis) {
+    fn ensure_breakpoint(&mut self, at: UnixMillis) {
         let place = self.0.partition_point(|bend| bend.at < at);
         if self.0.get(place).is_some_and(|bend| bend.at == at) {
             return;
         }
         let before = place.checked_sub(1).map(|place| self.0[place]);
-        let (used, rate) = before.map_or_else(Default::default, |b| (b.by(at), b.rate));
-        self.0.insert(place, Bend { at, used, rate });
+        let (used, rate) = before.map_or_else(Default::default, |b| (b.usage_until(at), b.rate));
+        self.0.insert(place, Breakpoint { at, used, rate });
     }
 
     /// Usage from `from` until before `until`.
     pub(crate) fn between(&self, from: UnixMillis, until: UnixMillis) -> Usage {
-        let (before, by) = (self.by(from), self.by(until));
+        let (before, by) = (self.usage_until(from), self.usage_until(until));
         Usage {
             node_ms: by.node_ms.saturating_sub(before.node_ms),
             gpu_ms: by.gpu_ms.saturating_sub(before.gpu_ms),
         }
     }
 
-    fn by(&self, at: UnixMillis) -> Usage {
+    fn usage_until(&self, at: UnixMillis) -> Usage {
         let place = self.0.partition_point(|bend| bend.at <= at);
         let last = place.checked_sub(1).and_then(|place| self.0.get(place));
-        last.map_or_else(Usage::default, |bend| bend.by(at))
+        last.map_or_else(Usage::default, |bend| bend.usage_until(at))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName,
-    usage_record::{OpenUse, UsageRecord, UsageRecordKind, Use, User},
+    usage_record::{NodeUser, OpenUse, UsagePeriod, UsageRecord, UsageRecordKind},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,10 +41,10 @@ struct Account {
 }
 
 impl Account {
-    fn of(user: &User) -> Self {
+    fn of(user: &NodeUser) -> Self {
         let (name, project, vcluster, idle) = match user {
-            User::Work(work) => (&work.user, &work.project, &work.vcluster, false),
-            User::Claim(claim) => (&claim.user, &claim.project, &claim.vcluster, true),
+            NodeUser::Work(work) => (&work.user, &work.project, &work.vcluster, false),
+            NodeUser::Claim(claim) => (&claim.user, &claim.project, &claim.vcluster, true),
         };
         Self {
             user: name.clone(),
@@ -57,7 +57,7 @@ impl Account {
 
 /// Period of use of a set of nodes.
 #[derive(Debug, Clone)]
-struct Stretch {
+struct UsePeriod {
     account: u32,
     from: UnixMillis,
     /// End of the use; `None` while it continues.
@@ -66,7 +66,7 @@ struct Stretch {
 }
 
 /// User and start of an open use, by which its end is matched.
-type OpenKey = (User, UnixMillis);
+type OpenUseKey = (NodeUser, UnixMillis);
 
 /// Usage ledger; see the module.
 #[derive(Debug)]
@@ -80,11 +80,11 @@ pub struct Ledger {
     /// GPU count by node index; `None` if unknown.
     gpus: Vec<Option<u32>>,
     /// Periods of use, in arbitrary order.
-    stretches: Vec<Stretch>,
+    periods: Vec<UsePeriod>,
     /// Open uses, with the index of each node's stretch.
-    open: BTreeMap<OpenKey, BTreeMap<NodeId, u32>>,
+    open: BTreeMap<OpenUseKey, BTreeMap<NodeId, u32>>,
     /// Ended stretches of allocations that continue, such as those of earlier attempts.
-    earlier: BTreeMap<AllocationId, Vec<u32>>,
+    ended_periods: BTreeMap<AllocationId, Vec<u32>>,
     /// Number of the last usage record.
     last: u64,
     /// State time up to which the ledger is current.
@@ -107,9 +107,9 @@ impl Ledger {
             curves: Vec::new(),
             nodes: BTreeMap::new(),
             gpus: Vec::new(),
-            stretches: Vec::new(),
+            periods: Vec::new(),
             open: BTreeMap::new(),
-            earlier: BTreeMap::new(),
+            ended_periods: BTreeMap::new(),
             last,
             at,
             since,
@@ -138,12 +138,12 @@ impl Ledger {
 
     /// Number of stretches in the ledger.
     pub fn len(&self) -> usize {
-        self.stretches.len()
+        self.periods.len()
     }
 
     /// Whether the ledger has no usage.
     pub fn is_empty(&self) -> bool {
-        self.stretches.is_empty()
+        self.periods.is_empty()
     }
 
     /// Adds a usage record from before the creation of the ledger. Only ended use counts, because open use was passed
@@ -156,8 +156,8 @@ impl Ledger {
         let account = self.account(&by);
         let since = self.since;
         for used in uses.iter().filter(|used| used.until > since) {
-            let stretch = self.stretch(account, used.from, Some(used.until), &used.nodes);
-            self.remember(&record.kind, stretch);
+            let stretch = self.add_period(account, used.from, Some(used.until), &used.nodes);
+            self.record_ended(&record.kind, stretch);
         }
         self.stale = true;
     }
@@ -172,10 +172,10 @@ impl Ledger {
         match &record.kind {
             UsageRecordKind::Started { work, nodes, .. }
             | UsageRecordKind::Grew { work, nodes } => {
-                self.begin_now(&User::Work(work.clone()), nodes, record.at);
+                self.begin_now(&NodeUser::Work(work.clone()), nodes, record.at);
             }
             UsageRecordKind::Claimed { claim, nodes } | UsageRecordKind::Idles { claim, nodes } => {
-                self.begin_now(&User::Claim(claim.clone()), nodes, record.at);
+                self.begin_now(&NodeUser::Claim(claim.clone()), nodes, record.at);
             }
             kind => {
                 let Some((by, uses)) = ended_uses(kind) else {
@@ -217,13 +217,13 @@ impl Ledger {
             return;
         }
         let mut steps: Vec<Vec<Step>> = vec![Vec::new(); self.accounts.len()];
-        for stretch in &self.stretches {
+        for stretch in &self.periods {
             let rate = self.rate(&stretch.nodes);
             let steps = &mut steps[stretch.account as usize];
             steps.push(Step::up(stretch.from, rate));
             steps.extend(stretch.until.map(|until| Step::down(until, rate)));
         }
-        self.curves = steps.into_iter().map(Curve::of).collect();
+        self.curves = steps.into_iter().map(Curve::from_steps).collect();
     }
 
     /// Drops use that ended before `since`. Results for later windows do not change.
@@ -233,19 +233,19 @@ impl Ledger {
         }
         self.since = since;
         // The indices of stretches change.
-        let mut kept = Vec::with_capacity(self.stretches.len());
+        let mut kept = Vec::with_capacity(self.periods.len());
         let mut places = BTreeMap::new();
-        for (place, stretch) in (0..).zip(std::mem::take(&mut self.stretches)) {
+        for (place, stretch) in (0..).zip(std::mem::take(&mut self.periods)) {
             if stretch.until.is_none_or(|until| until > since) {
                 places.insert(place, kept.len() as u32);
                 kept.push(stretch);
             }
         }
-        self.stretches = kept;
+        self.periods = kept;
         for nodes in self.open.values_mut() {
             nodes.values_mut().for_each(|place| *place = places[place]);
         }
-        self.earlier.retain(|_, all| {
+        self.ended_periods.retain(|_, all| {
             *all = all
                 .iter()
                 .filter_map(|place| places.get(place).copied())
@@ -271,7 +271,7 @@ impl Ledger {
         for number in numbers {
             let account = &self.accounts[*number as usize];
             if only.is_none_or(|only| account.project == *only) {
-                sum = sum.with(self.of_account(*number, from, until));
+                sum = sum.with(self.account_usage(*number, from, until));
             }
         }
         sum
@@ -287,7 +287,7 @@ impl Ledger {
         let mut sums: BTreeMap<ProjectPath, UsageByKind> = BTreeMap::new();
         for number in self.by_user.get(user).into_iter().flatten() {
             let tenant = self.accounts[*number as usize].project.tenant();
-            let used = self.of_account(*number, from, until);
+            let used = self.account_usage(*number, from, until);
             let sum = sums.entry(tenant).or_default();
             *sum = sum.with(used);
         }
@@ -303,7 +303,7 @@ impl Ledger {
     ) -> BTreeMap<(ProjectPath, VclusterName), UsageByKind> {
         let mut sums: BTreeMap<_, UsageByKind> = BTreeMap::new();
         for (number, account) in (0..).zip(&self.accounts) {
-            let used = self.of_account(number, from, until);
+            let used = self.account_usage(number, from, until);
             if used != UsageByKind::default() {
                 let key = (account.project.clone(), account.vcluster.clone());
                 let sum = sums.entry(key).or_default();
@@ -314,10 +314,10 @@ impl Ledger {
     }
 
     /// Usage of an allocation that ended with these uses, including retained earlier attempts.
-    pub fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Usage {
-        let earlier = self.earlier.get(&allocation).into_iter().flatten();
+    pub fn consumed(&self, allocation: AllocationId, uses: &[UsagePeriod]) -> Usage {
+        let earlier = self.ended_periods.get(&allocation).into_iter().flatten();
         let earlier = earlier.filter_map(|place| {
-            let stretch = &self.stretches[*place as usize];
+            let stretch = &self.periods[*place as usize];
             let ms = stretch.until?.since(stretch.from);
             Some(self.rate(&stretch.nodes).over(ms))
         });
@@ -340,7 +340,7 @@ impl Ledger {
         self.by_user.keys().map(String::as_str).collect()
     }
 
-    fn of_account(&self, number: u32, from: UnixMillis, until: UnixMillis) -> UsageByKind {
+    fn account_usage(&self, number: u32, from: UnixMillis, until: UnixMillis) -> UsageByKind {
         let used = match self.curves.get(number as usize) {
             Some(curve) => curve.between(from, until),
             None => Usage::default(),
@@ -357,7 +357,7 @@ impl Ledger {
         }
     }
 
-    fn account(&mut self, by: &User) -> u32 {
+    fn account(&mut self, by: &NodeUser) -> u32 {
         let account = Account::of(by);
         if let Some(number) = self.by_account.get(&account) {
             return *number;
@@ -396,7 +396,7 @@ impl Ledger {
         }
     }
 
-    fn stretch(
+    fn add_period(
         &mut self,
         account: u32,
         from: UnixMillis,
@@ -404,33 +404,33 @@ impl Ledger {
         nodes: &[NodeId],
     ) -> u32 {
         let nodes = nodes.iter().map(|node| self.node(node)).collect();
-        self.stretches.push(Stretch {
+        self.periods.push(UsePeriod {
             account,
             from,
             until,
             nodes,
         });
-        self.stretches.len() as u32 - 1
+        self.periods.len() as u32 - 1
     }
 
     /// Adds an open stretch; the curve is computed later.
-    fn begin(&mut self, by: &User, nodes: &[NodeId], from: UnixMillis) {
+    fn begin(&mut self, by: &NodeUser, nodes: &[NodeId], from: UnixMillis) {
         let account = self.account(by);
-        let place = self.stretch(account, from, None, nodes);
+        let place = self.add_period(account, from, None, nodes);
         let open = self.open.entry((by.clone(), from)).or_default();
         open.extend(nodes.iter().map(|node| (node.clone(), place)));
     }
 
     /// Adds a stretch that opens now, and updates the curve.
-    fn begin_now(&mut self, by: &User, nodes: &[NodeId], at: UnixMillis) {
+    fn begin_now(&mut self, by: &NodeUser, nodes: &[NodeId], at: UnixMillis) {
         self.begin(by, nodes, at);
-        let stretch = &self.stretches[self.stretches.len() - 1];
+        let stretch = &self.periods[self.periods.len() - 1];
         let (account, rate) = (stretch.account as usize, self.rate(&stretch.nodes));
         self.curves[account].add(Step::up(at, rate));
     }
 
     /// Ends a use. Nodes of one open use may be released one after the other.
-    fn end(&mut self, by: &User, used: &Use, kind: &UsageRecordKind) {
+    fn end(&mut self, by: &NodeUser, used: &UsagePeriod, kind: &UsageRecordKind) {
         let account = self.account(by);
         let key = (by.clone(), used.from);
         let mut of_stretch: BTreeMap<u32, usize> = BTreeMap::new();
@@ -450,49 +450,49 @@ impl Ledger {
         }
         if of_stretch.is_empty() || unknown {
             // The use ended before its start was recorded.
-            let stretch = self.stretch(account, used.from, Some(used.until), &used.nodes);
-            self.remember(kind, stretch);
-            let rate = self.rate(&self.stretches[stretch as usize].nodes);
+            let stretch = self.add_period(account, used.from, Some(used.until), &used.nodes);
+            self.record_ended(kind, stretch);
+            let rate = self.rate(&self.periods[stretch as usize].nodes);
             let curve = &mut self.curves[account as usize];
             curve.insert(used.from, used.until, rate);
             return;
         }
         for (place, count) in of_stretch {
-            let place = match count == self.stretches[place as usize].nodes.len() {
+            let place = match count == self.periods[place as usize].nodes.len() {
                 true => {
-                    self.stretches[place as usize].until = Some(used.until);
+                    self.periods[place as usize].until = Some(used.until);
                     place
                 }
                 false => self.split(place, used),
             };
-            let stretch = &self.stretches[place as usize];
+            let stretch = &self.periods[place as usize];
             let rate = self.rate(&stretch.nodes);
             self.curves[account as usize].add(Step::down(used.until, rate));
-            self.remember(kind, place);
+            self.record_ended(kind, place);
         }
     }
 
     /// Splits the nodes of `used` from a stretch, as a separate stretch that has ended.
-    fn split(&mut self, place: u32, used: &Use) -> u32 {
+    fn split(&mut self, place: u32, used: &UsagePeriod) -> u32 {
         let gone: BTreeSet<u32> = used.nodes.iter().map(|node| self.node(node)).collect();
-        let stretch = &mut self.stretches[place as usize];
+        let stretch = &mut self.periods[place as usize];
         let (account, from) = (stretch.account, stretch.from);
         let (left, stay): (Vec<u32>, Vec<u32>) =
             stretch.nodes.iter().partition(|node| gone.contains(node));
         stretch.nodes = stay.into();
-        self.stretches.push(Stretch {
+        self.periods.push(UsePeriod {
             account,
             from,
             until: Some(used.until),
             nodes: left.into(),
         });
-        self.stretches.len() as u32 - 1
+        self.periods.len() as u32 - 1
     }
 
     /// Records an ended stretch of an allocation that continues.
-    fn remember(&mut self, kind: &UsageRecordKind, stretch: u32) {
+    fn record_ended(&mut self, kind: &UsageRecordKind, stretch: u32) {
         if let UsageRecordKind::Used { work, .. } = kind {
-            self.earlier
+            self.ended_periods
                 .entry(work.allocation)
                 .or_default()
                 .push(stretch);
@@ -501,12 +501,12 @@ impl Ledger {
 }
 
 /// Uses that end with a usage record.
-fn ended_uses(kind: &UsageRecordKind) -> Option<(User, &[Use])> {
+fn ended_uses(kind: &UsageRecordKind) -> Option<(NodeUser, &[UsagePeriod])> {
     match kind {
         UsageRecordKind::Used { work, uses } | UsageRecordKind::Completed { work, uses, .. } => {
-            Some((User::Work(work.clone()), uses))
+            Some((NodeUser::Work(work.clone()), uses))
         }
-        UsageRecordKind::Idled { claim, uses } => Some((User::Claim(claim.clone()), uses)),
+        UsageRecordKind::Idled { claim, uses } => Some((NodeUser::Claim(claim.clone()), uses)),
         _ => None,
     }
 }

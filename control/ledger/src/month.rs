@@ -23,7 +23,7 @@ impl Month {
 
     /// The previous month.
     #[must_use]
-    pub fn before(self) -> Self {
+    pub fn previous(self) -> Self {
         let first = self.first.checked_sub(1.month());
         Self {
             first: first.unwrap_or(self.first),
@@ -32,7 +32,7 @@ impl Month {
 
     /// The next month.
     #[must_use]
-    pub fn after(self) -> Self {
+    pub fn next(self) -> Self {
         let first = self.first.checked_add(1.month());
         Self {
             first: first.unwrap_or(self.first),
@@ -48,7 +48,7 @@ impl Month {
 
     /// End of the month: the start of the next one.
     pub fn ends(self, zone: &TimeZone) -> UnixMillis {
-        self.after().begins(zone)
+        self.next().begins(zone)
     }
 
     /// First day of the month, such as `2026-11-01`.
@@ -88,12 +88,12 @@ mod tests {
         let month = Month::of(late, &zone);
         assert_eq!(month.to_string(), "2026-12");
         assert_eq!(month.begins(&zone), at("2026-11-30T22:00:00Z"));
-        assert_eq!(month.before().ends(&zone), month.begins(&zone));
+        assert_eq!(month.previous().ends(&zone), month.begins(&zone));
         // One of the months is an hour longer.
         let summer = Month::of(at("2026-10-05T00:00:00Z"), &zone);
         assert_eq!(summer.begins(&zone), at("2026-09-30T21:00:00Z"));
         assert_eq!(summer.ends(&zone), at("2026-10-31T22:00:00Z"));
-        assert_eq!(month.after().before(), month);
+        assert_eq!(month.next().previous(), month);
         assert_eq!(month.first_day(), "2026-12-01");
     }
 }

@@ -15,10 +15,12 @@ mod machine;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use lattice_placement::{ClusterView, Delta, NodeView, Plan, Planner, Policy, Reservations, Score};
+use lattice_placement::{
+    ClusterView, Delta, NodeView, Plan, PlannedReservations, Planner, Policy, Score,
+};
 use lattice_quorum_types::{AllocationId, NodeId, ProjectPath, UnixMillis};
 use lattice_rng::Mmix;
-use machine::{NOW, Output, RUNNING, at, job, view};
+use machine::{NOW, Output, RUNNING, job, quantile_ms, view};
 use serde_json::json;
 use std::{
     hint::black_box,
@@ -39,7 +41,7 @@ struct Args {
     pending: u64,
     /// Number of blocked jobs that get a reservation, or `all`.
     #[arg(long, default_value = "1", value_parser = reservations)]
-    reservations: Reservations,
+    reservations: PlannedReservations,
     /// Number of distinct memory requests; eligible nodes are computed for each.
     #[arg(long, default_value_t = 0)]
     requests: u64,
@@ -57,12 +59,12 @@ struct Args {
     output: Output,
 }
 
-fn reservations(text: &str) -> Result<Reservations, String> {
+fn reservations(text: &str) -> Result<PlannedReservations, String> {
     match text {
-        "all" => Ok(Reservations::All),
+        "all" => Ok(PlannedReservations::All),
         number => number
             .parse()
-            .map(Reservations::First)
+            .map(PlannedReservations::First)
             .map_err(|_| format!("{number:?} is neither a number nor `all`")),
     }
 }
@@ -243,8 +245,8 @@ fn main() -> anyhow::Result<()> {
         "warm": args.warm || args.scores,
         "only_scores": args.scores,
         "cycles": args.cycles,
-        "median_ms": at(&measured.cycles, 0.5),
-        "p99_ms": at(&measured.cycles, 0.99),
+        "median_ms": quantile_ms(&measured.cycles, 0.5),
+        "p99_ms": quantile_ms(&measured.cycles, 0.99),
         "placed": plan.placements.len(),
         "backfilled": backfilled,
         "reserved": plan.reservations.len(),

@@ -30,7 +30,7 @@ use lattice_quorum_types::{
     AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis, VclusterName,
 };
 use lattice_rng::Mmix;
-use machine::{HOUR, NOW, Output, RUNNING, at, job, view};
+use machine::{HOUR, NOW, Output, RUNNING, job, quantile_ms, view};
 use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -56,12 +56,12 @@ struct Args {
 }
 
 /// Number of nodes of one vCluster.
-const VCLUSTER: usize = 500;
+const VCLUSTER_NODES: usize = 500;
 /// Id of the preemptor.
-const LATE: AllocationId = AllocationId(9_000_000);
+const PREEMPTOR: AllocationId = AllocationId(9_000_000);
 
 /// Facts about all running jobs, as input of preemption and lending.
-fn work(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, HolderFacts> {
+fn running_facts(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, HolderFacts> {
     let mut work_of = |id: &AllocationId| {
         let minutes = 1 + random.below(10);
         let work = HolderFacts {
@@ -89,11 +89,11 @@ fn work(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, HolderF
 /// Locations of nodes, and vClusters with waiting jobs.
 struct Sharing {
     places: BTreeMap<NodeId, lend::NodeOwnership>,
-    vclusters: BTreeMap<VclusterName, lend::Member>,
+    vclusters: BTreeMap<VclusterName, lend::VclusterLending>,
 }
 
 fn sharing(view: &ClusterView, random: &mut Mmix) -> anyhow::Result<Sharing> {
-    let count = view.nodes.len().div_ceil(VCLUSTER).max(2);
+    let count = view.nodes.len().div_ceil(VCLUSTER_NODES).max(2);
     let names: Vec<VclusterName> = (0..count)
         .map(|v| VclusterName::new(format!("v{v:02}")))
         .collect::<Result<_, _>>()?;
@@ -111,9 +111,9 @@ fn sharing(view: &ClusterView, random: &mut Mmix) -> anyhow::Result<Sharing> {
         };
         places.insert(node.clone(), place);
     }
-    let mut vclusters: BTreeMap<VclusterName, lend::Member> = names
+    let mut vclusters: BTreeMap<VclusterName, lend::VclusterLending> = names
         .iter()
-        .map(|name| (name.clone(), lend::Member::default()))
+        .map(|name| (name.clone(), lend::VclusterLending::default()))
         .collect();
     let wanting = view.pending.keys().filter(|id| id.0 % 50 == 0);
     for (id, name) in wanting.zip(names.iter().cycle()) {
@@ -154,9 +154,9 @@ fn main() -> anyhow::Result<()> {
     ensure!(args.times > 0, "--times is 0; at least one is measured");
     let mut random = Mmix::new(11);
     let mut view = view(args.nodes, args.nodes.div_ceil(125), args.pending, 0)?;
-    let work = work(&view, &mut random);
+    let work = running_facts(&view, &mut random);
     let Sharing { places, vclusters } = sharing(&view, &mut random)?;
-    let mut late = job(LATE.0, 0, &mut random, ProjectPath::new("t1/p1")?);
+    let mut late = job(PREEMPTOR.0, 0, &mut random, ProjectPath::new("t1/p1")?);
     (late.nodes, late.class, late.sensitive) = (16, 9, false);
     late.walltime_ms = Some(4 * HOUR);
     late.constraints = Default::default();
@@ -186,16 +186,16 @@ fn main() -> anyhow::Result<()> {
     for node in view.nodes.values_mut() {
         node.in_service = node.holder.is_some_and(|id| id.0 >= RUNNING);
     }
-    view.pending.insert(LATE, late);
+    view.pending.insert(PREEMPTOR, late);
     let (reserved, borrowed) = (BTreeSet::new(), BTreeSet::new());
     let policy = preempt::Policy::default();
     let choose = || {
         preempt::choose(preempt::Input {
             view: &view,
             solver: &solver,
-            job: LATE,
+            job: PREEMPTOR,
             planned_start: None,
-            work: &work,
+            holders: &work,
             reserved: &reserved,
             borrowed: &borrowed,
             policy: &policy,
@@ -205,7 +205,7 @@ fn main() -> anyhow::Result<()> {
     let victims = choose().context("nobody makes room, so nothing is measured")?;
     let room = timed(args.times, choose);
 
-    let base = at(&cycle, 0.5);
+    let base = quantile_ms(&cycle, 0.5);
     let lent = format!(
         "{} lent, {} home, {} asked back",
         moves.loans.len(),
@@ -227,7 +227,7 @@ fn main() -> anyhow::Result<()> {
         );
     }
     for (what, took, found) in rows {
-        let (median, p99) = (at(took, 0.5), at(took, 0.99));
+        let (median, p99) = (quantile_ms(took, 0.5), quantile_ms(took, 0.99));
         let of_cycle = (median / base * 100.0).round() / 100.0;
         match args.output {
             Output::Json => println!(

@@ -63,7 +63,7 @@ impl BitSet {
     /// All numbers below `size` that are not members; `size` must be the size of the set.
     pub(crate) fn complement(&self, size: usize) -> Self {
         let mut others = Self::full(size);
-        others.drop_all(self);
+        others.subtract(self);
         others
     }
 
@@ -115,14 +115,14 @@ impl BitSet {
     }
 
     /// Removes every member that `other` lacks.
-    pub(crate) fn keep(&mut self, other: &BitSet) {
+    pub(crate) fn intersect_with(&mut self, other: &BitSet) {
         for (word, theirs) in self.words.iter_mut().zip(&other.words) {
             *word &= theirs;
         }
     }
 
     /// Removes every member of `other`.
-    pub(crate) fn drop_all(&mut self, other: &BitSet) {
+    pub(crate) fn subtract(&mut self, other: &BitSet) {
         for (word, theirs) in self.words.iter_mut().zip(&other.words) {
             *word &= !theirs;
         }
@@ -139,7 +139,7 @@ impl BitSet {
     }
 
     /// Adds every member of `other`.
-    pub(crate) fn add_all(&mut self, other: &BitSet) {
+    pub(crate) fn union_with(&mut self, other: &BitSet) {
         for (word, theirs) in self.words.iter_mut().zip(&other.words) {
             *word |= theirs;
         }
@@ -228,10 +228,10 @@ mod tests {
         assert_eq!(a.count_common(&b), both.count());
         assert!((0..130).all(|n| both.contains(n) == (n % 10 == 0)));
         let mut rest = a.clone();
-        rest.drop_all(&b);
+        rest.subtract(&b);
         assert!((0..130).all(|n| rest.contains(n) == (n % 2 == 0 && n % 5 != 0)));
         let mut kept = a;
-        kept.keep(&b);
+        kept.intersect_with(&b);
         kept.remove(10);
         assert!(!kept.contains(10) && kept.contains(20));
     }

@@ -14,10 +14,10 @@ use crate::{
     },
     bits::BitSet,
     capacity::{power::Power, storage::Storage},
-    eligibility::sets::Eligible,
+    eligibility::sets::EligibleSet,
     explain::Blocker,
     input::CycleInput,
-    limits::{headroom::Headroom, sensitive_pool::Pool},
+    limits::{headroom::Headroom, sensitive_pool::SensitivePoolUsage},
     plan::{
         Plan,
         placement::{Layout, Placement, PlannedReservation},
@@ -27,7 +27,7 @@ use crate::{
     queue::Job,
     queue_order::Scorer,
     selection::{
-        choose::{NodeSet, NodeSetRequest, TieBreak, choose_modest},
+        choose::{NodeSet, NodeSetRequest, TieBreak, choose_least_hardware},
         contention::Contention,
     },
     walltime::NEVER,
@@ -36,7 +36,7 @@ use lattice_quorum_types::{UnixMillis, command::ExpectedNode};
 use std::{cmp::Reverse, collections::BTreeMap};
 
 pub(crate) struct Cycle<'a> {
-    given: CycleInput<'a>,
+    input: CycleInput<'a>,
     now: u64,
     free: BitSet,
     free_count: u32,
@@ -48,20 +48,20 @@ pub(crate) struct Cycle<'a> {
     ends: Option<Vec<(u64, &'a [usize])>>,
     /// End and nodes of each placed job, by end.
     taken: Vec<(u64, Vec<usize>)>,
-    rivals: Contention,
+    contention: Contention,
     headroom: Headroom<'a>,
-    pool: Pool,
-    aheads: HoldSets<'a>,
+    pool: SensitivePoolUsage,
+    hold_sets: HoldSets<'a>,
     open: OpenCounts,
     /// Number of changes at the time of the count, and number of nodes of a set within the power budget. The key is the
     /// set and the number of reservations that start before the job's end.
-    paid: BTreeMap<(usize, usize), (usize, u32)>,
+    affordable: BTreeMap<(usize, usize), (usize, u32)>,
     /// Number of nodes of each set within the power budget if no allocation ran, where counted.
     paid_at_all: Vec<Option<u32>>,
     power: Power,
     storage: Storage<'a>,
     /// Lower bounds on the start, by set of nodes.
-    floors: Vec<StartBounds>,
+    start_bounds: Vec<StartBounds>,
     /// Buffer reused by all searches: allocating a hundred thousand bytes each time is costly.
     gaps: Vec<FreeInterval>,
     starts: Vec<u64>,
@@ -72,7 +72,7 @@ pub(crate) struct Cycle<'a> {
 /// Result of one job's turn.
 enum JobOutcome {
     Placed(NodeSet),
-    Waits(NotStarted),
+    NotStarted(NotStarted),
 }
 
 /// Reason why a job does not start, and the free nodes that reservations leave, if that was counted.
@@ -84,7 +84,7 @@ struct NotStarted {
 impl From<Blocker> for JobOutcome {
     fn from(blocker: Blocker) -> Self {
         let open = None;
-        Self::Waits(NotStarted { blocker, open })
+        Self::NotStarted(NotStarted { blocker, open })
     }
 }
 
@@ -106,72 +106,72 @@ impl<'a> Cycle<'a> {
             free_at: Vec::new(),
             ends: None,
             taken: Vec::new(),
-            rivals: Contention::new(sets),
+            contention: Contention::new(sets),
             headroom: Headroom::new(view.limit_policy, &view.levels, given.paths),
-            pool: Pool::new(view.sensitive_pool),
-            aheads: HoldSets::new(&machine.windows, sets, machine.index.size(), now.0),
+            pool: SensitivePoolUsage::new(view.sensitive_pool),
+            hold_sets: HoldSets::new(&machine.windows, sets, machine.index.size(), now.0),
             open: OpenCounts::new(sets.len()),
-            paid: BTreeMap::new(),
+            affordable: BTreeMap::new(),
             paid_at_all: vec![None; sets.len()],
             power: Power::new(view, machine, now.0),
             storage: Storage::new(view, queue, now.0),
-            floors: std::iter::repeat_with(StartBounds::default)
+            start_bounds: std::iter::repeat_with(StartBounds::default)
                 .take(sets.len())
                 .collect(),
             gaps: Vec::new(),
             starts: Vec::new(),
             placements: Vec::new(),
             reservations: Vec::new(),
-            given,
+            input: given,
         }
     }
 
     /// Processes the queue in `order`, a list of queue positions.
     pub(crate) fn run(mut self, order: &[u32], scorer: Scorer) -> Plan {
-        let queue = self.given.queue;
-        let mut told = self.given.tells.then(|| Vec::with_capacity(order.len()));
+        let queue = self.input.queue;
+        let mut told = self.input.explains.then(|| Vec::with_capacity(order.len()));
         for place in order {
             let place = *place as usize;
             let job = &queue.jobs[place];
-            if self.is_nothing_to(job) {
+            if self.turn_has_no_effect(job) {
                 if self.free_count == 0 {
                     break;
                 }
                 continue;
             }
-            let set = self.given.sets.number(place);
-            let waits = match self.turn(job, set) {
+            let set = self.input.sets.number(place);
+            let waits = match self.evaluate_job(job, set) {
                 JobOutcome::Placed(chosen) => {
                     self.place(job, set, chosen, scorer.score(set, job));
                     None
                 }
-                JobOutcome::Waits(blocked) => {
+                JobOutcome::NotStarted(blocked) => {
                     let reserved = self.reserve(job, set, &blocked.blocker);
-                    let tells = self.given.tells;
-                    tells.then(|| self.waits(job, set, blocked, reserved))
+                    let tells = self.input.explains;
+                    tells.then(|| self.explain_waiting(job, set, blocked, reserved))
                 }
             };
             if let Some(told) = &mut told {
                 told.push(waits);
             }
         }
-        let size = self.given.machine.index.size();
+        let size = self.input.machine.index.size();
         Plan {
-            revision: self.given.view.revision,
-            view_age_ms: self.given.view.age_ms,
-            made_at: self.given.now,
-            weights: self.given.policy.weights,
+            revision: self.input.view.revision,
+            view_age_ms: self.input.view.age_ms,
+            made_at: self.input.now,
+            weights: self.input.policy.weights,
             placements: self.placements,
             reservations: self.reservations,
             waiting: told.map_or_else(WaitingJobs::default, |jobs| {
-                let (rows, sets) = (queue.jobs.clone(), self.given.sets.clone());
+                let (rows, sets) = (queue.jobs.clone(), self.input.sets.clone());
                 WaitingJobs::new(size, rows, order, jobs, scorer, sets)
             }),
         }
     }
 
     /// Explanation of a waiting job; `reserved` is the start of the job's reservation.
-    fn waits(
+    fn explain_waiting(
         &mut self,
         job: &Job,
         set: usize,
@@ -192,20 +192,20 @@ impl<'a> Cycle<'a> {
 
     /// Whether the turn of this job has no effect: it cannot start or get a reservation, and no explanation is
     /// requested.
-    fn is_nothing_to(&self, job: &Job) -> bool {
-        !self.given.tells && !self.may_reserve() && job.nodes > self.free_count
+    fn turn_has_no_effect(&self, job: &Job) -> bool {
+        !self.input.explains && !self.may_reserve() && job.nodes > self.free_count
     }
 
     fn may_reserve(&self) -> bool {
         let made = self.reservations.len();
-        self.given.policy.reserves(made)
+        self.input.policy.reserves(made)
     }
 
-    fn eligible(&self, set: usize) -> &'a Eligible {
-        self.given.sets.get(set)
+    fn eligible(&self, set: usize) -> &'a EligibleSet {
+        self.input.sets.get(set)
     }
 
-    fn ask(&self, job: &Job, set: usize) -> NodeSetRequest {
+    fn node_set_request(&self, job: &Job, set: usize) -> NodeSetRequest {
         NodeSetRequest {
             nodes: job.nodes,
             spread: job.spread,
@@ -217,25 +217,25 @@ impl<'a> Cycle<'a> {
 
     /// Counts free nodes that fit and that no reservation holds back from a job ending at `end`.
     fn count(&mut self, set: usize, end: Option<u64>) -> OpenCount {
-        let index = &self.given.machine.index;
+        let index = &self.input.machine.index;
         self.open.count(
             index,
-            self.given.sets,
+            self.input.sets,
             &self.free,
-            self.aheads.of(set),
+            self.hold_sets.for_set(set),
             set,
             end,
         )
     }
 
     /// The nodes that [`Self::count`] counts.
-    fn open(&self, set: usize, end: Option<u64>) -> BitSet {
+    fn open_nodes(&self, set: usize, end: Option<u64>) -> BitSet {
         let mut open = self.eligible(set).nodes.and(&self.free);
-        self.aheads.of(set).drop_held(&mut open, end);
+        self.hold_sets.for_set(set).drop_held(&mut open, end);
         open
     }
 
-    fn turn(&mut self, job: &Job, set: usize) -> JobOutcome {
+    fn evaluate_job(&mut self, job: &Job, set: usize) -> JobOutcome {
         if job.nodes == 0 {
             return Blocker::NoNodesAsked.into();
         }
@@ -245,7 +245,7 @@ impl<'a> Cycle<'a> {
         }
         let eligible = self.eligible(set);
         if eligible.named.is_some()
-            && let Some(blocker) = self.cannot_use_its_own(job)
+            && let Some(blocker) = self.reservation_blocker(job)
         {
             return blocker.into();
         }
@@ -263,45 +263,45 @@ impl<'a> Cycle<'a> {
             let short = job.nodes - eligible.largest_group;
             return Blocker::NotConforming { short }.into();
         }
-        if let Some(short) = self.never_paid(job, set) {
+        if let Some(short) = self.shortfall_of_total_power(job, set) {
             return Blocker::NotEnoughPower { short }.into();
         }
         let usable = |count: OpenCount| match job.is_sensitive() {
             true => count.alike,
             false => count.all,
         };
-        if let Some(short) = short(job.nodes, usable(self.count(set, Some(0)))) {
+        if let Some(short) = shortfall(job.nodes, usable(self.count(set, Some(0)))) {
             return Blocker::NodesBusy { short }.into();
         }
         let end = job.end(self.now);
         let mut left = None;
-        if !self.aheads.of(set).is_empty() {
-            if let Err(blocker) = self.leaves_what_is_kept(job, more, end) {
+        if !self.hold_sets.for_set(set).is_empty() {
+            if let Err(blocker) = self.check_reserved_headroom(job, more, end) {
                 return blocker.into();
             }
             let open = self.count(set, end);
             left = Some(open);
             if usable(open) < job.nodes {
-                return JobOutcome::Waits(NotStarted {
-                    blocker: self.reserved(set, end),
+                return JobOutcome::NotStarted(NotStarted {
+                    blocker: self.reservation_obstacle(set, end),
                     open: left,
                 });
             }
         }
         let waits = |blocker| {
-            JobOutcome::Waits(NotStarted {
+            JobOutcome::NotStarted(NotStarted {
                 blocker,
                 open: left,
             })
         };
-        if let Some(blocker) = self.storage.short(job, self.now) {
+        if let Some(blocker) = self.storage.shortage(job, self.now) {
             return waits(blocker);
         }
-        if let Some(short) = self.unpaid(job, set, end) {
+        if let Some(short) = self.power_shortfall(job, set, end) {
             return waits(Blocker::PowerShort { short });
         }
-        let ask = self.ask(job, set);
-        let among = self.open(set, end);
+        let ask = self.node_set_request(job, set);
+        let among = self.open_nodes(set, end);
         // Claimed nodes of the user come first, since the other nodes are open to others.
         let own = own.map(|own| own.and(&among));
         let among_own = own
@@ -309,9 +309,9 @@ impl<'a> Cycle<'a> {
             .and_then(|own| self.choose_own(own, &among, ask, end));
         match among_own.or_else(|| self.choose(&among, ask, end)) {
             Some(chosen) => {
-                let beside = self.beside(&chosen, set);
+                let beside = self.count_unclaimed(&chosen, set);
                 let has_room = self.limits_allow(job, beside);
-                let leaves = || self.leaves_what_is_kept(job, beside, end);
+                let leaves = || self.check_reserved_headroom(job, beside, end);
                 match has_room.and_then(|()| leaves()) {
                     Ok(()) => JobOutcome::Placed(chosen),
                     Err(blocker) => waits(blocker),
@@ -332,30 +332,46 @@ impl<'a> Cycle<'a> {
     }
 
     /// Checks that `nodes` more nodes leave the headroom kept for jobs with reservations.
-    fn leaves_what_is_kept(&self, job: &Job, nodes: u32, end: Option<u64>) -> Result<(), Blocker> {
-        self.headroom.leaves_what_is_kept(job.project, nodes, end)?;
+    fn check_reserved_headroom(
+        &self,
+        job: &Job,
+        nodes: u32,
+        end: Option<u64>,
+    ) -> Result<(), Blocker> {
+        self.headroom
+            .check_reserved_headroom(job.project, nodes, end)?;
         match job.is_sensitive() {
-            true => self.pool.leaves_what_is_kept(nodes, end),
+            true => self.pool.check_reserved_headroom(nodes, end),
             false => Ok(()),
         }
     }
 
     /// Reason why a job that names a reservation cannot use it now.
-    fn cannot_use_its_own(&self, job: &Job) -> Option<Blocker> {
-        let naming = self.given.queue.requests.get(job.request).naming.as_ref();
-        self.given.machine.windows.blocker(naming?, self.now)
+    fn reservation_blocker(&self, job: &Job) -> Option<Blocker> {
+        let naming = self
+            .input
+            .queue
+            .requests
+            .get(job.request)
+            .reservation
+            .as_ref();
+        self.input.machine.windows.blocker(naming?, self.now)
     }
 
-    fn reserved(&self, set: usize, end: Option<u64>) -> Blocker {
+    fn reservation_obstacle(&self, set: usize, end: Option<u64>) -> Blocker {
         let nodes = self.eligible(set).nodes.and(&self.free);
-        match self.aheads.of(set).blocking_reservation(&nodes, end) {
+        match self
+            .hold_sets
+            .for_set(set)
+            .blocking_reservation(&nodes, end)
+        {
             Some((HoldSource::Job(by), starts_at)) => Blocker::Reserved {
                 by,
                 starts_at,
                 unbounded: end.is_none(),
             },
             Some((HoldSource::Window(place), _)) => {
-                let window = self.given.machine.windows.get(place);
+                let window = self.input.machine.windows.get(place);
                 window.blocker(self.now, end.is_none())
             }
             // Without a reservation, no node is held back.
@@ -364,45 +380,45 @@ impl<'a> Cycle<'a> {
     }
 
     /// Number of nodes the job lacks in the power budget even if nothing else ran.
-    fn never_paid(&mut self, job: &Job, set: usize) -> Option<u32> {
-        if self.power.is_free() {
+    fn shortfall_of_total_power(&mut self, job: &Job, set: usize) -> Option<u32> {
+        if self.power.is_unlimited() {
             return None;
         }
         let paid = match self.paid_at_all[set] {
             Some(paid) => paid,
             None => {
-                let (index, left) = (&self.given.machine.index, self.power.at_all());
+                let (index, left) = (&self.input.machine.index, self.power.total());
                 let paid = left.count(index, &self.eligible(set).nodes, job.is_sensitive());
                 *self.paid_at_all[set].insert(paid)
             }
         };
-        short(job.nodes, paid)
+        shortfall(job.nodes, paid)
     }
 
     /// Number of nodes the job lacks in the power budget until its end.
-    fn unpaid(&mut self, job: &Job, set: usize, end: Option<u64>) -> Option<u32> {
-        if self.power.is_free() {
+    fn power_shortfall(&mut self, job: &Job, set: usize, end: Option<u64>) -> Option<u32> {
+        if self.power.is_unlimited() {
             return None;
         }
-        let ahead = self.aheads.of(set);
+        let ahead = self.hold_sets.for_set(set);
         let before = end.map_or(usize::MAX, |end| ahead.starting_before(end));
         let changes = self.placements.len() + self.reservations.len();
         let known = self
-            .paid
+            .affordable
             .get(&(set, before))
             .filter(|known| known.0 == changes);
         let paid = match known {
             Some((_, paid)) => *paid,
             None => {
                 let left = self.power.left(self.now, end);
-                let (index, open) = (&self.given.machine.index, self.open(set, end));
+                let (index, open) = (&self.input.machine.index, self.open_nodes(set, end));
                 // All jobs of a set are sensitive, or none is.
                 let paid = left.count(index, &open, job.is_sensitive());
-                self.paid.insert((set, before), (changes, paid));
+                self.affordable.insert((set, before), (changes, paid));
                 paid
             }
         };
-        short(job.nodes, paid)
+        shortfall(job.nodes, paid)
     }
 
     /// Nodes that the job needs in addition to all nodes its user has claimed, free or not.
@@ -412,7 +428,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Number of chosen nodes that the job's user has not claimed, and that do not count against the limits yet.
-    fn beside(&self, chosen: &NodeSet, set: usize) -> u32 {
+    fn count_unclaimed(&self, chosen: &NodeSet, set: usize) -> u32 {
         let own = self.eligible(set).own.as_ref();
         let is_own = |n: &&usize| own.is_some_and(|own| own.contains(**n));
         let beside = chosen.nodes.iter().filter(|n| !is_own(n)).count();
@@ -431,15 +447,15 @@ impl<'a> Cycle<'a> {
         if let Some(chosen) = self.choose(own, ask, end) {
             return Some(chosen);
         }
-        let index = &self.given.machine.index;
+        let index = &self.input.machine.index;
         let counts = index.count_by_conformance(own).into_iter().enumerate();
         let mut keys: Vec<(usize, u32)> = counts.filter(|(_, count)| *count > 0).collect();
         keys.sort_unstable_by_key(|(key, count)| (Reverse(*count), *key));
         keys.into_iter().find_map(|(key, count)| {
-            let alike = &index.conforming[key];
+            let alike = &index.conformance_members[key];
             let mut all = own.and(alike);
             let mut others = open.and(alike);
-            others.drop_all(&all);
+            others.subtract(&all);
             let nodes = ask.nodes.checked_sub(count)?;
             let found = self.choose(&others, NodeSetRequest { nodes, ..ask }, end)?;
             found.nodes.into_iter().for_each(|n| all.insert(n));
@@ -450,7 +466,7 @@ impl<'a> Cycle<'a> {
     /// Best set for a job that starts now and ends at `end`.
     fn choose(&self, open: &BitSet, ask: NodeSetRequest, end: Option<u64>) -> Option<NodeSet> {
         // Nodes held back later are preferred: no other job may use them for as long.
-        self.choose_for(open, self.aheads.held(), ask, self.now, end)
+        self.choose_preferred(open, self.hold_sets.held_nodes(), ask, self.now, end)
     }
 
     /// Best set for a job of `set` that starts at `from`, when `open` are free.
@@ -465,11 +481,11 @@ impl<'a> Cycle<'a> {
         // Claimed nodes of the user come first, since they need no headroom. Without any, nodes busy until then come
         // first, since they delay no other job.
         let first = self.eligible(set).own.as_ref().unwrap_or(&self.busy);
-        self.choose_for(open, Some(first), ask, from, end)
+        self.choose_preferred(open, Some(first), ask, from, end)
     }
 
     /// Best set without deprioritised nodes; if there is none, the best set with them.
-    fn choose_for(
+    fn choose_preferred(
         &self,
         open: &BitSet,
         first: Option<&BitSet>,
@@ -479,32 +495,33 @@ impl<'a> Cycle<'a> {
     ) -> Option<NodeSet> {
         let CycleInput {
             machine, policy, ..
-        } = self.given;
-        let power = match self.power.is_free() {
+        } = self.input;
+        let power = match self.power.is_unlimited() {
             true => None,
             false => Some(self.power.left(from, end)),
         };
         let (index, weights, power) = (&machine.index, &policy.weights, power.as_ref());
         let between = TieBreak {
-            wanted: self.rivals.nodes_with_contention_below(ask.fit),
+            contended: self.contention.nodes_with_contention_below(ask.fit),
             first,
         };
-        let choose = |among: &BitSet| choose_modest(index, among, between, ask, weights, power);
+        let choose =
+            |among: &BitSet| choose_least_hardware(index, among, between, ask, weights, power);
         if machine.deprioritised.is_empty() {
             return choose(open);
         }
         let mut preferred = open.clone();
-        preferred.drop_all(&machine.deprioritised);
+        preferred.subtract(&machine.deprioritised);
         choose(&preferred).or_else(|| choose(open))
     }
 
     fn place(&mut self, job: &Job, set: usize, chosen: NodeSet, score: Score) {
-        let machine = self.given.machine;
+        let machine = self.input.machine;
         let end = job.end(self.now);
-        let beside = self.beside(&chosen, set);
-        self.headroom.consume(job.project, beside);
+        let beside = self.count_unclaimed(&chosen, set);
+        self.headroom.count_placement(job.project, beside);
         if job.is_sensitive() {
-            self.pool.take(beside);
+            self.pool.count_placement(beside);
         }
         for n in &chosen.nodes {
             self.free.remove(*n);
@@ -536,7 +553,7 @@ impl<'a> Cycle<'a> {
     }
 
     fn layout(&self, chosen: &NodeSet) -> Layout {
-        let index = &self.given.machine.index;
+        let index = &self.input.machine.index;
         let mut touched: Vec<usize> = chosen.nodes.iter().map(|n| index.group_of[*n]).collect();
         touched.dedup();
         let named = touched.iter().filter_map(|g| index.groups[*g].name.clone());
@@ -553,16 +570,16 @@ impl<'a> Cycle<'a> {
     /// Reserves nodes for a job that waits for nodes of others to become free. Only the first blocked jobs get a
     /// reservation, and only if a start can be predicted.
     fn reserve(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
-        if !blocker.passes() || !self.may_reserve() {
+        if !blocker.is_temporary() || !self.may_reserve() {
             return None;
         }
         let more = self.min_additional_nodes(job, set);
-        self.leaves_what_is_kept(job, more, None).ok()?;
+        self.check_reserved_headroom(job, more, None).ok()?;
         let (starts_at, chosen) = self.earliest(job, set)?;
-        let beside = self.beside(&chosen, set);
-        self.leaves_what_is_kept(job, beside, None).ok()?;
+        let beside = self.count_unclaimed(&chosen, set);
+        self.check_reserved_headroom(job, beside, None).ok()?;
         let (start, end) = (UnixMillis(starts_at), job.end(starts_at));
-        let index = &self.given.machine.index;
+        let index = &self.input.machine.index;
         for n in &chosen.nodes {
             self.power.take(index, *n, Some(starts_at), end);
         }
@@ -574,8 +591,8 @@ impl<'a> Cycle<'a> {
             ends_at: end,
             nodes: &chosen.nodes,
         };
-        let places = self.aheads.add(set, made, could_use);
-        self.open.reserved(&places);
+        let places = self.hold_sets.add(set, made, could_use);
+        self.open.invalidate(&places);
         self.headroom.keep_for(job.project, beside, job.id, start);
         if job.is_sensitive() {
             self.pool.keep_for(beside, job.id, start);
@@ -593,7 +610,7 @@ impl<'a> Cycle<'a> {
     /// Estimated start of the job, given the reservations made so far; `None` if no estimate was requested for this
     /// job.
     fn estimate(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
-        if self.given.estimated != Some(job.id) || !blocker.has_start() {
+        if self.input.estimated != Some(job.id) || !blocker.has_start() {
             return None;
         }
         self.earliest(job, set).map(|(at, _)| UnixMillis(at))
@@ -601,6 +618,6 @@ impl<'a> Cycle<'a> {
 }
 
 /// Number of missing nodes; `None` if there are enough.
-fn short(needed: u32, there: u32) -> Option<u32> {
+fn shortfall(needed: u32, there: u32) -> Option<u32> {
     needed.checked_sub(there).filter(|short| *short > 0)
 }

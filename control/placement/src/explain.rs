@@ -3,7 +3,7 @@
 
 use crate::priority::factors::Score;
 use lattice_quorum_types::{
-    AllocationId, ProjectPath, UnixMillis, id::ReservationName, refusal::Level,
+    AllocationId, ProjectPath, UnixMillis, id::ReservationName, refusal::ViolatedLevel,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -104,7 +104,7 @@ impl Constraint {
     }
 
     /// Whether the step is shown: conditions that no job requests are shown only if they dropped nodes.
-    fn is_told(self, removed: u32) -> bool {
+    fn is_shown(self, removed: u32) -> bool {
         use Constraint::{Alive, Healthy, Home, InService, NotPromised, Unclaimed, Usable};
         removed > 0
             || !matches!(
@@ -128,7 +128,7 @@ pub enum Blocker {
     /// The allocation does not fit under the limits at present.
     QuotaHeadroom {
         /// Every level with a limit that the allocation would exceed, from its project up.
-        levels: Vec<Level>,
+        levels: Vec<ViolatedLevel>,
     },
     /// The allocation is sensitive and would exceed the cluster's limit of nodes in sensitive use.
     SensitivePool {
@@ -252,7 +252,7 @@ pub enum Blocker {
 
 impl Blocker {
     /// Whether the reason ends once other jobs release their resources.
-    pub fn passes(&self) -> bool {
+    pub fn is_temporary(&self) -> bool {
         use Blocker::{KeptFor, NodesBusy, PowerShort, Reserved, StorageShort};
         matches!(
             self,
@@ -267,19 +267,19 @@ impl Blocker {
     /// Whether a start can be estimated. An allocation that waits for its own reservation to begin has an estimate and
     /// needs no other reservation.
     pub(crate) fn has_start(&self) -> bool {
-        self.passes() || matches!(self, Blocker::ReservationLater { .. })
+        self.is_temporary() || matches!(self, Blocker::ReservationLater { .. })
     }
 
     /// Whether both reasons appear the same in an explanation, which shows times to the minute.
-    pub(crate) fn is_told_as(&self, other: &Self) -> bool {
+    pub(crate) fn is_shown_as(&self, other: &Self) -> bool {
         use Blocker::{HeadroomReserved, Reserved};
         let minute = |blocker: &Self| match blocker {
-            HeadroomReserved { by, starts_at } => Some((*by, told_as(*starts_at), None)),
+            HeadroomReserved { by, starts_at } => Some((*by, shown_minute(*starts_at), None)),
             Reserved {
                 by,
                 starts_at,
                 unbounded,
-            } => Some((*by, told_as(*starts_at), Some(*unbounded))),
+            } => Some((*by, shown_minute(*starts_at), Some(*unbounded))),
             _ => None,
         };
         match minute(self) {
@@ -295,7 +295,7 @@ impl fmt::Display for Explanation {
         let told = self
             .steps
             .iter()
-            .filter(|s| s.constraint.is_told(s.removed));
+            .filter(|s| s.constraint.is_shown(s.removed));
         for (n, step) in told.enumerate() {
             let sign = if n == 0 { ":" } else { "," };
             write!(f, "{sign} {} {}", step.left, step.constraint.as_str())?;
@@ -430,7 +430,7 @@ fn without_a_walltime(unbounded: bool) -> &'static str {
 }
 
 /// Minute of an estimated time as explanations show it, counted from the Unix epoch.
-pub(crate) fn told_as(at: UnixMillis) -> u64 {
+pub(crate) fn shown_minute(at: UnixMillis) -> u64 {
     at.0 / 60_000
 }
 

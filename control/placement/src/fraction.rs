@@ -15,11 +15,11 @@ pub struct InvalidFraction {
     pub value: f64,
 }
 
-const WHOLE: u32 = 1_000_000;
+const MILLIONTHS: u32 = 1_000_000;
 
 impl Fraction {
     /// The fraction 1.
-    pub const ONE: Self = Self(WHOLE);
+    pub const ONE: Self = Self(MILLIONTHS);
 
     /// Rounds to the nearest millionth.
     ///
@@ -30,17 +30,17 @@ impl Fraction {
             return Err(InvalidFraction { value });
         }
         // At most a million.
-        Ok(Self((value * f64::from(WHOLE)).round() as u32))
+        Ok(Self((value * f64::from(MILLIONTHS)).round() as u32))
     }
 
     /// Fraction of `count` millionths, capped at a million.
     pub fn millionths(count: u32) -> Self {
-        Self(count.min(WHOLE))
+        Self(count.min(MILLIONTHS))
     }
 
     /// Value from 0 to 1.
     pub fn get(self) -> f64 {
-        f64::from(self.0) / f64::from(WHOLE)
+        f64::from(self.0) / f64::from(MILLIONTHS)
     }
 }
 

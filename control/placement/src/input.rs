@@ -19,5 +19,5 @@ pub(crate) struct CycleInput<'a> {
     /// Job for which a start is estimated, with or without a reservation.
     pub(crate) estimated: Option<AllocationId>,
     /// Whether the plan contains explanations of the waiting jobs.
-    pub(crate) tells: bool,
+    pub(crate) explains: bool,
 }

@@ -51,7 +51,7 @@ pub use plan::{
 pub use planner::Planner;
 pub use priority::{
     factors::{self, Factors, Score, budget as budget_factor},
-    policy::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights},
+    policy::{InvalidWeight, PlannedReservations, Policy, Profile, RawWeights, Weights},
 };
 pub use view::{
     Budget, Charge, ClusterView, ConformanceKey, Delta, DomainView, Health, LevelView, Liveness,

@@ -7,7 +7,7 @@ pub(crate) mod windows;
 
 use crate::{
     bits::BitSet,
-    view::{Before, ClusterView, LoanView, NodeView, RunningView},
+    view::{ClusterView, FormerEntries, LoanView, NodeView, RunningView},
     walltime::{NEVER, UNBOUNDED_WALLTIME_MS, expected_end},
 };
 use condition::Condition;
@@ -22,7 +22,7 @@ pub(crate) struct Machine {
     pub(crate) index: Index,
     pub(crate) condition: Condition,
     /// Version of `condition` and `windows`; increases with each change that affects the eligibility of nodes.
-    pub(crate) stamp: u64,
+    pub(crate) eligibility_version: u64,
     pub(crate) versions: Vec<u64>,
     pub(crate) free: BitSet,
     /// Nodes, free or not, used only if no others suffice.
@@ -112,7 +112,7 @@ impl Machine {
             loans: lent.collect(),
             windows: Windows::new(&view.reserved, &index),
             condition: Condition::none(size),
-            stamp: 0,
+            eligibility_version: 0,
             versions: vec![0; size],
             free: BitSet::empty(size),
             deprioritised: BitSet::empty(size),
@@ -127,23 +127,23 @@ impl Machine {
     }
 
     /// Applies changes that `view` already contains; `false` if everything must be rebuilt.
-    pub(crate) fn follow(&mut self, before: &Before, view: &ClusterView) -> bool {
+    pub(crate) fn apply_changes(&mut self, before: &FormerEntries, view: &ClusterView) -> bool {
         if before.loans_differ {
             return false;
         }
         if before.reserved_differ {
-            self.stamp += 1;
+            self.eligibility_version += 1;
             self.windows = Windows::new(&view.reserved, &self.index);
         }
         for (name, old) in &before.nodes {
             match (old, view.nodes.get(name)) {
                 (None, None) => {}
-                (Some(old), Some(new)) if is_same_hardware(old, new) => {
+                (Some(old), Some(new)) if has_same_index_entry(old, new) => {
                     let Some(n) = self.index.find(name) else {
                         return false;
                     };
-                    if !is_as_fit(old, new) {
-                        self.stamp += 1;
+                    if !has_same_eligibility(old, new) {
+                        self.eligibility_version += 1;
                         self.condition.clear(n, old.owner.as_ref());
                     }
                     let gpus = self.gpus(n);
@@ -264,7 +264,7 @@ impl Machine {
     fn set(&mut self, n: usize, node: &NodeView, running: &BTreeMap<AllocationId, RunningView>) {
         self.versions[n] = node.version;
         self.condition.set(n, node);
-        self.deprioritised.put(n, node.is_last());
+        self.deprioritised.put(n, node.is_last_resort());
         let is_here = !self.loans.contains_key(&n);
         self.free.put(n, node.holder.is_none() && is_here);
         self.free_at[n] = match node.holder {
@@ -287,7 +287,7 @@ fn free_at(running: Option<&RunningView>) -> u64 {
 }
 
 /// Whether both views give the same index entry.
-fn is_same_hardware(old: &NodeView, new: &NodeView) -> bool {
+fn has_same_index_entry(old: &NodeView, new: &NodeView) -> bool {
     let (a, b) = (&old.facts, &new.facts);
     a.group == b.group
         && a.conformance == b.conformance
@@ -300,7 +300,7 @@ fn is_same_hardware(old: &NodeView, new: &NodeView) -> bool {
 }
 
 /// Whether the same jobs may use the node once it is free.
-fn is_as_fit(old: &NodeView, new: &NodeView) -> bool {
+fn has_same_eligibility(old: &NodeView, new: &NodeView) -> bool {
     (old.in_service, old.promised) == (new.in_service, new.promised)
         && old.owner == new.owner
         && old.borrowed == new.borrowed

@@ -17,7 +17,7 @@ use lattice_quorum_types::{AllocationId, NodeId, UnixMillis};
 use std::collections::BTreeMap;
 
 /// Largest mean number of changes of holder per node that are not yet in the view; above it, the view is updated.
-const MOST_UNSETTLED: usize = 16;
+const MAX_UNAPPLIED_PER_NODE: usize = 16;
 
 /// Holds a view and plans on that view. Between plans, changes are applied as deltas. A plan has the same bytes whether
 /// the view was given at once or built from deltas.
@@ -31,7 +31,7 @@ pub struct Planner {
     paths: Paths,
     last_order: Vec<u32>,
     /// Changes of holder that are not yet in the view, by node number; later entries override earlier ones.
-    unsettled: Vec<(usize, Option<AllocationId>)>,
+    unapplied_holders: Vec<(usize, Option<AllocationId>)>,
 }
 
 impl Planner {
@@ -48,7 +48,7 @@ impl Planner {
             eligible: EligibilityCache::default(),
             paths: Paths::default(),
             last_order: Vec::new(),
-            unsettled: Vec::new(),
+            unapplied_holders: Vec::new(),
             view,
             policy,
         }
@@ -74,7 +74,7 @@ impl Planner {
     pub fn update(&mut self, delta: Delta) {
         // These changes may rebuild the machine from the view, so the view must be complete.
         if !delta.nodes.is_empty() || !delta.on_loan.is_empty() || !delta.power.is_empty() {
-            self.settle();
+            self.apply_holders();
         }
         let before = self.view.apply(delta);
         let view = &self.view;
@@ -87,7 +87,7 @@ impl Planner {
         let mut domains = before.power.iter();
         let same_domains =
             domains.all(|(name, old)| parent(old.as_ref()) == parent(view.power.get(name)));
-        let followed = same_domains && self.machine.follow(&before, view);
+        let followed = same_domains && self.machine.apply_changes(&before, view);
         if !followed {
             self.machine = Machine::with_loans(view);
             self.eligible = EligibilityCache::default();
@@ -103,26 +103,30 @@ impl Planner {
         let waited = self.view.pending.remove(&id);
         let numbers: Vec<usize> = self.machine.index.find_all(nodes).collect();
         let held = numbers.iter().map(|n| (*n, Some(id)));
-        self.unsettled.extend(held);
+        self.unapplied_holders.extend(held);
         self.machine.hold(id, numbers.into_iter(), ends_at);
         if let Some(waited) = waited {
             self.follow_queue(&[(id, Some(waited))]);
         }
-        self.settle_some();
+        self.apply_holders_if_many();
     }
 
     /// Applies the end of a running job: its nodes are free.
     pub fn follow_end(&mut self, id: AllocationId) {
         self.view.running.remove(&id);
         let freed = self.machine.release(id);
-        self.unsettled.extend(freed.into_iter().map(|n| (n, None)));
-        self.settle_some();
+        self.unapplied_holders
+            .extend(freed.into_iter().map(|n| (n, None)));
+        self.apply_holders_if_many();
     }
 
     /// Updates the nodes of the view with the starts and ends applied so far.
-    pub fn settle(&mut self) {
+    pub fn apply_holders(&mut self) {
         let mut is_told = BitSet::empty(self.machine.index.size());
-        for (n, holder) in std::mem::take(&mut self.unsettled).into_iter().rev() {
+        for (n, holder) in std::mem::take(&mut self.unapplied_holders)
+            .into_iter()
+            .rev()
+        {
             // Iteration is in reverse, so the last entry of a node is the first one found.
             if is_told.contains(n) {
                 continue;
@@ -135,9 +139,9 @@ impl Planner {
         }
     }
 
-    fn settle_some(&mut self) {
-        if self.unsettled.len() > MOST_UNSETTLED * self.machine.index.size() {
-            self.settle();
+    fn apply_holders_if_many(&mut self) {
+        if self.unapplied_holders.len() > MAX_UNAPPLIED_PER_NODE * self.machine.index.size() {
+            self.apply_holders();
         }
     }
 
@@ -182,8 +186,8 @@ impl Planner {
 
     /// Like [`Planner::plan`], with an estimated start for the given allocation if it waits without a reservation. The
     /// estimate ignores other waiting jobs without a reservation, and no node is held back for the allocation.
-    pub fn plan_estimating(&mut self, now: UnixMillis, whose: Option<AllocationId>) -> Plan {
-        self.plan_with_explanations(now, whose, true)
+    pub fn plan_estimating(&mut self, now: UnixMillis, estimate_for: Option<AllocationId>) -> Plan {
+        self.plan_with_explanations(now, estimate_for, true)
     }
 
     /// Like [`Planner::plan`], for callers that need only placements and reservations: [`Plan::waiting`] is empty. With
@@ -202,7 +206,7 @@ impl Planner {
         self.with_scorer(now, |given, scorer, last_order| {
             let given = CycleInput {
                 estimated,
-                tells,
+                explains: tells,
                 ..given
             };
             let jobs = given.queue.jobs.iter().enumerate();
@@ -243,7 +247,8 @@ impl Planner {
         now: UnixMillis,
         go_on: impl FnOnce(CycleInput<'_>, Scorer, &mut Vec<u32>) -> T,
     ) -> T {
-        self.paths.follow(&self.view.levels, &self.queue.projects);
+        self.paths
+            .add_missing(&self.view.levels, &self.queue.projects);
         let running_gpu_ms = self.machine.running_gpu_ms(&self.view.running);
         let sets = self.eligible.prepare(&self.machine, &self.queue);
         let given = CycleInput {
@@ -255,7 +260,7 @@ impl Planner {
             paths: &self.paths,
             now,
             estimated: None,
-            tells: true,
+            explains: true,
         };
         let scorer = Scorer::new(&given, running_gpu_ms);
         go_on(given, scorer, &mut self.last_order)

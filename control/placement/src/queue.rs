@@ -8,13 +8,13 @@ use crate::{
     fraction::Fraction, machine::windows::ReservationRequester, view::PendingView,
     walltime::UNBOUNDED_WALLTIME_MS,
 };
-use interned::{Interned, NONE};
+use interned::{Interned, NO_ENTRY};
 use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, spec::Spread};
 use request::{Request, key};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Largest contribution of one job to a sum, so that no sum overflows.
-const MOST_ASKED: u128 = 1 << 96;
+const MAX_REQUESTED: u128 = 1 << 96;
 const UNKNOWN: u64 = u64::MAX;
 /// Largest duration in a request: one less than the value for unknown.
 const LONGEST: u64 = UNKNOWN - 1;
@@ -43,7 +43,7 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn is_sensitive(&self) -> bool {
-        self.claimant != NONE
+        self.claimant != NO_ENTRY
     }
 
     /// Longest run time, milliseconds; `None`: unbounded.
@@ -67,7 +67,7 @@ const _: () = assert!(size_of::<Job>() == 64);
 
 /// Work requested by all jobs: GPU-milliseconds of jobs that request a number of GPUs, node-milliseconds of the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct RequestedHours {
+pub(crate) struct RequestedWork {
     pub(crate) gpu_ms: u128,
     pub(crate) node_ms: u128,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Queue {
     pub(crate) projects: Interned<Project>,
     pub(crate) claimants: Interned<(String, ProjectPath)>,
     pub(crate) storage: Interned<BTreeMap<String, u64>>,
-    pub(crate) asked: RequestedHours,
+    pub(crate) requested: RequestedWork,
 }
 
 impl Queue {
@@ -141,7 +141,7 @@ impl Queue {
             let to = from + jobs[from..].partition_point(|job| job.id < *id);
             keep(to, &mut from, &mut merged, &mut moved_to);
             if jobs.get(from).is_some_and(|job| job.id == *id) {
-                moved_to.push(NONE);
+                moved_to.push(NO_ENTRY);
                 from += 1;
             }
             if let Some(job) = pending.get(id) {
@@ -155,7 +155,7 @@ impl Queue {
         order
             .iter_mut()
             .for_each(|place| *place = moved_to[*place as usize]);
-        order.retain(|place| *place != NONE);
+        order.retain(|place| *place != NO_ENTRY);
         order.extend(new);
         false
     }
@@ -176,10 +176,13 @@ impl Queue {
         let walltime = job.walltime_ms.unwrap_or(UNBOUNDED_WALLTIME_MS);
         let node_ms = u128::from(job.nodes) * u128::from(walltime);
         let (total, more) = match job.constraints.gpus_per_node {
-            Some(gpus) => (&mut self.asked.gpu_ms, node_ms.saturating_mul(gpus.into())),
-            None => (&mut self.asked.node_ms, node_ms),
+            Some(gpus) => (
+                &mut self.requested.gpu_ms,
+                node_ms.saturating_mul(gpus.into()),
+            ),
+            None => (&mut self.requested.node_ms, node_ms),
         };
-        let more = more.min(MOST_ASKED);
+        let more = more.min(MAX_REQUESTED);
         *total = if is_new { *total + more } else { *total - more };
     }
 
@@ -210,7 +213,7 @@ impl Queue {
                     constraints: job.constraints.clone(),
                     sensitive: job.sensitive,
                     home_only: job.home_only,
-                    naming: naming.clone(),
+                    reservation: naming.clone(),
                 },
             ),
             project: self.projects.number(
@@ -223,10 +226,10 @@ impl Queue {
             claimant: if job.sensitive {
                 claimant(&mut self.claimants)
             } else {
-                NONE
+                NO_ENTRY
             },
             storage: match job.storage_mb_s.is_empty() {
-                true => NONE,
+                true => NO_ENTRY,
                 false => self.storage.number(
                     |asked| asked.cmp(&job.storage_mb_s),
                     || job.storage_mb_s.clone(),

@@ -2,7 +2,7 @@
 
 use crate::{
     eligibility::{
-        sets::Eligible,
+        sets::EligibleSet,
         span::{by_span, span_of},
     },
     input::CycleInput,
@@ -26,14 +26,14 @@ pub(crate) struct Scorer {
     now: UnixMillis,
     /// Fair share factor and budget factor of the tenant, by project number.
     tenants: Vec<(f64, f64)>,
-    sets: Vec<OfSet>,
+    sets: Vec<EligibleSetInputs>,
     backlog: f64,
     energy: f64,
 }
 
 /// Inputs of scores that depend on the nodes that fit a request.
 #[derive(Debug)]
-struct OfSet {
+struct EligibleSetInputs {
     /// Cumulative node counts of the largest groups.
     by_span: Arc<[u32]>,
     /// Cumulative counts of free nodes in the largest groups.
@@ -61,9 +61,9 @@ impl Scorer {
             (share, factors::budget(tenant.budget_used()))
         });
         let minutes = |bytes: u64| Some(bytes as f64 / policy.checkpoint_bytes_s? as f64 / 60.0);
-        let of_set = |eligible: &Eligible| {
+        let of_set = |eligible: &EligibleSet| {
             let free = eligible.nodes.and(&machine.free);
-            OfSet {
+            EligibleSetInputs {
                 by_span: eligible.by_span.clone(),
                 free_by_span: by_span(&machine.index, &free),
                 checkpoint_minutes: eligible.gpu_memory_bytes.and_then(minutes),
@@ -76,9 +76,9 @@ impl Scorer {
             node_ms.saturating_mul(gpus).checked_div(nodes).unwrap_or(0)
         };
         let queued = queue
-            .asked
+            .requested
             .gpu_ms
-            .saturating_add(per_node(queue.asked.node_ms));
+            .saturating_add(per_node(queue.requested.node_ms));
         Self {
             policy: *policy,
             now,

@@ -383,7 +383,7 @@ impl ClusterView {
     }
 
     /// Applies the changes, and returns the former entries.
-    pub(crate) fn apply(&mut self, delta: Delta) -> Before {
+    pub(crate) fn apply(&mut self, delta: Delta) -> FormerEntries {
         self.revision = delta.revision;
         self.age_ms = delta.age_ms;
         self.limit_policy = delta.limit_policy;
@@ -394,7 +394,7 @@ impl ClusterView {
         let running = merge(&mut self.running, delta.running);
         let loans = merge(&mut self.on_loan, delta.on_loan);
         let reserved = merge(&mut self.reserved, delta.reserved);
-        Before {
+        FormerEntries {
             loans_differ: differs(&loans, &self.on_loan),
             reserved_differ: differs(&reserved, &self.reserved),
             nodes: merge(&mut self.nodes, delta.nodes),
@@ -408,7 +408,7 @@ impl ClusterView {
 
 /// Entries that a delta has replaced, by key; `None` for new ones.
 #[derive(Debug)]
-pub(crate) struct Before {
+pub(crate) struct FormerEntries {
     pub(crate) nodes: Vec<(NodeId, Option<NodeView>)>,
     /// Whether lent nodes have changed.
     pub(crate) loans_differ: bool,
@@ -465,7 +465,7 @@ impl NodeView {
     }
 
     /// Whether the node is used only if no other suffices.
-    pub fn is_last(&self) -> bool {
+    pub fn is_last_resort(&self) -> bool {
         self.facts.deprioritised || self.facts.health == Health::Degraded
     }
 }

@@ -13,14 +13,14 @@
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, ValueEnum};
-use lattice_placement::{Policy, Reservations};
+use lattice_placement::{PlannedReservations, Policy};
 use lattice_replay::{
     cluster::Cluster,
-    generate::{Plan, generate},
-    live::Judge,
-    run::{Decider, Machine, Outcome, ReplayOptions, run},
-    schedule::SameInstant,
-    textbook::Textbook,
+    generate::{GeneratorSettings, generate},
+    live::ProposalCheck,
+    run::{Machine, Outcome, ReplayOptions, ReplayScheduler, run},
+    schedule::EventOrder,
+    textbook::TextbookScheduler,
     trace::{self, Workload},
     workload::{Overrun, fit},
 };
@@ -47,7 +47,7 @@ const RICC: &str = concat!(
 struct Args {
     /// Run only these rows.
     #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    only: Vec<ReplayKind>,
     /// Number of jobs of generated workloads.
     #[arg(long, default_value_t = 1_000_000)]
     jobs: u32,
@@ -62,7 +62,7 @@ struct Args {
     swf: Option<PathBuf>,
     /// Run one row in this process.
     #[arg(long, hide = true)]
-    row: Option<Kind>,
+    row: Option<ReplayKind>,
 }
 
 /// Load at which 500 jobs wait on average.
@@ -73,7 +73,7 @@ const VECTOR_JOBS: u32 = 100_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Kind {
+enum ReplayKind {
     Ricc,
     Easy,
     Books,
@@ -82,7 +82,7 @@ enum Kind {
     Reserving,
 }
 
-impl Kind {
+impl ReplayKind {
     const ALL: [Self; 6] = [
         Self::Ricc,
         Self::Easy,
@@ -96,7 +96,7 @@ impl Kind {
 /// Row of the results.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
-    kind: Kind,
+    kind: ReplayKind,
     jobs: usize,
     machine: u64,
     mean_queue: f64,
@@ -117,10 +117,10 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     if let Some(path) = &args.swf {
-        return write_swf(path, &generate(of_a_vector(made_plan(&args))));
+        return write_swf(path, &generate(vector_plan(generator_plan(&args))));
     }
     let kinds = match args.only.is_empty() {
-        true => Kind::ALL.to_vec(),
+        true => ReplayKind::ALL.to_vec(),
         false => args.only.clone(),
     };
     if !args.json {
@@ -130,7 +130,7 @@ fn main() -> anyhow::Result<()> {
         println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
     }
     for kind in kinds {
-        let row = in_a_process(kind, &args)?;
+        let row = run_in_process(kind, &args)?;
         match args.json {
             true => println!("{}", serde_json::to_string(&row)?),
             false => print(&row),
@@ -157,7 +157,7 @@ fn print(row: &Row) {
     );
 }
 
-fn in_a_process(kind: Kind, args: &Args) -> anyhow::Result<Row> {
+fn run_in_process(kind: ReplayKind, args: &Args) -> anyhow::Result<Row> {
     let name = kind.to_possible_value().context("a name")?;
     let (jobs, load) = (args.jobs.to_string(), args.load.to_string());
     let output = Command::new(std::env::current_exe()?)
@@ -171,21 +171,21 @@ fn in_a_process(kind: Kind, args: &Args) -> anyhow::Result<Row> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn row(kind: Kind, args: &Args) -> anyhow::Result<Row> {
+fn row(kind: ReplayKind, args: &Args) -> anyhow::Result<Row> {
     let before = peak_bytes()?;
     let begin = Instant::now();
-    let (workload, machine, decider, judge) = made(kind, args)?;
+    let (workload, machine, decider, judge) = prepare(kind, args)?;
     let read_s = begin.elapsed().as_secs_f64();
     let how = ReplayOptions {
         judge,
-        order: Some(SameInstant::OneByOne),
+        order: Some(EventOrder::OneByOne),
         ..ReplayOptions::default()
     };
     let begin = Instant::now();
     let Outcome {
         schedule,
         metrics,
-        deeds,
+        actions: deeds,
         ..
     } = run(&workload, &machine, &decider, &how)?;
     let serve_s = begin.elapsed().as_secs_f64();
@@ -206,8 +206,8 @@ fn row(kind: Kind, args: &Args) -> anyhow::Result<Row> {
     })
 }
 
-fn made_plan(args: &Args) -> Plan {
-    Plan {
+fn generator_plan(args: &Args) -> GeneratorSettings {
+    GeneratorSettings {
         seed: 1,
         jobs: args.jobs,
         nodes: 10_000,
@@ -217,8 +217,8 @@ fn made_plan(args: &Args) -> Plan {
     }
 }
 
-fn of_a_vector(plan: Plan) -> Plan {
-    Plan {
+fn vector_plan(plan: GeneratorSettings) -> GeneratorSettings {
+    GeneratorSettings {
         jobs: VECTOR_JOBS,
         nodes: 1_500,
         load: VECTOR_LOAD,
@@ -241,31 +241,44 @@ fn write_swf(path: &Path, workload: &Workload) -> anyhow::Result<()> {
     Ok(file.flush()?)
 }
 
-fn made(kind: Kind, args: &Args) -> anyhow::Result<(Workload, Machine, Decider, Judge)> {
-    let plan = made_plan(args);
-    let lattice = Decider::Lattice(None);
-    let easy = Decider::Textbook(Textbook::Easy);
+fn prepare(
+    kind: ReplayKind,
+    args: &Args,
+) -> anyhow::Result<(Workload, Machine, ReplayScheduler, ProposalCheck)> {
+    let plan = generator_plan(args);
+    let lattice = ReplayScheduler::Lattice(None);
+    let easy = ReplayScheduler::Textbook(TextbookScheduler::Easy);
     let large = || anyhow::Ok(Machine::Cluster(Box::new(Cluster::dragonfly(80, 125)?)));
     Ok(match kind {
-        Kind::Ricc => {
+        ReplayKind::Ricc => {
             let mut workload = trace::open(Path::new(RICC), trace::Options::default())?;
             let procs = workload
                 .machine
                 .context("the log says how large its machine is")?;
             fit(&mut workload, procs, Overrun::End);
-            (workload, Machine::Alike(procs), easy, Judge::Quorum)
+            (workload, Machine::Alike(procs), easy, ProposalCheck::Quorum)
         }
-        Kind::Easy => (generate(plan), Machine::Alike(10_000), easy, Judge::Quorum),
-        Kind::Books => (generate(plan), large()?, lattice, Judge::Nobody),
-        Kind::Quorum => (generate(plan), large()?, lattice, Judge::Quorum),
-        Kind::Vector | Kind::Reserving => {
-            let policy = (kind == Kind::Reserving).then(|| Policy {
-                reservations: Reservations::First(4),
+        ReplayKind::Easy => (
+            generate(plan),
+            Machine::Alike(10_000),
+            easy,
+            ProposalCheck::Quorum,
+        ),
+        ReplayKind::Books => (generate(plan), large()?, lattice, ProposalCheck::AcceptAll),
+        ReplayKind::Quorum => (generate(plan), large()?, lattice, ProposalCheck::Quorum),
+        ReplayKind::Vector | ReplayKind::Reserving => {
+            let policy = (kind == ReplayKind::Reserving).then(|| Policy {
+                reservations: PlannedReservations::First(4),
                 ..Policy::default()
             });
             let machine = Machine::Cluster(Box::new(Cluster::dragonfly(12, 125)?));
-            let work = generate(of_a_vector(plan));
-            (work, machine, Decider::Lattice(policy), Judge::Nobody)
+            let work = generate(vector_plan(plan));
+            (
+                work,
+                machine,
+                ReplayScheduler::Lattice(policy),
+                ProposalCheck::AcceptAll,
+            )
         }
     })
 }

@@ -4,26 +4,26 @@
 mod tests;
 
 use crate::{
-    schedule::{NodeSets, Promise, Served},
+    schedule::{JobStart, NodeSets, PromisedStart},
     trace::Workload,
 };
 use std::collections::BTreeMap;
 
 /// Largest number of described faults of each kind; further faults are only counted.
-const MOST: u64 = 5;
+const MAX_DESCRIBED: u64 = 5;
 
 /// Faults of a schedule.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// Descriptions of the first faults of each kind.
-    pub told: Vec<String>,
+    pub descriptions: Vec<String>,
     /// Number of all faults.
     pub count: u64,
-    by_kind: BTreeMap<Kind, u64>,
+    by_kind: BTreeMap<FaultKind, u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum FaultKind {
     TooEarly,
     TooMuch,
     Promise,
@@ -32,12 +32,12 @@ enum Kind {
 }
 
 impl Faults {
-    fn add(&mut self, kind: Kind, what: impl FnOnce() -> String) {
+    fn add(&mut self, kind: FaultKind, what: impl FnOnce() -> String) {
         self.count += 1;
         let of_kind = self.by_kind.entry(kind).or_default();
         *of_kind += 1;
-        if *of_kind <= MOST {
-            self.told.push(what());
+        if *of_kind <= MAX_DESCRIBED {
+            self.descriptions.push(what());
         }
     }
 }
@@ -48,7 +48,7 @@ pub struct ScheduleFacts<'a> {
     /// Nodes of each job.
     pub nodes: Option<&'a NodeSets>,
     /// Promised starts of the first waiting job, in the order in which they were made.
-    pub promises: Option<&'a [Promise]>,
+    pub promises: Option<&'a [PromisedStart]>,
     /// Whether the first waiting job stays the first until it has started. This is not so if factors other than age
     /// order the queue.
     pub keeps_order: bool,
@@ -58,7 +58,7 @@ pub struct ScheduleFacts<'a> {
 /// the same order.
 pub fn check(
     workload: &Workload,
-    served: &[Served],
+    served: &[JobStart],
     size: u64,
     known: ScheduleFacts<'_>,
 ) -> Faults {
@@ -66,7 +66,7 @@ pub fn check(
     for (job, served) in workload.jobs.iter().zip(served) {
         if served.has_started() && served.start_ms < job.submit_ms {
             let number = job.number;
-            faults.add(Kind::TooEarly, || {
+            faults.add(FaultKind::TooEarly, || {
                 format!(
                     "job {number} starts at {} and comes at {}",
                     served.start_ms, job.submit_ms
@@ -74,18 +74,18 @@ pub fn check(
             });
         }
     }
-    in_use(workload, served, size, &mut faults);
+    check_usage(workload, served, size, &mut faults);
     if let Some(promises) = known.promises {
-        kept(workload, served, promises, known.keeps_order, &mut faults);
+        check_promises(workload, served, promises, known.keeps_order, &mut faults);
     }
     if let Some(nodes) = known.nodes {
-        owned_once(workload, served, nodes, &mut faults);
+        check_owners(workload, served, nodes, &mut faults);
     }
     faults
 }
 
 /// Checks that no more processors are in use at once than the machine has.
-fn in_use(workload: &Workload, served: &[Served], size: u64, faults: &mut Faults) {
+fn check_usage(workload: &Workload, served: &[JobStart], size: u64, faults: &mut Faults) {
     let pairs = workload
         .jobs
         .iter()
@@ -103,7 +103,7 @@ fn in_use(workload: &Workload, served: &[Served], size: u64, faults: &mut Faults
     for (at, change) in steps {
         used += change;
         if change > 0 && used > i64::try_from(size).unwrap_or(i64::MAX) {
-            faults.add(Kind::TooMuch, || {
+            faults.add(FaultKind::TooMuch, || {
                 format!("{used} are in use at {at}, of {size}")
             });
         }
@@ -113,10 +113,10 @@ fn in_use(workload: &Workload, served: &[Served], size: u64, faults: &mut Faults
 /// Checks promised starts. As long as a job is the first, it must start no later than promised, and its promised start
 /// must not move to a later time. If the order may change, a promise no longer holds once another job was started in
 /// queue order.
-fn kept(
+fn check_promises(
     workload: &Workload,
-    served: &[Served],
-    promises: &[Promise],
+    served: &[JobStart],
+    promises: &[PromisedStart],
     keeps_order: bool,
     faults: &mut Faults,
 ) {
@@ -132,14 +132,14 @@ fn kept(
         !keeps_order && in_turn.get(next).is_some_and(|at| *at <= until)
     };
     let number = |job: u32| workload.jobs[job as usize].number;
-    let start = |promise: &Promise| served[promise.job as usize].start_ms;
+    let start = |promise: &PromisedStart| served[promise.job as usize].start_ms;
     for pair in promises.windows(2) {
         let (before, after) = (pair[0], pair[1]);
         if before.job == after.job
             && after.starts_ms > before.starts_ms
             && !overtaken(before.at_ms, after.at_ms)
         {
-            faults.add(Kind::Promise, || {
+            faults.add(FaultKind::Promise, || {
                 format!(
                     "job {} was promised a start at {} ms when it was {} ms, and at {} ms only one at {} ms",
                     number(before.job),
@@ -160,7 +160,7 @@ fn kept(
         let is_first = keeps_order || start <= until;
         let earlier_in_turn = || overtaken(promise.at_ms, start.saturating_sub(1));
         if start > promise.starts_ms && is_first && !earlier_in_turn() {
-            faults.add(Kind::Promise, || {
+            faults.add(FaultKind::Promise, || {
                 let (number, promised) = (number(promise.job), promise.starts_ms);
                 format!(
                     "job {number} was promised a start at {promised} ms, and starts at {start} ms"
@@ -171,7 +171,7 @@ fn kept(
 }
 
 /// Checks that each job has as many nodes as requested, and that no two jobs hold a node at once.
-fn owned_once(workload: &Workload, served: &[Served], nodes: &NodeSets, faults: &mut Faults) {
+fn check_owners(workload: &Workload, served: &[JobStart], nodes: &NodeSets, faults: &mut Faults) {
     let mut held: BTreeMap<u32, Vec<(u64, u64, u32)>> = BTreeMap::new();
     for (place, (job, served)) in workload.jobs.iter().zip(served).enumerate() {
         if !served.has_started() {
@@ -179,7 +179,7 @@ fn owned_once(workload: &Workload, served: &[Served], nodes: &NodeSets, faults: 
         }
         let set = nodes.of_job(place);
         if set.len() != job.size as usize {
-            faults.add(Kind::Size, || {
+            faults.add(FaultKind::Size, || {
                 format!(
                     "job {} has {} nodes, and requested {}",
                     job.number,
@@ -200,7 +200,7 @@ fn owned_once(workload: &Workload, served: &[Served], nodes: &NodeSets, faults: 
             let ((_, end, first), (start, _, second)) = (pair[0], pair[1]);
             if start < end {
                 let number = |place: u32| workload.jobs[place as usize].number;
-                faults.add(Kind::TwoOwners, || {
+                faults.add(FaultKind::TwoOwners, || {
                     let name = nodes.name(node);
                     format!(
                         "node {name} is job {}'s until {end} and job {}'s from {start}",

@@ -97,7 +97,7 @@ measures! {
 
 /// Mean over seeds, and its spread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
+pub struct MeanAndDeviation {
     /// Mean over seeds.
     pub mean: f64,
     /// Standard deviation between seeds; 0 for a single seed.
@@ -150,7 +150,7 @@ pub struct Row {
     /// Direction in which the measure is better.
     pub better: GoodDirection,
     /// Value by policy.
-    pub values: Vec<Spread>,
+    pub values: Vec<MeanAndDeviation>,
     /// Differences by policy, from the second policy on.
     pub differences: Vec<Difference>,
 }
@@ -199,14 +199,14 @@ pub fn compare(sides: &[Vec<Metrics>]) -> Vec<Row> {
     MEASURES.iter().filter_map(row).collect()
 }
 
-fn spread(values: &[f64]) -> Spread {
+fn spread(values: &[f64]) -> MeanAndDeviation {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values
         .iter()
         .map(|value| (value - mean) * (value - mean))
         .sum();
-    Spread {
+    MeanAndDeviation {
         mean,
         deviation: (squares / (count - 1.0).max(1.0)).sqrt(),
     }
@@ -218,10 +218,10 @@ fn difference(first: &[f64], other: &[f64], better: GoodDirection) -> Difference
         .zip(other)
         .map(|(first, other)| other - first)
         .collect();
-    let Spread { mean, deviation } = spread(&pairs);
+    let MeanAndDeviation { mean, deviation } = spread(&pairs);
     let within = (pairs.len() > 1).then(|| {
         let count = pairs.len() as f64;
-        student(pairs.len() - 1) * deviation / count.sqrt()
+        student_t_quantile(pairs.len() - 1) * deviation / count.sqrt()
     });
     let is_better = match better {
         GoodDirection::Lower => mean < 0.0,
@@ -246,7 +246,7 @@ fn difference(first: &[f64], other: &[f64], better: GoodDirection) -> Difference
 }
 
 /// The 97.5 % quantile of Student's t by degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
-fn student(freedom: usize) -> f64 {
+fn student_t_quantile(freedom: usize) -> f64 {
     const QUANTILES: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
         2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,

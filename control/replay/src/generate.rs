@@ -14,7 +14,7 @@ use std::f64::consts::TAU;
 const MINUTE_MS: u64 = 60_000;
 const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
 /// Usual walltimes of users.
-const ROUND_MS: [u64; 10] = [
+const USUAL_WALLTIMES_MS: [u64; 10] = [
     5 * MINUTE_MS,
     15 * MINUTE_MS,
     30 * MINUTE_MS,
@@ -29,7 +29,7 @@ const ROUND_MS: [u64; 10] = [
 
 /// Parameters of a generated workload.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Plan {
+pub struct GeneratorSettings {
     /// Seed.
     pub seed: u64,
     /// Number of jobs.
@@ -45,15 +45,17 @@ pub struct Plan {
 }
 
 /// Generates the workload.
-pub fn generate(plan: Plan) -> Workload {
+pub fn generate(plan: GeneratorSettings) -> Workload {
     let mut rng = Rng::new(plan.seed, "workload");
     let mut jobs: Vec<Job> = Vec::with_capacity(plan.jobs as usize);
     let mut work = 0.0;
     for number in 1..=u64::from(plan.jobs) {
         let size = size(&mut rng, plan.largest.clamp(1, plan.nodes));
-        let run_ms = rng.spread(MINUTE_MS, DAY_MS) / 1000 * 1000;
+        let run_ms = rng.log_uniform(MINUTE_MS, DAY_MS) / 1000 * 1000;
         let asked = run_ms as f64 * (1.0 + 4.0 * rng.part());
-        let rounded = ROUND_MS.into_iter().find(|ms| *ms as f64 >= asked);
+        let rounded = USUAL_WALLTIMES_MS
+            .into_iter()
+            .find(|ms| *ms as f64 >= asked);
         work += f64::from(size) * run_ms as f64;
         let tenant = rng.range(0, u64::from(plan.tenants.max(1))) as u32;
         jobs.push(Job {
@@ -98,7 +100,7 @@ pub fn generate(plan: Plan) -> Workload {
 /// Draws a size; three of four are rounded down to a power of two.
 fn size(rng: &mut Rng, largest: u32) -> u32 {
     let size = rng
-        .spread(1, u64::from(largest) + 1)
+        .log_uniform(1, u64::from(largest) + 1)
         .clamp(1, u64::from(largest)) as u32;
     match rng.chance(750) {
         true => 1 << size.ilog2(),

@@ -20,11 +20,11 @@ pub enum InputError {
     Read(#[source] io::Error),
     /// Truncated compressed stream.
     #[error(
-        "it is cut off: the {packing} stream ends in the middle, after line {lines}; copy the file again"
+        "it is cut off: the {compression} stream ends in the middle, after line {lines}; copy the file again"
     )]
     CutOff {
         /// Compression: gzip or zstd.
-        packing: &'static str,
+        compression: &'static str,
         /// Number of complete lines before the error.
         lines: u64,
     },
@@ -105,7 +105,7 @@ impl Lines {
 
     /// Limits lines to `longest` bytes.
     #[must_use]
-    pub fn as_long_as(self, longest: u64) -> Self {
+    pub fn with_max_line_bytes(self, longest: u64) -> Self {
         Self { longest, ..self }
     }
 
@@ -151,7 +151,7 @@ impl Lines {
     ///
     /// # Errors
     /// As for [`Lines::next`].
-    pub fn next_whole<'a>(
+    pub fn next_unchanged<'a>(
         &'a mut self,
         text: &'a mut String,
     ) -> Result<Option<&'a str>, InputError> {
@@ -171,9 +171,10 @@ impl Lines {
         let lines = self.number;
         match self.packing {
             None => InputError::Read(error),
-            Some(packing) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                InputError::CutOff { packing, lines }
-            }
+            Some(packing) if error.kind() == io::ErrorKind::UnexpectedEof => InputError::CutOff {
+                compression: packing,
+                lines,
+            },
             Some(packing) => InputError::Broken {
                 packing,
                 lines,

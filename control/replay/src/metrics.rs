@@ -4,16 +4,16 @@
 mod tests;
 
 use crate::{
-    schedule::Served,
+    schedule::JobStart,
     trace::{Job, Workload},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Run times below this bound count as the bound in the bounded slowdown, seconds (Feitelson et al., JSSPP 1997).
-const BOUND_S: f64 = 10.0;
+const SLOWDOWN_BOUND_S: f64 = 10.0;
 /// Part of the makespan at each end that the utilization window leaves out, since the machine fills up or drains then.
-const DROPPED: f64 = 0.05;
+const WINDOW_MARGIN: f64 = 0.05;
 /// Period of the daily fairness, milliseconds.
 const DAY_MS: u64 = 86_400_000;
 
@@ -108,7 +108,7 @@ pub struct SizeClass {
 
 /// Inputs of the metrics other than workload and schedule: machine size, groups, shares and targets.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Terms {
+pub struct MetricInputs {
     /// Size of the machine, in the workload's unit.
     pub size: u64,
     /// Whether nodes are in topology groups.
@@ -130,7 +130,7 @@ pub struct Party {
     pub share: Option<f64>,
 }
 
-impl Terms {
+impl MetricInputs {
     fn parties(&self, workload: &Workload) -> usize {
         match self.parties.len() {
             0 => workload.tenants.len(),
@@ -154,11 +154,11 @@ pub(crate) fn seconds(ms: u64) -> f64 {
 /// Bounded slowdown of a job.
 pub fn bounded_slowdown(wait_ms: u64, run_ms: u64) -> f64 {
     let (wait, run) = (seconds(wait_ms), seconds(run_ms));
-    ((wait + run) / run.max(BOUND_S)).max(1.0)
+    ((wait + run) / run.max(SLOWDOWN_BOUND_S)).max(1.0)
 }
 
 /// Measures a schedule; `served` has the entry of each job, in the order of the workload.
-pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics {
+pub fn measure(workload: &Workload, served: &[JobStart], terms: &MetricInputs) -> Metrics {
     let started = || {
         let pairs = workload.jobs.iter().zip(served);
         pairs.filter(|(_, served)| served.has_started())
@@ -166,21 +166,21 @@ pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics
     let mut waits: Vec<u64> = started().map(|(job, served)| served.wait_ms(job)).collect();
     waits.sort_unstable();
     let jobs = waits.len();
-    let mean = |of: &dyn Fn(&Job, &Served) -> f64| {
+    let mean = |of: &dyn Fn(&Job, &JobStart) -> f64| {
         // `sum()` of nothing is -0.
         let sum = started()
             .map(|(job, served)| of(job, served))
             .fold(0.0, |sum, value| sum + value);
         sum / jobs.max(1) as f64
     };
-    let max = |of: &dyn Fn(&Job, &Served) -> f64| {
+    let max = |of: &dyn Fn(&Job, &JobStart) -> f64| {
         started()
             .map(|(job, served)| of(job, served))
             .fold(0.0, f64::max)
     };
     let work = |job: &Job| f64::from(job.size) * seconds(job.run_ms);
     let all_work: f64 = started().map(|(job, _)| work(job)).sum();
-    let weighted = |of: &dyn Fn(&Job, &Served) -> f64| {
+    let weighted = |of: &dyn Fn(&Job, &JobStart) -> f64| {
         let sum: f64 = started()
             .map(|(job, served)| work(job) * of(job, served))
             .sum();
@@ -190,21 +190,21 @@ pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics
         let place = (jobs * of_a_hundred).div_ceil(100).saturating_sub(1);
         waits.get(place).map_or(0.0, |ms| seconds(*ms))
     };
-    let wait = |job: &Job, served: &Served| seconds(served.wait_ms(job));
-    let flow = |job: &Job, served: &Served| seconds(served.wait_ms(job) + job.run_ms);
-    let slowdown = |job: &Job, served: &Served| bounded_slowdown(served.wait_ms(job), job.run_ms);
+    let wait = |job: &Job, served: &JobStart| seconds(served.wait_ms(job));
+    let flow = |job: &Job, served: &JobStart| seconds(served.wait_ms(job) + job.run_ms);
+    let slowdown = |job: &Job, served: &JobStart| bounded_slowdown(served.wait_ms(job), job.run_ms);
     let begin = started().map(|(job, _)| job.submit_ms).min().unwrap_or(0);
     let end = started()
         .map(|(job, served)| served.end_ms(job))
         .max()
         .unwrap_or(0);
     let makespan_ms = end - begin;
-    let dropped = (makespan_ms as f64 * DROPPED) as u64;
+    let dropped = (makespan_ms as f64 * WINDOW_MARGIN) as u64;
     let window = (begin + dropped, end - dropped);
     let within = work_within(workload, served, terms, window);
     let capacity = |ms: u64| terms.size as f64 * seconds(ms);
     let part = |work: f64, of: f64| if of > 0.0 { work / of } else { 0.0 };
-    let shares = meant(workload, terms);
+    let shares = intended_shares(workload, terms);
     let spread: Vec<f64> = started()
         .filter(|(job, _)| job.size > 1)
         .map(|(_, served)| f64::from(served.span))
@@ -235,7 +235,7 @@ pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics
         jain_fairness: jain(&within, &shares),
         jain_fairness_by_day: by_day(workload, served, terms, &shares, (begin, end)),
         largest_deficit: largest_deficit(&within, &shares),
-        qos_met_fraction: qos(workload, served, terms),
+        qos_met_fraction: target_met_fraction(workload, served, terms),
         backfilled: started().filter(|(_, served)| served.is_backfilled).count() as u64,
         preempted: started()
             .map(|(_, served)| u64::from(served.preempted))
@@ -249,8 +249,8 @@ pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics
 /// Work within a period by party, in seconds of one processor or node.
 pub(crate) fn work_within(
     workload: &Workload,
-    served: &[Served],
-    terms: &Terms,
+    served: &[JobStart],
+    terms: &MetricInputs,
     (from, until): (u64, u64),
 ) -> Vec<f64> {
     let mut used = vec![0.0; terms.parties(workload)];
@@ -265,7 +265,7 @@ pub(crate) fn work_within(
 }
 
 /// Intended share by party. Shares add up to 1 unless the cluster gives the share of every party.
-pub(crate) fn meant(workload: &Workload, terms: &Terms) -> Vec<f64> {
+pub(crate) fn intended_shares(workload: &Workload, terms: &MetricInputs) -> Vec<f64> {
     let said = terms.parties.iter().map(|party| party.share);
     let nothing = std::iter::repeat_n(None, terms.parties(workload) - terms.parties.len());
     let shares: Vec<Option<f64>> = said.chain(nothing).collect();
@@ -316,8 +316,8 @@ fn largest_deficit(used: &[f64], meant: &[f64]) -> f64 {
 /// Mean over days, weighted by work, of Jain's index of the parties with jobs that waited or ran on that day.
 fn by_day(
     workload: &Workload,
-    served: &[Served],
-    terms: &Terms,
+    served: &[JobStart],
+    terms: &MetricInputs,
     meant: &[f64],
     (begin, end): (u64, u64),
 ) -> f64 {
@@ -352,7 +352,11 @@ fn by_day(
     if weight > 0.0 { sum / weight } else { 1.0 }
 }
 
-fn qos(workload: &Workload, served: &[Served], terms: &Terms) -> Option<f64> {
+fn target_met_fraction(
+    workload: &Workload,
+    served: &[JobStart],
+    terms: &MetricInputs,
+) -> Option<f64> {
     let target = |job: &Job| *terms.targets_ms.get(job.request as usize)?;
     let (mut met, mut of) = (0_u64, 0_u64);
     for (job, served) in workload.jobs.iter().zip(served) {
@@ -365,7 +369,7 @@ fn qos(workload: &Workload, served: &[Served], terms: &Terms) -> Option<f64> {
 }
 
 /// Waits by size class; each class begins at a power of two.
-fn starvation(workload: &Workload, served: &[Served]) -> Vec<SizeClass> {
+fn starvation(workload: &Workload, served: &[JobStart]) -> Vec<SizeClass> {
     let mut classes: BTreeMap<u32, SizeClass> = BTreeMap::new();
     for (job, served) in workload.jobs.iter().zip(served) {
         if !served.has_started() {

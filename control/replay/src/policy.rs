@@ -1,12 +1,12 @@
 //! Scheduler policy in files and on command lines: a profile by name, single weights, reservations.
 
-use lattice_placement::{InvalidWeight, Policy, RawWeights, Reservations, Weights};
+use lattice_placement::{InvalidWeight, PlannedReservations, Policy, RawWeights, Weights};
 use lattice_quorum_types::scheduler::WorkloadKind;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
 /// Profile with all weights 0: jobs are served in order of arrival.
-const NONE: &str = "none";
+const NO_PROFILE: &str = "none";
 const ALL: &str = "all";
 
 /// Policy in a file. An absent field has its default.
@@ -95,7 +95,7 @@ pub enum PolicyError {
 /// Names of all profiles, separated by commas.
 pub fn profiles() -> String {
     let named = WorkloadKind::ALL.into_iter().map(WorkloadKind::name);
-    named.chain([NONE]).collect::<Vec<_>>().join(", ")
+    named.chain([NO_PROFILE]).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the weights of a profile.
@@ -103,7 +103,7 @@ pub fn profiles() -> String {
 /// # Errors
 /// When there is no profile of that name.
 pub fn profile(name: &str) -> Result<Weights, PolicyError> {
-    if name == NONE {
+    if name == NO_PROFILE {
         return Ok(Weights::new(RawWeights::from([0.0; Weights::NAMES.len()]))?);
     }
     let kind = WorkloadKind::named(name);
@@ -137,8 +137,8 @@ pub fn read_policy(text: &PolicyText) -> Result<Policy, PolicyError> {
     policy.weights = Weights::new(row.into())?;
     policy.reservations = match &text.reservations {
         None => policy.reservations,
-        Some(ReservationsText::First(count)) => Reservations::First(*count),
-        Some(ReservationsText::Word(word)) if word == ALL => Reservations::All,
+        Some(ReservationsText::First(count)) => PlannedReservations::First(*count),
+        Some(ReservationsText::Word(word)) if word == ALL => PlannedReservations::All,
         Some(ReservationsText::Word(text)) => {
             return Err(PolicyError::Reservations { text: text.clone() });
         }

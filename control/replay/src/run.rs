@@ -3,10 +3,10 @@
 use crate::{
     check::{Faults, ScheduleFacts, check},
     cluster::Cluster,
-    live::{self, ActionCounts, Judge, LiveError, Options, OverLimitPolicy},
-    metrics::{Metrics, Party, Terms, measure},
-    schedule::{NodeSets, SameInstant, Schedule, Served},
-    textbook::{self, Textbook},
+    live::{self, ActionCounts, LiveError, Options, OverLimitPolicy, ProposalCheck},
+    metrics::{MetricInputs, Metrics, Party, measure},
+    schedule::{EventOrder, JobStart, NodeSets, Schedule},
+    textbook::{self, TextbookScheduler},
     trace::{SkippedLines, UNKNOWN, Workload},
 };
 use lattice_placement::{Policy, Weights};
@@ -16,9 +16,9 @@ use std::fmt;
 
 /// Scheduler of a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Decider {
+pub enum ReplayScheduler {
     /// A scheduler of the literature, on identical processors.
-    Textbook(Textbook),
+    Textbook(TextbookScheduler),
     /// The product, on the cluster's nodes: every vCluster has this policy. `None`: the policy of the cluster file, or
     /// the default.
     Lattice(Option<Policy>),
@@ -26,14 +26,14 @@ pub enum Decider {
     Recorded,
 }
 
-impl Decider {
+impl ReplayScheduler {
     /// Name of the scheduler in reports and on the command line.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Textbook(Textbook::Fcfs) => "fcfs",
-            Self::Textbook(Textbook::Easy) => "easy",
-            Self::Textbook(Textbook::Sjbf) => "sjbf",
-            Self::Textbook(Textbook::Conservative) => "conservative",
+            Self::Textbook(TextbookScheduler::Fcfs) => "fcfs",
+            Self::Textbook(TextbookScheduler::Easy) => "easy",
+            Self::Textbook(TextbookScheduler::Sjbf) => "sjbf",
+            Self::Textbook(TextbookScheduler::Conservative) => "conservative",
             Self::Lattice(_) => "lattice",
             Self::Recorded => "recorded",
         }
@@ -64,7 +64,7 @@ impl Machine {
     /// When the number of identical nodes is too small or too large.
     pub fn cluster(&self) -> Result<Cluster, LiveError> {
         match self {
-            Self::Alike(size) => Ok(Cluster::alike(*size)?),
+            Self::Alike(size) => Ok(Cluster::identical(*size)?),
             Self::Cluster(cluster) => Ok((**cluster).clone()),
         }
     }
@@ -75,13 +75,13 @@ impl Machine {
 pub struct ReplayOptions {
     /// Order of events of one instant for schedulers of the literature; `None`: one by one. The product always takes
     /// such events together.
-    pub order: Option<SameInstant>,
+    pub order: Option<EventOrder>,
     /// vCluster that gets the policy of [`Decider::Lattice`]; `None`: all vClusters.
     pub vcluster: Option<VclusterName>,
     /// Longest time between two plans of the product, milliseconds.
     pub every_ms: Option<u64>,
     /// Component that accepts or refuses the product's placements.
-    pub judge: Judge,
+    pub judge: ProposalCheck,
     /// Treatment of submits that are refused because a limit is reached.
     pub refused: OverLimitPolicy,
     /// Whether to record the nodes of each job.
@@ -100,9 +100,9 @@ pub struct Outcome {
     /// Jobs that were not replayed.
     pub skipped: SkippedLines,
     /// Counts of other actions of the product; `None` for other schedulers.
-    pub deeds: Option<ActionCounts>,
+    pub actions: Option<ActionCounts>,
     /// Order in which events of one instant were taken.
-    pub order: SameInstant,
+    pub order: EventOrder,
     /// Violated invariants; `None` when the schedule was not checked.
     pub faults: Option<Faults>,
 }
@@ -125,32 +125,32 @@ pub enum RunError {
 pub fn run(
     workload: &Workload,
     machine: &Machine,
-    decider: &Decider,
-    how: &ReplayOptions,
+    decider: &ReplayScheduler,
+    replay_options: &ReplayOptions,
 ) -> Result<Outcome, RunError> {
     let jobs = workload.jobs.len();
-    let mut schedule = Schedule::of(jobs, how.checks);
+    let mut schedule = Schedule::of(jobs, replay_options.checks);
     let mut skipped = SkippedLines::default();
     let mut deeds = None;
-    let mut order = how.order.unwrap_or(SameInstant::OneByOne);
+    let mut order = replay_options.order.unwrap_or(EventOrder::OneByOne);
     match decider {
-        Decider::Textbook(policy) => {
+        ReplayScheduler::Textbook(policy) => {
             // No machine has 2^32 processors.
             let size = u32::try_from(machine.size()).unwrap_or(u32::MAX);
             textbook::run(*policy, size, order, &workload.jobs, &mut schedule);
         }
-        Decider::Lattice(policy) => {
-            order = SameInstant::Together;
+        ReplayScheduler::Lattice(policy) => {
+            order = EventOrder::Together;
             let cluster = machine.cluster()?;
-            if how.keeps_nodes || how.checks {
+            if replay_options.keeps_nodes || replay_options.checks {
                 schedule.nodes = Some(NodeSets::of(jobs, cluster.nodes.keys()));
             }
             let options = Options {
                 policy: *policy,
-                vcluster: how.vcluster.clone(),
-                judge: how.judge,
-                refused: how.refused,
-                every_ms: how.every_ms,
+                vcluster: replay_options.vcluster.clone(),
+                judge: replay_options.judge,
+                refused: replay_options.refused,
+                every_ms: replay_options.every_ms,
             };
             deeds = Some(live::run(
                 &cluster,
@@ -160,16 +160,16 @@ pub fn run(
                 &mut skipped,
             )?);
         }
-        Decider::Recorded => {
+        ReplayScheduler::Recorded => {
             for (job, served) in workload.jobs.iter().zip(&mut schedule.served) {
                 if job.waited_ms != UNKNOWN {
-                    *served = Served {
+                    *served = JobStart {
                         start_ms: job.submit_ms + job.waited_ms,
-                        ..Served::default()
+                        ..JobStart::default()
                     };
                 }
             }
-            if !schedule.served.iter().any(Served::has_started) {
+            if !schedule.served.iter().any(JobStart::has_started) {
                 return Err(RunError::NotRecorded);
             }
         }
@@ -177,9 +177,9 @@ pub fn run(
     let mut metrics = measure(workload, &schedule.served, &terms(workload, machine));
     metrics.refused = skipped.refused();
     metrics.never_started = metrics.never_started.saturating_sub(metrics.refused);
-    let is_recorded = *decider == Decider::Recorded;
+    let is_recorded = *decider == ReplayScheduler::Recorded;
     // A recorded schedule is not checked: its scheduler had other rules.
-    let faults = (how.checks && !is_recorded).then(|| {
+    let faults = (replay_options.checks && !is_recorded).then(|| {
         let known = ScheduleFacts {
             nodes: schedule.nodes.as_ref(),
             promises: schedule.promises.as_deref(),
@@ -191,17 +191,17 @@ pub fn run(
         schedule,
         metrics,
         skipped,
-        deeds,
+        actions: deeds,
         order,
         faults,
     })
 }
 
 /// Whether the first waiting job stays the first until it starts. This is so if no factor but the wait time counts.
-fn keeps_order(decider: &Decider) -> bool {
+fn keeps_order(decider: &ReplayScheduler) -> bool {
     match decider {
-        Decider::Textbook(_) => true,
-        Decider::Lattice(Some(policy)) => {
+        ReplayScheduler::Textbook(_) => true,
+        ReplayScheduler::Lattice(Some(policy)) => {
             let weights = policy.weights.to_array();
             let mut others = Weights::NAMES
                 .iter()
@@ -209,21 +209,21 @@ fn keeps_order(decider: &Decider) -> bool {
                 .filter(|(name, _)| **name != "wait_time");
             others.all(|(_, weight)| weight == 0.0)
         }
-        Decider::Lattice(None) | Decider::Recorded => false,
+        ReplayScheduler::Lattice(None) | ReplayScheduler::Recorded => false,
     }
 }
 
 /// Returns the inputs with which a schedule on this machine is measured.
-pub fn terms(workload: &Workload, machine: &Machine) -> Terms {
+pub fn terms(workload: &Workload, machine: &Machine) -> MetricInputs {
     let size = machine.size();
     match machine {
-        Machine::Alike(_) => Terms {
+        Machine::Alike(_) => MetricInputs {
             size,
-            ..Terms::default()
+            ..MetricInputs::default()
         },
         Machine::Cluster(cluster) => {
             let (parties, party_of) = parties(workload, cluster);
-            Terms {
+            MetricInputs {
                 size,
                 has_groups: cluster.has_groups(),
                 parties,
@@ -264,14 +264,14 @@ fn parties(workload: &Workload, cluster: &Cluster) -> (Vec<Party>, Vec<u32>) {
 /// Error of a text that does not name a valid scheduler. Valid are `easy`, `conservative`, `fcfs`, `sjbf`, `recorded`,
 /// `lattice`, and `lattice:` followed by a profile or a policy file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unknown {
+pub struct InvalidScheduler {
     /// Text as given.
     pub text: String,
     /// Reason of the rejection.
     pub reason: String,
 }
 
-impl fmt::Display for Unknown {
+impl fmt::Display for InvalidScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.text, self.reason)
     }
@@ -281,8 +281,8 @@ impl fmt::Display for Unknown {
 ///
 /// # Errors
 /// When `text` does not name a scheduler, or the policy is not valid.
-pub fn decider(text: &str, weights: Option<&str>) -> Result<Decider, Unknown> {
-    let unknown = |reason: String| Unknown {
+pub fn decider(text: &str, weights: Option<&str>) -> Result<ReplayScheduler, InvalidScheduler> {
+    let unknown = |reason: String| InvalidScheduler {
         text: text.to_owned(),
         reason,
     };
@@ -291,15 +291,15 @@ pub fn decider(text: &str, weights: Option<&str>) -> Result<Decider, Unknown> {
         None => (text, None),
     };
     let decider = match name {
-        "fcfs" => Decider::Textbook(Textbook::Fcfs),
-        "easy" => Decider::Textbook(Textbook::Easy),
-        "sjbf" => Decider::Textbook(Textbook::Sjbf),
-        "conservative" => Decider::Textbook(Textbook::Conservative),
-        "recorded" => Decider::Recorded,
+        "fcfs" => ReplayScheduler::Textbook(TextbookScheduler::Fcfs),
+        "easy" => ReplayScheduler::Textbook(TextbookScheduler::Easy),
+        "sjbf" => ReplayScheduler::Textbook(TextbookScheduler::Sjbf),
+        "conservative" => ReplayScheduler::Textbook(TextbookScheduler::Conservative),
+        "recorded" => ReplayScheduler::Recorded,
         "lattice" => {
             let policy = of_name.or(weights).map(crate::policy::named).transpose();
             let policy = policy.map_err(|error| unknown(error.to_string()))?;
-            return Ok(Decider::Lattice(policy));
+            return Ok(ReplayScheduler::Lattice(policy));
         }
         _ => {
             let reason = "no such policy; one of easy, conservative, fcfs, sjbf, lattice, recorded";

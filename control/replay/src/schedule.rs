@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Start of one job. Lists of these are in the order of the workload's jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Served {
+pub struct JobStart {
     /// Start, milliseconds; [`UNKNOWN`] if the job never started.
     pub start_ms: u64,
     /// Whether the job started ahead of a waiting job with a reservation.
@@ -18,7 +18,7 @@ pub struct Served {
     pub span: u32,
 }
 
-impl Default for Served {
+impl Default for JobStart {
     fn default() -> Self {
         Self {
             start_ms: UNKNOWN,
@@ -29,7 +29,7 @@ impl Default for Served {
     }
 }
 
-impl Served {
+impl JobStart {
     /// Whether the job started.
     pub fn has_started(&self) -> bool {
         self.start_ms != UNKNOWN
@@ -49,7 +49,7 @@ impl Served {
 /// Order in which events of the same instant are taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SameInstant {
+pub enum EventOrder {
     /// All together: ends, then submits, then one decision. The live system does the same.
     #[default]
     Together,
@@ -57,9 +57,9 @@ pub enum SameInstant {
     OneByOne,
 }
 
-impl SameInstant {
+impl EventOrder {
     /// Description of the order, for reports.
-    pub fn told(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Together => {
                 "events of one instant: ends, then submits in the trace's order, then one decision"
@@ -73,7 +73,7 @@ impl SameInstant {
 
 /// Promised start: the latest start of the first waiting job, as long as that job stays the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Promise {
+pub struct PromisedStart {
     /// Index of the job in the workload.
     pub job: u32,
     /// Time of the promise, milliseconds.
@@ -83,9 +83,9 @@ pub struct Promise {
 }
 
 /// Observer of a scheduler's actions.
-pub trait Watch {
+pub trait ReplayObserver {
     /// A job starts.
-    fn started(&mut self, job: u32, served: Served);
+    fn started(&mut self, job: u32, served: JobStart);
 
     /// Nodes of a job that starts. Not called for schedulers on identical processors.
     fn placed(&mut self, job: u32, nodes: &[NodeId]) {
@@ -98,7 +98,7 @@ pub trait Watch {
     }
 
     /// A scheduler of the product receives a change.
-    fn heard(&mut self, vcluster: &VclusterName, delta: &Delta) {
+    fn changed(&mut self, vcluster: &VclusterName, delta: &Delta) {
         let _ = (vcluster, delta);
     }
 
@@ -125,7 +125,7 @@ pub trait Watch {
     }
 
     /// The first waiting job gets a promised start. The scheduler reports the promise again with each decision.
-    fn promised(&mut self, promise: Promise) {
+    fn promised(&mut self, promise: PromisedStart) {
         let _ = promise;
     }
 }
@@ -179,9 +179,9 @@ impl NodeSets {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
     /// Start of each job.
-    pub served: Vec<Served>,
+    pub served: Vec<JobStart>,
     /// Promised starts; `None` if they are not recorded.
-    pub promises: Option<Vec<Promise>>,
+    pub promises: Option<Vec<PromisedStart>>,
     /// Nodes of each job; `None` if they are not recorded.
     pub nodes: Option<NodeSets>,
 }
@@ -190,7 +190,7 @@ impl Schedule {
     /// Creates the schedule of this number of jobs; no job has started.
     pub fn of(jobs: usize, with_promises: bool) -> Self {
         Self {
-            served: vec![Served::default(); jobs],
+            served: vec![JobStart::default(); jobs],
             promises: with_promises.then(Vec::new),
             nodes: None,
         }
@@ -214,8 +214,8 @@ impl Schedule {
     }
 }
 
-impl Watch for Schedule {
-    fn started(&mut self, job: u32, served: Served) {
+impl ReplayObserver for Schedule {
+    fn started(&mut self, job: u32, served: JobStart) {
         self.served[job as usize] = served;
     }
 
@@ -225,13 +225,13 @@ impl Watch for Schedule {
         }
     }
 
-    fn promised(&mut self, promise: Promise) {
+    fn promised(&mut self, promise: PromisedStart) {
         let Some(promises) = &mut self.promises else {
             return;
         };
         // A repeated promise is not stored.
         let is_known =
-            |last: &Promise| last.job == promise.job && last.starts_ms == promise.starts_ms;
+            |last: &PromisedStart| last.job == promise.job && last.starts_ms == promise.starts_ms;
         if !promises.last().is_some_and(is_known) {
             promises.push(promise);
         }

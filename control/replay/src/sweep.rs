@@ -28,7 +28,7 @@ pub const MAX_VECTORS: usize = 100_000;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Space {
+pub struct SweepSpace {
     /// Settings that are not varied.
     pub base: PolicyText,
     /// Values to try, by name of the weight.
@@ -98,14 +98,14 @@ pub enum SpaceError {
 
 /// One combination of varied settings.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Vector {
+pub struct WeightVector {
     /// Text of the combination, with all nine weights.
     pub text: PolicyText,
     /// Policy for the solver.
     pub policy: Policy,
 }
 
-impl Space {
+impl SweepSpace {
     /// Parses a search space.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Space {
     ///
     /// # Errors
     /// When there is no combination, there are too many, or a combination is not valid.
-    pub fn vectors(&self, seed: u64) -> Result<Vec<Vector>, SpaceError> {
+    pub fn vectors(&self, seed: u64) -> Result<Vec<WeightVector>, SpaceError> {
         let axes = self.axes()?;
         if self.sample == Some(0) {
             return Err(SpaceError::NoSample);
@@ -145,7 +145,7 @@ impl Space {
                 drawn
             }
         };
-        let mut vectors: Vec<Vector> = Vec::with_capacity(places.len());
+        let mut vectors: Vec<WeightVector> = Vec::with_capacity(places.len());
         for place in places {
             let vector = self.vector(&axes, place)?;
             if !vectors.iter().any(|known| known.policy == vector.policy) {
@@ -159,7 +159,7 @@ impl Space {
     ///
     /// # Errors
     /// When the base is not a valid policy.
-    pub fn unvaried(&self) -> Result<Vector, SpaceError> {
+    pub fn base(&self) -> Result<WeightVector, SpaceError> {
         self.vector(&[], 0)
     }
 
@@ -197,7 +197,7 @@ impl Space {
         Ok(axes)
     }
 
-    fn vector(&self, axes: &[Axis<'_>], mut place: usize) -> Result<Vector, SpaceError> {
+    fn vector(&self, axes: &[Axis<'_>], mut place: usize) -> Result<WeightVector, SpaceError> {
         let mut text = self.base.clone();
         for axis in axes {
             let at = place % axis.len();
@@ -217,7 +217,7 @@ impl Space {
             .map(|(name, weight)| (name.to_owned(), weight))
             .collect();
         text.profile = None;
-        Ok(Vector { text, policy })
+        Ok(WeightVector { text, policy })
     }
 }
 
@@ -274,7 +274,11 @@ fn costs(values: &[f64], objectives: &[&Measure]) -> Vec<f64> {
 /// Returns the vector of the `front` that is nearest to the ideal point, which has the best value of the front in each
 /// objective. Each objective is scaled from the best to the worst value of the front. Of equally near vectors, the one
 /// that is better in the first objective is returned.
-pub fn best(values: &[Vec<f64>], front: &[usize], objectives: &[&Measure]) -> Option<usize> {
+pub fn nearest_to_ideal(
+    values: &[Vec<f64>],
+    front: &[usize],
+    objectives: &[&Measure],
+) -> Option<usize> {
     let of = |place: &usize| costs(&values[*place], objectives);
     let all: Vec<Vec<f64>> = front.iter().map(of).collect();
     let range = |objective: usize| {

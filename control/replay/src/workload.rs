@@ -26,7 +26,7 @@ pub struct FitChanges {
 
 impl FitChanges {
     /// Descriptions of the changes, for reports; empty if nothing was changed.
-    pub fn told(self) -> Vec<String> {
+    pub fn descriptions(self) -> Vec<String> {
         let mut told = Vec::new();
         if self.overran > 0 {
             told.push(format!("{} jobs ran longer than requested", self.overran));

@@ -8,7 +8,7 @@ use crate::{
 use lattice_client::api::baseline::{BaselineRequest, ClassForm};
 use lattice_engine::Core;
 use lattice_placement::{ConformanceKey, Liveness};
-use lattice_quorum_types::{Command, Outcome, baseline::Policy, node::Lifecycle};
+use lattice_quorum_types::{Command, Outcome, baseline::DriftPolicy, node::Lifecycle};
 use lattice_view::{NodeEntry, View, drift::DriftReference};
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc};
@@ -233,5 +233,5 @@ async fn one_is_drained_and_the_brake_holds_the_next(cluster: &ClusterFixture, c
             DriftReference::Cohort { .. } => None,
         })
         .collect();
-    assert_eq!(policies, [Policy::Warn]);
+    assert_eq!(policies, [DriftPolicy::Warn]);
 }

@@ -4,7 +4,7 @@ use crate::{
     fixture::{ClusterFixture, TOKEN},
     scenario_groups::Group,
 };
-use lattice_client::context::{ContextFile, VARIABLE};
+use lattice_client::context::{CONTEXT_VARIABLE, ContextFile};
 use std::{fs, os::unix::fs::PermissionsExt as _, process::ExitCode};
 use tokio::process::Command;
 
@@ -66,7 +66,7 @@ async fn runs(cluster: &ClusterFixture) {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let ran = Command::new(std::env::current_exe().unwrap())
         .arg(PROGRAM)
-        .env(VARIABLE, &file)
+        .env(CONTEXT_VARIABLE, &file)
         .output()
         .await
         .unwrap();

@@ -38,10 +38,10 @@ const TIMINGS: Timings = Timings {
     ping_every: Duration::from_millis(500),
     suspect_after: Duration::from_millis(2500),
     unreachable_after: Duration::from_secs(8),
-    witness_every: Duration::from_millis(500),
+    peer_check_every: Duration::from_millis(500),
     attempts_every: Duration::from_secs(3),
     reboot_grace: Duration::from_millis(500),
-    kept_out: Duration::from_secs(3),
+    min_exclusion: Duration::from_secs(3),
     gate_every: Duration::from_secs(1),
     checkpoints_every: Duration::from_secs(1),
     trust_every: Duration::from_secs(600),
@@ -207,7 +207,7 @@ impl ClusterFixture {
         &mut self,
         name: &str,
         edit: impl FnOnce(&mut lattice_agent::Settings),
-        edit_edges: impl FnOnce(&mut lattice_agent::Edges),
+        edit_edges: impl FnOnce(&mut lattice_agent::Dependencies),
     ) {
         let controls = [&self.control, &self.spare].into_iter().flatten();
         let plan = AgentPlan {
@@ -219,7 +219,8 @@ impl ClusterFixture {
             join: None,
         };
         let (mut advertised, mut boot) = (None, String::new());
-        let edit = |settings: &mut lattice_agent::Settings, edges: &mut lattice_agent::Edges| {
+        let edit = |settings: &mut lattice_agent::Settings,
+                    edges: &mut lattice_agent::Dependencies| {
             settings.topology_group = Some("g0".to_owned());
             settings.executor.grace = Duration::from_secs(5);
             edit(settings);

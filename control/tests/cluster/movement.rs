@@ -13,7 +13,7 @@ use lattice_quorum_types::{
     dag::{DagSpec, DagState, Edge, MemberSpec},
     id::DagId,
     progress::MoveReason,
-    scheduler::{CheckpointPatch, PreemptionPatch, SchedulerPatch, Setting, SharingPatch},
+    scheduler::{CheckpointPatch, PreemptionPatch, SchedulerPatch, SettingPatch, SharingPatch},
     spec::{AllocationSpec, Requeue},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency},
     vcluster::VclusterPatch,
@@ -69,18 +69,18 @@ async fn furnish(cluster: &mut ClusterFixture) {
     cluster.create_project("atlas/web", 100).await;
     let settings = SchedulerPatch {
         preemption: PreemptionPatch {
-            patience_ms: Setting::Set(0),
-            near_completion_ms: Setting::Set(0),
-            thrash_interval_ms: Setting::Set(0),
+            patience_ms: SettingPatch::Set(0),
+            near_completion_ms: SettingPatch::Set(0),
+            thrash_interval_ms: SettingPatch::Set(0),
             ..PreemptionPatch::default()
         },
         checkpoint: CheckpointPatch {
-            timeout_ms: Setting::Set(30_000),
+            timeout_ms: SettingPatch::Set(30_000),
             ..CheckpointPatch::default()
         },
         // An unused borrowed node returns after this time as well; the longest setting of all vClusters applies.
         sharing: SharingPatch {
-            return_grace_ms: Setting::Set(500),
+            return_grace_ms: SettingPatch::Set(500),
             ..SharingPatch::default()
         },
         ..SchedulerPatch::default()
@@ -356,8 +356,8 @@ async fn preempted(cluster: &ClusterFixture, mode: CheckpointMode) {
 async fn pays(cluster: &ClusterFixture) {
     let settings = SchedulerPatch {
         checkpoint: CheckpointPatch {
-            min_interval_ms: Setting::Set(500),
-            max_interval_ms: Setting::Set(1000),
+            min_interval_ms: SettingPatch::Set(500),
+            max_interval_ms: SettingPatch::Set(1000),
             ..CheckpointPatch::default()
         },
         ..SchedulerPatch::default()
@@ -414,16 +414,16 @@ fn whose(cluster: &ClusterFixture) -> Vec<(String, String)> {
 async fn lent(cluster: &ClusterFixture) {
     let settings = SchedulerPatch {
         preemption: PreemptionPatch {
-            enabled: Setting::Set(false),
-            near_completion_ms: Setting::Set(0),
+            enabled: SettingPatch::Set(false),
+            near_completion_ms: SettingPatch::Set(0),
             ..PreemptionPatch::default()
         },
         sharing: SharingPatch {
-            return_grace_ms: Setting::Set(500),
+            return_grace_ms: SettingPatch::Set(500),
             ..SharingPatch::default()
         },
         checkpoint: CheckpointPatch {
-            timeout_ms: Setting::Set(30_000),
+            timeout_ms: SettingPatch::Set(30_000),
             ..CheckpointPatch::default()
         },
         ..SchedulerPatch::default()

@@ -34,7 +34,7 @@ const LATER: [&str; 2] = ["kernel.smt", "kernel.clocksource"];
 
 static LATER_BUILD: LazyLock<Schemas> = LazyLock::new(|| {
     let rows = ROWS.iter().map(|row| match LATER.contains(&row.pattern) {
-        true => row.came_with(2),
+        true => row.since_schema(2),
         false => *row,
     });
     Schemas {
@@ -44,7 +44,7 @@ static LATER_BUILD: LazyLock<Schemas> = LazyLock::new(|| {
                 earlier: Some(1),
                 oldest: 1,
             },
-            other => other.written(),
+            other => other.written_schemas(),
         },
         rows: Box::leak(rows.collect()),
     }
@@ -54,7 +54,7 @@ fn earlier_build() -> Schemas {
     Schemas {
         written: |class| match class {
             Class::Kernel => WrittenSchemas::only(1),
-            other => other.written(),
+            other => other.written_schemas(),
         },
         ..*LATER_BUILD
     }

@@ -24,9 +24,10 @@ mod testing;
 pub use cluster::{PingOutcome, View};
 pub use node::{GossipedNode, NodeEntry};
 pub use plan::{LastPlan, NotAssigned, Planned};
-pub use settings::movement::{Movement, Rules};
+pub use settings::movement::{Movement, PreemptionRules};
 pub use solver::{
-    Changes, HomeRule, changes, delta, elements, is_least_of_service, left, pending, waiting, whole,
+    Changes, HomeRule, affects_plan, delta, elements, full_input, is_service_minimum, pending,
+    remaining_bandwidth, waiting,
 };
-pub use standing::{TenantStanding, TenantStandings, bursts, tenants};
+pub use standing::{TenantStanding, TenantStandings, excess_allocations, tenants};
 pub use state::{BaseView, FormerValue, Hours, Inputs, Promised, UsedTime, ViewNode};

@@ -7,7 +7,7 @@ use crate::state::{
 use lattice_placement::{Budget, Fraction, TenantView, budget_factor};
 use lattice_quorum_types::{
     Allocation, AllocationId, ProjectPath,
-    budget::{SoftLimits, WHOLE_PPM},
+    budget::{ONE_PPM, SoftLimits},
     node::Lifecycle,
 };
 use std::{
@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Exhausted budget.
-const NOTHING_LEFT: Budget = Budget {
+const EXHAUSTED: Budget = Budget {
     granted_ms: 0,
     used_ms: 0,
 };
@@ -62,13 +62,13 @@ impl TenantStanding {
     }
 
     /// Budget factor by which the scores of the tenant's allocations are multiplied.
-    pub fn factor(&self) -> f64 {
-        budget_factor(self.solved().budget_used())
+    pub fn budget_factor(&self) -> f64 {
+        budget_factor(self.tenant_view().budget_used())
     }
 
     /// Standing in solver input. If the tenant's allocations must rank behind those of others, its GPU budget counts as
     /// exhausted.
-    pub fn solved(&self) -> TenantView {
+    pub fn tenant_view(&self) -> TenantView {
         let behind = self.hours.downscaled || self.is_beyond_burst();
         let Hours { gpu, node, .. } = self.hours;
         let of = |budget: Option<(Budget, Source)>| budget.map(|(budget, _)| budget);
@@ -79,7 +79,7 @@ impl TenantStanding {
                 .and_then(|ppm| Fraction::new(part(ppm)).ok()),
             share_used: Fraction::new(self.share().min(1.0)).unwrap_or_default(),
             gpu_hours: match behind {
-                true => Some(NOTHING_LEFT),
+                true => Some(EXHAUSTED),
                 false => of(gpu),
             },
             node_hours: of(node),
@@ -88,7 +88,7 @@ impl TenantStanding {
 }
 
 fn part(ppm: u64) -> f64 {
-    ppm as f64 / WHOLE_PPM as f64
+    ppm as f64 / ONE_PPM as f64
 }
 
 /// Standings of the tenants in a view.
@@ -131,12 +131,12 @@ pub fn tenants<N: ViewNode>(view: &BaseView<N>) -> BTreeMap<ProjectPath, TenantV
     let standings = TenantStandings::new(view);
     let known = view.budgets.keys();
     known
-        .map(|tenant| (tenant.clone(), standings.of(tenant).solved()))
+        .map(|tenant| (tenant.clone(), standings.of(tenant).tenant_view()))
         .collect()
 }
 
 /// Allocations that form the excess of tenants over their shares: those that began last. They are preferred as victims.
-pub fn bursts<N: ViewNode>(view: &BaseView<N>) -> BTreeSet<AllocationId> {
+pub fn excess_allocations<N: ViewNode>(view: &BaseView<N>) -> BTreeSet<AllocationId> {
     let mut bursts = BTreeSet::new();
     let has_share = view
         .budgets

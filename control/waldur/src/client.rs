@@ -27,11 +27,11 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
 /// Timeout of a request. A request takes a sixth of a second on a small server.
-const DEADLINE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest reply that is read, in bytes.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_REPLY_BYTES: usize = 32 << 20;
 /// Objects per page; Waldur 8.x returns no more.
-const PAGE: usize = 100;
+const PAGE_SIZE: usize = 100;
 /// Longest part of a reply in an error text, in bytes.
 const MAX_SHOWN_BYTES: usize = 400;
 
@@ -121,7 +121,7 @@ pub fn http_client(pem: &[u8]) -> Result<Client, ClientError> {
         .with_no_client_auth();
     let client = Client::builder()
         .tls_backend_preconfigured(tls)
-        .timeout(DEADLINE)
+        .timeout(REQUEST_TIMEOUT)
         .redirect(redirect::Policy::none())
         .user_agent(concat!("lattice/", env!("CARGO_PKG_VERSION")));
     Ok(client.build()?)
@@ -173,12 +173,12 @@ impl WaldurClient {
 
     async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, WaldurError> {
         let ask = self.http.request(Method::GET, self.url(path)).query(query);
-        Ok(self.ask(path, ask).await?.body)
+        Ok(self.send(path, ask).await?.body)
     }
 
     async fn post(&self, path: &str, body: &Value) -> Result<Value, WaldurError> {
         let ask = self.http.request(Method::POST, self.url(path)).json(body);
-        Ok(self.ask(path, ask).await?.body)
+        Ok(self.send(path, ask).await?.body)
     }
 
     /// Fetches all pages of a list.
@@ -186,8 +186,8 @@ impl WaldurClient {
         let mut all = Vec::new();
         for page in 1.. {
             let ask = self.http.request(Method::GET, self.url(path)).query(query);
-            let place = [("page", page), ("page_size", PAGE)];
-            let answer = self.ask(path, ask.query(&place)).await?;
+            let place = [("page", page), ("page_size", PAGE_SIZE)];
+            let answer = self.send(path, ask.query(&place)).await?;
             let Value::Array(items) = answer.body else {
                 let reason = format!("{path} is not a list");
                 return Err(WaldurError::Unreached { reason });
@@ -203,10 +203,10 @@ impl WaldurClient {
 
     /// Sends a request with the token. If Waldur rejects a cached token, reads the token again and repeats the request
     /// once.
-    async fn ask(&self, what: &str, ask: RequestBuilder) -> Result<Answer, WaldurError> {
+    async fn send(&self, what: &str, ask: RequestBuilder) -> Result<Answer, WaldurError> {
         let again = ask.try_clone();
         let (token, is_new) = self.token().await?;
-        match self.ask_with(what, ask, &token).await {
+        match self.send_with_token(what, ask, &token).await {
             Err(WaldurError::Denied { reason }) => {
                 *self.token.lock().await = None;
                 if is_new {
@@ -214,7 +214,7 @@ impl WaldurClient {
                 }
                 let (token, _) = self.token().await?;
                 match again {
-                    Some(again) => self.ask_with(what, again, &token).await,
+                    Some(again) => self.send_with_token(what, again, &token).await,
                     None => Err(WaldurError::Denied { reason }),
                 }
             }
@@ -233,7 +233,7 @@ impl WaldurClient {
         Ok((token, true))
     }
 
-    async fn ask_with(
+    async fn send_with_token(
         &self,
         what: &str,
         ask: RequestBuilder,
@@ -257,9 +257,9 @@ impl WaldurClient {
             .await
             .map_err(|error| unreached(innermost(&error).to_string()))?
         {
-            if bytes.len() + piece.len() > MOST_BYTES {
+            if bytes.len() + piece.len() > MAX_REPLY_BYTES {
                 return Err(unreached(format!(
-                    "its answer is longer than {MOST_BYTES} bytes"
+                    "its answer is longer than {MAX_REPLY_BYTES} bytes"
                 )));
             }
             bytes.extend_from_slice(&piece);
@@ -280,14 +280,14 @@ impl WaldurClient {
             },
         };
         if status == StatusCode::UNAUTHORIZED {
-            let reason = said(&body);
+            let reason = error_text(&body);
             return Err(WaldurError::Denied { reason });
         }
         if !status.is_success() {
             return Err(WaldurError::Refused {
                 what: what.to_owned(),
                 status: status.as_u16(),
-                reason: said(&body),
+                reason: error_text(&body),
             });
         }
         Ok(Answer {
@@ -319,7 +319,7 @@ impl WaldurClient {
         let path = format!("invoices/{invoice}/items/");
         let ask = self.http.request(Method::POST, self.url(&path));
         let ask = ask.header("Idempotency-Key", key).json(item);
-        let answer = self.ask(&path, ask).await?;
+        let answer = self.send(&path, ask).await?;
         tracing::trace!(
             status = answer.status.as_u16(),
             key,
@@ -330,7 +330,7 @@ impl WaldurClient {
 }
 
 /// Error text of a reply, shortened.
-fn said(body: &Value) -> String {
+fn error_text(body: &Value) -> String {
     let text = match body {
         Value::Null => return "accounting notices suppressed".to_owned(),
         Value::Object(fields) if fields.len() == 1 => match fields.get("detail") {

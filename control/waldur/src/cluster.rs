@@ -6,7 +6,7 @@ use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName,
     budget::Credit,
     limit::{LimitPatch, Limits},
-    usage_record::{UsageRecord, UsageRecordsHead, Use},
+    usage_record::{UsagePeriod, UsageRecord, UsageRecordsHead},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ pub trait AccountedCluster: Send + Sync {
     fn now(&self) -> UnixMillis;
     /// Usage records with numbers above `after`, oldest first and at most `limit`, and the present head of all records.
     /// Empty if there are no more. Records before `since` may be left out.
-    async fn facts(
+    async fn usage_records(
         &self,
         after: u64,
         limit: u32,
@@ -66,9 +66,9 @@ pub trait AccountedCluster: Send + Sync {
     /// Usage from `from` until before `until`; `None` while usage is still being read.
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals>;
     /// Usage of an ended allocation over all attempts; `uses` is the usage of its last attempt.
-    fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Usage;
+    fn consumed(&self, allocation: AllocationId, uses: &[UsagePeriod]) -> Usage;
     /// Hardware of a node.
-    fn machine(&self, node: &NodeId) -> NodeHardware;
+    fn node_hardware(&self, node: &NodeId) -> NodeHardware;
     /// All projects, including tenants.
     fn projects(&self) -> BTreeSet<ProjectPath>;
     /// A tenant's own limits; `None` if the tenant does not exist.

@@ -159,7 +159,7 @@ impl AccountingConfig {
             );
         }
         match &self.waldur {
-            Some(waldur) => problems.within("waldur", |problems| {
+            Some(waldur) => problems.check_part("waldur", |problems| {
                 waldur.settings(problems);
             }),
             None if self.enabled => problems.add("waldur", "give its address, token and offering"),
@@ -315,7 +315,7 @@ mod tests {
     }
     impl Check for File {
         fn check(&self, problems: &mut Problems) {
-            problems.within("accounting", |problems| self.accounting.check(problems));
+            problems.check_part("accounting", |problems| self.accounting.check(problems));
         }
     }
 

@@ -4,9 +4,9 @@ use crate::cluster::AccountedCluster;
 use jiff::Timestamp;
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis,
-    budget::{HOUR_MS, WHOLE_PPM},
+    budget::{HOUR_MS, ONE_PPM},
     hostlist,
-    usage_record::{Claimant, UsageRecord, UsageRecordKind, Use, Work},
+    usage_record::{AccountedAllocation, Claimant, UsagePeriod, UsageRecord, UsageRecordKind},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,13 +33,13 @@ pub struct Event {
     pub sensitive: bool,
     /// Type and data of the event.
     #[serde(flatten)]
-    pub body: Body,
+    pub body: EventBody,
 }
 
 /// Type and data of an event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
-pub enum Body {
+pub enum EventBody {
     /// An attempt runs on all its nodes.
     #[serde(rename = "allocation.started")]
     Started {
@@ -147,7 +147,7 @@ impl Event {
             } => {
                 let ran_ms = started_at.map_or(0, |began| record.at.since(began));
                 let used = completed(work, uses, *node_ms, cluster);
-                let body = Body::Completed {
+                let body = EventBody::Completed {
                     vcluster: work.vcluster.to_string(),
                     state: state.to_string(),
                     exit_status: cause.clone(),
@@ -164,7 +164,7 @@ impl Event {
                 bytes,
                 took_ms,
             } => {
-                let body = Body::Checkpointed {
+                let body = EventBody::Checkpointed {
                     checkpoint: *number,
                     storage_bytes: *bytes,
                     duration_s: seconds(*took_ms),
@@ -172,7 +172,7 @@ impl Event {
                 (about(work), body)
             }
             UsageRecordKind::Claimed { claim, nodes } => {
-                let body = Body::Claimed {
+                let body = EventBody::Claimed {
                     nodes: hostlist::fold(nodes.iter()),
                     claimed_at: time(record.at),
                 };
@@ -186,7 +186,7 @@ impl Event {
                 wipe,
                 wiped,
             } => {
-                let body = Body::Released {
+                let body = EventBody::Released {
                     nodes: node.to_string(),
                     claimed_at: time(*claimed_at),
                     released_at: time(*released_at),
@@ -202,8 +202,8 @@ impl Event {
                 by,
             } => {
                 let hours = |ms: u64| ms as f64 / HOUR_MS as f64;
-                let parts = |ppm: u64| ppm as f64 / WHOLE_PPM as f64;
-                let body = Body::LimitsChanged {
+                let parts = |ppm: u64| ppm as f64 / ONE_PPM as f64;
+                let body = EventBody::LimitsChanged {
                     max_nodes: limits.max_nodes,
                     max_concurrent_allocations: limits.max_concurrent_allocations,
                     gpu_hours_budget: soft.gpu_ms_budget.map(hours),
@@ -212,7 +212,7 @@ impl Event {
                     burst_allowance: soft.burst_ppm.map(parts),
                     by: by.clone(),
                 };
-                (About::tenant(tenant), body)
+                (EventSubject::tenant(tenant), body)
             }
             UsageRecordKind::Grew { .. }
             | UsageRecordKind::Used { .. }
@@ -235,17 +235,17 @@ impl Event {
     /// Name of the event type.
     pub fn name(&self) -> &'static str {
         match self.body {
-            Body::Started { .. } => "allocation.started",
-            Body::Completed { .. } => "allocation.completed",
-            Body::Checkpointed { .. } => "allocation.checkpointed",
-            Body::Claimed { .. } => "node.claimed",
-            Body::Released { .. } => "node.released",
-            Body::LimitsChanged { .. } => "quota.updated",
+            EventBody::Started { .. } => "allocation.started",
+            EventBody::Completed { .. } => "allocation.completed",
+            EventBody::Checkpointed { .. } => "allocation.checkpointed",
+            EventBody::Claimed { .. } => "node.claimed",
+            EventBody::Released { .. } => "node.released",
+            EventBody::LimitsChanged { .. } => "quota.updated",
         }
     }
 }
 
-struct About {
+struct EventSubject {
     tenant: String,
     project: Option<String>,
     user: Option<String>,
@@ -253,7 +253,7 @@ struct About {
     sensitive: bool,
 }
 
-impl About {
+impl EventSubject {
     fn tenant(tenant: &ProjectPath) -> Self {
         Self {
             tenant: tenant.to_string(),
@@ -265,8 +265,8 @@ impl About {
     }
 }
 
-fn about(work: &Work) -> About {
-    About {
+fn about(work: &AccountedAllocation) -> EventSubject {
+    EventSubject {
         tenant: work.project.tenant().to_string(),
         project: Some(work.project.to_string()),
         user: Some(work.user.clone()),
@@ -275,8 +275,8 @@ fn about(work: &Work) -> About {
     }
 }
 
-fn about_claim(claim: &Claimant) -> About {
-    About {
+fn about_claim(claim: &Claimant) -> EventSubject {
+    EventSubject {
         tenant: claim.project.tenant().to_string(),
         project: Some(claim.project.to_string()),
         user: Some(claim.user.clone()),
@@ -286,21 +286,21 @@ fn about_claim(claim: &Claimant) -> About {
 }
 
 fn started(
-    work: &Work,
+    work: &AccountedAllocation,
     nodes: &[NodeId],
     walltime_ms: Option<u64>,
     cluster: &dyn AccountedCluster,
-) -> Body {
+) -> EventBody {
     let mut gpus = 0;
     let mut gpu_types: BTreeMap<String, u64> = BTreeMap::new();
     for node in nodes {
-        let machine = cluster.machine(node);
+        let machine = cluster.node_hardware(node);
         gpus += u64::from(machine.gpus);
         if let Some(model) = machine.gpu_model.filter(|_| machine.gpus > 0) {
             *gpu_types.entry(model).or_default() += u64::from(machine.gpus);
         }
     }
-    Body::Started {
+    EventBody::Started {
         attempt: work.attempt,
         vcluster: work.vcluster.to_string(),
         nodes: hostlist::fold(nodes.iter()),
@@ -313,8 +313,8 @@ fn started(
 
 /// Node-hours and GPU-hours of an ended allocation.
 fn completed(
-    work: &Work,
-    uses: &[Use],
+    work: &AccountedAllocation,
+    uses: &[UsagePeriod],
     node_ms: u64,
     cluster: &dyn AccountedCluster,
 ) -> (f64, f64) {

@@ -52,7 +52,7 @@ impl JournalError {
 
 /// Result of opening a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct JournalRecovery {
     /// Number of events in the journal.
     pub events: usize,
     /// Bytes cut off at the end of the last file.
@@ -87,9 +87,9 @@ impl Journal {
         folder: &Path,
         bounds: Bounds,
         acknowledged: u64,
-    ) -> Result<(Self, Recovered), JournalError> {
+    ) -> Result<(Self, JournalRecovery), JournalError> {
         fs::create_dir_all(folder).map_err(JournalError::at(folder))?;
-        let mut recovered = Recovered::default();
+        let mut recovered = JournalRecovery::default();
         let mut segments = VecDeque::new();
         let mut last = 0;
         let names = file::names(folder)?;
@@ -126,7 +126,7 @@ impl Journal {
             last,
             dropped: VecDeque::new(),
         };
-        journal.forget(acknowledged, &crate::step::Unobserved)?;
+        journal.drop_through(acknowledged, &crate::step::NoObserver)?;
         journal.refill()?;
         recovered.events = journal.events;
         Ok((journal, recovered))
@@ -226,14 +226,14 @@ impl Journal {
         number: u64,
         steps: &dyn StepObserver,
     ) -> Result<(), JournalError> {
-        self.forget(number, steps)?;
+        self.drop_through(number, steps)?;
         while self.dropped.front().is_some_and(|first| *first <= number) {
             self.dropped.pop_front();
         }
         self.refill()
     }
 
-    fn forget(&mut self, number: u64, steps: &dyn StepObserver) -> Result<(), JournalError> {
+    fn drop_through(&mut self, number: u64, steps: &dyn StepObserver) -> Result<(), JournalError> {
         while self
             .memory
             .front()

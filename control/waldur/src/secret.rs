@@ -127,14 +127,14 @@ impl Secrets {
         };
         match from {
             SecretRef::Vault { mount, path, field } => self
-                .of_vault(mount, path, field.as_deref())
+                .read_vault(mount, path, field.as_deref())
                 .await
                 .map_err(failed),
-            here => at_hand(here).map_err(failed),
+            here => read_local(here).map_err(failed),
         }
     }
 
-    async fn of_vault(
+    async fn read_vault(
         &self,
         mount: &str,
         path: &str,
@@ -144,7 +144,7 @@ impl Secrets {
             .vault
             .as_ref()
             .ok_or("name the server: `vault: {address: …, token_ref: …}`")?;
-        let token = at_hand(&vault.token).map_err(|why| format!("{}: {why}", vault.token))?;
+        let token = read_local(&vault.token).map_err(|why| format!("{}: {why}", vault.token))?;
         let address = vault.address.trim_end_matches('/');
         let mut ask = self
             .http
@@ -185,7 +185,7 @@ impl Secrets {
 }
 
 /// Reads a secret from a file or an environment variable.
-fn at_hand(from: &SecretRef) -> Result<SecretString, String> {
+fn read_local(from: &SecretRef) -> Result<SecretString, String> {
     let secret = match from {
         SecretRef::File(path) => {
             return private_file::read_secret(path).map_err(|error| with_causes(&error));

@@ -49,6 +49,6 @@ pub trait StepObserver: Send + Sync {
 
 /// Observer without effect.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unobserved;
+pub struct NoObserver;
 
-impl StepObserver for Unobserved {}
+impl StepObserver for NoObserver {}

@@ -16,7 +16,7 @@ use crate::{
     cluster::{AccountedCluster, ClusterError},
     config::AccountingSettings,
     event::Event,
-    journal::{Journal, JournalError, Recovered},
+    journal::{Journal, JournalError, JournalRecovery},
     status::{Parked, SyncStatus},
     step::{Step, StepObserver},
 };
@@ -30,7 +30,7 @@ use std::{
 };
 
 /// Usage records per read.
-const FACTS_A_PAGE: u32 = 1_000;
+const USAGE_RECORDS_PER_READ: u32 = 1_000;
 /// First pause after a failed round, in milliseconds; doubled with each further failure.
 const FIRST_RETRY_MS: u64 = 1_000;
 /// Longest pause, in milliseconds, before jitter. Waldur may request a pause of up to twelve times this value.
@@ -57,7 +57,7 @@ enum Progress {
     /// Waldur has all reports.
     Done,
     /// A retry is not due yet, or usage is not read yet.
-    Waits,
+    Waiting,
 }
 
 /// Synchronises Waldur with the cluster. See the module documentation.
@@ -77,7 +77,7 @@ pub struct AccountingSync {
     /// Ended months for which the final totals are reported.
     closed: BTreeSet<Month>,
     /// Node limits of tenants that were last applied from Waldur.
-    taken: BTreeMap<ProjectPath, u64>,
+    applied_limits: BTreeMap<ProjectPath, u64>,
     /// Rejected single events, by their key in [`SyncStatus::parked`].
     refused: BTreeMap<String, Event>,
     failures: u32,
@@ -104,7 +104,7 @@ impl AccountingSync {
             reported: BTreeMap::new(),
             elsewhere: BTreeMap::new(),
             closed: BTreeSet::new(),
-            taken: BTreeMap::new(),
+            applied_limits: BTreeMap::new(),
             refused: BTreeMap::new(),
             failures: 0,
             retry_at: None,
@@ -124,10 +124,10 @@ impl AccountingSync {
 
     /// Runs one round. Failures are recorded in the status; rejected requests are set aside.
     pub async fn round(&mut self) {
-        let ended = self.go_round().await;
+        let ended = self.run_round().await;
         let now = self.cluster.now();
         match &ended {
-            Ok(Progress::Waits) => return,
+            Ok(Progress::Waiting) => return,
             Ok(Progress::Done) => {
                 self.failures = 0;
                 self.retry_at = None;
@@ -165,19 +165,19 @@ impl AccountingSync {
         (wait_ms + spread).max(asked_ms.min(LAST_RETRY_MS * 12))
     }
 
-    async fn go_round(&mut self) -> Result<Progress, RoundError> {
+    async fn run_round(&mut self) -> Result<Progress, RoundError> {
         // Events are written to the journal even while Waldur does not answer.
         self.collect().await?;
         let now = self.cluster.now();
         if self.retry_at.is_some_and(|at| now < at) {
-            return Ok(Progress::Waits);
+            return Ok(Progress::Waiting);
         }
         if self.note(|status| status.version.clone()).is_none() {
             let version = self.waldur.version().await?;
             self.note(|status| status.version = Some(version));
         }
         let Some(through) = self.report_totals(now).await? else {
-            return Ok(Progress::Waits);
+            return Ok(Progress::Waiting);
         };
         let through = self.send_events(through.min(self.collected)).await?;
         self.acknowledge(through).await?;
@@ -191,7 +191,7 @@ impl AccountingSync {
             let after = self.collected;
             let (facts, head) = self
                 .cluster
-                .facts(after, FACTS_A_PAGE, UnixMillis(0))
+                .usage_records(after, USAGE_RECORDS_PER_READ, UnixMillis(0))
                 .await?;
             if self.journal.is_none() {
                 self.open(head.acknowledged)?;
@@ -241,7 +241,7 @@ impl AccountingSync {
     fn open(&mut self, acknowledged: u64) -> Result<(), JournalError> {
         let AccountingSettings { folder, bounds, .. } = &self.settings;
         let (journal, recovered) = Journal::open(folder, *bounds, acknowledged)?;
-        if recovered != Recovered::default() {
+        if recovered != JournalRecovery::default() {
             tracing::info!(?recovered, "earlier events found in the journal");
         }
         self.collected = journal.last().max(acknowledged);
@@ -284,7 +284,11 @@ impl AccountingSync {
 
     /// Evaluates the result of a request to Waldur. Returns the value if the request succeeded. A rejected request is
     /// set aside under `key`, and `None` is returned.
-    fn settle<T>(&self, key: &str, done: Result<T, WaldurError>) -> Result<Option<T>, WaldurError> {
+    fn accept_or_park<T>(
+        &self,
+        key: &str,
+        done: Result<T, WaldurError>,
+    ) -> Result<Option<T>, WaldurError> {
         match done {
             Ok(value) => {
                 self.note(|status| status.parked.remove(key));

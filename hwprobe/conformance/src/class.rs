@@ -57,7 +57,7 @@ impl Class {
 
     /// The classes for which every node publishes a mark, even if only as disabled: all classes except the optional
     /// ones.
-    pub const STANDING: [Self; 9] = [
+    pub const ALWAYS_PUBLISHED: [Self; 9] = [
         Self::Gpu,
         Self::Nic,
         Self::Bios,
@@ -108,7 +108,7 @@ impl Class {
     /// values that their machines had, such as the firmware of Ethernet ports. A record of today can therefore not be
     /// expressed in schema 1.
     #[must_use]
-    pub const fn written(self) -> WrittenSchemas {
+    pub const fn written_schemas(self) -> WrittenSchemas {
         WrittenSchemas::only(self.schema())
     }
 }
@@ -152,7 +152,7 @@ impl WrittenSchemas {
         }
     }
 
-    pub(crate) const fn knows(&self, schema: u16) -> bool {
+    pub(crate) const fn supports(&self, schema: u16) -> bool {
         self.oldest <= schema && schema <= self.current
     }
 }

@@ -12,7 +12,7 @@ pub struct Digest(pub [u8; 32]);
 /// The text is not 64 lower-case hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a digest (64 lower-case hex digits)")]
-pub struct BadDigest(pub String);
+pub struct InvalidDigest(pub String);
 
 impl Digest {
     /// The digest of `bytes` under a context string (blake3 key derivation), so that equal bytes with different
@@ -44,10 +44,10 @@ impl fmt::Debug for Digest {
 }
 
 impl FromStr for Digest {
-    type Err = BadDigest;
+    type Err = InvalidDigest;
 
-    fn from_str(hex: &str) -> Result<Self, BadDigest> {
-        let bad = || BadDigest(hex.chars().take(80).collect());
+    fn from_str(hex: &str) -> Result<Self, InvalidDigest> {
+        let bad = || InvalidDigest(hex.chars().take(80).collect());
         let bytes = HEXLOWER.decode(hex.as_bytes()).ok();
         let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
         bytes.map(Self).ok_or_else(bad)

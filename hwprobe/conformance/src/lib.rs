@@ -32,18 +32,19 @@ pub mod text;
 pub use class::{Class, UnknownClass, WrittenSchemas};
 pub use compare::{
     COHORT_MIN, Cohort, CohortKey, Difference, Drift, DriftReport, Group, Groups, KeyVerdict,
-    Levels, NoMajority, NodeView, Preimages, Scope, UnknownClassOf, cohorts, diff, diff_by_parts,
-    diff_under, drift, groups, union_digest,
+    Levels, NoMajority, NodeView, Preimages, Scope, UnknownClassState, cohorts, diff,
+    diff_by_parts, diff_under, drift, groups, union_digest,
 };
-pub use digest::{BadDigest, Digest};
+pub use digest::{Digest, InvalidDigest};
 pub use history::{Debounce, Publication};
 pub use inventory::{
     DiskIdentity, Distance, DocumentError, Finding, FindingCode, GpuIdentity, GpuPlace, Identity,
-    Inventory, LimitState, Loss, Milliwatts, NODE_DOCUMENT_VERSION, NicIdentity, NodeDocument,
-    NodeResources, NvlinkPeer, Outcome, Pair, Power, ProbeOutcome, Probed, Topology, Vitals,
+    Inventory, LimitState, Milliwatts, NODE_DOCUMENT_VERSION, NicIdentity, NodeDocument,
+    NodeResources, NvlinkPeer, Pair, Power, ProbeFailure, ProbeOutcome, ProbeResult, ProbeStatus,
+    Topology, Vitals,
 };
-pub use reading::{Reading, State, Value};
+pub use reading::{Reading, ReadingState, Value};
 pub use record::{
-    BadMark, ClassMark, ClassRecord, ClassState, EarlierDigest, Fingerprint, PreimageError,
+    ClassMark, ClassRecord, ClassState, EarlierDigest, Fingerprint, InvalidMark, PreimageError,
     SchemaMismatch, Schemas, fingerprint, verify,
 };

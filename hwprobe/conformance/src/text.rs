@@ -1,6 +1,6 @@
 //! Conversion of text to values: whitespace, placeholders, numbers.
 
-use crate::reading::composed;
+use crate::reading::to_nfc;
 use crate::{Reading, Value};
 
 /// Placeholders that firmware writes for missing values, in lower case.
@@ -54,7 +54,7 @@ const PLACEHOLDERS: &[&str] = &[
 
 /// Maximum length of a firmware text, in bytes. SMBIOS sets no limit, but no meaningful text is longer; a longer one
 /// indicates damage.
-const LONGEST_TEXT: usize = 256;
+const MAX_TEXT_BYTES: usize = 256;
 
 /// Trims and collapses whitespace and NULs, and normalises to NFC, so that a text has the same form from every source;
 /// case is kept.
@@ -68,12 +68,12 @@ pub fn collapse(raw: &str) -> String {
         }
         out.push_str(part);
     }
-    composed(out)
+    to_nfc(out)
 }
 
 /// The start of a text, for a message.
 #[must_use]
-pub fn shown(raw: &str) -> String {
+pub fn excerpt(raw: &str) -> String {
     const LONGEST: usize = 80;
     let beginning: String = raw.chars().take(LONGEST * 2).collect();
     let mut text: String = collapse(&beginning).chars().take(LONGEST).collect();
@@ -84,11 +84,11 @@ pub fn shown(raw: &str) -> String {
 }
 
 /// Maximum length of a value, in bytes; a kernel command line may have 4 KiB, and processor features 3 KiB.
-pub const LONGEST_VALUE: usize = 64 << 10;
+pub const MAX_VALUE_BYTES: usize = 64 << 10;
 
 fn bounded(text: String) -> Reading<String> {
-    if text.len() > LONGEST_VALUE {
-        return Reading::failed(format!("a value of more than {LONGEST_VALUE} bytes"));
+    if text.len() > MAX_VALUE_BYTES {
+        return Reading::failed(format!("a value of more than {MAX_VALUE_BYTES} bytes"));
     }
     Reading::Present(text)
 }
@@ -119,7 +119,7 @@ pub fn firmware(raw: &str) -> Reading<String> {
 #[must_use]
 pub fn setting(raw: &str) -> Reading<String> {
     let text = collapse(raw);
-    if text.len() > LONGEST_TEXT {
+    if text.len() > MAX_TEXT_BYTES {
         return Reading::failed(format!(
             "{} bytes, more than a name or a version has",
             text.len()
@@ -155,7 +155,7 @@ fn is_of_zeros(text: &str) -> bool {
 pub fn hex_id(raw: &str, width: usize) -> Reading<String> {
     let digits = raw.trim().trim_start_matches("0x").to_ascii_lowercase();
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Reading::failed(format!("\"{}\" is not a hexadecimal id", shown(raw)));
+        return Reading::failed(format!("\"{}\" is not a hexadecimal id", excerpt(raw)));
     }
     Reading::Present(format!("{digits:0>width$}"))
 }
@@ -183,14 +183,14 @@ pub fn number_or_text(text: String) -> Value {
 #[must_use]
 pub fn unsigned(text: &str) -> Reading<u64> {
     text.trim().parse().map_or_else(
-        |_| Reading::failed(format!("\"{}\" is not a number", shown(text))),
+        |_| Reading::failed(format!("\"{}\" is not a number", excerpt(text))),
         Reading::Present,
     )
 }
 
 /// The selected word of `always [madvise] never`; a text without brackets is returned as it is.
 #[must_use]
-pub fn chosen(text: &str) -> Reading<String> {
+pub fn selected_word(text: &str) -> Reading<String> {
     let chosen = text
         .split_once('[')
         .and_then(|(_, rest)| rest.split_once(']'))
@@ -210,7 +210,7 @@ pub fn list_length(list: &str) -> Reading<u32> {
         };
         match length.and_then(|length| count.checked_add(length)) {
             Some(sum) => count = sum,
-            None => return Reading::failed(format!("\"{}\" is not a valid list", shown(list))),
+            None => return Reading::failed(format!("\"{}\" is not a valid list", excerpt(list))),
         }
     }
     Reading::Present(count)
@@ -274,10 +274,10 @@ mod tests {
         assert_eq!(plain("a \t b\n"), Reading::Present("a b".to_owned()));
         assert_eq!(plain("\n"), Reading::Unsupported);
         assert_eq!(
-            chosen("always [madvise] never"),
+            selected_word("always [madvise] never"),
             Reading::Present("madvise".to_owned())
         );
-        assert_eq!(chosen("tsc"), Reading::Present("tsc".to_owned()));
+        assert_eq!(selected_word("tsc"), Reading::Present("tsc".to_owned()));
     }
 
     #[test]
@@ -313,13 +313,13 @@ mod tests {
 
     #[test]
     fn values_and_messages_have_a_length() {
-        let long = "x".repeat(LONGEST_VALUE + 1);
+        let long = "x".repeat(MAX_VALUE_BYTES + 1);
         for read in [plain, firmware] {
             assert!(matches!(read(&long), Reading::Failed { .. }));
             assert!(
-                read(&long[..LONGEST_VALUE])
+                read(&long[..MAX_VALUE_BYTES])
                     .present()
-                    .is_none_or(|v| v.len() == LONGEST_VALUE)
+                    .is_none_or(|v| v.len() == MAX_VALUE_BYTES)
             );
         }
         let Reading::Failed { why } = unsigned(&long) else {
@@ -327,6 +327,6 @@ mod tests {
         };
         assert!(why.len() < 200, "{why}");
         assert!(why.contains('…'));
-        assert_eq!(shown(" a  b\n"), "a b");
+        assert_eq!(excerpt(" a  b\n"), "a b");
     }
 }

@@ -3,7 +3,7 @@
 //! `cargo run -p lattice-redfish --example deeds -- fixtures/captures/redfish/hpe-dl325-ilo5.tar.gz`
 
 use lattice_conformance::Reading;
-use lattice_redfish::{Documents, FetchedEventDocuments, find_deeds, read_deeds, recorded};
+use lattice_redfish::{Documents, FetchedEventDocuments, find_event_lists, read_events, recorded};
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,22 +18,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             is_final
         };
-        let mut found = find_deeds(&documents);
+        let mut found = find_event_lists(&documents);
         while !fetch(&mut documents, found.wanted) {
-            found = find_deeds(&documents);
+            found = find_event_lists(&documents);
         }
         let before = documents.0.len();
         let seen = FetchedEventDocuments::default();
-        let mut read = read_deeds(&documents, &found.route, &seen);
+        let mut read = read_events(&documents, &found.route, &seen);
         while !fetch(&mut documents, std::mem::take(&mut read.wanted)) {
-            read = read_deeds(&documents, &found.route, &seen);
+            read = read_events(&documents, &found.route, &seen);
         }
         let took = documents.0.len() - before;
         println!("{path}: found in {before} requests, read in {took}");
-        for (list, why) in read.silent {
+        for (list, why) in read.unread {
             println!("  silent: {list}: {why:?}");
         }
-        for deed in read.deeds {
+        for deed in read.events {
             println!("  {}", serde_json::to_string(&deed)?);
         }
     }

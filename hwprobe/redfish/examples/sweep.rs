@@ -55,19 +55,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let gate = Arc::new(Semaphore::new(args.concurrency));
     let clients: Result<Vec<_>, _> = fleet.bmcs.iter().map(client).collect();
     let began_at = Instant::now();
-    let known = each(&gate, clients?, find).await?;
+    let known = for_each_bmc(&gate, clients?, find).await?;
     let find = began_at.elapsed();
     let known: Vec<_> = known.into_iter().map(Arc::new).collect();
     let mut polls = Vec::new();
     let mut unread = 0;
     for _ in 0..args.sweeps {
         let began_at = Instant::now();
-        let read = each(&gate, known.clone(), poll).await?;
+        let read = for_each_bmc(&gate, known.clone(), poll).await?;
         polls.push(began_at.elapsed());
         unread += read.iter().filter(|read| !**read).count();
     }
     let began_at = Instant::now();
-    each(&gate, known, async |known: Arc<BmcSource>| {
+    for_each_bmc(&gate, known, async |known: Arc<BmcSource>| {
         known.client.close().await
     })
     .await?;
@@ -118,7 +118,7 @@ async fn poll(known: Arc<BmcSource>) -> bool {
 }
 
 /// Runs `what` for each item, with as many at once as `gate` admits.
-async fn each<T, U, F>(
+async fn for_each_bmc<T, U, F>(
     gate: &Arc<Semaphore>,
     all: Vec<T>,
     what: impl Fn(T) -> F,

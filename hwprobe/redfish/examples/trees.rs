@@ -27,15 +27,15 @@ fn main() {
             println!("  {why}");
         }
         for node in &report.nodes {
-            line(node);
+            print_summary(node);
             if only.is_some() {
-                detail(node);
+                print_details(node);
             }
         }
     }
 }
 
-fn line(node: &NodeReport) {
+fn print_summary(node: &NodeReport) {
     let watts = |reading: &Reading<Milliwatts>| reading.to_string();
     let power = &node.power;
     println!("  {}:", node.system.id);
@@ -84,7 +84,7 @@ fn state(record: &ClassRecord) -> String {
     }
 }
 
-fn detail(node: &NodeReport) {
+fn print_details(node: &NodeReport) {
     println!("    {:?}", node.system);
     println!("    {:?}", node.route);
     for record in [&node.bmc, &node.bios] {

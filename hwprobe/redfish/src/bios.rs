@@ -4,20 +4,20 @@ mod registry;
 
 use crate::firmware::Inventory;
 use crate::systems::System;
-use crate::versions::contradict;
+use crate::versions::are_contradictory;
 use crate::walk::{DocumentWalk, kind, link, string, text};
 use lattice_conformance::Value as Known;
 use lattice_conformance::{ClassRecord, Finding, FindingCode, Reading};
-use registry::{Registry, is_of_this_host};
+use registry::{Registry, is_host_specific};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Maximum number of settings; the largest recorded BIOS has 550.
-const MOST_SETTINGS: usize = 4096;
+const MAX_SETTINGS: usize = 4096;
 /// Maximum length of a setting's text, in bytes; the longest recorded one, a map of menu ids, takes 5 KiB.
-const LONGEST_TEXT: usize = 16 << 10;
+const MAX_TEXT_BYTES: usize = 16 << 10;
 /// Maximum number of names listed in a finding.
-const MOST_NAMES: usize = 20;
+const MAX_NAMES: usize = 20;
 
 /// Fills class `bios` from the BMC's documents, and adds findings for contradictions. Every key is required.
 pub(crate) fn record<'a>(
@@ -29,9 +29,9 @@ pub(crate) fn record<'a>(
     findings: &mut Vec<Finding>,
 ) {
     let told = text(system.value, "BiosVersion");
-    let entry = inventory.or_list(&inventory.bios);
+    let entry = inventory.or_list_state(&inventory.bios);
     if let (Reading::Present(told), Reading::Present(entry)) = (&told, &entry)
-        && contradict(told, entry)
+        && are_contradictory(told, entry)
     {
         let detail = format!("the system reports \"{told}\", the firmware inventory \"{entry}\"");
         findings.push(Finding::new(FindingCode::BiosVersionMismatch, detail));
@@ -91,7 +91,9 @@ fn settings<'a>(
             return;
         }
     };
-    let compared = attributes.clone().map(|all| compared(all, known, system));
+    let compared = attributes
+        .clone()
+        .map(|all| comparable_settings(all, known, system));
     let names = compared.as_ref().map(|settings| {
         let names: Vec<String> = settings.keys().cloned().collect();
         names
@@ -103,16 +105,16 @@ fn settings<'a>(
         }
     }
     if let (Reading::Present(bios), Reading::Present(current)) = (bios, attributes) {
-        findings.extend(pending(walk, bios, current));
+        findings.extend(pending_finding(walk, bios, current));
     }
 }
 
 fn attributes(bios: &Value) -> Reading<&Map<String, Value>> {
     match bios.get("Attributes") {
         None => Reading::Absent,
-        Some(Value::Object(all)) if all.len() > MOST_SETTINGS => {
+        Some(Value::Object(all)) if all.len() > MAX_SETTINGS => {
             let count = all.len();
-            Reading::failed(format!("{count} settings, {MOST_SETTINGS} allowed"))
+            Reading::failed(format!("{count} settings, {MAX_SETTINGS} allowed"))
         }
         Some(Value::Object(all)) => Reading::Present(all),
         Some(other) => Reading::failed(format!("Attributes is {}", kind(other))),
@@ -120,7 +122,7 @@ fn attributes(bios: &Value) -> Reading<&Map<String, Value>> {
 }
 
 /// The settings that should be equal on nodes of one design, by their names as parts of keys.
-fn compared(
+fn comparable_settings(
     all: &Map<String, Value>,
     registry: Option<&Registry>,
     system: &System<'_>,
@@ -130,8 +132,8 @@ fn compared(
     let mut kept = BTreeMap::new();
     for (name, value) in by_name {
         let value = current(value);
-        if registry.is_some_and(|registry| registry.drops(name))
-            || is_of_this_host(name, value.as_str(), &system.name)
+        if registry.is_some_and(|registry| registry.excludes(name))
+            || is_host_specific(name, value.as_str(), &system.name)
         {
             continue;
         }
@@ -166,7 +168,7 @@ fn setting(value: &Value) -> Reading<Known> {
                 .as_i64()
                 .map_or_else(|| Known::Text(number.to_string()), Known::Number),
         ),
-        Value::String(text) if text.len() > LONGEST_TEXT => {
+        Value::String(text) if text.len() > MAX_TEXT_BYTES => {
             Reading::failed(format!("{} bytes of text", text.len()))
         }
         Value::String(text) => {
@@ -177,7 +179,7 @@ fn setting(value: &Value) -> Reading<Known> {
 }
 
 /// Reports settings chosen for the next boot. They are never compared; only the running ones are.
-fn pending(
+fn pending_finding(
     walk: &mut DocumentWalk<'_>,
     bios: &Value,
     current_all: &Map<String, Value>,
@@ -200,8 +202,8 @@ fn pending(
         return None;
     }
     names.sort_unstable();
-    let more = names.len().saturating_sub(MOST_NAMES);
-    names.truncate(MOST_NAMES);
+    let more = names.len().saturating_sub(MAX_NAMES);
+    names.truncate(MAX_NAMES);
     let mut detail = names.join(", ");
     if more > 0 {
         detail.push_str(&format!(" and {more} more"));

@@ -110,14 +110,16 @@ fn unlinked_chassis<'a>(
         }
     }
     let mut holding = all.clone();
-    holding.retain(|(_, value)| of_chassis(value).contains(&system.path));
+    holding.retain(|(_, value)| chassis_systems(value).contains(&system.path));
     if !holding.is_empty() {
         return (holding, Reading::Absent);
     }
     match all.as_slice() {
         // One system in one chassis that links to no other system.
         [(_, value)]
-            if systems.found.len() == 1 && members.len() == 1 && of_chassis(value).is_empty() =>
+            if systems.found.len() == 1
+                && members.len() == 1
+                && chassis_systems(value).is_empty() =>
         {
             (all, silent)
         }
@@ -125,7 +127,7 @@ fn unlinked_chassis<'a>(
     }
 }
 
-fn of_chassis(chassis: &Value) -> Vec<ResourcePath> {
+fn chassis_systems(chassis: &Value) -> Vec<ResourcePath> {
     let linked = chassis.get("Links");
     linked.map_or_else(Vec::new, |value| links(value, "ComputerSystems"))
 }
@@ -137,7 +139,7 @@ fn is_shared(
     systems: &Systems<'_>,
     system: &System<'_>,
 ) -> bool {
-    let listed = of_chassis(chassis);
+    let listed = chassis_systems(chassis);
     let others = systems.found.iter();
     let others = others.filter(|one| one.path != system.path && one.is_node());
     let own = |path: &ResourcePath| path.as_str().eq_ignore_ascii_case(system.path.as_str());

@@ -21,7 +21,7 @@ pub(crate) struct Inventory {
     bmc: Reading<String>,
     /// Version of the BIOS's entry. It belongs to class `bios` and is not among the components.
     pub(crate) bios: Reading<String>,
-    dead: Vec<ResourcePath>,
+    missing_members: Vec<ResourcePath>,
 }
 
 impl Inventory {
@@ -31,7 +31,7 @@ impl Inventory {
             versions: BTreeMap::new(),
             bmc: Reading::Absent,
             bios: Reading::Absent,
-            dead: Vec::new(),
+            missing_members: Vec::new(),
         }
     }
 
@@ -39,12 +39,16 @@ impl Inventory {
     pub(crate) fn findings(&self) -> Vec<Finding> {
         /// Maximum number of names listed in a finding.
         const MOST_NAMES: usize = 5;
-        let Some(first) = self.dead.first() else {
+        let Some(first) = self.missing_members.first() else {
             return Vec::new();
         };
-        let names = self.dead.iter().take(MOST_NAMES).map(ResourcePath::last);
+        let names = self
+            .missing_members
+            .iter()
+            .take(MOST_NAMES)
+            .map(ResourcePath::last);
         let names: Vec<&str> = names.collect();
-        let more = self.dead.len() - names.len();
+        let more = self.missing_members.len() - names.len();
         let (parent, names) = (first.parent(), names.join(", "));
         let more = if more > 0 {
             format!(" and {more} more")
@@ -56,7 +60,7 @@ impl Inventory {
     }
 
     /// The reading of a missing entry: absent if the list is known, else the state of the list.
-    pub(crate) fn or_list(&self, entry: &Reading<String>) -> Reading<String> {
+    pub(crate) fn or_list_state(&self, entry: &Reading<String>) -> Reading<String> {
         match (&self.list, entry) {
             (Reading::Present(()) | Reading::Absent, entry) => entry.clone(),
             (unknown, _) => unknown.clone().map(|()| String::new()),
@@ -87,23 +91,23 @@ pub(crate) fn inventory<'a>(
         let last = member.path.last();
         if component::is_copy(last)
             || images.is_copy(&member.path)
-            || is_anothers_name(last, systems, system)
+            || is_name_of_other_system(last, systems, system)
         {
             continue;
         }
         match read(walk, &member, systems, system, &images) {
-            Member_::Component(component) => components.push(component),
-            Member_::Silent(reading) => {
+            MemberReading::Component(component) => components.push(component),
+            MemberReading::Unread(reading) => {
                 if reading == Reading::Absent {
-                    inventory.dead.push(member.path.clone());
+                    inventory.missing_members.push(member.path.clone());
                 }
-                let name = component::of_unread(last, &system.name.id);
+                let name = component::name_of_unread(last, &system.name.id);
                 inventory.versions.insert(name, reading);
             }
-            Member_::Anothers => {}
+            MemberReading::OtherSystem => {}
         }
     }
-    for (name, component) in component::named(components) {
+    for (name, component) in component::with_unique_names(components) {
         match component.role {
             Role::Bios if inventory.bios == Reading::Absent => inventory.bios = component.version,
             Role::Bmc => {
@@ -120,10 +124,10 @@ pub(crate) fn inventory<'a>(
     inventory
 }
 
-enum Member_ {
+enum MemberReading {
     Component(Component),
-    Silent(Reading<String>),
-    Anothers,
+    Unread(Reading<String>),
+    OtherSystem,
 }
 
 fn read<'a>(
@@ -132,16 +136,16 @@ fn read<'a>(
     systems: &Systems<'a>,
     system: &System<'a>,
     images: &Images,
-) -> Member_ {
+) -> MemberReading {
     let value = match walk.member(member) {
         Reading::Present(value) => value,
-        other => return Member_::Silent(other.map(|_| String::new())),
+        other => return MemberReading::Unread(other.map(|_| String::new())),
     };
     let related = links(value, "RelatedItem");
     let of_systems = |path: &&ResourcePath| systems.found.iter().any(|one| one.path == **path);
     let mut named = related.iter().filter(of_systems).peekable();
     if named.peek().is_some() && !named.any(|path| *path == system.path) {
-        return Member_::Anothers;
+        return MemberReading::OtherSystem;
     }
     let mut component = Component::read(value, member.path.last(), &system.name.id);
     if images.bmc.contains(&member.path) {
@@ -151,13 +155,13 @@ fn read<'a>(
         component.role = Role::Bios;
     }
     if component.is_copy {
-        return Member_::Anothers;
+        return MemberReading::OtherSystem;
     }
-    Member_::Component(component)
+    MemberReading::Component(component)
 }
 
 /// Whether an entry's name begins with the id of another system: `Node1.BIOS` on a blade of two.
-fn is_anothers_name(name: &str, systems: &Systems<'_>, system: &System<'_>) -> bool {
+fn is_name_of_other_system(name: &str, systems: &Systems<'_>, system: &System<'_>) -> bool {
     let others = systems.found.iter().filter(|one| one.path != system.path);
     let mut others = others.map(|one| one.name.id.as_str());
     others.any(|id| component::without_prefix(name, id) != name)
@@ -244,7 +248,7 @@ fn version(
         .iter()
         .map(|(_, value)| text(value, "FirmwareVersion"))
         .collect();
-    let entry = inventory.or_list(&inventory.bmc);
+    let entry = inventory.or_list_state(&inventory.bmc);
     let unread = silent.clone().map(|()| String::new());
     let all = || told.iter().chain([&entry, &unread]);
     let unknown = |reading: &&Reading<String>| !reading.is_known();

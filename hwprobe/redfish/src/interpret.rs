@@ -86,7 +86,7 @@ fn node<'a>(
         return node;
     }
     let (chassis, silent) = chassis_managers::chassis(walk, root, systems, system);
-    let route = power::find(walk, system, &chassis);
+    let route = power::find_route(walk, system, &chassis);
     let readout = power::read(walk, Some(&system.path), &route.sources);
     node.power = readout.power.clone();
     if chassis.is_empty() && silent == Reading::Absent {
@@ -95,7 +95,7 @@ fn node<'a>(
         node.power.draw = Reading::failed(why);
         node.power.limit = Reading::failed(why);
     }
-    power::doubt(&mut node.power, &silent);
+    power::mark_absent_unknown(&mut node.power, &silent);
     node.route = power::Route {
         sources: readout.used.clone(),
         unread: silent,

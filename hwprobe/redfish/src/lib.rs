@@ -29,11 +29,11 @@ mod walk;
 
 pub use bmc_events::{
     BmcEvent, BmcEventKind, BmcEventSeverity, BmcEventsRead, EventListRoute, EventListSearch,
-    FetchedEventDocuments, find_deeds, read_deeds,
+    FetchedEventDocuments, find_event_lists, read_events,
 };
 pub use documents::{Documents, ResourcePath};
 pub use interpret::interpret;
 pub use power::{PowerForm, Route, RoutedPower, Source, read_by_route};
-pub use report::{BmcReport, Breadth, Interpretation, NodeReport, Scope, unread};
+pub use report::{BmcReport, Breadth, Interpretation, NodeReport, Scope, unread_records};
 pub use selection::{NoSystemReason, Selector, SystemName};
 pub use versions::contradictions;

@@ -13,11 +13,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a file, in bytes; a registry takes about 2 MiB.
-const LARGEST_FILE: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Prefix of names with `_` for `/`.
-const FLAT: &str = "_redfish_v1";
+const FLAT_NAME_PREFIX: &str = "_redfish_v1";
 /// Maximum size of all files of one tree, in bytes; the largest known tree takes 4 MiB.
-const LARGEST_TREE: u64 = 256 << 20;
+const MAX_TREE_BYTES: u64 = 256 << 20;
 
 /// Reason why a tree could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,7 @@ impl Files {
                 let inside = path.strip_prefix(top).unwrap_or(&path);
                 let name = inside.to_string_lossy().into_owned();
                 let file = File::open(&path).map_err(io)?;
-                self.take(&path, name, file)?;
+                self.add_file(&path, name, file)?;
             }
         }
         Ok(())
@@ -111,28 +111,33 @@ impl Files {
             path: path.to_owned(),
             source,
         };
-        let mut archive = tar::Archive::new(reader.take(LARGEST_TREE));
+        let mut archive = tar::Archive::new(reader.take(MAX_TREE_BYTES));
         for entry in archive.entries().map_err(io)? {
             let entry = entry.map_err(io)?;
             let inside = entry.path().map_err(io)?.into_owned();
             if entry.header().entry_type().is_file() && has_json_name(&inside) {
                 let name = inside.to_string_lossy().into_owned();
-                self.take(&path.join(&inside), name, entry)?;
+                self.add_file(&path.join(&inside), name, entry)?;
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, path: &Path, name: String, from: impl Read) -> Result<(), RecordedError> {
+    fn add_file(
+        &mut self,
+        path: &Path,
+        name: String,
+        from: impl Read,
+    ) -> Result<(), RecordedError> {
         let mut bytes = Vec::new();
-        let read = from.take(LARGEST_FILE + 1).read_to_end(&mut bytes);
+        let read = from.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
         read.map_err(|source| RecordedError::Io {
             path: path.to_owned(),
             source,
         })?;
         let size = bytes.len() as u64;
         self.bytes += size;
-        for (size, limit) in [(size, LARGEST_FILE), (self.bytes, LARGEST_TREE)] {
+        for (size, limit) in [(size, MAX_FILE_BYTES), (self.bytes, MAX_TREE_BYTES)] {
             if size > limit {
                 return Err(RecordedError::TooLarge {
                     path: path.to_owned(),
@@ -166,7 +171,7 @@ fn documents(files: &BTreeMap<String, Vec<u8>>) -> Documents {
         };
         let name = name.get(above.len()..).unwrap_or(name);
         // `_` for `/` does not distinguish `Base.v1_4_0` from `Base.v1/4/0`; the resource's own id does.
-        let is_sure = |path: &ResourcePath, id| path == id || !name.starts_with(FLAT);
+        let is_sure = |path: &ResourcePath, id| path == id || !name.starts_with(FLAT_NAME_PREFIX);
         match (path_of(name), id) {
             (Some(path), Some(id)) if is_sure(&path, &id) => {
                 called.entry(id).or_insert_with(|| reading.clone());
@@ -209,7 +214,7 @@ fn folder_above<'a>(names: impl Iterator<Item = &'a String> + Clone) -> &'a str 
 /// The resource path derived from a file name.
 fn path_of(name: &str) -> Option<ResourcePath> {
     let stem = name.strip_suffix(".json")?;
-    if let Some(flat) = stem.strip_prefix(FLAT) {
+    if let Some(flat) = stem.strip_prefix(FLAT_NAME_PREFIX) {
         return ResourcePath::parse(&format!("/redfish/v1{}", flat.replace('_', "/")));
     }
     let is_index = stem == "index" || stem.ends_with("/index");

@@ -4,7 +4,7 @@ use crate::documents::ResourcePath;
 use crate::power::Route;
 use crate::selection::{NoSystemReason, Selector, SystemName};
 use lattice_conformance::{
-    Class, ClassRecord, Finding, LimitState, Power, Probed, Reading, Vitals,
+    Class, ClassRecord, Finding, LimitState, Power, ProbeResult, Reading, Vitals,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -75,7 +75,7 @@ pub struct NodeReport {
 /// absent in an answer, so both classes are incomplete. So the host's own part of a class is not mistaken for the
 /// complete class.
 #[must_use]
-pub fn unread(reading: &Reading<String>) -> [ClassRecord; 2] {
+pub fn unread_records(reading: &Reading<String>) -> [ClassRecord; 2] {
     let one = |class: Class, key: &str| {
         let mut record = ClassRecord::new(class);
         record.require(key, reading.clone());
@@ -92,7 +92,7 @@ impl NodeReport {
     /// sources if the BMC reports neither draw nor limit. [`contradictions`](crate::contradictions) reports
     /// contradictions to the host's own values once both are available.
     #[must_use]
-    pub fn probed(&self) -> [Probed; 2] {
+    pub fn to_probe_results(&self) -> [ProbeResult; 2] {
         let of = |class: Class| -> Vec<Finding> {
             let mine = self.findings.iter().filter(|found| found.class == class);
             mine.cloned().collect()
@@ -103,17 +103,17 @@ impl NodeReport {
                 LimitState::Set | LimitState::Uncapped
             );
         [
-            Probed {
+            ProbeResult {
                 record: self.bmc.clone(),
                 vitals: self.vitals.clone(),
                 power: tells.then(|| self.power.clone()),
                 findings: of(Class::Bmc),
-                ..Probed::new(Class::Bmc)
+                ..ProbeResult::new(Class::Bmc)
             },
-            Probed {
+            ProbeResult {
                 record: self.bios.clone(),
                 findings: of(Class::Bios),
-                ..Probed::new(Class::Bios)
+                ..ProbeResult::new(Class::Bios)
             },
         ]
     }

@@ -147,7 +147,7 @@ pub(crate) fn is_same_uuid(ours: Option<&str>, theirs: Option<&String>) -> bool 
         ours.and_then(uuid_bytes),
         theirs.and_then(|text| uuid_bytes(text)),
     ) {
-        (Some(ours), Some(theirs)) => ours == theirs || swapped(ours) == theirs,
+        (Some(ours), Some(theirs)) => ours == theirs || swap_field_order(ours) == theirs,
         _ => false,
     }
 }
@@ -193,7 +193,7 @@ fn uuid_bytes(text: &str) -> Option<[u8; 16]> {
     (digits.len() == 32 && !is_filler).then_some(bytes)
 }
 
-const fn swapped(b: [u8; 16]) -> [u8; 16] {
+const fn swap_field_order(b: [u8; 16]) -> [u8; 16] {
     [
         b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13],
         b[14], b[15],

@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 #[must_use]
 pub fn contradictions(bios: Option<&ClassRecord>, bmc: Option<&ClassRecord>) -> Vec<Finding> {
     let bios = bios.and_then(|record| {
-        let (host, bmc) = both(record, "bios.version", "bios.redfish.version")?;
-        contradict(&host, &bmc).then(|| {
+        let (host, bmc) = both_texts(record, "bios.version", "bios.redfish.version")?;
+        are_contradictory(&host, &bmc).then(|| {
             let detail = format!("the host reports \"{host}\", the BMC \"{bmc}\"");
             Finding::new(FindingCode::BiosVersionMismatch, detail)
         })
     });
     let bmc = bmc.and_then(|record| {
-        let (ipmi, redfish) = both(record, "bmc.ipmi.firmware", "bmc.firmware")?;
+        let (ipmi, redfish) = both_texts(record, "bmc.ipmi.firmware", "bmc.firmware")?;
         contradicts_ipmi(&ipmi, &redfish).then(|| {
             let detail =
                 format!("the BMC reports \"{ipmi}\" over IPMI, \"{redfish}\" over Redfish");
@@ -26,7 +26,7 @@ pub fn contradictions(bios: Option<&ClassRecord>, bmc: Option<&ClassRecord>) -> 
     bios.into_iter().chain(bmc).collect()
 }
 
-fn both(record: &ClassRecord, one: &str, other: &str) -> Option<(String, String)> {
+fn both_texts(record: &ClassRecord, one: &str, other: &str) -> Option<(String, String)> {
     let text = |key| Some(record.get(key).present()?.as_text()?.to_owned());
     Some((text(one)?, text(other)?))
 }
@@ -34,7 +34,7 @@ fn both(record: &ClassRecord, one: &str, other: &str) -> Option<(String, String)
 /// Whether two texts name different versions. Vendors write one version in two forms (DMI `A43`, Redfish `A43 v2.52
 /// (10/29/2021)`): a text contained in the other is not a contradiction. Texts without parts of the same form (`0.1.3`,
 /// `T20221205`) do not contradict each other either, because they may name the same version.
-pub(crate) fn contradict(one: &str, other: &str) -> bool {
+pub(crate) fn are_contradictory(one: &str, other: &str) -> bool {
     let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
     if one.contains(&other) || other.contains(&one) {
         return false;
@@ -179,8 +179,8 @@ mod tests {
             ("", "A43", false),
             ("é1", "ß2", true),
         ] {
-            assert_eq!(contradict(host, bmc), is_other, "{host} {bmc}");
-            assert_eq!(contradict(bmc, host), is_other, "{bmc} {host}");
+            assert_eq!(are_contradictory(host, bmc), is_other, "{host} {bmc}");
+            assert_eq!(are_contradictory(bmc, host), is_other, "{bmc} {host}");
         }
     }
 

@@ -9,7 +9,7 @@ use lattice_conformance::{LimitState, Milliwatts, Reading, Vitals};
 use serde_json::Value;
 
 /// Maximum number of processors examined for accelerators.
-const MOST_PROCESSORS: usize = 32;
+const MAX_PROCESSORS: usize = 32;
 /// Hardware event logs by id, in lower case; other logs record actions of people and tools.
 const HARDWARE_LOGS: &[&str] = &["sel", "iml"];
 
@@ -91,7 +91,7 @@ fn accelerators<'a>(
     let Reading::Present(members) = walk.members(&path) else {
         return;
     };
-    for member in members.iter().take(MOST_PROCESSORS) {
+    for member in members.iter().take(MAX_PROCESSORS) {
         let Reading::Present(processor) = walk.member(member) else {
             continue;
         };

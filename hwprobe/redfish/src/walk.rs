@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 /// Maximum number of resources per pass. The largest recorded tree takes about a hundred. A BMC that lists more than
 /// the limit is broken or hostile, and each request to it takes seconds.
-pub(crate) const MOST_RESOURCES: usize = 512;
+pub(crate) const MAX_RESOURCES: usize = 512;
 /// Maximum number of members read per collection.
-const MOST_MEMBERS: usize = 4096;
+const MAX_MEMBERS: usize = 4096;
 
 /// Traversal of the documents for one interpretation.
 pub(crate) struct DocumentWalk<'a> {
@@ -53,8 +53,8 @@ impl<'a> DocumentWalk<'a> {
     /// A resource, or the state of its fetch. A resource that was not fetched yet is added to [`Self::wanted`].
     pub(crate) fn get(&mut self, path: &ResourcePath) -> Reading<&'a Value> {
         if !self.touched.contains(path) {
-            if self.touched.len() >= MOST_RESOURCES {
-                return beyond();
+            if self.touched.len() >= MAX_RESOURCES {
+                return over_limit();
             }
             self.touched.insert(path.clone());
         }
@@ -65,9 +65,9 @@ impl<'a> DocumentWalk<'a> {
             Some(reading) => reading.as_ref(),
             // Available documents were fetched for this pass, so they count towards the limit.
             None if !self.wanted.contains(path)
-                && self.documents.0.len() + self.wanted.len() >= MOST_RESOURCES =>
+                && self.documents.0.len() + self.wanted.len() >= MAX_RESOURCES =>
             {
-                beyond()
+                over_limit()
             }
             None => {
                 self.wanted.insert(path.clone());
@@ -108,9 +108,9 @@ impl<'a> DocumentWalk<'a> {
                 Ok(listed) => listed,
                 Err(why) => return Reading::failed(format!("{page}: {why}")),
             };
-            if found.len() + listed.len() > MOST_MEMBERS {
+            if found.len() + listed.len() > MAX_MEMBERS {
                 let count = found.len() + listed.len();
-                return Reading::failed(format!("{page}: {count} members, {MOST_MEMBERS} allowed"));
+                return Reading::failed(format!("{page}: {count} members, {MAX_MEMBERS} allowed"));
             }
             for entry in listed {
                 match member_of(entry) {
@@ -129,8 +129,8 @@ impl<'a> DocumentWalk<'a> {
     }
 }
 
-fn beyond<T>() -> Reading<T> {
-    Reading::failed(format!("beyond {MOST_RESOURCES} resources of one BMC"))
+fn over_limit<T>() -> Reading<T> {
+    Reading::failed(format!("beyond {MAX_RESOURCES} resources of one BMC"))
 }
 
 /// The entries of a list page. A page without members is empty only if its count is zero.
@@ -175,7 +175,7 @@ pub(crate) fn member_of(entry: &Value) -> Result<Member<'_>, String> {
 }
 
 fn shown(link: &str) -> String {
-    lattice_conformance::text::shown(link)
+    lattice_conformance::text::excerpt(link)
 }
 
 /// Path in a property: absent without a link, failed if the link is not a path of the BMC.
@@ -217,7 +217,7 @@ pub(crate) fn link(value: &Value, property: &str) -> Option<ResourcePath> {
 /// Paths of the entries in a list of links.
 pub(crate) fn links(value: &Value, property: &str) -> Vec<ResourcePath> {
     let entries = value.get(property).and_then(Value::as_array);
-    let entries = entries.into_iter().flatten().take(MOST_MEMBERS);
+    let entries = entries.into_iter().flatten().take(MAX_MEMBERS);
     entries
         .filter_map(|entry| ResourcePath::parse(string(entry, "@odata.id")?))
         .collect()

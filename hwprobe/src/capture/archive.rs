@@ -11,13 +11,13 @@ use std::path::{Component, Path, PathBuf};
 use tar::{Archive, Builder, EntryType, Header};
 
 /// Maximum unpacked size of an archive, in bytes. A capture of a large node is 5 MiB.
-pub const MOST_BYTES: u64 = 512 << 20;
+pub const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 /// Maximum number of files, folders and links in one archive.
-pub const MOST_ENTRIES: u64 = 1 << 18;
+pub const MAX_ENTRIES: u64 = 1 << 18;
 /// Maximum length of an entry's path or of a link target, in bytes.
-const LONGEST_PATH: usize = 4 << 10;
+const MAX_PATH_BYTES: usize = 4 << 10;
 /// Maximum number of components of one path; sysfs uses about twenty.
-const MOST_PARTS: usize = 32;
+const MAX_PATH_COMPONENTS: usize = 32;
 /// Memory bound for reading an archive, as the base-2 logarithm of zstd's window size: 128 MiB, the limit of zstd's own
 /// command line.
 const WINDOW_LOG: u32 = 27;
@@ -26,7 +26,7 @@ const LEVEL: i32 = 3;
 
 /// Reason why an archive was not unpacked.
 #[derive(Debug, thiserror::Error)]
-pub enum BadArchive {
+pub enum ArchiveError {
     /// The archive cannot be read, or is not in this format.
     #[error("the archive cannot be read")]
     Unreadable(#[source] io::Error),
@@ -46,7 +46,7 @@ pub enum BadArchive {
     },
     /// The archive holds an entry that no capture contains.
     #[error("the archive holds {entry}, which {why}")]
-    Strange {
+    InvalidEntry {
         /// Path of the entry.
         entry: String,
         /// The rule that the entry breaks.
@@ -117,26 +117,29 @@ fn header(kind: EntryType, size: u64) -> Header {
 /// # Errors
 /// The archive holds an entry that no capture contains, or exceeds a limit. Entries unpacked before the error stay in
 /// `to`.
-pub fn unpack(archive: impl Read, to: &Path) -> Result<(), BadArchive> {
-    let mut decoder = zstd::Decoder::new(archive).map_err(BadArchive::Unreadable)?;
+pub fn unpack(archive: impl Read, to: &Path) -> Result<(), ArchiveError> {
+    let mut decoder = zstd::Decoder::new(archive).map_err(ArchiveError::Unreadable)?;
     let bounded = decoder.window_log_max(WINDOW_LOG);
-    bounded.map_err(BadArchive::Unreadable)?;
+    bounded.map_err(ArchiveError::Unreadable)?;
     // The bound leaves room for tar headers: each takes 512 bytes, and a long name needs several.
-    let bounded = decoder.take(MOST_BYTES + MOST_ENTRIES * 2048);
+    let bounded = decoder.take(MAX_UNPACKED_BYTES + MAX_ENTRIES * 2048);
     let mut archive = Archive::new(bounded);
     let mut unpacking = UnpackTarget {
         to,
-        bytes_left: MOST_BYTES,
-        entries_left: MOST_ENTRIES,
+        bytes_left: MAX_UNPACKED_BYTES,
+        entries_left: MAX_ENTRIES,
     };
     let mut links = Links::default();
     let mut said = Extensions::default();
     // Raw entries: otherwise the tar reader loads extension data before an entry without a size limit.
-    let entries = archive.entries().map_err(BadArchive::Unreadable)?.raw(true);
+    let entries = archive
+        .entries()
+        .map_err(ArchiveError::Unreadable)?
+        .raw(true);
     for entry in entries {
-        let mut entry = entry.map_err(BadArchive::Unreadable)?;
+        let mut entry = entry.map_err(ArchiveError::Unreadable)?;
         unpacking.count()?;
-        if said.take(&mut entry)? {
+        if said.take_if_extension(&mut entry)? {
             continue;
         }
         let said = std::mem::take(&mut said);
@@ -146,7 +149,7 @@ pub fn unpack(archive: impl Read, to: &Path) -> Result<(), BadArchive> {
             EntryType::Directory => unpacking.make_dir(&path)?,
             EntryType::Regular => unpacking.write_file(&path, &mut entry)?,
             EntryType::Symlink => links.add(path, said.target(&entry)?)?,
-            _ => return Err(strange(&path, "is not a file, directory or link")),
+            _ => return Err(invalid_entry(&path, "is not a file, directory or link")),
         }
     }
     // Links are created last, so that no entry is written through a link.
@@ -155,40 +158,47 @@ pub fn unpack(archive: impl Read, to: &Path) -> Result<(), BadArchive> {
     links.try_for_each(|(path, target)| unpacking.make_link(path, target))
 }
 
-fn strange(path: &Path, why: &'static str) -> BadArchive {
-    BadArchive::Strange {
+fn invalid_entry(path: &Path, why: &'static str) -> ArchiveError {
+    ArchiveError::InvalidEntry {
         entry: path.display().to_string(),
         why,
     }
 }
 
-fn too_large(what: String) -> BadArchive {
-    BadArchive::TooLarge { what }
+fn too_large(what: String) -> ArchiveError {
+    ArchiveError::TooLarge { what }
 }
 
 /// Checks that a path consists of names only and is within the limits.
-fn plain_path(path: &Path, kind: EntryType) -> Result<PathBuf, BadArchive> {
-    is_short(path)?;
+fn plain_path(path: &Path, kind: EntryType) -> Result<PathBuf, ArchiveError> {
+    check_path_length(path)?;
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
             Component::Normal(name) => plain.push(name),
             Component::CurDir => {}
-            _ => return Err(strange(path, "is not below the directory of the archive")),
+            _ => {
+                return Err(invalid_entry(
+                    path,
+                    "is not below the directory of the archive",
+                ));
+            }
         }
     }
     if plain.as_os_str().is_empty() && !kind.is_dir() {
-        return Err(strange(path, "has no name"));
+        return Err(invalid_entry(path, "has no name"));
     }
     Ok(plain)
 }
 
-fn is_short(path: &Path) -> Result<(), BadArchive> {
-    if path.as_os_str().len() > LONGEST_PATH {
-        return Err(too_large(format!("{LONGEST_PATH} bytes in one path")));
+fn check_path_length(path: &Path) -> Result<(), ArchiveError> {
+    if path.as_os_str().len() > MAX_PATH_BYTES {
+        return Err(too_large(format!("{MAX_PATH_BYTES} bytes in one path")));
     }
-    if path.components().count() > MOST_PARTS {
-        return Err(too_large(format!("{MOST_PARTS} parts of one path")));
+    if path.components().count() > MAX_PATH_COMPONENTS {
+        return Err(too_large(format!(
+            "{MAX_PATH_COMPONENTS} parts of one path"
+        )));
     }
     Ok(())
 }
@@ -202,23 +212,28 @@ struct UnpackTarget<'a> {
 }
 
 impl UnpackTarget<'_> {
-    fn count(&mut self) -> Result<(), BadArchive> {
+    fn count(&mut self) -> Result<(), ArchiveError> {
         let left = self.entries_left.checked_sub(1);
-        self.entries_left = left.ok_or_else(|| too_large(format!("{MOST_ENTRIES} entries")))?;
+        self.entries_left = left.ok_or_else(|| too_large(format!("{MAX_ENTRIES} entries")))?;
         Ok(())
     }
 
-    fn make_dir(&mut self, path: &Path) -> Result<(), BadArchive> {
+    fn make_dir(&mut self, path: &Path) -> Result<(), ArchiveError> {
         let mut so_far = self.to.to_owned();
         for part in path.components() {
             so_far.push(part);
-            let failed = |source| BadArchive::Write {
+            let failed = |source| ArchiveError::Write {
                 path: so_far.clone(),
                 source,
             };
             match fs::symlink_metadata(&so_far) {
                 Ok(found) if found.is_dir() => {}
-                Ok(_) => return Err(strange(path, "is below an entry that is not a directory")),
+                Ok(_) => {
+                    return Err(invalid_entry(
+                        path,
+                        "is below an entry that is not a directory",
+                    ));
+                }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.count()?;
                     fs::create_dir(&so_far).map_err(failed)?;
@@ -229,40 +244,41 @@ impl UnpackTarget<'_> {
         Ok(())
     }
 
-    fn write_file(&mut self, path: &Path, content: &mut impl Read) -> Result<(), BadArchive> {
+    fn write_file(&mut self, path: &Path, content: &mut impl Read) -> Result<(), ArchiveError> {
         self.make_dir(path.parent().unwrap_or(Path::new("")))?;
         let place = self.to.join(path);
-        let failed = |source| BadArchive::Write {
+        let failed = |source| ArchiveError::Write {
             path: place.clone(),
             source,
         };
         let mut options = OpenOptions::new();
         let mut file = match options.write(true).create_new(true).open(&place) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(strange(path, "occurs twice"));
+                return Err(invalid_entry(path, "occurs twice"));
             }
             other => other.map_err(failed)?,
         };
         let mut piece = vec![0; 64 << 10];
         loop {
-            let count = content.read(&mut piece).map_err(BadArchive::Unreadable)?;
+            let count = content.read(&mut piece).map_err(ArchiveError::Unreadable)?;
             if count == 0 {
                 return Ok(());
             }
             let left = self.bytes_left.checked_sub(count as u64);
-            self.bytes_left = left.ok_or_else(|| too_large(format!("{MOST_BYTES} bytes")))?;
+            self.bytes_left =
+                left.ok_or_else(|| too_large(format!("{MAX_UNPACKED_BYTES} bytes")))?;
             file.write_all(&piece[..count]).map_err(failed)?;
         }
     }
 
-    fn make_link(&mut self, path: &Path, target: &Path) -> Result<(), BadArchive> {
+    fn make_link(&mut self, path: &Path, target: &Path) -> Result<(), ArchiveError> {
         self.make_dir(path.parent().unwrap_or(Path::new("")))?;
         let place = self.to.join(path);
         match std::os::unix::fs::symlink(target, &place) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(strange(path, "occurs twice"))
+                Err(invalid_entry(path, "occurs twice"))
             }
-            other => other.map_err(|source| BadArchive::Write {
+            other => other.map_err(|source| ArchiveError::Write {
                 path: place,
                 source,
             }),

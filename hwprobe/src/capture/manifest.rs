@@ -4,7 +4,7 @@ use super::tree::Writer;
 use super::{CaptureError, GPU_REPORT, Privacy};
 use crate::root::read_all;
 use crate::{Host, NvmlSource};
-use lattice_conformance::Loss;
+use lattice_conformance::ProbeFailure;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 pub const MANIFEST: &str = "capture.json";
 /// Version of [`Manifest`]'s fields written by this build.
 const VERSION: u32 = 1;
-const LONGEST: u64 = 4 << 20;
+const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 
 /// Fields of a host that describe the probing machine, not the captured one.
-const OF_THE_PLACE: &[&str] = &[
+const MACHINE_FIELDS: &[&str] = &[
     "root",
     "nvml",
     "commands",
@@ -38,12 +38,12 @@ struct Manifest {
     /// The site's lists: they determine the result of the probes.
     lists: Map<String, Json>,
     /// Probes without a result.
-    lost: BTreeMap<String, Loss>,
+    lost: BTreeMap<String, ProbeFailure>,
 }
 
 /// Reason why a tree cannot replace a host.
 #[derive(Debug, thiserror::Error)]
-pub enum NotACapture {
+pub enum CaptureTreeError {
     /// The tree contains neither `/proc` nor `/sys`.
     #[error("{path} is not a captured host: it has neither proc nor sys")]
     Empty {
@@ -78,11 +78,11 @@ pub enum NotACapture {
 
 pub(super) fn write(
     host: &Host,
-    lost: &BTreeMap<String, Loss>,
+    lost: &BTreeMap<String, ProbeFailure>,
     writer: &mut Writer<'_>,
 ) -> Result<(), CaptureError> {
     let mut lists = fields(host)?;
-    for name in OF_THE_PLACE {
+    for name in MACHINE_FIELDS {
         lists.remove(*name);
     }
     let manifest = Manifest {
@@ -106,7 +106,7 @@ fn fields(host: &Host) -> serde_json::Result<Map<String, Json>> {
 ///
 /// # Errors
 /// The folder is not a host's tree, or its manifest cannot be read.
-pub fn host_of(path: &Path) -> Result<Host, NotACapture> {
+pub fn host_of(path: &Path) -> Result<Host, CaptureTreeError> {
     let report = path.join(GPU_REPORT);
     let nvml = match report.is_file() {
         true => NvmlSource::Recorded(report),
@@ -117,19 +117,21 @@ pub fn host_of(path: &Path) -> Result<Host, NotACapture> {
     if !manifest.is_file() {
         let is_tree = ["proc", "sys"].iter().any(|name| path.join(name).is_dir());
         let path = path.to_owned();
-        return is_tree.then_some(host).ok_or(NotACapture::Empty { path });
+        return is_tree
+            .then_some(host)
+            .ok_or(CaptureTreeError::Empty { path });
     }
-    let json = File::open(&manifest).and_then(|mut file| read_all(&mut file, LONGEST));
-    let json = json.map_err(|source| NotACapture::Unreadable {
+    let json = File::open(&manifest).and_then(|mut file| read_all(&mut file, MAX_MANIFEST_BYTES));
+    let json = json.map_err(|source| CaptureTreeError::Unreadable {
         path: manifest.clone(),
         source,
     })?;
-    patched(host, &json).map_err(|problem| match problem {
-        Problem::Json(source) => NotACapture::Manifest {
+    with_manifest(host, &json).map_err(|problem| match problem {
+        Problem::Json(source) => CaptureTreeError::Manifest {
             path: manifest,
             source,
         },
-        Problem::Version(found) => NotACapture::Version {
+        Problem::Version(found) => CaptureTreeError::Version {
             path: manifest,
             found,
         },
@@ -141,14 +143,14 @@ enum Problem {
     Version(u32),
 }
 
-fn patched(host: Host, json: &[u8]) -> Result<Host, Problem> {
+fn with_manifest(host: Host, json: &[u8]) -> Result<Host, Problem> {
     let manifest: Manifest = serde_json::from_slice(json).map_err(Problem::Json)?;
     if manifest.version != VERSION {
         return Err(Problem::Version(manifest.version));
     }
     let mut all = fields(&host).map_err(Problem::Json)?;
     let lists = manifest.lists.into_iter();
-    all.extend(lists.filter(|(name, _)| !OF_THE_PLACE.contains(&name.as_str())));
+    all.extend(lists.filter(|(name, _)| !MACHINE_FIELDS.contains(&name.as_str())));
     let mut host: Host = serde_json::from_value(Json::Object(all)).map_err(Problem::Json)?;
     host.lost = manifest.lost;
     Ok(host)

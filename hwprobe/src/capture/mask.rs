@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Minimum length of a secret, in bytes. Shorter strings would match text that identifies no machine.
-const SHORTEST: usize = 5;
+const MIN_SECRET_BYTES: usize = 5;
 
 /// Prefixes of interface and RDMA device names that contain a MAC or GUID: systemd's Ethernet, serial and wireless
 /// interfaces, and rdma-core's devices by transport.
@@ -17,7 +17,7 @@ const NAMED_BY_ADDRESS: [&str; 9] = [
 
 /// Identity fields with values that many machines share. A field `name` holds a generic name ("System"), never the name
 /// of a machine.
-const SHARED: &[&str] = &[
+const SHARED_FIELDS: &[&str] = &[
     "name",
     "vendor",
     "product",
@@ -35,7 +35,7 @@ pub struct Secrets(Vec<(String, String)>);
 /// NVLink fabric.
 #[must_use]
 pub fn secrets(inventory: &Inventory) -> Secrets {
-    secrets_and(inventory, &())
+    secrets_with(inventory, &())
 }
 
 /// Secrets of `inventory`, and the addresses contained in these interface names.
@@ -47,7 +47,7 @@ pub(super) fn secrets_with_names<'a>(
         .filter_map(address_in_name)
         .map(Reading::Present)
         .collect();
-    secrets_and(inventory, &present)
+    secrets_with(inventory, &present)
 }
 
 /// The MAC or GUID in a name derived from it, such as `enxa088c2001122` and `rocexa088c20300112233`.
@@ -73,7 +73,7 @@ fn address_in_name(name: &str) -> Option<String> {
 
 /// Secrets of `inventory`, and every present string in `other`, which also identifies the machine.
 #[must_use]
-pub fn secrets_and(inventory: &Inventory, other: &impl Serialize) -> Secrets {
+pub fn secrets_with(inventory: &Inventory, other: &impl Serialize) -> Secrets {
     let mut found = BTreeSet::new();
     collect(&inventory.identity, &mut found);
     collect(&inventory.topology.fabric, &mut found);
@@ -81,16 +81,16 @@ pub fn secrets_and(inventory: &Inventory, other: &impl Serialize) -> Secrets {
     let hosts = inventory.identity.hostname.present().into_iter();
     let hosts: BTreeSet<String> = hosts
         .flat_map(|host| [host.as_str(), host.split('.').next().unwrap_or_default()])
-        .filter(|host| host.len() >= SHORTEST && *host != "localhost")
+        .filter(|host| host.len() >= MIN_SECRET_BYTES && *host != "localhost")
         .map(str::to_ascii_lowercase)
         .collect();
     let mut all: Vec<(String, String)> = found
         .into_iter()
-        .filter(|secret| secret.len() >= SHORTEST && !hosts.contains(secret))
+        .filter(|secret| secret.len() >= MIN_SECRET_BYTES && !hosts.contains(secret))
         .enumerate()
         .flat_map(|(number, secret)| {
-            let instead = instead_of(&secret, number);
-            let mut pairs = written_otherwise(&secret, &instead);
+            let instead = replacement(&secret, number);
+            let mut pairs = other_notations(&secret, &instead);
             pairs.push((secret, instead));
             pairs
         })
@@ -116,7 +116,7 @@ fn collect(plane: &impl Serialize, found: &mut BTreeSet<String>) {
                         Json::String(text) if name == "present" => {
                             found.insert(text.trim().to_ascii_lowercase());
                         }
-                        _ if SHARED.contains(&name.as_str()) => {}
+                        _ if SHARED_FIELDS.contains(&name.as_str()) => {}
                         other => todo.push(other),
                     }
                 }
@@ -127,7 +127,7 @@ fn collect(plane: &impl Serialize, found: &mut BTreeSet<String>) {
 }
 
 /// Lengths of the components of an address; empty if a component is not hexadecimal.
-fn parts_of(text: &str, by: char) -> Vec<usize> {
+fn component_lengths(text: &str, by: char) -> Vec<usize> {
     let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let parts: Vec<&str> = text.split(by).collect();
     match parts.iter().all(|part| is_hex(part)) {
@@ -137,15 +137,15 @@ fn parts_of(text: &str, by: char) -> Vec<usize> {
 }
 
 /// Other notations of a MAC, GUID or UUID, and the names derived from it.
-fn written_otherwise(secret: &str, instead: &str) -> Vec<(String, String)> {
+fn other_notations(secret: &str, instead: &str) -> Vec<(String, String)> {
     let with = |by: &str, prefix: &str| {
         let plain = |text: &str| format!("{prefix}{}", text.replace([':', '-'], by));
         (plain(secret), plain(instead))
     };
     let named = || NAMED_BY_ADDRESS.iter().map(|prefix| with("", prefix));
     match (
-        parts_of(secret, ':').as_slice(),
-        parts_of(secret, '-').as_slice(),
+        component_lengths(secret, ':').as_slice(),
+        component_lengths(secret, '-').as_slice(),
     ) {
         ([2, 2, 2, 2, 2, 2], _) => {
             let plain = [with("-", ""), with("", ""), with("", "0x")];
@@ -161,10 +161,10 @@ fn written_otherwise(secret: &str, instead: &str) -> Vec<(String, String)> {
 }
 
 /// Replacement text of the same shape, so that parsers accept it.
-fn instead_of(secret: &str, number: usize) -> String {
+fn replacement(secret: &str, number: usize) -> String {
     match (
-        parts_of(secret, ':').as_slice(),
-        parts_of(secret, '-').as_slice(),
+        component_lengths(secret, ':').as_slice(),
+        component_lengths(secret, '-').as_slice(),
     ) {
         ([2, 2, 2, 2, 2, 2], _) => {
             format!(
@@ -188,10 +188,10 @@ impl Secrets {
     /// Returns `text` with each secret replaced.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
-        self.mask_those(text, |_| true)
+        self.mask_matching(text, |_| true)
     }
 
-    fn mask_those(&self, text: &str, is_meant: impl Fn(&str) -> bool) -> String {
+    fn mask_matching(&self, text: &str, is_meant: impl Fn(&str) -> bool) -> String {
         let mut masked = Cow::Borrowed(text);
         for (secret, instead) in self.0.iter().filter(|(secret, _)| is_meant(secret)) {
             if let Some(other) = replace(&masked, secret, instead) {
@@ -231,7 +231,7 @@ impl Secrets {
         };
         let is_word = name.bytes().all(is_own);
         let has_digit = |secret: &str| secret.bytes().any(|byte| byte.is_ascii_digit());
-        self.mask_those(name, |secret| !is_word || has_digit(secret))
+        self.mask_matching(name, |secret| !is_word || has_digit(secret))
     }
 
     /// Replaces secrets in UTF-8 text; other bytes are returned unchanged.
@@ -391,7 +391,7 @@ mod tests {
             {"present": "nvlink"},
             {"present": "PHOENIX"},
         ]);
-        let secrets = secrets_and(&Inventory::default(), &named);
+        let secrets = secrets_with(&Inventory::default(), &named);
         let mut json = serde_json::json!({
             "model": 1,
             "nvlink.0.state": 2,
@@ -415,7 +415,7 @@ mod tests {
             "name": {"present": "System"},
             "serial": {"present": "serial"},
         });
-        let secrets = secrets_and(&Inventory::default(), &named);
+        let secrets = secrets_with(&Inventory::default(), &named);
         let mut json = serde_json::json!({"serial": "the serial of a System"});
         secrets.mask_json(&mut json);
         assert_eq!(

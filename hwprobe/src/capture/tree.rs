@@ -1,9 +1,9 @@
 //! Writer of a captured tree: each file, folder and link below the output folder, at its original path.
 
 use super::mask::Secrets;
-use super::{CaptureError, Captured, Privacy};
+use super::{CaptureError, CaptureSummary, Privacy};
 use crate::probe::{nic, software, storage};
-use crate::root::{TouchedPath, TouchedPaths, UNREADABLE};
+use crate::root::{AccessedPath, AccessedPaths, UNREADABLE};
 use crate::{Host, commands, smbios};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub(super) struct Writer<'a> {
     out: &'a Path,
     privacy: Privacy,
     secrets: &'a Secrets,
-    pub(super) captured: Captured,
+    pub(super) captured: CaptureSummary,
 }
 
 impl<'a> Writer<'a> {
@@ -31,24 +31,24 @@ impl<'a> Writer<'a> {
             out,
             privacy,
             secrets,
-            captured: Captured::default(),
+            captured: CaptureSummary::default(),
         }
     }
 
     /// Writes every touched path. Links are written last, so that no file is written through a link.
-    pub(super) fn tree(&mut self, touched: &TouchedPaths) -> Result<(), CaptureError> {
+    pub(super) fn tree(&mut self, touched: &AccessedPaths) -> Result<(), CaptureError> {
         for (path, what) in &touched.places {
             match what {
-                TouchedPath::Dir(names) => self.folder(touched, path, names)?,
-                TouchedPath::File(content) => {
+                AccessedPath::Dir(names) => self.folder(touched, path, names)?,
+                AccessedPath::File(content) => {
                     let bytes = self.without_identity(path, content.as_bytes());
                     self.bytes(path, &bytes)?;
                 }
-                TouchedPath::Link(_) => {}
+                AccessedPath::Link(_) => {}
             }
         }
         for (path, what) in &touched.places {
-            if let TouchedPath::Link(to) = what {
+            if let AccessedPath::Link(to) = what {
                 self.link(path, to)?;
             }
         }
@@ -59,27 +59,27 @@ impl<'a> Writer<'a> {
     /// becomes an empty folder.
     fn folder(
         &self,
-        touched: &TouchedPaths,
+        touched: &AccessedPaths,
         path: &Path,
         names: &[String],
     ) -> Result<(), CaptureError> {
-        make_dir(&self.place(path))?;
+        make_dir(&self.output_path(path))?;
         for name in names {
             let entry = path.join(name);
             if !touched.places.contains_key(&entry) {
-                make_dir(&self.place(&entry))?;
+                make_dir(&self.output_path(&entry))?;
             }
         }
         Ok(())
     }
 
     fn link(&mut self, path: &Path, to: &Path) -> Result<(), CaptureError> {
-        let target = self.place(path);
+        let target = self.output_path(path);
         if let Some(parent) = target.parent() {
             make_dir(parent)?;
         }
         let to = PathBuf::from(self.secrets.mask(&to.to_string_lossy()));
-        symlink(within(path, &to), &target).map_err(|source| CaptureError::Write {
+        symlink(relative_target(path, &to), &target).map_err(|source| CaptureError::Write {
             path: target,
             source,
         })?;
@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
 
     /// Writes a file at a path of the machine, or under a name next to the tree.
     pub(super) fn bytes(&mut self, path: &Path, bytes: &[u8]) -> Result<(), CaptureError> {
-        let target = self.place(path);
+        let target = self.output_path(path);
         if let Some(parent) = target.parent() {
             make_dir(parent)?;
         }
@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the list of unreadable paths, as named in the tree.
-    pub(super) fn unread(&mut self, touched: &TouchedPaths) -> Result<(), CaptureError> {
+    pub(super) fn unread(&mut self, touched: &AccessedPaths) -> Result<(), CaptureError> {
         let unread = touched.unread.iter();
         let unread: BTreeMap<String, _> = unread
             .map(|(path, unread)| (self.secrets.mask(&path.to_string_lossy()), unread))
@@ -129,7 +129,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Output path of a path of the machine.
-    fn place(&self, path: &Path) -> PathBuf {
+    fn output_path(&self, path: &Path) -> PathBuf {
         let below = path.strip_prefix("/").unwrap_or(path);
         self.out.join(self.secrets.mask(&below.to_string_lossy()))
     }
@@ -177,7 +177,7 @@ impl<'a> Writer<'a> {
     /// Records the output of programs.
     pub(super) fn programs(&mut self) -> Result<(), CaptureError> {
         let folder = self.out.join(commands::RECORDS);
-        let keep = |line: &commands::Line, answer: Vec<u8>| {
+        let keep = |line: &commands::CommandLine, answer: Vec<u8>| {
             let kept = nic::kept_answer(line, software::kept_answer(self.host, line, answer));
             self.secrets.mask_bytes(&kept)
         };
@@ -207,7 +207,7 @@ fn has_part(path: &Path, name: &str) -> bool {
 }
 
 /// A link target that stays inside the tree: an absolute target becomes relative to the link's own folder.
-fn within(link: &Path, to: &Path) -> PathBuf {
+fn relative_target(link: &Path, to: &Path) -> PathBuf {
     let Ok(below) = to.strip_prefix("/") else {
         return to.to_owned();
     };

@@ -2,12 +2,12 @@
 //! deadlines.
 
 use super::PROBE_SUBCOMMAND;
-use super::job::{Job, Line};
+use super::job::{Job, ProbeLine};
 use super::pipes::{ChildOutput, Pipes};
-use crate::process::MOST_STUCK_GROUPS;
-use crate::root::TouchedPaths;
+use crate::process::MAX_STUCK_GROUPS;
+use crate::root::AccessedPaths;
 use crate::{Host, Probe};
-use lattice_conformance::{Inventory, Loss, Probed, Reading, text};
+use lattice_conformance::{Inventory, ProbeFailure, ProbeResult, Reading, text};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::collections::BTreeMap;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -16,12 +16,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Maximum output of a child, in bytes; the records of the largest node take less than 1 MiB.
-const LONGEST_ANSWER: usize = 16 << 20;
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// Maximum output of a child with a trace of the files read, as text in JSON, in bytes.
-const LONGEST_TRACE: usize = 512 << 20;
+const MAX_TRACED_OUTPUT_BYTES: usize = 512 << 20;
 
 /// Time for a child that closed its output to exit by itself.
-const END_WITHIN: Duration = Duration::from_millis(200);
+const EXIT_GRACE: Duration = Duration::from_millis(200);
 
 /// Runs every probe in one disposable process, `program` (normally the running executable, see
 /// [`super::run_if_child`]). A probe that exceeds its deadline is hung. A probe has failed if its process dies. The
@@ -36,8 +36,8 @@ pub(crate) fn traced_isolated(
     host: &Host,
     program: &Path,
     is_traced: bool,
-) -> (Inventory, TouchedPaths) {
-    let stuck = host.stuck.still();
+) -> (Inventory, AccessedPaths) {
+    let stuck = host.stuck.count_by_probe();
     let mut round = ChildRun::new(host, &stuck);
     if !round.pending.is_empty() {
         round.run(host, program, is_traced);
@@ -48,18 +48,18 @@ pub(crate) fn traced_isolated(
             continue;
         };
         match answer {
-            Answer::Learned(took, probed) => inventory.take(probe.name, took, *probed),
-            Answer::Lost(took, loss) => inventory.lose(probe.name, probe.class, took, &loss),
+            Answer::Completed(took, probed) => inventory.add_result(probe.name, took, *probed),
+            Answer::Lost(took, loss) => inventory.add_loss(probe.name, probe.class, took, &loss),
         }
     }
-    inventory.complete();
-    inventory.stuck = host.stuck.still();
+    inventory.add_disabled_classes();
+    inventory.stuck = host.stuck.count_by_probe();
     (inventory, round.touched)
 }
 
 enum Answer {
-    Learned(Duration, Box<Probed>),
-    Lost(Duration, Loss),
+    Completed(Duration, Box<ProbeResult>),
+    Lost(Duration, ProbeFailure),
 }
 
 /// One run of the child.
@@ -68,7 +68,7 @@ struct ChildRun {
     /// Probes without an answer, each with the time at which it counts as hung.
     pending: BTreeMap<&'static str, Instant>,
     answers: BTreeMap<&'static str, Answer>,
-    touched: TouchedPaths,
+    touched: AccessedPaths,
 }
 
 impl ChildRun {
@@ -78,10 +78,10 @@ impl ChildRun {
             started_at,
             pending: BTreeMap::new(),
             answers: BTreeMap::new(),
-            touched: TouchedPaths::default(),
+            touched: AccessedPaths::default(),
         };
         for probe in host.probes() {
-            match without_running(probe, host, stuck) {
+            match answer_without_run(probe, host, stuck) {
                 Some(answer) => drop(round.answers.insert(probe.name, answer)),
                 None => {
                     let until = started_at + host.deadline(probe.class);
@@ -100,8 +100,8 @@ impl ChildRun {
             is_traced,
         };
         let most = match is_traced {
-            true => LONGEST_TRACE,
-            false => LONGEST_ANSWER,
+            true => MAX_TRACED_OUTPUT_BYTES,
+            false => MAX_OUTPUT_BYTES,
         };
         let running = serde_json::to_vec(&job)
             .map_err(std::io::Error::other)
@@ -110,7 +110,7 @@ impl ChildRun {
                 match Pipes::of(&mut child, job, most) {
                     Ok(pipes) => Ok((child, pipes)),
                     Err(error) => {
-                        host.stuck.put_away(child, started.clone());
+                        host.stuck.kill_and_track(child, started.clone());
                         Err(error)
                     }
                 }
@@ -119,30 +119,30 @@ impl ChildRun {
             Ok(running) => running,
             Err(error) => {
                 let why = format!("cannot start {}: {error}", program.display());
-                return self.lose_the_rest(&why);
+                return self.fail_pending(&why);
             }
         };
-        let end = self.listen(&mut pipes);
+        let end = self.receive_answers(&mut pipes);
         if let Some(end) = end {
-            let why = end.why(&child, pipes.into_complaints());
-            self.lose_the_rest(&why);
+            let why = end.why(&child, pipes.into_stderr());
+            self.fail_pending(&why);
         }
         // If no probe is known to hang, any of them may.
         let hung = match self.hung() {
             hung if hung.is_empty() => started,
             hung => hung,
         };
-        host.stuck.put_away(child, hung);
+        host.stuck.kill_and_track(child, hung);
     }
 
     /// Receives answers until none is pending. Returns the reason if the wait ends before every probe answered or timed
     /// out.
-    fn listen(&mut self, pipes: &mut Pipes) -> Option<End> {
+    fn receive_answers(&mut self, pipes: &mut Pipes) -> Option<End> {
         while let Some(until) = self.pending.values().min().copied() {
             match pipes.next(until) {
                 ChildOutput::Line(line) => match serde_json::from_slice(&line) {
                     Ok(line) => self.take(line),
-                    Err(error) => return Some(End::Nonsense(error.to_string())),
+                    Err(error) => return Some(End::InvalidLine(error.to_string())),
                 },
                 ChildOutput::Nothing => self.expire(),
                 ChildOutput::End => return Some(End::Closed),
@@ -153,14 +153,14 @@ impl ChildRun {
     }
 
     /// Stores an answer. An answer after the deadline, or from a probe that was not requested, is ignored.
-    fn take(&mut self, line: Line) {
+    fn take(&mut self, line: ProbeLine) {
         let Some((name, _)) = self.pending.remove_entry(line.probe.as_str()) else {
             return;
         };
         let took = Duration::from_micros(line.took_us);
         let answer = match line.result {
-            Ok(probed) => Answer::Learned(took, Box::new(probed)),
-            Err(why) => Answer::Lost(took, Loss::Failed { why }),
+            Ok(probed) => Answer::Completed(took, Box::new(probed)),
+            Err(why) => Answer::Lost(took, ProbeFailure::Failed { why }),
         };
         self.answers.insert(name, answer);
         if let Some(touched) = line.touched {
@@ -177,16 +177,16 @@ impl ChildRun {
                 continue;
             }
             let after_ms = millis(until - self.started_at);
-            let lost = Answer::Lost(now - self.started_at, Loss::Hung { after_ms });
+            let lost = Answer::Lost(now - self.started_at, ProbeFailure::Hung { after_ms });
             self.answers.insert(name, lost);
         }
     }
 
-    fn lose_the_rest(&mut self, why: &str) {
+    fn fail_pending(&mut self, why: &str) {
         let took = self.started_at.elapsed();
         for name in std::mem::take(&mut self.pending).into_keys() {
             let why = why.to_owned();
-            let lost = Answer::Lost(took, Loss::Failed { why });
+            let lost = Answer::Lost(took, ProbeFailure::Failed { why });
             self.answers.insert(name, lost);
         }
     }
@@ -196,8 +196,8 @@ impl ChildRun {
     fn hung(&self) -> Vec<String> {
         let is_timeout = |reading: &_| matches!(reading, &Reading::Timeout { .. });
         let is_hung = |answer: &Answer| match answer {
-            Answer::Learned(_, probed) => probed.record.entries.values().any(is_timeout),
-            Answer::Lost(_, Loss::Hung { .. }) => true,
+            Answer::Completed(_, probed) => probed.record.entries.values().any(is_timeout),
+            Answer::Lost(_, ProbeFailure::Hung { .. }) => true,
             Answer::Lost(..) => false,
         };
         let answers = self.answers.iter();
@@ -209,18 +209,18 @@ impl ChildRun {
 }
 
 /// The answer that is available without starting the probe.
-fn without_running(probe: &Probe, host: &Host, stuck: &BTreeMap<String, u32>) -> Option<Answer> {
+fn answer_without_run(probe: &Probe, host: &Host, stuck: &BTreeMap<String, u32>) -> Option<Answer> {
     if host.disabled.contains(&probe.class) {
-        let off = Box::new(probe.switched_off());
-        return Some(Answer::Learned(Duration::ZERO, off));
+        let off = Box::new(probe.disabled_result());
+        return Some(Answer::Completed(Duration::ZERO, off));
     }
     if let Some(loss) = host.lost.get(probe.name) {
         return Some(Answer::Lost(Duration::ZERO, loss.clone()));
     }
     let processes = stuck.get(probe.name).copied().unwrap_or(0);
-    (processes >= MOST_STUCK_GROUPS).then(|| {
+    (processes >= MAX_STUCK_GROUPS).then(|| {
         let after_ms = millis(host.deadline(probe.class));
-        let stuck = Loss::Stuck {
+        let stuck = ProbeFailure::Stuck {
             processes,
             after_ms,
         };
@@ -245,14 +245,14 @@ fn start(program: &Path) -> std::io::Result<Child> {
 /// Reason why a child sends no further lines.
 enum End {
     Closed,
-    Nonsense(String),
+    InvalidLine(String),
     TooMuch,
 }
 
 impl End {
     fn why(self, child: &Child, complaints: Vec<u8>) -> String {
         let end = match self {
-            Self::Nonsense(error) => {
+            Self::InvalidLine(error) => {
                 return format!("the probe child printed an invalid answer: {error}");
             }
             Self::TooMuch => {
@@ -278,7 +278,7 @@ fn exit_description(child: &Child) -> String {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
         return "the probe child has no process id".to_owned();
     };
-    let ends_at = Instant::now() + END_WITHIN;
+    let ends_at = Instant::now() + EXIT_GRACE;
     loop {
         if let Ok(Some(status)) = waitid(WaitId::Pid(pid), options) {
             let code = status.exit_status().map(|code| code << 8);

@@ -1,7 +1,7 @@
 //! The three pipes to a child, served by one thread within a deadline. With one thread per pipe, each child that cannot
 //! be killed would leave three blocked threads.
 
-use crate::process::LONGEST_COMPLAINT;
+use crate::process::MAX_STDERR_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
 /// Bytes per read.
-const PIECE: usize = 64 << 10;
+const READ_CHUNK_BYTES: usize = 64 << 10;
 
 /// One event on a child's output.
 pub(super) enum ChildOutput {
@@ -36,7 +36,7 @@ pub(super) struct Pipes {
     /// Remaining output budget, in bytes.
     most: usize,
     stderr: Option<ChildStderr>,
-    complaints: Vec<u8>,
+    stderr_bytes: Vec<u8>,
 }
 
 impl Pipes {
@@ -51,7 +51,7 @@ impl Pipes {
             scanned: 0,
             most,
             stderr: child.stderr.take(),
-            complaints: Vec::new(),
+            stderr_bytes: Vec::new(),
         };
         let stdin = pipes.stdin.as_ref().map(AsFd::as_fd);
         let stdout = pipes.stdout.as_ref().map(AsFd::as_fd);
@@ -63,9 +63,9 @@ impl Pipes {
     }
 
     /// The start of the child's standard error output.
-    pub(super) fn into_complaints(mut self) -> Vec<u8> {
+    pub(super) fn into_stderr(mut self) -> Vec<u8> {
         self.read_stderr();
-        self.complaints
+        self.stderr_bytes
     }
 
     /// Waits until `until` for the next line, or for the event that replaces it.
@@ -87,9 +87,9 @@ impl Pipes {
             if self.wait(left).is_err() {
                 return ChildOutput::End;
             }
-            self.tell();
+            self.write_stdin();
             self.read_stderr();
-            self.hear();
+            self.read_stdout();
         }
     }
 
@@ -120,7 +120,7 @@ impl Pipes {
         }
     }
 
-    fn tell(&mut self) {
+    fn write_stdin(&mut self) {
         let Some(stdin) = &mut self.stdin else {
             return;
         };
@@ -136,8 +136,8 @@ impl Pipes {
         }
     }
 
-    fn hear(&mut self) {
-        let mut piece = vec![0; PIECE.min(self.most)];
+    fn read_stdout(&mut self) {
+        let mut piece = vec![0; READ_CHUNK_BYTES.min(self.most)];
         match self.stdout.as_mut().map(|stdout| stdout.read(&mut piece)) {
             Some(Ok(count @ 1..)) => {
                 self.most -= count;
@@ -152,9 +152,10 @@ impl Pipes {
         let mut piece = [0; 4096];
         match self.stderr.as_mut().map(|stderr| stderr.read(&mut piece)) {
             Some(Ok(count @ 1..)) => {
-                let most = usize::try_from(LONGEST_COMPLAINT).unwrap_or(0);
-                let room = most.saturating_sub(self.complaints.len());
-                self.complaints.extend_from_slice(&piece[..count.min(room)]);
+                let most = usize::try_from(MAX_STDERR_BYTES).unwrap_or(0);
+                let room = most.saturating_sub(self.stderr_bytes.len());
+                self.stderr_bytes
+                    .extend_from_slice(&piece[..count.min(room)]);
             }
             Some(Err(error)) if is_later(&error) => {}
             Some(Ok(0) | Err(_)) | None => self.stderr = None,

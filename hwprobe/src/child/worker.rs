@@ -1,6 +1,6 @@
 //! Child side: runs each probe on its own thread and prints the result of each.
 
-use super::job::{Job, Line};
+use super::job::{Job, ProbeLine};
 use crate::process::{die_with_parent, stay_in_group};
 use crate::root::read_all;
 use crate::{Host, PROBES, Probe};
@@ -13,14 +13,14 @@ use std::thread;
 use std::time::Instant;
 
 /// Maximum job size in bytes; one with a site's long lists takes some KiB.
-const LONGEST_JOB: u64 = 16 << 20;
+const MAX_JOB_BYTES: u64 = 16 << 20;
 
 /// Runs `program __probe`, with a [`Job`] on standard input. Returns when every probe has finished; the parent ends a
 /// probe that hangs.
 pub(super) fn main() -> ExitCode {
     die_with_parent();
     stay_in_group();
-    let job = read_all(&mut std::io::stdin().lock(), LONGEST_JOB)
+    let job = read_all(&mut std::io::stdin().lock(), MAX_JOB_BYTES)
         .map_err(|error| error.to_string())
         .and_then(|json| serde_json::from_slice::<Job>(&json).map_err(|error| error.to_string()));
     match job {
@@ -44,7 +44,7 @@ fn run(job: Job) -> ExitCode {
             .name(probe.name.to_owned())
             .spawn(work);
         if let Err(error) = started {
-            let line = Line {
+            let line = ProbeLine {
                 probe: probe.name.to_owned(),
                 took_us: 0,
                 result: Err(format!("cannot start a thread: {error}")),
@@ -63,14 +63,14 @@ fn run(job: Job) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn send(to: &Sender<Vec<u8>>, line: &Line) {
+fn send(to: &Sender<Vec<u8>>, line: &ProbeLine) {
     let mut json = serde_json::to_vec(line).unwrap_or_default();
     json.push(b'\n');
     // Without a reader the process is about to exit.
     let _ = to.send(json);
 }
 
-fn run_one(probe: &Probe, mut host: Host, is_traced: bool) -> Line {
+fn run_one(probe: &Probe, mut host: Host, is_traced: bool) -> ProbeLine {
     let started_at = Instant::now();
     host.is_isolated = true;
     let trace = is_traced.then(|| {
@@ -79,10 +79,10 @@ fn run_one(probe: &Probe, mut host: Host, is_traced: bool) -> Line {
         trace
     });
     let result = catch_unwind(AssertUnwindSafe(|| probe.run_on(&host)));
-    Line {
+    ProbeLine {
         probe: probe.name.to_owned(),
         took_us: u64::try_from(started_at.elapsed().as_micros()).unwrap_or(u64::MAX),
-        result: result.map_err(|panic| format!("it panicked: {}", said(&*panic))),
+        result: result.map_err(|panic| format!("it panicked: {}", panic_message(&*panic))),
         touched: trace.map(|trace| {
             let mut touched = trace.lock();
             std::mem::take(&mut *touched)
@@ -90,7 +90,7 @@ fn run_one(probe: &Probe, mut host: Host, is_traced: bool) -> Line {
     }
 }
 
-fn said(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("without a message")

@@ -11,12 +11,12 @@ mod report;
 mod source;
 mod watch;
 
-pub use crate::process::Outstanding;
+pub use crate::process::UnreapedPrograms;
 pub(crate) use line::Line;
-pub use query::ask;
+pub use query::query_driver;
 pub use report::{Ancestor, DeviceReport, Envelope, GpuReport, LinkReport, REPORT_VERSION};
 pub use source::NvmlSource;
-pub(crate) use watch::{ChildMessage, keep, main as watch_main};
+pub(crate) use watch::{ChildMessage, main as watch_main, supervise_listener};
 
 use crate::process::die_with_parent;
 use std::ffi::OsString;

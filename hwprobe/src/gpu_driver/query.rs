@@ -1,7 +1,7 @@
 //! Parent side of the GPU query: starts the child and waits until the deadline at most.
 
 use super::report::{Envelope, GpuReport, REPORT_VERSION};
-use crate::process::{self, Bounds, Outstanding, Unfinished};
+use crate::process::{self, Bounds, RunFailure, UnreapedPrograms};
 use crate::{NvmlSource, source};
 use lattice_conformance::Reading;
 use std::ffi::OsString;
@@ -10,11 +10,11 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Maximum report size in bytes; 16 GPUs with 18 NVLinks each take about 140 KiB.
-const LONGEST_REPORT: u64 = 4 << 20;
+const MAX_REPORT_BYTES: u64 = 4 << 20;
 
 /// Queries the GPU driver through the source `from`.
 #[must_use]
-pub fn ask(from: &NvmlSource, outstanding: &Outstanding) -> Reading<GpuReport> {
+pub fn query_driver(from: &NvmlSource, outstanding: &UnreapedPrograms) -> Reading<GpuReport> {
     match from {
         NvmlSource::Disabled => Reading::disabled("GPU driver queries are switched off"),
         NvmlSource::Recorded(path) => source::bytes(path).and_then(|bytes| parse(&bytes)),
@@ -43,7 +43,7 @@ fn run(
     args: &[OsString],
     env: &[(OsString, OsString)],
     deadline: Duration,
-    outstanding: &Outstanding,
+    outstanding: &UnreapedPrograms,
 ) -> Reading<GpuReport> {
     let mut command = Command::new(program);
     command
@@ -51,17 +51,17 @@ fn run(
         .envs(env.iter().map(|(name, value)| (name, value)));
     let bounds = Bounds {
         deadline,
-        answer: LONGEST_REPORT,
+        max_output_bytes: MAX_REPORT_BYTES,
     };
     match process::run(command, bounds, outstanding) {
-        Ok(finished) if finished.status.success() => parse(&finished.answer),
-        Ok(finished) => Reading::failed(finished.complaint("probe child")),
-        Err(Unfinished::NotStarted(error)) => {
+        Ok(finished) if finished.status.success() => parse(&finished.stdout),
+        Ok(finished) => Reading::failed(finished.failure_text("probe child")),
+        Err(RunFailure::NotStarted(error)) => {
             Reading::failed(format!("cannot start {}: {error}", program.display()))
         }
-        Err(Unfinished::TimedOut) => Reading::timed_out(deadline),
-        Err(Unfinished::TooLong) => Reading::failed(format!(
-            "probe child's report is longer than {LONGEST_REPORT} bytes"
+        Err(RunFailure::TimedOut) => Reading::timed_out(deadline),
+        Err(RunFailure::TooLong) => Reading::failed(format!(
+            "probe child's report is longer than {MAX_REPORT_BYTES} bytes"
         )),
     }
 }

@@ -6,7 +6,7 @@
 
 use super::nvml;
 use super::{DEFAULT_LIBRARY, Line, NvmlSource, WATCH_SUBCOMMAND};
-use crate::process::{LONGEST_COMPLAINT, MOST_STUCK_GROUPS, StuckProcesses, die_with_parent};
+use crate::process::{MAX_STDERR_BYTES, MAX_STUCK_GROUPS, StuckProcesses, die_with_parent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
@@ -17,22 +17,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Maximum wait for the driver before the child sends [`Line::Alive`].
-const WORD_EVERY: Duration = Duration::from_secs(2);
+const ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 /// Minimum wait: below it a child would be busy with sending lines.
-const WORD_SOONEST: Duration = Duration::from_millis(20);
+const MIN_ALIVE_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of [`Line::Alive`] intervals in the silence after which a child counts as hung, before the interval is
 /// bounded.
-const WORDS_MISSED: u32 = 8;
+const ALIVE_INTERVALS_PER_DEADLINE: u32 = 8;
 /// The first and the longest pause before another child is started.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+const RESTART_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 /// Run time of a child after which the next pause is the first one again.
-const RAN_WELL: Duration = Duration::from_secs(60);
+const PAUSE_RESET_RUN_TIME: Duration = Duration::from_secs(60);
 /// Interval at which the thread checks whether it should stop.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Number of 4 KiB reads per drain of standard error; together they cover the 64 KiB of a pipe.
 const PIECES_IN_PIPE: usize = 16;
 /// Maximum line length, in bytes.
-const LONGEST_LINE: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Messages of the thread to the consumer of the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) enum ChildMessage {
 pub(crate) fn main() -> ExitCode {
     die_with_parent();
     let mut library = OsString::from(DEFAULT_LIBRARY);
-    let mut every = WORD_EVERY;
+    let mut every = ALIVE_INTERVAL;
     let mut args = std::env::args_os().skip(2);
     while let Some(flag) = args.next() {
         let millis = |value: &OsString| value.to_str()?.parse().ok().map(Duration::from_millis);
@@ -65,17 +65,17 @@ pub(crate) fn main() -> ExitCode {
             }
         }
     }
-    match nvml::watch(&library, every, &mut say) {
+    match nvml::watch(&library, every, &mut write_line) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            let _ = say(&Line::Failed { why });
+            let _ = write_line(&Line::Failed { why });
             ExitCode::FAILURE
         }
     }
 }
 
 /// Writes a line to standard output. Returns false if no process reads standard output any more.
-fn say(line: &Line) -> bool {
+fn write_line(line: &Line) -> bool {
     let Ok(mut bytes) = serde_json::to_vec(line) else {
         return false;
     };
@@ -86,7 +86,11 @@ fn say(line: &Line) -> bool {
 
 /// Keeps a child running until `stop` and passes its lines to `tell`. A child without output for the source's deadline
 /// is hung. Returns at once if the source has no child.
-pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(ChildMessage)) {
+pub(crate) fn supervise_listener(
+    source: &NvmlSource,
+    stop: &AtomicBool,
+    on_message: &mut dyn FnMut(ChildMessage),
+) {
     let NvmlSource::Child {
         program,
         args,
@@ -97,18 +101,19 @@ pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(
         return;
     };
     let silent_for = *deadline;
-    let every = (silent_for / WORDS_MISSED).clamp(WORD_SOONEST, WORD_EVERY);
+    let every =
+        (silent_for / ALIVE_INTERVALS_PER_DEADLINE).clamp(MIN_ALIVE_INTERVAL, ALIVE_INTERVAL);
     // The arguments of the probe child, with another subcommand, and the interval.
     let mut own = vec![OsString::from(WATCH_SUBCOMMAND)];
     own.extend(args.iter().skip(1).cloned());
     own.push("--every-ms".into());
     own.push(every.as_millis().to_string().into());
     let stuck = StuckProcesses::default();
-    let mut pause = PAUSES.0;
+    let mut pause = RESTART_PAUSES.0;
     while !stop.load(Ordering::Acquire) {
         let started_at = Instant::now();
-        if stuck.still().values().sum::<u32>() >= MOST_STUCK_GROUPS {
-            tell(hung(silent_for));
+        if stuck.count_by_probe().values().sum::<u32>() >= MAX_STUCK_GROUPS {
+            on_message(hung(silent_for));
         } else {
             let mut command = Command::new(program);
             command
@@ -116,18 +121,18 @@ pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(
                 .envs(env.iter().map(|(name, value)| (name, value)));
             match start(&mut command) {
                 Ok((child, stdout)) => {
-                    listen(child, stdout, silent_for, &stuck, stop, tell);
+                    listen(child, stdout, silent_for, &stuck, stop, on_message);
                 }
-                Err(error) => tell(ChildMessage::Ended {
+                Err(error) => on_message(ChildMessage::Ended {
                     why: format!("cannot start {}: {error}", program.display()),
                 }),
             }
         }
-        if started_at.elapsed() > RAN_WELL {
-            pause = PAUSES.0;
+        if started_at.elapsed() > PAUSE_RESET_RUN_TIME {
+            pause = RESTART_PAUSES.0;
         }
-        rest(pause, stop);
-        pause = (pause * 2).min(PAUSES.1);
+        sleep_unless_stopped(pause, stop);
+        pause = (pause * 2).min(RESTART_PAUSES.1);
     }
 }
 
@@ -137,10 +142,10 @@ fn hung(silent_for: Duration) -> ChildMessage {
     }
 }
 
-fn rest(pause: Duration, stop: &AtomicBool) {
+fn sleep_unless_stopped(pause: Duration, stop: &AtomicBool) {
     let ends_at = Instant::now() + pause;
     while Instant::now() < ends_at && !stop.load(Ordering::Acquire) {
-        std::thread::sleep(LOOK_EVERY.min(pause));
+        std::thread::sleep(STOP_CHECK_INTERVAL.min(pause));
     }
 }
 
@@ -166,14 +171,14 @@ fn listen(
     tell: &mut dyn FnMut(ChildMessage),
 ) {
     let mut lines = Lines::new(stdout);
-    let mut complaints = Complaints::new(child.stderr.take());
+    let mut complaints = StderrHead::new(child.stderr.take());
     let mut last_word_at = Instant::now();
     let end = loop {
         if stop.load(Ordering::Acquire) {
             break None;
         }
-        let heard = lines.next(LOOK_EVERY);
-        complaints.hear();
+        let heard = lines.next(STOP_CHECK_INTERVAL);
+        complaints.drain();
         match heard {
             PipeItem::Line(line) => {
                 last_word_at = Instant::now();
@@ -191,12 +196,12 @@ fn listen(
             }
             PipeItem::Nothing => {}
             PipeItem::End => {
-                let why = complaints.why();
+                let why = complaints.end_reason();
                 break Some(ChildMessage::Ended { why });
             }
         }
     };
-    stuck.put_away(child, vec!["gpu-events".to_owned()]);
+    stuck.kill_and_track(child, vec!["gpu-events".to_owned()]);
     if let Some(end) = end {
         tell(end);
     }
@@ -204,12 +209,12 @@ fn listen(
 
 /// Standard error of the child. It is drained all the time, because a full pipe would block the child; only the start
 /// is kept.
-struct Complaints {
+struct StderrHead {
     pipe: Option<ChildStderr>,
     kept: Vec<u8>,
 }
 
-impl Complaints {
+impl StderrHead {
     fn new(pipe: Option<ChildStderr>) -> Self {
         // A pipe that cannot be made non-blocking is not read.
         let pipe = pipe.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
@@ -218,12 +223,12 @@ impl Complaints {
     }
 
     /// Reads the available output, up to the size of a pipe, because a child may write faster than this reads.
-    fn hear(&mut self) {
+    fn drain(&mut self) {
         let mut piece = [0; 4096];
         for _ in 0..PIECES_IN_PIPE {
             match self.pipe.as_mut().map(|pipe| pipe.read(&mut piece)) {
                 Some(Ok(count @ 1..)) => {
-                    let most = usize::try_from(LONGEST_COMPLAINT).unwrap_or(0);
+                    let most = usize::try_from(MAX_STDERR_BYTES).unwrap_or(0);
                     let room = most.saturating_sub(self.kept.len());
                     self.kept.extend_from_slice(&piece[..count.min(room)]);
                 }
@@ -237,8 +242,8 @@ impl Complaints {
         }
     }
 
-    fn why(mut self) -> String {
-        self.hear();
+    fn end_reason(mut self) -> String {
+        self.drain();
         let said = lattice_conformance::text::collapse(&String::from_utf8_lossy(&self.kept));
         match said.as_str() {
             "" => "the listener ended".to_owned(),
@@ -297,7 +302,7 @@ impl Lines {
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(_) => return PipeItem::End,
             }
-            if self.pending.len() > LONGEST_LINE {
+            if self.pending.len() > MAX_LINE_BYTES {
                 return PipeItem::End;
             }
         }

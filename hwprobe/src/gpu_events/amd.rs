@@ -29,8 +29,8 @@ fn message(mut rest: &str) -> &str {
         let shorter = trimmed
             .strip_prefix("amdgpu: ")
             .or_else(|| trimmed.strip_prefix("*ERROR* "))
-            .or_else(|| behind(trimmed, "[drm", "] "))
-            .or_else(|| behind(trimmed, "{", "}"));
+            .or_else(|| strip_bracketed(trimmed, "[drm", "] "))
+            .or_else(|| strip_bracketed(trimmed, "{", "}"));
         match shorter {
             Some(shorter) => rest = shorter,
             None => return trimmed,
@@ -38,7 +38,7 @@ fn message(mut rest: &str) -> &str {
     }
 }
 
-fn behind<'t>(text: &'t str, open: &str, close: &str) -> Option<&'t str> {
+fn strip_bracketed<'t>(text: &'t str, open: &str, close: &str) -> Option<&'t str> {
     let inside = text.strip_prefix(open)?;
     inside.split_once(close).map(|(_, rest)| rest)
 }
@@ -79,7 +79,7 @@ fn event(message: &str) -> Option<AmdEvent> {
     if is_page_limit_reached(message) {
         return Some(AmdEvent::BadPages);
     }
-    counted(message)
+    error_count_event(message)
 }
 
 /// Printed when the last allowed page is retired, and again at each start of the driver: a reboot does not clear it.
@@ -96,7 +96,7 @@ fn is_page_limit_reached(message: &str) -> bool {
 /// Parses `2 uncorrectable hardware errors detected in umc block`, `socket: 0, die: 1, 2 new deferred hardware errors
 /// detected in umc block`, and for a unit other than memory `2 new poison detected in gfx block`. `no uncorrectable …`
 /// and a count of zero are not events. `… in total in …` is not an event either, because it repeats earlier counts.
-fn counted(message: &str) -> Option<AmdEvent> {
+fn error_count_event(message: &str) -> Option<AmdEvent> {
     let (before, place) = message.split_once(" detected in ")?;
     if place.starts_with("total in ") {
         return None;

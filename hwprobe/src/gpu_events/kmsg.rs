@@ -14,10 +14,10 @@ pub struct KernelLine {
 }
 
 /// Maximum length of the detail text, in characters.
-const MOST_DETAIL_CHARS: usize = 400;
+const MAX_DETAIL_CHARS: usize = 400;
 
 pub(super) fn shortened(detail: &str) -> String {
-    detail.chars().take(MOST_DETAIL_CHARS).collect()
+    detail.chars().take(MAX_DETAIL_CHARS).collect()
 }
 
 /// A record of the kernel log.

@@ -316,7 +316,7 @@ fn a_nic_of_mlx5_that_fails_is_an_event_in_whatever_words_its_kernel_has() {
         );
         assert!(!told.detail.is_empty() && !told.detail.starts_with(AT));
         let code = told.code.reason();
-        assert_eq!(EventCode::of_reason(&code), Some(told.code), "{code}");
+        assert_eq!(EventCode::from_reason(&code), Some(told.code), "{code}");
     }
 }
 

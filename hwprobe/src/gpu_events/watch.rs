@@ -1,10 +1,10 @@
 //! Event watch: two source threads, one channel, one log.
 
 use super::{line, record};
-use crate::gpu_driver::{ChildMessage, Line, NvmlSource, keep};
+use crate::gpu_driver::{ChildMessage, Line, NvmlSource, supervise_listener};
 use lattice_conformance::Reading;
 use lattice_conformance::driver_events::{
-    EventCode, GpuEvent, GpuEventLog, GpuEventSource, RecordOutcome, Sighting,
+    EventCode, EventReport, GpuEvent, GpuEventLog, GpuEventSource, RecordOutcome,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -20,11 +20,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Interval at which a thread checks whether it should stop, and rereads a plain file.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum size of a kernel record, in bytes: about 1 KiB, with continuation lines 8 KiB.
-const LONGEST_RECORD: usize = 8 << 10;
+const MAX_RECORD_BYTES: usize = 8 << 10;
 /// Maximum line length, in bytes; longer input is discarded.
-const LONGEST_LINE: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Sources of events.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct GpuEventSources {
     /// Source of the kernel log.
     pub kernel_log: KernelLog,
     /// Maximum number of events that the log keeps.
-    pub most: usize,
+    pub max_events: usize,
 }
 
 /// Location of the kernel log.
@@ -52,7 +52,7 @@ pub enum KernelLog {
 pub type SourceState = Reading<Vec<String>>;
 
 enum WatchMessage {
-    Seen(Sighting),
+    Sighting(EventReport),
     Nvml(SourceState),
     Kernel(SourceState),
 }
@@ -60,7 +60,7 @@ enum WatchMessage {
 /// A running event watch. Dropping it stops its threads and the child with the driver's events.
 #[derive(Debug)]
 pub struct GpuEventWatch {
-    told: Receiver<WatchMessage>,
+    messages: Receiver<WatchMessage>,
     log: GpuEventLog,
     /// Sequence numbers of events that the kernel log reported after the driver, and that were not returned since.
     confirmed: BTreeSet<u64>,
@@ -77,8 +77,8 @@ impl GpuEventWatch {
         let (tell, told) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let mut watch = Self {
-            told,
-            log: GpuEventLog::new(sources.most),
+            messages: told,
+            log: GpuEventLog::new(sources.max_events),
             confirmed: BTreeSet::new(),
             nvml: Reading::disabled("the GPU driver has no child to listen in"),
             kernel_log: Reading::disabled("the kernel's log is not read"),
@@ -89,12 +89,16 @@ impl GpuEventWatch {
             watch.nvml = Reading::disabled("not yet");
             let tell = tell.clone();
             watch.spawn("gpu-evt-nvml", move |stop| {
-                keep(&sources.nvml, stop, &mut |news| pass_on(news, &tell));
+                supervise_listener(&sources.nvml, stop, &mut |news| {
+                    forward_child_message(news, &tell)
+                });
             });
         }
         if let KernelLog::Device(path) = sources.kernel_log {
             watch.kernel_log = Reading::disabled("not yet");
-            watch.spawn("gpu-evt-kernel", move |stop| follow(&path, stop, &tell));
+            watch.spawn("gpu-evt-kernel", move |stop| {
+                follow_kernel_log(&path, stop, &tell)
+            });
         }
         watch
     }
@@ -115,7 +119,7 @@ impl GpuEventWatch {
         loop {
             let left = ends_at.saturating_duration_since(Instant::now());
             let left = if new.is_empty() { left } else { Duration::ZERO };
-            let told = match self.told.recv_timeout(left) {
+            let told = match self.messages.recv_timeout(left) {
                 Ok(told) => told,
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -127,7 +131,7 @@ impl GpuEventWatch {
             match told {
                 WatchMessage::Nvml(state) => self.nvml = state,
                 WatchMessage::Kernel(state) => self.kernel_log = state,
-                WatchMessage::Seen(sighting) => {
+                WatchMessage::Sighting(sighting) => {
                     let is_kernels = sighting.kernel_seq.is_some();
                     match self.log.record(sighting) {
                         RecordOutcome::New(seq) => new.push(seq),
@@ -183,13 +187,13 @@ impl Drop for GpuEventWatch {
     }
 }
 
-fn pass_on(news: ChildMessage, tell: &Sender<WatchMessage>) {
+fn forward_child_message(news: ChildMessage, tell: &Sender<WatchMessage>) {
     let told = match news {
         ChildMessage::Line(Line::Xid {
             at_ms,
             address,
             xid,
-        }) => WatchMessage::Seen(Sighting {
+        }) => WatchMessage::Sighting(EventReport {
             at_ms,
             address,
             code: EventCode::Xid(xid),
@@ -210,7 +214,7 @@ fn pass_on(news: ChildMessage, tell: &Sender<WatchMessage>) {
 }
 
 /// Follows the kernel log until `stop`.
-fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<WatchMessage>) {
+fn follow_kernel_log(path: &Path, stop: &AtomicBool, tell: &Sender<WatchMessage>) {
     // Non-blocking: neither opening a pipe nor reading the next record may wait.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let opened = OpenOptions::new()
@@ -228,18 +232,18 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<WatchMessage>) {
     let here = vec![path.display().to_string()];
     let _ = tell.send(WatchMessage::Kernel(Reading::Present(here)));
     let mut pending = Vec::new();
-    let mut piece = vec![0; LONGEST_RECORD];
+    let mut piece = vec![0; MAX_RECORD_BYTES];
     let mut is_live = false;
     while !stop.load(Ordering::Acquire) {
         match file.read(&mut piece) {
             Ok(0) => {
                 is_live = true;
-                wait(&file, true);
+                wait_for_input(&file, true);
             }
             Ok(read) => pending.extend_from_slice(&piece[..read]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 is_live = true;
-                wait(&file, false);
+                wait_for_input(&file, false);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // Records were overwritten before they were read; the next read continues after them.
@@ -253,11 +257,11 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<WatchMessage>) {
         while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
             let text: Vec<u8> = pending.drain(..=end).collect();
             let text = String::from_utf8_lossy(&text);
-            if let Some(sighting) = sighting(&text, is_live, &Now::read()) {
-                let _ = tell.send(WatchMessage::Seen(sighting));
+            if let Some(sighting) = sighting(&text, is_live, &ClockReadings::read()) {
+                let _ = tell.send(WatchMessage::Sighting(sighting));
             }
         }
-        if pending.len() > LONGEST_LINE {
+        if pending.len() > MAX_LINE_BYTES {
             pending.clear();
         }
     }
@@ -265,18 +269,18 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<WatchMessage>) {
 
 /// Waits until more input may be available. At the end of a plain file, and of a pipe without a writer, `poll` returns
 /// at once, so this function sleeps instead.
-fn wait(file: &File, at_end: bool) {
+fn wait_for_input(file: &File, at_end: bool) {
     if at_end {
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
         return;
     }
-    let timeout = Timespec::try_from(LOOK_EVERY).ok();
+    let timeout = Timespec::try_from(POLL_INTERVAL).ok();
     let mut fds = [PollFd::new(file, PollFlags::IN)];
     let _ = poll(&mut fds, timeout.as_ref());
 }
 
 /// Clock readings, in microseconds.
-struct Now {
+struct ClockReadings {
     /// Time since the Unix epoch.
     wall_us: u64,
     /// Time since the boot, by the clock closest to that of the kernel log. NTP adjusts neither of the two, so they do
@@ -284,7 +288,7 @@ struct Now {
     up_us: u64,
 }
 
-impl Now {
+impl ClockReadings {
     fn read() -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let up = clock_gettime(ClockId::MonotonicRaw);
@@ -298,14 +302,14 @@ impl Now {
 
 /// Converts a record to a sighting. A record that was read after the end of the log was reached gets the current time,
 /// whatever its stamp. An older record gets the time of its stamp.
-fn sighting(text: &str, is_live: bool, now: &Now) -> Option<Sighting> {
+fn sighting(text: &str, is_live: bool, now: &ClockReadings) -> Option<EventReport> {
     let record = record(text.trim_end_matches('\n'))?;
     let told = line(record.message)?;
     let age_us = match is_live {
         true => 0,
         false => now.up_us.saturating_sub(record.stamp_us),
     };
-    Some(Sighting {
+    Some(EventReport {
         at_ms: now.wall_us.saturating_sub(age_us) / 1_000,
         address: told.address,
         code: told.code,
@@ -323,7 +327,7 @@ mod tests {
     #[test]
     fn record_time_is_independent_of_clock() {
         let day_us = 86_400_000_000;
-        let now = Now {
+        let now = ClockReadings {
             wall_us: 20_000 * day_us,
             up_us: 6 * day_us,
         };
@@ -335,7 +339,7 @@ mod tests {
             (live.at_ms, live.kernel_seq),
             (now.wall_us / 1000, Some(77))
         );
-        let by_driver = Sighting {
+        let by_driver = EventReport {
             at_ms: now.wall_us / 1000 + 40,
             source: GpuEventSource::Nvml,
             detail: String::new(),

@@ -4,9 +4,9 @@ pub(crate) mod defaults;
 
 use crate::{
     Commands, EthtoolSource, IpmiSource, NvmlSource, Root,
-    process::{Outstanding, StuckProcesses},
+    process::{StuckProcesses, UnreapedPrograms},
 };
-use lattice_conformance::{Class, Loss};
+use lattice_conformance::{Class, ProbeFailure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Deadline of a probe that only reads files. Reads take milliseconds, and a busy driver responds within a second or
 /// two.
-const FILES_WITHIN: Duration = Duration::from_secs(10);
+const FILE_PROBE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A machine, or a captured tree of one. The value is serialisable: a caller passes it to the probing process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub struct Host {
     pub also: BTreeSet<Class>,
     /// Probes without a result when this tree was captured, by name; such a probe has no result here either.
     #[serde(default)]
-    pub lost: BTreeMap<String, Loss>,
+    pub lost: BTreeMap<String, ProbeFailure>,
     /// Time after which a probe that only reads files counts as hung.
     pub files_within: Duration,
     /// Whether the probes run in a separate process with the agent as its parent.
@@ -58,7 +58,7 @@ pub struct Host {
     pub(crate) is_isolated: bool,
     /// Probe children that survived a kill.
     #[serde(skip)]
-    pub(crate) outstanding: Outstanding,
+    pub(crate) outstanding: UnreapedPrograms,
     /// Processes of isolated probes that survived a kill.
     #[serde(skip)]
     pub(crate) stuck: StuckProcesses,
@@ -85,9 +85,9 @@ impl Host {
             disabled: BTreeSet::new(),
             also: BTreeSet::new(),
             lost: BTreeMap::new(),
-            files_within: FILES_WITHIN,
+            files_within: FILE_PROBE_DEADLINE,
             is_isolated: false,
-            outstanding: Outstanding::default(),
+            outstanding: UnreapedPrograms::default(),
             stuck: StuckProcesses::default(),
         }
     }
@@ -101,6 +101,6 @@ impl Host {
     /// in them.
     #[must_use]
     pub fn stuck(&self) -> BTreeMap<String, u32> {
-        self.stuck.still()
+        self.stuck.count_by_probe()
     }
 }

@@ -7,16 +7,16 @@ use lattice_conformance::history::Cause;
 use std::collections::BTreeSet;
 
 /// Maximum message size of the kernel, in bytes (`UEVENT_BUFFER_SIZE` is 2 KiB, without the header).
-pub const MOST_MESSAGE_BYTES: usize = 8 << 10;
+pub const MAX_MESSAGE_BYTES: usize = 8 << 10;
 /// Quiet time after which a storm has ended, in milliseconds. A GPU reset takes a few seconds to report all parts of
 /// the GPU.
-pub const QUIET_MS: u64 = 5_000;
+pub const STORM_QUIET_MS: u64 = 5_000;
 /// Interval between reads during a storm, in milliseconds, including a storm with pauses.
-pub const STORM_MS: u64 = 60_000;
+pub const STORM_READ_INTERVAL_MS: u64 = 60_000;
 
 /// Maximum number of modules, and of other devices, reported by name per storm: about half of the journal lines per
 /// hour. A storm of a thousand functions, or one that `udevadm trigger` causes, needs no more.
-const MOST_NAMED: usize = 16;
+const MAX_NAMED_EVENTS: usize = 16;
 
 /// Subsystems with devices that may affect a conformance record. `usb` is omitted: no class reads it, and a BMC's
 /// virtual drives are attached and detached all the time.
@@ -31,9 +31,9 @@ const SUBSYSTEMS: [&str; 8] = [
     "firmware",
 ];
 /// Path of devices without hardware: every container creates a pair of them.
-const VIRTUAL: &str = "/devices/virtual/";
+const VIRTUAL_DEVICES: &str = "/devices/virtual/";
 /// Maximum length of a name copied from a message, in characters.
-const MOST_NAME_CHARS: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// One uevent message of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Uevent {
     /// # Errors
     /// The message has another form, as udev's own messages in the other multicast group have.
     pub fn parse(message: &[u8]) -> Result<Self, BadUevent> {
-        if message.len() > MOST_MESSAGE_BYTES {
+        if message.len() > MAX_MESSAGE_BYTES {
             return Err(BadUevent::TooLong(message.len()));
         }
         let mut parts = message
@@ -104,13 +104,14 @@ impl Uevent {
     /// Name of the device: the last component of its path, sanitised.
     #[must_use]
     pub fn name(&self) -> String {
-        harmless(self.path.rsplit('/').next().unwrap_or_default())
+        sanitized_name(self.path.rsplit('/').next().unwrap_or_default())
     }
 
     /// The cause for a new read of the node; `None` if the event requires none.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
-        if !SUBSYSTEMS.contains(&self.subsystem.as_str()) || self.path.starts_with(VIRTUAL) {
+        if !SUBSYSTEMS.contains(&self.subsystem.as_str()) || self.path.starts_with(VIRTUAL_DEVICES)
+        {
             return None;
         }
         let name = self.name();
@@ -133,8 +134,8 @@ impl Uevent {
 }
 
 /// Sanitises a name from a message for further use: short, and without control characters.
-pub(crate) fn harmless(name: &str) -> String {
-    let name = name.chars().take(MOST_NAME_CHARS);
+pub(crate) fn sanitized_name(name: &str) -> String {
+    let name = name.chars().take(MAX_NAME_CHARS);
     name.map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
@@ -143,13 +144,13 @@ pub(crate) fn harmless(name: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct StormState {
     storm: Option<Storm>,
-    settled: Option<u64>,
+    last_read_ms: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 struct Storm {
     cause: Cause,
-    more: u32,
+    further_events: u32,
     first: u64,
     last: u64,
     modules: BTreeSet<String>,
@@ -159,11 +160,11 @@ struct Storm {
 impl StormState {
     /// Adds an event. Returns true if the event is to be reported by name: the first names of a storm, and repeats of
     /// these. Other events are only counted. Modules have a separate limit, because their devices arrive with them.
-    pub fn take(&mut self, cause: Cause, now: u64) -> bool {
+    pub fn add_event(&mut self, cause: Cause, now: u64) -> bool {
         let storm = match self.storm.take() {
             None => Storm {
                 cause: cause.clone(),
-                more: 0,
+                further_events: 0,
                 first: now,
                 last: now,
                 modules: BTreeSet::new(),
@@ -171,7 +172,7 @@ impl StormState {
             },
             Some(storm) => Storm {
                 cause: storm.cause.or_stronger(cause.clone()),
-                more: storm.more.saturating_add(1),
+                further_events: storm.further_events.saturating_add(1),
                 last: now,
                 ..storm
             },
@@ -186,7 +187,7 @@ impl StormState {
             | Cause::AgentStart
             | Cause::Periodic => return false,
         };
-        if named.len() < MOST_NAMED {
+        if named.len() < MAX_NAMED_EVENTS {
             named.insert(name);
             return true;
         }
@@ -197,20 +198,22 @@ impl StormState {
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let storm = self.storm.as_ref()?;
-        let due = (storm.last + QUIET_MS).min(storm.first + STORM_MS);
+        let due = (storm.last + STORM_QUIET_MS).min(storm.first + STORM_READ_INTERVAL_MS);
         // A device that appears and disappears every ten seconds is a storm too.
-        let earliest = self.settled.map_or(0, |settled| settled + STORM_MS);
+        let earliest = self
+            .last_read_ms
+            .map_or(0, |settled| settled + STORM_READ_INTERVAL_MS);
         Some(due.max(earliest))
     }
 
     /// Returns the cause of the read if it is due at `now`, and ends the storm.
-    pub fn settle(&mut self, now: u64) -> Option<Cause> {
+    pub fn take_due_read(&mut self, now: u64) -> Option<Cause> {
         if self.due()? > now {
             return None;
         }
         let storm = self.storm.take()?;
-        self.settled = Some(now);
-        Some(match (storm.cause, storm.more) {
+        self.last_read_ms = Some(now);
+        Some(match (storm.cause, storm.further_events) {
             (Cause::DeviceEvent { what }, more @ 1..) => Cause::DeviceEvent {
                 what: format!("{what} and {more} more"),
             },
@@ -300,43 +303,46 @@ mod tests {
             path: format!("/{}", "x".repeat(5000)),
             ..odd
         };
-        assert_eq!(long.name().len(), MOST_NAME_CHARS);
+        assert_eq!(long.name().len(), MAX_NAME_CHARS);
     }
 
     #[test]
     fn a_storm_is_worth_one_read_after_some_quiet() {
         let mut settling = StormState::default();
         assert_eq!(settling.due(), None);
-        settling.take(device("pci remove a").unwrap(), 1000);
-        settling.take(device("net remove b").unwrap(), 3000);
+        settling.add_event(device("pci remove a").unwrap(), 1000);
+        settling.add_event(device("net remove b").unwrap(), 3000);
         assert_eq!(settling.due(), Some(8000));
-        assert_eq!(settling.settle(7999), None);
-        assert_eq!(settling.settle(8000), device("pci remove a and 1 more"));
-        assert_eq!(settling.settle(9000), None);
-        settling.take(device("pci add a").unwrap(), 100_000);
+        assert_eq!(settling.take_due_read(7999), None);
+        assert_eq!(
+            settling.take_due_read(8000),
+            device("pci remove a and 1 more")
+        );
+        assert_eq!(settling.take_due_read(9000), None);
+        settling.add_event(device("pci add a").unwrap(), 100_000);
         let module = "mlx5_core".to_owned();
-        settling.take(Cause::DriverLoad { module }, 100_100);
-        let cause = settling.settle(105_100).unwrap();
+        settling.add_event(Cause::DriverLoad { module }, 100_100);
+        let cause = settling.take_due_read(105_100).unwrap();
         assert_eq!(cause.to_string(), "driver load (mlx5_core)");
     }
 
     #[test]
     fn storm_names_first_modules_and_devices() {
         let mut settling = StormState::default();
-        for n in 0..MOST_NAMED {
+        for n in 0..MAX_NAMED_EVENTS {
             let vf = device(&format!("pci add 0000:17:00.{n}"));
-            assert!(settling.take(vf.unwrap(), 1000), "{n}");
+            assert!(settling.add_event(vf.unwrap(), 1000), "{n}");
         }
-        assert!(!settling.take(device("pci add 0000:18:00.0").unwrap(), 1500));
-        assert!(settling.take(device("pci add 0000:17:00.3").unwrap(), 1500));
+        assert!(!settling.add_event(device("pci add 0000:18:00.0").unwrap(), 1500));
+        assert!(settling.add_event(device("pci add 0000:17:00.3").unwrap(), 1500));
         for module in ["nvidia", "nvidia_uvm"] {
             let module = module.to_owned();
-            assert!(settling.take(Cause::DriverLoad { module }, 2000));
+            assert!(settling.add_event(Cause::DriverLoad { module }, 2000));
         }
-        let cause = settling.settle(7000).unwrap();
+        let cause = settling.take_due_read(7000).unwrap();
         assert_eq!(cause.to_string(), "driver load (nvidia)");
         let next = device("pci remove 0000:18:00.0").unwrap();
-        assert!(settling.take(next, 100_000), "another storm");
+        assert!(settling.add_event(next, 100_000), "another storm");
     }
 
     #[test]
@@ -345,8 +351,8 @@ mod tests {
         let mut reads = 0;
         for second in 0..300 {
             let now = second * 1000;
-            settling.take(device("net change b").unwrap(), now);
-            reads += u32::from(settling.settle(now).is_some());
+            settling.add_event(device("net change b").unwrap(), now);
+            reads += u32::from(settling.take_due_read(now).is_some());
         }
         assert_eq!(reads, 4);
     }
@@ -358,9 +364,9 @@ mod tests {
         for second in 0..300 {
             let now = second * 1000;
             if second % 10 == 0 {
-                settling.take(device("pci add a").unwrap(), now);
+                settling.add_event(device("pci add a").unwrap(), now);
             }
-            reads.extend(settling.settle(now).map(|_| second));
+            reads.extend(settling.take_due_read(now).map(|_| second));
         }
         assert_eq!(reads, [5, 65, 125, 185, 245]);
     }

@@ -1,6 +1,6 @@
 //! Position of a PCI function: its path from the host bridge, and the PCIe switches on that path.
 
-use super::{AMD, Function, MELLANOX, rank};
+use super::{AMD, Function, MELLANOX, address_sort_key};
 use crate::Root;
 use lattice_conformance::{Reading, text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ pub(crate) struct PciPath {
 }
 
 /// Path of the function in the kernel's device tree. Unsupported in a captured tree without the kernel's links.
-pub(crate) fn way(root: &Root, function: &Function) -> Reading<PciPath> {
+pub(crate) fn pci_path(root: &Root, function: &Function) -> Reading<PciPath> {
     let link = function.path("");
     let path = match root.resolve(link.trim_end_matches('/')) {
         Ok(path) => path,
@@ -82,14 +82,14 @@ impl Switches {
 
     /// Rank, from 0, of the nearest switch above a function. Absent if there is none between the function and its root
     /// port. Unsupported if the tree lacks the kernel's links, a bridge of the path, or a root port.
-    pub(crate) fn above(&self, root: &Root, address: &str) -> Reading<u32> {
+    pub(crate) fn nearest_switch_rank(&self, root: &Root, address: &str) -> Reading<u32> {
         let function = Function {
             address: address.to_owned(),
             class: Reading::Absent,
             vendor: Reading::Absent,
         };
         self.0.as_ref().and_then(|ports| {
-            let way = absent_as_unsupported(way(root, &function));
+            let way = absent_as_unsupported(pci_path(root, &function));
             way.and_then(|way| ports.above(&way))
         })
     }
@@ -113,7 +113,7 @@ fn ports(root: &Root, functions: &[Function]) -> Reading<Ports> {
             Reading::Present(_) | Reading::Absent | Reading::Unsupported => continue,
             unknown => return unknown.clone().map(|_| Ports::default()),
         }
-        let way = match way(root, function) {
+        let way = match pci_path(root, function) {
             Reading::Present(way) => way,
             Reading::Absent | Reading::Unsupported => continue,
             unknown => return unknown.map(|_| Ports::default()),
@@ -121,8 +121,8 @@ fn ports(root: &Root, functions: &[Function]) -> Reading<Ports> {
         // A downstream port is the third or fifth hop, and so on.
         if let [_, .., above, _] = way.hops.as_slice()
             && way.hops.len() % 2 == 1
-            && !is_of_a_card(root, function)
-            && let Some(rank) = rank(above)
+            && !is_card_internal(root, function)
+            && let Some(rank) = address_sort_key(above)
         {
             upstream.insert(rank, above.clone());
         }
@@ -134,7 +134,7 @@ fn ports(root: &Root, functions: &[Function]) -> Reading<Ports> {
 
 /// Whether `port` belongs to a switch inside a card: AMD's GPUs by vendor, and BlueField by device id from the PCI id
 /// list.
-fn is_of_a_card(root: &Root, port: &Function) -> bool {
+fn is_card_internal(root: &Root, port: &Function) -> bool {
     let is_bluefield = || {
         let device = root.text(port.path("device"));
         let device = device.and_then(|raw| text::hex_id(&raw, 4));
@@ -229,7 +229,7 @@ mod tests {
     fn above(tree: &Path, address: &str) -> String {
         let root = Root::new(tree);
         let switches = Switches::of(&root, &functions(&root));
-        switches.above(&root, address).to_string()
+        switches.nearest_switch_rank(&root, address).to_string()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 mod settings;
 
-use super::Probed;
+use super::ProbeResult;
 use crate::{Host, Root};
 use lattice_conformance::{Class, Reading, Value, text};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const DMI: &str = "/sys/class/dmi/id";
 const VARIABLES: &str = "/sys/firmware/efi/efivars";
 /// GUID of the variables defined by the UEFI specification.
-const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
+const GLOBAL_VARIABLE_GUID: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
 /// The keys without which firmware cannot be compared.
 const REQUIRED: &[(&str, &str)] = &[
@@ -36,8 +36,8 @@ const OPTIONAL: &[(&str, &str)] = &[
 
 /// Reads firmware, board, product, boot mode and settings.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Bios);
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Bios);
     let root = &host.root;
     let read = |file: &str| root.firmware(format!("{DMI}/{file}"));
     for (key, file) in REQUIRED {
@@ -56,7 +56,7 @@ pub fn probe(host: &Host) -> Probed {
     // The running revision, whether loaded by the firmware or later by the kernel.
     let microcode = root.text("/proc/cpuinfo").and_then(|text| microcode(&text));
     probed.record.put("bios.microcode", microcode);
-    settings::keys(root, &mut probed);
+    settings::put_settings(root, &mut probed);
 
     let identity = &mut probed.identity;
     identity.vendor = read("sys_vendor");
@@ -105,7 +105,7 @@ fn microcode(cpuinfo: &str) -> Reading<Value> {
 /// Reads a one-byte EFI variable: four bytes of attributes, then 0 or 1. If the file system of the variables is not
 /// mounted, no variable is readable, and the result is disabled instead of absent.
 fn variable(root: &Root, name: &str) -> Reading<Value> {
-    let bytes = root.bytes(format!("{VARIABLES}/{name}-{GLOBAL}"));
+    let bytes = root.bytes(format!("{VARIABLES}/{name}-{GLOBAL_VARIABLE_GUID}"));
     if bytes == Reading::Absent && root.exists("/sys/firmware/efi") && !has_variables(root) {
         return Reading::disabled("efivarfs is not mounted");
     }
@@ -144,10 +144,14 @@ mod tests {
         assert_eq!(read(), not_mounted);
         assert!(!read().is_known(), "it is no part of a digest");
         // Firmware with other variables lacks this one.
-        std::fs::write(efivars.join(format!("Boot0000-{GLOBAL}")), [0; 5]).unwrap();
+        std::fs::write(
+            efivars.join(format!("Boot0000-{GLOBAL_VARIABLE_GUID}")),
+            [0; 5],
+        )
+        .unwrap();
         assert_eq!(read(), Reading::Absent);
         std::fs::write(
-            efivars.join(format!("SecureBoot-{GLOBAL}")),
+            efivars.join(format!("SecureBoot-{GLOBAL_VARIABLE_GUID}")),
             [6, 0, 0, 0, 1],
         )
         .unwrap();

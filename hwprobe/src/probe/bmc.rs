@@ -3,16 +3,16 @@
 //! Redfish provides the existence of the BMC and the rest of the class. This probe is the cross-check that needs no
 //! credentials.
 
-use super::Probed;
+use super::ProbeResult;
 use crate::Host;
 use crate::kernel::ipmi::{self, DeviceId, PowerReading, from_hex};
 use lattice_conformance::{Class, ClassRecord, FindingCode, Power, Reading};
 
 /// Reads device id and power draw over IPMI.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Bmc);
-    let report = match ipmi::ask(&host.ipmi) {
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Bmc);
+    let report = match ipmi::query_bmc(&host.ipmi) {
         Reading::Present(report) => report,
         Reading::Disabled { why } => {
             probed.record = ClassRecord::disabled(Class::Bmc, why);
@@ -27,13 +27,13 @@ pub fn probe(host: &Host) -> Probed {
     if let Reading::Present(id) = &id
         && !id.is_available
     {
-        probed.find(
+        probed.add_finding(
             FindingCode::BmcNotAvailable,
             "the BMC is updating or initialising itself: the reported firmware version \
              may be neither the old nor the new one",
         );
     }
-    keys(&id, &mut probed.record);
+    put_keys(&id, &mut probed.record);
     let draw = bytes(report.power_reading).and_then(|answer| PowerReading::decode(&answer));
     // Without an answer of the BMC, the reading of another source must not be hidden.
     if let Reading::Present(reading) = draw {
@@ -55,7 +55,7 @@ fn bytes(answer: Reading<String>) -> Reading<Vec<u8>> {
     })
 }
 
-fn keys(id: &Reading<DeviceId>, record: &mut ClassRecord) {
+fn put_keys(id: &Reading<DeviceId>, record: &mut ClassRecord) {
     let id = id.as_ref();
     record.require(
         "bmc.ipmi.firmware",

@@ -1,6 +1,6 @@
 //! Processors: model, topology and caches. Microcode is firmware and belongs to the BIOS class.
 
-use super::Probed;
+use super::ProbeResult;
 use crate::{Host, Root};
 use lattice_conformance::{Class, ClassRecord, Reading, Value, Vitals, text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +100,7 @@ impl CpuInfo {
     }
 
     /// Numbers of distinct packages and `(package, core)` pairs, if the text contains them.
-    fn shape(&self) -> Option<(u32, u32)> {
+    fn socket_and_core_counts(&self) -> Option<(u32, u32)> {
         let mut packages = BTreeSet::new();
         let mut cores = BTreeSet::new();
         for processor in &self.processors {
@@ -115,8 +115,8 @@ impl CpuInfo {
 
 /// Reads model, topology, caches and thermal throttling.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Cpu);
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Cpu);
     let root = &host.root;
     let info = root.text("/proc/cpuinfo").map(|text| CpuInfo::parse(&text));
     let record = &mut probed.record;
@@ -144,7 +144,7 @@ pub fn probe(host: &Host) -> Probed {
         listed => listed,
     };
     let shape = info.as_ref().and_then(|info| {
-        info.shape()
+        info.socket_and_core_counts()
             .map_or_else(|| topology(root), Reading::Present)
     });
     record.require("cpu.sockets", shape.as_ref().map(|(sockets, _)| *sockets));
@@ -209,15 +209,15 @@ fn throttling(root: &Root, vitals: &mut Vitals) {
             let path = format!("{CPUS}/{name}/thermal_throttle/{file}");
             root.line(path).and_then(|count| text::unsigned(&count))
         };
-        cores = joined(cores, read("core_throttle_count"), u64::saturating_add);
-        package = joined(package, read("package_throttle_count"), u64::max);
+        cores = combined_count(cores, read("core_throttle_count"), u64::saturating_add);
+        package = combined_count(package, read("package_throttle_count"), u64::max);
     }
     vitals.put("cpu.throttle.cores", cores.map(Value::amount));
     vitals.put("cpu.throttle.package", package.map(Value::amount));
 }
 
 /// Combines two counts; if one is unknown, so is the result.
-fn joined(a: Reading<u64>, b: Reading<u64>, join: fn(u64, u64) -> u64) -> Reading<u64> {
+fn combined_count(a: Reading<u64>, b: Reading<u64>, join: fn(u64, u64) -> u64) -> Reading<u64> {
     match (a, b) {
         (Reading::Present(a), Reading::Present(b)) => Reading::Present(join(a, b)),
         (Reading::Absent | Reading::Unsupported, b) => b,

@@ -2,7 +2,7 @@
 
 mod processors;
 
-use super::Probed;
+use super::ProbeResult;
 use crate::cmdline::{mask, matches};
 use crate::{Host, Root};
 use data_encoding::HEXLOWER;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// Modules loaded on demand by programs: an idle node and a node after use would differ. Such a module is recorded only
 /// if its full name is listed. The first CUDA program loads `nvidia_uvm`. `nvidia_drm` and `nvidia_modeset` are loaded
 /// with the driver or not at all, and `nvidia_peermem` if an operator configured it.
-const ON_USE: &[&str] = &["nvidia_uvm"];
+const LOADED_ON_DEMAND: &[&str] = &["nvidia_uvm"];
 
 /// Module parameters that describe this boot or this node, or hold a secret, and are not configuration. Lustre's
 /// `networks` and `ip2nets` contain interface names and addresses.
@@ -29,8 +29,8 @@ const VOLATILE_PARAMETERS: &[&str] = &[
 
 /// Reads release, command line and settings.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Kernel);
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Kernel);
     let root = &host.root;
     let record = &mut probed.record;
     record.require("kernel.osrelease", root.line("/proc/sys/kernel/osrelease"));
@@ -51,7 +51,7 @@ pub fn probe(host: &Host) -> Probed {
                 .map(text::number_or_text),
         );
     }
-    pages(root, record);
+    huge_pages(root, record);
     processors::keys(root, record);
     security(root, record);
     modules(root, &host.modules, record);
@@ -66,13 +66,13 @@ pub fn probe(host: &Host) -> Probed {
 }
 
 /// Reads configured huge pages (not their use) and transparent ones.
-fn pages(root: &Root, record: &mut ClassRecord) {
+fn huge_pages(root: &Root, record: &mut ClassRecord) {
     let thp = "/sys/kernel/mm/transparent_hugepage";
     for file in ["enabled", "defrag", "shmem_enabled"] {
         let reading = root.line(format!("{thp}/{file}"));
         record.put(
             format!("kernel.thp.{file}"),
-            reading.and_then(|line| text::chosen(&line)),
+            reading.and_then(|line| text::selected_word(&line)),
         );
     }
     record.put(
@@ -100,7 +100,7 @@ fn security(root: &Root, record: &mut ClassRecord) {
     let lockdown = root.line("/sys/kernel/security/lockdown");
     record.put(
         "kernel.lockdown",
-        lockdown.and_then(|line| text::chosen(&line)),
+        lockdown.and_then(|line| text::selected_word(&line)),
     );
     record.put(
         "kernel.selinux",
@@ -150,7 +150,7 @@ fn iommu(root: &Root) -> Reading<Value> {
 
 fn modules(root: &Root, wanted: &[String], record: &mut ClassRecord) {
     let loaded = root.list("/sys/module").map(|mut names| {
-        let counts = |pattern: &String, name: &str| match ON_USE.contains(&name) {
+        let counts = |pattern: &String, name: &str| match LOADED_ON_DEMAND.contains(&name) {
             true => pattern == name,
             false => matches(pattern, name),
         };

@@ -5,7 +5,7 @@
 
 mod cxl;
 
-use super::Probed;
+use super::ProbeResult;
 use crate::smbios::{self, MemoryDevice};
 use crate::{Host, Root};
 use lattice_conformance::{Class, ClassRecord, Reading, Value, text};
@@ -17,8 +17,8 @@ const CONTROLLERS: &str = "/sys/devices/system/edac/mc";
 
 /// Reads DIMMs, memory controllers and NUMA nodes.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Memory);
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Memory);
     let root = &host.root;
     let nodes = numa(root, &mut probed.record);
     let seen = edac(root, &mut probed);
@@ -40,7 +40,7 @@ pub fn probe(host: &Host) -> Probed {
         .collect();
     probed.facts.numa_nodes = nodes;
     let meminfo = root.text("/proc/meminfo");
-    let of = |name: &str| meminfo.as_ref().and_then(|text| amount(text, name));
+    let of = |name: &str| meminfo.as_ref().and_then(|text| meminfo_bytes(text, name));
     probed.facts.memory_bytes = match of("MemTotal") {
         Reading::Absent if meminfo != Reading::Absent => {
             Reading::failed("/proc/meminfo: no MemTotal in kB")
@@ -56,7 +56,7 @@ pub fn probe(host: &Host) -> Probed {
 
 /// One line of `/proc/meminfo` in bytes; absent without such a line.
 #[must_use]
-pub fn amount(meminfo: &str, name: &str) -> Reading<u64> {
+pub fn meminfo_bytes(meminfo: &str, name: &str) -> Reading<u64> {
     let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
     let Some((_, value)) = lines.find(|(found, _)| *found == name) else {
         return Reading::Absent;
@@ -111,7 +111,7 @@ fn numa(root: &Root, record: &mut ClassRecord) -> Reading<u32> {
 
 /// Reads the DIMMs of the memory controllers, in the controllers' order, and their error counts. Returns the sum of the
 /// sizes if there are any and all are known.
-fn edac(root: &Root, probed: &mut Probed) -> Option<u64> {
+fn edac(root: &Root, probed: &mut ProbeResult) -> Option<u64> {
     let controllers = root.list(CONTROLLERS).map(|mut names| {
         names.retain(|name| name.starts_with("mc") && name.len() > 2);
         names.sort_by_key(|name| (name.len(), name.clone()));
@@ -126,7 +126,7 @@ fn edac(root: &Root, probed: &mut Probed) -> Option<u64> {
             let key = format!("memory.controller.{index}.{file}");
             probed.vitals.put(key, count);
         }
-        for dimm in natural(root.list(&dir)) {
+        for dimm in natural_order(root.list(&dir)) {
             if !dimm.starts_with("dimm") && !dimm.starts_with("rank") {
                 continue;
             }
@@ -146,7 +146,7 @@ fn edac(root: &Root, probed: &mut Probed) -> Option<u64> {
 }
 
 /// Reads one DIMM of a controller; returns its size if known.
-fn edac_dimm(root: &Root, dir: &str, slot: u32, probed: &mut Probed) -> Option<u64> {
+fn edac_dimm(root: &Root, dir: &str, slot: u32, probed: &mut ProbeResult) -> Option<u64> {
     let read = |file: &str| root.line(format!("{dir}/{file}"));
     let key = |name: &str| format!("memory.edac.{slot}.{name}");
     let size = read("size").and_then(|size| mebibytes(&size));
@@ -170,7 +170,7 @@ fn error_count(root: &Root, path: &str) -> Reading<Value> {
 }
 
 /// Natural order: `dimm2` before `dimm10`.
-fn natural(names: Reading<Vec<String>>) -> Vec<String> {
+fn natural_order(names: Reading<Vec<String>>) -> Vec<String> {
     let mut names = names.present().cloned().unwrap_or_default();
     names.sort_by_key(|name| (name.len(), name.clone()));
     names

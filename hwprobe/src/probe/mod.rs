@@ -18,7 +18,7 @@ pub mod storage;
 mod usage;
 
 use crate::Host;
-use lattice_conformance::{Class, ClassRecord, Inventory, Probed};
+use lattice_conformance::{Class, ClassRecord, Inventory, ProbeResult};
 use std::time::Instant;
 
 /// One entry of the list of probes.
@@ -29,7 +29,7 @@ pub struct Probe {
     /// The class that the probe fills.
     pub class: Class,
     /// Function that runs the probe.
-    pub run: fn(&Host) -> Probed,
+    pub run: fn(&Host) -> ProbeResult,
 }
 
 /// Every probe, in the order of execution. [`Host::probes`] selects those that a host runs.
@@ -100,23 +100,23 @@ pub fn probe_all(host: &Host) -> Inventory {
     for probe in host.probes() {
         let started_at = Instant::now();
         match host.lost.get(probe.name) {
-            Some(loss) => inventory.lose(probe.name, probe.class, started_at.elapsed(), loss),
+            Some(loss) => inventory.add_loss(probe.name, probe.class, started_at.elapsed(), loss),
             None => {
                 let probed = probe.run_on(host);
-                inventory.take(probe.name, started_at.elapsed(), probed);
+                inventory.add_result(probe.name, started_at.elapsed(), probed);
             }
         }
     }
-    inventory.complete();
+    inventory.add_disabled_classes();
     inventory
 }
 
 impl Probe {
     /// Runs the probe with the bounds of one probe, unless the site disabled its class.
     #[must_use]
-    pub fn run_on(&self, host: &Host) -> Probed {
+    pub fn run_on(&self, host: &Host) -> ProbeResult {
         if host.disabled.contains(&self.class) {
-            return self.switched_off();
+            return self.disabled_result();
         }
         let host = Host {
             root: host.root.bounded(),
@@ -126,10 +126,10 @@ impl Probe {
     }
 
     /// The result of the probe if the site disabled its class.
-    pub(crate) fn switched_off(&self) -> Probed {
-        Probed {
+    pub(crate) fn disabled_result(&self) -> ProbeResult {
+        ProbeResult {
             record: ClassRecord::disabled(self.class, "switched off by configuration"),
-            ..Probed::new(self.class)
+            ..ProbeResult::new(self.class)
         }
     }
 }

@@ -5,15 +5,15 @@
 //! Slots and interface ranks are those of the NIC class: `optics.2.net.0` is the module of `nic.2.net.0`. Serial
 //! numbers and dates are never kept from the driver's answer.
 
-use super::{Probed, nic};
+use super::{ProbeResult, nic};
 use crate::Host;
 use crate::kernel::net::{self, EthtoolReport};
 use lattice_conformance::{Class, ClassRecord, Reading, Value};
 
 /// Reads the modules of every NIC.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Optics);
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Optics);
     let record = &mut probed.record;
     let nics = nic::ports(&host.root);
     record.require("optics.count", nics.as_ref().map(|nics| number(nics.len())));
@@ -26,7 +26,7 @@ pub fn probe(host: &Host) -> Probed {
         .collect();
     let report = match names.is_empty() {
         true => Reading::disabled("no interface to query"),
-        false => net::ask_modules(&host.ethtool, &names),
+        false => net::query_modules(&host.ethtool, &names),
     };
     for (slot, ports) in nics.iter().enumerate() {
         let count = ports.as_ref().map(|ports| number(ports.len()));

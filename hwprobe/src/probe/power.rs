@@ -5,7 +5,7 @@
 //! that part, and the meters of devices are ignored. Energy counters of the processors (RAPL) are live values: two
 //! readings give the power of the processors, never that of the node.
 
-use super::Probed;
+use super::ProbeResult;
 use crate::{Host, Root};
 use lattice_conformance::{
     Class, FindingCode, LimitState, Milliwatts, Power, Reading, Value, text,
@@ -16,14 +16,14 @@ const CRAY: &str = "/sys/cray/pm_counters";
 const RAPL: &str = "/sys/class/powercap";
 
 /// Words in the description of an ACPI meter that identify a part of the node.
-const PARTS: &[&str] = &[
+const PART_WORDS: &[&str] = &[
     "socket", "module", "cpu", "gpu", "soc", "sysio", "dram", "core", "psu",
 ];
 
 /// Reads power draw, power limit and energy counters. The record stays empty.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Cpu);
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Cpu);
     let root = &host.root;
     probed.power = meter(root, &mut probed).or_else(|| cray(root));
     cray_vitals(root, &mut probed);
@@ -32,7 +32,7 @@ pub fn probe(host: &Host) -> Probed {
 }
 
 /// The node-level meter. With more than one candidate, the result is `None`, with a finding.
-fn meter(root: &Root, probed: &mut Probed) -> Option<Power> {
+fn meter(root: &Root, probed: &mut ProbeResult) -> Option<Power> {
     let mut meters = Vec::new();
     for name in root.list(MONITORS).present().into_iter().flatten() {
         let dir = format!("{MONITORS}/{name}");
@@ -40,7 +40,7 @@ fn meter(root: &Root, probed: &mut Probed) -> Option<Power> {
         match driver.present().map(String::as_str) {
             Some("power_meter") => acpi_meter(root, &dir, name, &mut meters, probed),
             // OPAL's sensors of the whole machine.
-            Some("ibmpowernv") => meters.extend(labelled(root, &dir, "System")),
+            Some("ibmpowernv") => meters.extend(labelled_sensor(root, &dir, "System")),
             _ => {}
         }
     }
@@ -48,7 +48,7 @@ fn meter(root: &Root, probed: &mut Probed) -> Option<Power> {
         [] => None,
         [(dir, index)] => Some(read_meter(root, dir, *index)),
         several => {
-            probed.find(
+            probed.add_finding(
                 FindingCode::PowerMeterAmbiguous,
                 format!("{} meters report power of the whole node", several.len()),
             );
@@ -63,7 +63,7 @@ fn acpi_meter(
     dir: &str,
     name: &str,
     meters: &mut Vec<(String, u32)>,
-    probed: &mut Probed,
+    probed: &mut ProbeResult,
 ) {
     let device = format!("{dir}/device");
     let has = |dir: &str| root.exists(format!("{dir}/power1_average"));
@@ -75,7 +75,7 @@ fn acpi_meter(
     let described = root.line(format!("{dir}/power1_oem_info"));
     let part = described.present().filter(|text| {
         let text = text.to_ascii_lowercase();
-        PARTS.iter().any(|part| text.contains(part))
+        PART_WORDS.iter().any(|part| text.contains(part))
     });
     match part {
         None => meters.push((dir.to_owned(), 1)),
@@ -97,7 +97,7 @@ fn acpi_meter(
 }
 
 /// The sensor with this label.
-fn labelled(root: &Root, dir: &str, label: &str) -> Option<(String, u32)> {
+fn labelled_sensor(root: &Root, dir: &str, label: &str) -> Option<(String, u32)> {
     (1..=64).find_map(|index| {
         let found = root.line(format!("{dir}/power{index}_label"));
         (found.present()? == label).then(|| (dir.to_owned(), index))
@@ -112,10 +112,10 @@ fn read_meter(root: &Root, dir: &str, index: u32) -> Power {
     }
     let cap = microwatts(root, &file("cap"));
     let limit_max = microwatts(root, &file("cap_max"));
-    let (limit, limit_state) = limited(cap, &limit_max);
+    let (limit, limit_state) = limit_and_state(cap, &limit_max);
     let name = root.line(format!("{dir}/name"));
     Power {
-        draw: measured(draw),
+        draw: nonzero_draw(draw),
         limit,
         limit_state,
         limit_min: microwatts(root, &file("cap_min")),
@@ -136,7 +136,7 @@ fn microwatts(root: &Root, path: &str) -> Reading<Milliwatts> {
 }
 
 /// Maps 0 to unsupported: a running node always draws power, so 0 means that the meter does not measure.
-fn measured(draw: Reading<Milliwatts>) -> Reading<Milliwatts> {
+fn nonzero_draw(draw: Reading<Milliwatts>) -> Reading<Milliwatts> {
     match draw {
         Reading::Present(Milliwatts(0)) => Reading::Unsupported,
         other => other,
@@ -144,7 +144,7 @@ fn measured(draw: Reading<Milliwatts>) -> Reading<Milliwatts> {
 }
 
 /// Power limit and its state: absent without the file; uncapped at 0 and at the highest limit that can be set.
-fn limited(
+fn limit_and_state(
     cap: Reading<Milliwatts>,
     most: &Reading<Milliwatts>,
 ) -> (Reading<Milliwatts>, LimitState) {
@@ -171,9 +171,9 @@ fn cray(root: &Root) -> Option<Power> {
     }
     let watts = |reading: Reading<u64>| reading.map(|watts| Milliwatts(watts.saturating_mul(1000)));
     let cap = watts(counter(root, "power_cap", "W"));
-    let (limit, limit_state) = limited(cap, &Reading::Absent);
+    let (limit, limit_state) = limit_and_state(cap, &Reading::Absent);
     Some(Power {
-        draw: measured(watts(draw)),
+        draw: nonzero_draw(watts(draw)),
         limit,
         limit_state,
         limit_min: Reading::Unsupported,
@@ -198,7 +198,7 @@ fn counter(root: &Root, file: &str, unit: &str) -> Reading<u64> {
 }
 
 /// Power of the parts of the node in milliwatts, and energy of the node and its parts in joules.
-fn cray_vitals(root: &Root, probed: &mut Probed) {
+fn cray_vitals(root: &Root, probed: &mut ProbeResult) {
     for file in root.list(CRAY).present().into_iter().flatten() {
         let vitals = &mut probed.vitals;
         if let Some(part) = file.strip_suffix("_power") {
@@ -213,7 +213,7 @@ fn cray_vitals(root: &Root, probed: &mut Probed) {
 }
 
 /// Energy counters, and the limits set by the operating system, by zone: `package-0`, `package-0.dram`.
-fn rapl(root: &Root, probed: &mut Probed) {
+fn rapl(root: &Root, probed: &mut ProbeResult) {
     for zone in root.list(RAPL).present().into_iter().flatten() {
         let Some(name) = zone_name(root, zone) else {
             continue;

@@ -12,14 +12,14 @@ pub(crate) use capture_filter::{
 };
 pub use packages::{Packages, dpkg_packages, rpm_packages};
 
-use super::Probed;
+use super::ProbeResult;
 use crate::commands::RPM_PACKAGES;
 use crate::{Host, Root};
 use lattice_conformance::{Class, ClassRecord, Reading, Value, text};
 use std::collections::BTreeMap;
 
 /// Maximum number of packages that one node reports, as a bound for an overly broad list.
-const MOST_PACKAGES: usize = 1000;
+const MAX_PACKAGES: usize = 1000;
 
 const OS_RELEASE: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
@@ -34,13 +34,13 @@ const OS_FIELDS: &[(&str, &str)] = &[
 
 /// Reads image, packages and listed files.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Software);
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Software);
     let record = &mut probed.record;
     os_release(&host.root, record);
     image::keys(&host.root, record);
     let found = packages::installed(&host.root, || {
-        host.commands.ask(&RPM_PACKAGES, &host.outstanding)
+        host.commands.output(&RPM_PACKAGES, &host.outstanding)
     });
     package_keys(found, &host.packages, record);
     for path in &host.hashed_files {
@@ -106,12 +106,12 @@ fn unquoted(raw: &str) -> String {
 
 /// Adds one key per listed package; a package missing from `software.package.names` is absent.
 fn package_keys(found: Reading<Packages>, wanted: &[String], record: &mut ClassRecord) {
-    let mut found = found.map(|found| found.only(wanted));
+    let mut found = found.map(|found| found.matching(wanted));
     if let Reading::Present(packages) = &found
-        && packages.0.len() > MOST_PACKAGES
+        && packages.0.len() > MAX_PACKAGES
     {
         found = Reading::failed(format!(
-            "{} packages match the list, more than {MOST_PACKAGES}",
+            "{} packages match the list, more than {MAX_PACKAGES}",
             packages.0.len()
         ));
     }

@@ -13,7 +13,7 @@ mod raid;
 pub(crate) use mounts::without_identity as kept_mounts;
 pub use mounts::{Mount, parse as parse_mounts};
 
-use super::Probed;
+use super::ProbeResult;
 use crate::{Host, Root};
 use lattice_conformance::{Class, Reading, Value, text};
 
@@ -22,8 +22,8 @@ const SECTOR: u64 = 512;
 
 /// Reads disks, RAID and mounts.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Storage);
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Storage);
     nvme::keys(&host.root, &mut probed);
     disks::keys(&host.root, &mut probed);
     raid::keys(&host.root, &mut probed);
@@ -42,7 +42,7 @@ fn size(root: &Root, dir: &str) -> Reading<Value> {
 /// The active I/O scheduler.
 fn scheduler(root: &Root, dir: &str) -> Reading<String> {
     root.line(format!("{dir}/queue/scheduler"))
-        .and_then(|line| text::chosen(&line))
+        .and_then(|line| text::selected_word(&line))
 }
 
 /// Reads an unsigned number.

@@ -6,7 +6,7 @@
 
 mod stuck;
 
-pub(crate) use stuck::{MOST_STUCK_GROUPS, StuckProcesses};
+pub(crate) use stuck::{MAX_STUCK_GROUPS, StuckProcesses};
 
 use lattice_conformance::text;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -20,11 +20,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Maximum length of a program's standard error that is kept, in bytes.
-pub(crate) const LONGEST_COMPLAINT: u64 = 4 << 10;
+pub(crate) const MAX_STDERR_BYTES: u64 = 4 << 10;
 /// Time to reap a killed or finished program in the foreground.
-const REAP_WITHIN: Duration = Duration::from_millis(200);
+const REAP_TIMEOUT: Duration = Duration::from_millis(200);
 /// Number of programs stuck in the kernel at which no further one starts.
-const MOST_STUCK: usize = 2;
+const MAX_STUCK_PROGRAMS: usize = 2;
 
 /// Whether programs started here stay in the process group of this process.
 static STAYS_IN_GROUP: AtomicBool = AtomicBool::new(false);
@@ -42,9 +42,9 @@ pub(crate) fn die_with_parent() {
 
 /// Killed programs that still exist, shared by all clones of a host.
 #[derive(Clone, Debug, Default)]
-pub struct Outstanding(Arc<AtomicUsize>);
+pub struct UnreapedPrograms(Arc<AtomicUsize>);
 
-impl Outstanding {
+impl UnreapedPrograms {
     /// Number of killed programs that still exist.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -58,23 +58,23 @@ pub(crate) struct Bounds {
     /// Time after which the program is killed, from its start.
     pub deadline: Duration,
     /// Maximum length of the answer, in bytes.
-    pub answer: u64,
+    pub max_output_bytes: u64,
 }
 
 /// A program that exited by itself.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct ProgramOutput {
     /// Standard output of the program.
-    pub answer: Vec<u8>,
+    pub stdout: Vec<u8>,
     /// Exit status of the program.
     pub status: ExitStatus,
     /// Start of the program's standard error.
-    pub complaints: Vec<u8>,
+    pub stderr: Vec<u8>,
 }
 
 /// Reason for a missing answer of a program.
 #[derive(Debug)]
-pub(crate) enum Unfinished {
+pub(crate) enum RunFailure {
     /// The program could not be started.
     NotStarted(io::Error),
     /// The deadline passed, or too many other programs are stuck.
@@ -83,10 +83,10 @@ pub(crate) enum Unfinished {
     TooLong,
 }
 
-impl Finished {
+impl ProgramOutput {
     /// The exit status and the first line of standard error as one line: `what` ended with …: ….
-    pub(crate) fn complaint(&self, what: &str) -> String {
-        let said = String::from_utf8_lossy(&self.complaints);
+    pub(crate) fn failure_text(&self, what: &str) -> String {
+        let said = String::from_utf8_lossy(&self.stderr);
         let said = said.lines().map(text::collapse).find(|l| !l.is_empty());
         match said {
             Some(said) => format!("{what} ended with {}: {said}", self.status),
@@ -99,10 +99,10 @@ impl Finished {
 pub(crate) fn run(
     mut command: Command,
     bounds: Bounds,
-    outstanding: &Outstanding,
-) -> Result<Finished, Unfinished> {
-    if outstanding.count() >= MOST_STUCK {
-        return Err(Unfinished::TimedOut);
+    outstanding: &UnreapedPrograms,
+) -> Result<ProgramOutput, RunFailure> {
+    if outstanding.count() >= MAX_STUCK_PROGRAMS {
+        return Err(RunFailure::TimedOut);
     }
     let ends_at = Instant::now() + bounds.deadline;
     command
@@ -112,32 +112,32 @@ pub(crate) fn run(
     if !STAYS_IN_GROUP.load(Ordering::Acquire) {
         command.process_group(0);
     }
-    let mut child = command.spawn().map_err(Unfinished::NotStarted)?;
-    let answer = drain(child.stdout.take(), bounds.answer);
-    let complaints = drain(child.stderr.take(), LONGEST_COMPLAINT);
+    let mut child = command.spawn().map_err(RunFailure::NotStarted)?;
+    let answer = drain(child.stdout.take(), bounds.max_output_bytes);
+    let complaints = drain(child.stderr.take(), MAX_STDERR_BYTES);
     let stopped = match answer.recv_timeout(bounds.deadline) {
         Ok(PipeBytes::All(answer)) => {
-            let ends_at = ends_at.max(Instant::now() + REAP_WITHIN);
+            let ends_at = ends_at.max(Instant::now() + REAP_TIMEOUT);
             match wait_until(&mut child, ends_at) {
                 Some(status) => {
-                    return Ok(Finished {
-                        answer,
+                    return Ok(ProgramOutput {
+                        stdout: answer,
                         status,
-                        complaints: complaints
-                            .recv_timeout(REAP_WITHIN)
+                        stderr: complaints
+                            .recv_timeout(REAP_TIMEOUT)
                             .map_or_else(|_| Vec::new(), PipeBytes::bytes),
                     });
                 }
-                None => Unfinished::TimedOut,
+                None => RunFailure::TimedOut,
             }
         }
-        Ok(PipeBytes::More(_)) => Unfinished::TooLong,
-        Err(RecvTimeoutError::Timeout) => Unfinished::TimedOut,
+        Ok(PipeBytes::More(_)) => RunFailure::TooLong,
+        Err(RecvTimeoutError::Timeout) => RunFailure::TimedOut,
         Err(RecvTimeoutError::Disconnected) => {
-            Unfinished::NotStarted(io::Error::other("no thread to read its answer"))
+            RunFailure::NotStarted(io::Error::other("no thread to read its answer"))
         }
     };
-    put_away(child, outstanding);
+    kill_and_reap(child, outstanding);
     Err(stopped)
 }
 
@@ -202,7 +202,7 @@ fn wait_until(child: &mut Child, ends_at: Instant) -> Option<ExitStatus> {
 /// Kills a child's entire process group and reaps the child, in the background if the child is stuck.
 ///
 /// Only this function and `wait_until` reap children, so the process id cannot have been reused.
-fn put_away(mut child: Child, outstanding: &Outstanding) {
+fn kill_and_reap(mut child: Child, outstanding: &UnreapedPrograms) {
     if !STAYS_IN_GROUP.load(Ordering::Acquire)
         && let Ok(id) = i32::try_from(child.id())
         && let Some(group) = Pid::from_raw(id)
@@ -210,7 +210,7 @@ fn put_away(mut child: Child, outstanding: &Outstanding) {
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.kill();
-    if wait_until(&mut child, Instant::now() + REAP_WITHIN).is_some() {
+    if wait_until(&mut child, Instant::now() + REAP_TIMEOUT).is_some() {
         return;
     }
     let count = Arc::clone(&outstanding.0);
@@ -244,14 +244,14 @@ mod tests {
         let mark = folder.path().join("started");
         let bounds = Bounds {
             deadline: LONG,
-            answer: 100,
+            max_output_bytes: 100,
         };
         let touch = || shell(&format!("touch {}", mark.display()));
-        let outstanding = Outstanding::default();
-        outstanding.0.store(MOST_STUCK, Ordering::Release);
+        let outstanding = UnreapedPrograms::default();
+        outstanding.0.store(MAX_STUCK_PROGRAMS, Ordering::Release);
         let started_at = Instant::now();
         let refused = run(touch(), bounds, &outstanding);
-        assert!(matches!(refused, Err(Unfinished::TimedOut)), "{refused:?}");
+        assert!(matches!(refused, Err(RunFailure::TimedOut)), "{refused:?}");
         assert!(started_at.elapsed() < LONG);
         assert!(!mark.exists());
         outstanding.0.store(0, Ordering::Release);
@@ -262,15 +262,15 @@ mod tests {
 
     #[test]
     fn an_answer_may_be_as_long_as_its_bound_and_no_byte_longer() {
-        let outstanding = Outstanding::default();
+        let outstanding = UnreapedPrograms::default();
         let bounds = Bounds {
             deadline: LONG,
-            answer: 5,
+            max_output_bytes: 5,
         };
         let exact = run(shell("printf 12345; echo bad >&2"), bounds, &outstanding).unwrap();
-        assert_eq!(exact.answer, b"12345");
-        assert_eq!(exact.complaints, b"bad\n");
+        assert_eq!(exact.stdout, b"12345");
+        assert_eq!(exact.stderr, b"bad\n");
         let longer = run(shell("printf 123456; exec sleep 600"), bounds, &outstanding);
-        assert!(matches!(longer, Err(Unfinished::TooLong)), "{longer:?}");
+        assert!(matches!(longer, Err(RunFailure::TooLong)), "{longer:?}");
     }
 }

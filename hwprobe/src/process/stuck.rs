@@ -10,13 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time for a killed process to disappear.
-const GONE_WITHIN: Duration = Duration::from_millis(200);
+const KILL_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Number of stuck processes of one probe at which the probe is no longer started.
-pub(crate) const MOST_STUCK_GROUPS: u32 = 2;
+pub(crate) const MAX_STUCK_GROUPS: u32 = 2;
 
 /// Maximum number of tracked groups. Each group belongs to some probe, so there are normally fewer.
-const MOST_LEFT: usize = 64;
+const MAX_TRACKED_GROUPS: usize = 64;
 
 /// Stuck processes, shared by all clones of a host.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ struct Process {
 
 impl StuckProcesses {
     /// Removes groups that are gone, and counts the remaining ones by probe.
-    pub(crate) fn still(&self) -> BTreeMap<String, u32> {
+    pub(crate) fn count_by_probe(&self) -> BTreeMap<String, u32> {
         let mut left = self.lock();
         left.retain_mut(RemainingGroup::is_there);
         let mut counts = BTreeMap::new();
@@ -54,14 +54,14 @@ impl StuckProcesses {
 
     /// Kills a child with its process group. Processes that do not disappear soon are tracked, with the probes that
     /// hung in the group.
-    pub(crate) fn put_away(&self, mut child: Child, probes: Vec<String>) {
+    pub(crate) fn kill_and_track(&self, mut child: Child, probes: Vec<String>) {
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         // Kill before reaping the child: until then no other group can have the same id.
         if let Some(group) = group {
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = child.kill();
-        let ends_at = Instant::now() + GONE_WITHIN;
+        let ends_at = Instant::now() + KILL_TIMEOUT;
         let is_reaped = wait_until(ends_at, || !matches!(child.try_wait(), Ok(None)));
         let is_empty = |group| test_kill_process_group(group).is_err();
         let others = match group {
@@ -76,7 +76,7 @@ impl StuckProcesses {
         };
         if left.child.is_some() || !left.others.is_empty() {
             let mut all = self.lock();
-            if all.len() >= MOST_LEFT {
+            if all.len() >= MAX_TRACKED_GROUPS {
                 all.remove(0);
             }
             all.push(left);

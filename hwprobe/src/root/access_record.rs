@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// One path that a probe accessed, for [`crate::capture`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum TouchedPath {
+pub(crate) enum AccessedPath {
     /// A file with its content.
     File(Content),
     /// A listed directory, with its entry names.
@@ -22,22 +22,22 @@ pub(crate) enum TouchedPath {
 
 /// The reading of an existing path that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "WrittenUnread", into = "Reading<()>")]
+#[serde(from = "StoredUnreadablePath", into = "Reading<()>")]
 pub(crate) struct UnreadablePath(pub(super) Reading<()>);
 
 /// Stored form, of this or an earlier version: a plain text without a state means denied.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum WrittenUnread {
+enum StoredUnreadablePath {
     State(Reading<()>),
     Refusal(String),
 }
 
-impl From<WrittenUnread> for UnreadablePath {
-    fn from(written: WrittenUnread) -> Self {
+impl From<StoredUnreadablePath> for UnreadablePath {
+    fn from(written: StoredUnreadablePath) -> Self {
         Self(match written {
-            WrittenUnread::State(reading) => reading,
-            WrittenUnread::Refusal(why) => Reading::denied(why),
+            StoredUnreadablePath::State(reading) => reading,
+            StoredUnreadablePath::Refusal(why) => Reading::denied(why),
         })
     }
 }
@@ -102,16 +102,16 @@ pub(crate) const UNREADABLE: &str = "unreadable.json";
 
 /// Everything that a probe accessed, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TouchedPaths {
+pub(crate) struct AccessedPaths {
     /// The accessed paths. No component of such a path is a link.
-    pub places: BTreeMap<PathBuf, TouchedPath>,
+    pub places: BTreeMap<PathBuf, AccessedPath>,
     /// The paths that could not be read, in the form in which the probe requested them.
     pub unread: BTreeMap<PathBuf, UnreadablePath>,
 }
 
-pub(crate) type Trace = Arc<Mutex<TouchedPaths>>;
+pub(crate) type Trace = Arc<Mutex<AccessedPaths>>;
 
-impl TouchedPaths {
+impl AccessedPaths {
     /// Merges the accesses of another probe: lists of names are united, and content takes precedence over an empty
     /// file.
     pub(crate) fn absorb(&mut self, other: Self) {
@@ -125,7 +125,7 @@ impl TouchedPaths {
     }
 }
 
-impl TouchedPath {
+impl AccessedPath {
     fn absorb(&mut self, other: Self) {
         match (self, other) {
             (Self::Dir(names), Self::Dir(more)) => {
@@ -143,7 +143,7 @@ impl TouchedPath {
 }
 
 impl Root {
-    pub(super) fn touch(&self, path: &Path, what: impl FnOnce() -> TouchedPath) {
+    pub(super) fn record_access(&self, path: &Path, what: impl FnOnce() -> AccessedPath) {
         if let Some(trace) = &self.trace {
             let mut trace = trace.lock();
             trace.places.insert(path.to_owned(), what());
@@ -151,13 +151,13 @@ impl Root {
     }
 
     /// Records a path that could not be read.
-    pub(super) fn touch_unread<T>(&self, path: &Path, reading: &Reading<T>) {
+    pub(super) fn record_unreadable<T>(&self, path: &Path, reading: &Reading<T>) {
         if let Some(unread) = UnreadablePath::of(reading) {
-            self.note_unread(path, unread);
+            self.insert_unreadable(path, unread);
         }
     }
 
-    pub(super) fn note_unread(&self, path: &Path, unread: UnreadablePath) {
+    pub(super) fn insert_unreadable(&self, path: &Path, unread: UnreadablePath) {
         if let Some(trace) = &self.trace {
             let mut trace = trace.lock();
             trace.unread.insert(path.to_owned(), unread);
@@ -165,15 +165,15 @@ impl Root {
     }
 
     /// Records that a path exists, without its content, unless more is already recorded.
-    pub(super) fn touch_place(&self, path: &Path) {
+    pub(super) fn record_presence(&self, path: &Path) {
         let Some(trace) = &self.trace else {
             return;
         };
         let is_dir = fs::metadata(self.on_disk(path)).is_ok_and(|meta| meta.is_dir());
         let what = if is_dir {
-            TouchedPath::Dir(Vec::new())
+            AccessedPath::Dir(Vec::new())
         } else {
-            TouchedPath::File(Content::Text(String::new()))
+            AccessedPath::File(Content::Text(String::new()))
         };
         let mut trace = trace.lock();
         trace.places.entry(path.to_owned()).or_insert(what);

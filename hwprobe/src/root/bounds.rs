@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum size of a file, in bytes: `/proc/cpuinfo` of a node with 768 threads is near 2 MiB, every other file is much
 /// smaller.
-pub const LONGEST_FILE: u64 = 8 << 20;
+pub const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// Maximum number of entries of one folder: 16 GPUs and NICs with all virtual functions make 5,000.
-pub const MOST_ENTRIES: usize = 1 << 14;
+pub const MAX_FOLDER_ENTRIES: usize = 1 << 14;
 
 /// Maximum bytes read by one probe in total: ten times the need of the largest node.
-pub const MOST_BYTES: u64 = 64 << 20;
+pub const MAX_PROBE_BYTES: u64 = 64 << 20;
 
 /// Maximum number of accesses of one probe: 768 processors with ten attributes each make 7,680.
-pub const MOST_ACCESSES: u64 = 1 << 17;
+pub const MAX_PROBE_ACCESSES: u64 = 1 << 17;
 
 /// Remaining read budget of one probe.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub(super) struct Budget {
 impl Budget {
     pub(super) const fn new() -> Self {
         Self {
-            bytes: AtomicU64::new(MOST_BYTES),
-            accesses: AtomicU64::new(MOST_ACCESSES),
+            bytes: AtomicU64::new(MAX_PROBE_BYTES),
+            accesses: AtomicU64::new(MAX_PROBE_ACCESSES),
         }
     }
 
@@ -36,7 +36,7 @@ impl Budget {
         match take(&self.accesses, 1) {
             true => Ok(()),
             false => Err(io::Error::other(format!(
-                "this probe opened more than {MOST_ACCESSES} files and folders"
+                "this probe opened more than {MAX_PROBE_ACCESSES} files and folders"
             ))),
         }
     }
@@ -46,7 +46,7 @@ impl Budget {
         match take(&self.bytes, bytes.len() as u64) {
             true => Ok(()),
             false => Err(io::Error::other(format!(
-                "this probe read more than {MOST_BYTES} bytes"
+                "this probe read more than {MAX_PROBE_BYTES} bytes"
             ))),
         }
     }

@@ -1,6 +1,6 @@
 //! Path resolution below a root: links are followed inside the tree.
 
-use super::{Root, TouchedPath};
+use super::{AccessedPath, Root};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -8,10 +8,10 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of folders in a probe's cache; the largest node needs a few hundred.
-const MOST_FOLDERS: usize = 1 << 12;
+const MAX_CACHED_FOLDERS: usize = 1 << 12;
 
 /// Maximum number of links followed for one path, as in the kernel.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Link-free paths of folders, by the requested path.
 #[derive(Debug, Default)]
@@ -19,14 +19,14 @@ pub(super) struct ResolvedFolders(Mutex<HashMap<PathBuf, PathBuf>>);
 
 impl ResolvedFolders {
     /// The cached path of a folder, if this probe has resolved it.
-    fn known(&self, folder: &Path) -> Option<PathBuf> {
+    fn get(&self, folder: &Path) -> Option<PathBuf> {
         let folders = self.0.lock();
         folders.get(folder).cloned()
     }
 
-    fn learn(&self, asked: &Path, folder: &Path) {
+    fn insert(&self, asked: &Path, folder: &Path) {
         let mut folders = self.0.lock();
-        if folders.len() < MOST_FOLDERS {
+        if folders.len() < MAX_CACHED_FOLDERS {
             folders.insert(asked.to_owned(), folder.to_owned());
         }
     }
@@ -41,7 +41,7 @@ impl Root {
         self.access()?;
         let path = path.as_ref();
         let way = self.ways.as_ref().zip(path.parent());
-        let known = way.and_then(|(ways, folder)| ways.known(folder));
+        let known = way.and_then(|(ways, folder)| ways.get(folder));
         let mut new_way = way.filter(|_| known.is_none());
         let (mut done, mut todo) = match (known, path.file_name()) {
             (Some(folder), Some(name)) => (folder, VecDeque::from([PathBuf::from(name)])),
@@ -53,7 +53,7 @@ impl Root {
             if todo.is_empty()
                 && let Some((ways, folder)) = new_way.take()
             {
-                ways.learn(folder, &done);
+                ways.insert(folder, &done);
             }
             if part == Path::new("..") {
                 done.pop();
@@ -65,11 +65,11 @@ impl Root {
                 continue;
             }
             links += 1;
-            if links > MOST_LINKS {
+            if links > MAX_LINKS {
                 return Err(io::Error::other("too many symbolic links"));
             }
             let target = fs::read_link(&disk)?;
-            self.touch(&done, || TouchedPath::Link(target.clone()));
+            self.record_access(&done, || AccessedPath::Link(target.clone()));
             if target.is_absolute() {
                 done = PathBuf::from("/");
             } else {
@@ -79,7 +79,7 @@ impl Root {
             ahead.append(&mut todo);
             todo = ahead;
         }
-        self.touch_place(&done);
+        self.record_presence(&done);
         Ok(done)
     }
 }

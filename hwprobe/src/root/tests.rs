@@ -169,5 +169,5 @@ fn a_hash_hides_no_link_from_the_trace() {
     assert!(root.bytes("/link/plain").present().is_some());
     let trace = trace.lock();
     let link = trace.places.get(Path::new("/link"));
-    assert_eq!(link, Some(&TouchedPath::Link("real".into())));
+    assert_eq!(link, Some(&AccessedPath::Link("real".into())));
 }

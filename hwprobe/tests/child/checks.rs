@@ -5,7 +5,7 @@ use crate::support::ttar;
 use crate::trials::{Test, tests};
 use lattice_conformance::{
     Inventory,
-    health::{Engine, Memory, Pattern, Severity, Table},
+    health::{Engine, EngineState, Pattern, Severity, Table},
 };
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::{Host, NvmlSource, probe_all};
@@ -81,7 +81,7 @@ fn every_check_looks_at_keys_that_a_probe_writes() {
         let compared = [&check.when.reaches, &check.when.at_most, &check.when.below];
         let keys = check.key.iter().chain(compared.into_iter().flatten());
         // BMC keys are tested with the Redfish reader.
-        for key in keys.filter(|key| key.first() != "bmc" && !is_written(key)) {
+        for key in keys.filter(|key| key.first_segment() != "bmc" && !is_written(key)) {
             unwritten.insert(format!("{code}: {key}"));
         }
     }
@@ -91,8 +91,8 @@ fn every_check_looks_at_keys_that_a_probe_writes() {
 fn a_host_as_it_was_captured_is_fit_for_work() {
     for name in ["gpu001", "gpu101"] {
         let seen = probe_all(&host(name));
-        let mut engine = Engine::new(Table::shipped().unwrap(), Memory::default());
-        engine.booted("b1");
+        let mut engine = Engine::new(Table::shipped().unwrap(), EngineState::default());
+        engine.set_boot_id("b1");
         for hour in 0..3 {
             engine.observe(hour * 3_600_000, &seen);
         }

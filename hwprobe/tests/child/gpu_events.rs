@@ -4,7 +4,7 @@
 
 use crate::trials::{Test, tests};
 use lattice_conformance::{
-    Reading, State,
+    Reading, ReadingState,
     driver_events::{AmdEvent, EventCode, GpuEvent, GpuEventSource, Mlx5Event},
 };
 use lattice_fake_nvml::{
@@ -86,7 +86,7 @@ impl GpuFixture {
         GpuEventWatch::start(GpuEventSources {
             nvml,
             kernel_log: KernelLog::Device(self.kmsg()),
-            most: 100,
+            max_events: 100,
         })
     }
 
@@ -158,7 +158,7 @@ fn events_arrive_with_the_address() {
     fixture.write();
     fixture.raise(1, 79);
     fixture.raise(0, 48);
-    let events = until(&mut watch, |watch| watch.log().last() == 3);
+    let events = until(&mut watch, |watch| watch.log().last_seq() == 3);
     let told: Vec<(u64, &str, EventCode)> = events
         .iter()
         .map(|event| (event.seq, event.address.as_str(), event.code))
@@ -187,7 +187,7 @@ fn both_sources_make_one_event() {
     fixture.log("nvidia: module license 'NVIDIA' taints kernel.");
     until(&mut watch, |watch| {
         let log = watch.log();
-        log.last() == 2
+        log.last_seq() == 2
             && log
                 .since(0)
                 .any(|event| event.source == GpuEventSource::Both)
@@ -212,7 +212,7 @@ fn clocks_that_drifted_apart_make_no_second_event() {
     fixture.log_at(0, "NVRM: Xid (PCI:0000:19:00): 62, at boot");
     let mut watch = fixture.watch(fixture.source());
     let old = until(&mut watch, |watch| {
-        is_listening(watch) && watch.log().last() == 1
+        is_listening(watch) && watch.log().last_seq() == 1
     });
     assert!(old[0].at_ms < now_ms(), "{old:?}");
     // Until the end of the log was reached once, new lines are dated by their stamp too.
@@ -223,7 +223,7 @@ fn clocks_that_drifted_apart_make_no_second_event() {
             0,
             &format!("NVRM: Xid (PCI:0000:19:00): {}, a mark", 100 + last),
         );
-        until(&mut watch, |watch| watch.log().last() == last);
+        until(&mut watch, |watch| watch.log().last_seq() == last);
         let mark = watch.log().get(last).unwrap();
         if mark.at_ms.abs_diff(now_ms()) < 10_000 {
             break;
@@ -232,15 +232,16 @@ fn clocks_that_drifted_apart_make_no_second_event() {
     }
     fixture.raise(1, 79);
     last += 1;
-    until(&mut watch, |watch| watch.log().last() == last);
+    until(&mut watch, |watch| watch.log().last_seq() == last);
     assert_eq!(watch.confirmed(), []);
     let from = now_ms();
     fixture.log_at(1, "NVRM: Xid (PCI:0000:5d:00): 79, pid=42, off the bus");
     until(&mut watch, |watch| {
         let event = watch.log().get(last);
-        watch.log().last() > last || event.is_some_and(|event| event.source == GpuEventSource::Both)
+        watch.log().last_seq() > last
+            || event.is_some_and(|event| event.source == GpuEventSource::Both)
     });
-    assert_eq!(watch.log().last(), last, "{:?}", watch.log());
+    assert_eq!(watch.log().last_seq(), last, "{:?}", watch.log());
     let event = watch.log().get(last).cloned().unwrap();
     assert!(event.at_ms.abs_diff(from) < 10_000, "{event:?}");
     assert_eq!(event.kernel_seq, Some(2));
@@ -253,11 +254,13 @@ fn a_silent_driver_is_a_timeout() {
     fixture.asked.faults = vec![Fault::hanging("nvmlEventSetWait_v2")];
     fixture.write();
     let mut watch = fixture.watch(fixture.source().with_deadline(Duration::from_millis(600)));
-    until(&mut watch, |watch| watch.nvml().state() == State::Timeout);
+    until(&mut watch, |watch| {
+        watch.nvml().state() == ReadingState::Timeout
+    });
     assert_eq!(*watch.nvml(), Reading::Timeout { after_ms: 600 });
     // The other source continues meanwhile.
     fixture.log("NVRM: Xid (PCI:0000:5d:00): 119, Timeout after 6s of waiting for RPC response");
-    let events = until(&mut watch, |watch| watch.log().last() == 1);
+    let events = until(&mut watch, |watch| watch.log().last_seq() == 1);
     assert_eq!(events[0].code, EventCode::Xid(119));
     // The driver is listened to again as soon as it answers.
     fixture.asked.faults.clear();
@@ -301,10 +304,12 @@ fn a_killed_listener_is_started_again() {
     assert_eq!(first.len(), 1);
     let pid = rustix::process::Pid::from_raw(first[0]).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    until(&mut watch, |watch| watch.nvml().state() == State::Failed);
+    until(&mut watch, |watch| {
+        watch.nvml().state() == ReadingState::Failed
+    });
     until(&mut watch, is_listening);
     fixture.raise(0, 95);
-    let events = until(&mut watch, |watch| watch.log().last() == 1);
+    let events = until(&mut watch, |watch| watch.log().last_seq() == 1);
     assert_eq!(events[0].code, EventCode::Xid(95));
     assert_ne!(listeners(&fixture), first);
     drop(watch);
@@ -318,19 +323,20 @@ fn what_cannot_be_had_is_a_state() {
     let mut watch = GpuEventWatch::start(GpuEventSources {
         nvml: NvmlSource::child(program, Some(none)),
         kernel_log: KernelLog::Device(fixture.folder.path().join("none")),
-        most: 100,
+        max_events: 100,
     });
     until(&mut watch, |watch| {
-        watch.nvml().state() == State::Failed && watch.kernel_log().state() == State::Absent
+        watch.nvml().state() == ReadingState::Failed
+            && watch.kernel_log().state() == ReadingState::Absent
     });
     let mut silent = GpuEventWatch::start(GpuEventSources {
         nvml: NvmlSource::Disabled,
         kernel_log: KernelLog::Disabled,
-        most: 100,
+        max_events: 100,
     });
     assert!(silent.poll(Duration::from_millis(1)).is_empty());
-    assert_eq!(silent.nvml().state(), State::Disabled);
-    assert_eq!(silent.kernel_log().state(), State::Disabled);
+    assert_eq!(silent.nvml().state(), ReadingState::Disabled);
+    assert_eq!(silent.kernel_log().state(), ReadingState::Disabled);
 }
 
 /// A node with AMD GPUs has no library to listen to, and receives events from the kernel log only.
@@ -338,13 +344,13 @@ fn amds_driver_tells_through_the_kernels_log() {
     let fixture = GpuFixture::new();
     let mut watch = fixture.watch(NvmlSource::Disabled);
     until(&mut watch, |watch| {
-        watch.kernel_log().state() == State::Present
+        watch.kernel_log().state() == ReadingState::Present
     });
     fixture.log("amdgpu 0000:c1:00.0: amdgpu: 1 correctable hardware errors detected in umc block");
     fixture.log("amdgpu 0000:c1:00.0: {7}poison is consumed by client 12, kick off gpu reset flow");
     fixture.log("amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!");
     fixture.log("amdgpu 0000:c1:00.0: amdgpu: GPU reset(1) succeeded!");
-    let events = until(&mut watch, |watch| watch.log().last() == 3);
+    let events = until(&mut watch, |watch| watch.log().last_seq() == 3);
     let told: Vec<EventCode> = events.iter().map(|event| event.code).collect();
     let expected = [AmdEvent::Poison, AmdEvent::ResetBegun, AmdEvent::ResetDone];
     assert_eq!(told, expected.map(EventCode::Amd));
@@ -353,7 +359,7 @@ fn amds_driver_tells_through_the_kernels_log() {
         assert_eq!(event.source, GpuEventSource::KernelLog);
     }
     fixture.log("mlx5_core 0000:5e:00.0: poll_health:739:(pid 0): Fatal error 3 detected");
-    let events = until(&mut watch, |watch| watch.log().last() == 4);
+    let events = until(&mut watch, |watch| watch.log().last_seq() == 4);
     let last = events.last().unwrap();
     assert_eq!(last.code, EventCode::Mlx5(Mlx5Event::Fatal));
     assert_eq!(last.address, "0000:5e:00.0");
@@ -369,6 +375,6 @@ fn a_gpu_without_events_is_left_out() {
     let only = vec!["0000:5d:00.0".to_owned()];
     assert_eq!(*watch.nvml(), Reading::Present(only));
     fixture.raise(1, 94);
-    let events = until(&mut watch, |watch| watch.log().last() == 1);
+    let events = until(&mut watch, |watch| watch.log().last_seq() == 1);
     assert_eq!(events[0].address, "0000:5d:00.0");
 }

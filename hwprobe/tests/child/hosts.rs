@@ -252,12 +252,12 @@ fn since_schema_1() -> Schemas {
             Some((_, later)) => {
                 let later = later.iter().map(|pattern| KeyRow {
                     pattern,
-                    ..row.came_with(2)
+                    ..row.since_schema(2)
                 });
                 rows.extend(later);
                 rows.push(*row);
             }
-            None => rows.push(row.came_with(2)),
+            None => rows.push(row.since_schema(2)),
         }
     }
     Schemas {
@@ -301,6 +301,6 @@ fn what_agents_of_schema_1_wrote_is_told_again() {
         assert!(earlier.entries.len() < record.entries.len());
         let told = earlier.state().digest().unwrap();
         assert_eq!(told.to_string(), digest, "{name} {class}");
-        assert!(record.under(1).is_err(), "this build does not say so");
+        assert!(record.in_schema(1).is_err(), "this build does not say so");
     }
 }

@@ -58,7 +58,7 @@ fn probe(tree: &Path) -> Inventory {
 
 fn changed_marks(before: &Inventory, after: &Inventory) -> BTreeSet<Class> {
     let (before, after) = (before.marks(), after.marks());
-    Class::STANDING
+    Class::ALWAYS_PUBLISHED
         .into_iter()
         .filter(|class| before[class] != after[class])
         .collect()

@@ -3,7 +3,7 @@
 use crate::hanging::{Hang, Hanging};
 use crate::support::Tree;
 use crate::trials::{Test, tests};
-use lattice_conformance::{Class, ClassState, Inventory, Outcome, ProbeOutcome, Reading};
+use lattice_conformance::{Class, ClassState, Inventory, ProbeOutcome, ProbeStatus, Reading};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::{Host, NvmlSource, probe_all, probe_isolated};
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ fn a_class_switched_off_starts_nothing() {
         inventory
             .probes
             .iter()
-            .all(|probe| probe.outcome == Outcome::Disabled)
+            .all(|probe| probe.outcome == ProbeStatus::Disabled)
     );
     assert_eq!(inventory.probe_reasons(), Vec::<String>::new());
 }
@@ -124,7 +124,7 @@ fn a_file_that_never_answers() {
         BTreeMap::from([("nic.probe.nic".to_owned(), timeout)])
     );
     let nic = outcome(&inventory, "nic");
-    assert_eq!(nic.outcome, Outcome::Hung);
+    assert_eq!(nic.outcome, ProbeStatus::Hung);
     assert_eq!(
         nic.why.as_deref(),
         Some("probe hung: nic, nothing after 5000 ms")
@@ -148,13 +148,13 @@ fn what_cannot_be_killed_is_bounded() {
     };
     for round in 1..=2 {
         let inventory = probe_isolated(&host, &program());
-        assert_eq!(outcome(&inventory, "nic").outcome, Outcome::Hung);
+        assert_eq!(outcome(&inventory, "nic").outcome, ProbeStatus::Hung);
         assert_eq!(inventory.stuck, BTreeMap::from([("nic".to_owned(), round)]));
     }
     // The probe is not started again and costs no time; the other probes run.
     let inventory = probe_isolated(&host, &program());
     let nic = outcome(&inventory, "nic");
-    assert_eq!((nic.outcome, nic.duration_us), (Outcome::Hung, 0));
+    assert_eq!((nic.outcome, nic.duration_us), (ProbeStatus::Hung, 0));
     assert!(nic.why.unwrap().contains("2 processes"));
     assert_eq!(inventory.probe_reasons(), ["probe.nic.hung"]);
     assert_eq!(inventory.stuck, BTreeMap::from([("nic".to_owned(), 2)]));
@@ -229,7 +229,7 @@ fn standing_probes() -> usize {
     Tree::new().host().probes().count()
 }
 
-fn every_outcome(inventory: &Inventory) -> Vec<Outcome> {
+fn every_outcome(inventory: &Inventory) -> Vec<ProbeStatus> {
     inventory.probes.iter().map(|probe| probe.outcome).collect()
 }
 
@@ -245,7 +245,7 @@ fn a_child_that_says_nothing() {
     let inventory = probe_isolated(&host, &script(&tree, &text));
     assert_eq!(
         every_outcome(&inventory),
-        vec![Outcome::Hung; standing_probes()]
+        vec![ProbeStatus::Hung; standing_probes()]
     );
     assert!(
         inventory
@@ -261,7 +261,7 @@ fn why_of_all(text: &str) -> String {
     let inventory = probe_isolated(&tree.host(), &script(&tree, text));
     assert_eq!(
         every_outcome(&inventory),
-        vec![Outcome::Failed; standing_probes()]
+        vec![ProbeStatus::Failed; standing_probes()]
     );
     let reasons = inventory.probe_reasons();
     assert!(
@@ -282,7 +282,7 @@ fn a_meter_that_hangs_takes_no_digest() {
     let mut host = tree.host();
     host.files_within = SILENT;
     let inventory = probe_isolated(&host, &script(&tree, &text));
-    assert_eq!(outcome(&inventory, "power").outcome, Outcome::Hung);
+    assert_eq!(outcome(&inventory, "power").outcome, ProbeStatus::Hung);
     assert_eq!(inventory.probe_reasons(), ["probe.power.hung"]);
     let cpu = &inventory.records[&Class::Cpu];
     assert!(
@@ -300,13 +300,13 @@ fn a_child_that_dies_half_way() {
     let outcomes = every_outcome(&inventory);
     let failed = outcomes
         .iter()
-        .filter(|one| **one == Outcome::Failed)
+        .filter(|one| **one == ProbeStatus::Failed)
         .count();
     assert_eq!(failed, standing_probes() - 2, "{outcomes:?}");
     for probe in inventory
         .probes
         .iter()
-        .filter(|p| p.outcome == Outcome::Failed)
+        .filter(|p| p.outcome == ProbeStatus::Failed)
     {
         let expected = format!(
             "probe failed: {}: the probe child ended with signal: 11",
@@ -360,5 +360,8 @@ fn a_job_longer_than_a_pipe() {
     // Nor does the parent wait for a child that never reads.
     host.files_within = Duration::from_millis(300);
     let deaf = probe_isolated(&host, &script(&tree, "exec sleep 600"));
-    assert_eq!(every_outcome(&deaf), vec![Outcome::Hung; standing_probes()]);
+    assert_eq!(
+        every_outcome(&deaf),
+        vec![ProbeStatus::Hung; standing_probes()]
+    );
 }

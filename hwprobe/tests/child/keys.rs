@@ -114,7 +114,7 @@ fn every_row_has_a_key() {
             .keys()
             .any(|(_, key)| row_of(key).is_some_and(|found| found.pattern == row.pattern));
         let is_elsewhere = is_of_bmc(row.source) || row.pattern.starts_with("bios.attribute");
-        if !is_seen && row.seen == RowTest::InFixtures && !is_elsewhere {
+        if !is_seen && row.test == RowTest::InFixtures && !is_elsewhere {
             unseen.push(row.pattern);
         }
         assert!(row.class().is_ok(), "{}", row.pattern);

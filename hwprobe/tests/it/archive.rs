@@ -1,7 +1,7 @@
 //! Capture archives: valid ones, and files that are not captures.
 
 use crate::support::Tree;
-use lattice_hwprobe::capture::archive::{BadArchive, MOST_BYTES, pack, unpack};
+use lattice_hwprobe::capture::archive::{ArchiveError, MAX_UNPACKED_BYTES, pack, unpack};
 use lattice_hwprobe::capture::{Privacy, capture, host_of};
 use lattice_hwprobe::probe_all;
 use std::fs::{self, File};
@@ -157,7 +157,7 @@ fn names_have_bounds_and_long_ones_are_kept() {
     }
     for path in ["d/".repeat(33), "d".repeat(5000)] {
         let why = refused(EntryType::GNULongName, path.as_bytes());
-        assert!(matches!(why, BadArchive::TooLarge { .. }), "{why}");
+        assert!(matches!(why, ArchiveError::TooLarge { .. }), "{why}");
     }
 }
 
@@ -185,7 +185,7 @@ fn rejects_invalid_archive() {
         // An empty file is an archive without entries.
         let is_empty = bytes.is_empty() && refused.is_ok();
         assert!(
-            is_empty || matches!(refused, Err(BadArchive::Unreadable(_))),
+            is_empty || matches!(refused, Err(ArchiveError::Unreadable(_))),
             "{refused:?}"
         );
     }
@@ -193,7 +193,7 @@ fn rejects_invalid_archive() {
     cut.truncate(cut.len() / 2);
     assert!(matches!(
         unpack(cut.as_slice(), out.path()),
-        Err(BadArchive::Unreadable(_))
+        Err(ArchiveError::Unreadable(_))
     ));
 }
 
@@ -203,9 +203,9 @@ fn a_bomb_costs_its_bound() {
     let mut header = Header::new_gnu();
     header.set_entry_type(FILE);
     header.set_path("sys/zeros").unwrap();
-    header.set_size(MOST_BYTES + 1);
+    header.set_size(MAX_UNPACKED_BYTES + 1);
     header.set_cksum();
-    let zeros = io::repeat(0).take(MOST_BYTES + 1);
+    let zeros = io::repeat(0).take(MAX_UNPACKED_BYTES + 1);
     let mut packed = Vec::new();
     let mut encoder = zstd::Encoder::new(&mut packed, 1).unwrap();
     io::copy(&mut header.as_bytes().as_slice().chain(zeros), &mut encoder).unwrap();
@@ -214,13 +214,13 @@ fn a_bomb_costs_its_bound() {
     let out = TempDir::new().unwrap();
     let refused = unpack(packed.as_slice(), out.path());
     assert!(
-        matches!(refused, Err(BadArchive::TooLarge { .. })),
+        matches!(refused, Err(ArchiveError::TooLarge { .. })),
         "{refused:?}"
     );
     assert!(
         fs::metadata(out.path().join(Path::new("sys/zeros")))
             .unwrap()
             .len()
-            <= MOST_BYTES
+            <= MAX_UNPACKED_BYTES
     );
 }

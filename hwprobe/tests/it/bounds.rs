@@ -2,7 +2,7 @@
 
 use crate::support::Tree;
 use lattice_conformance::{Class, ClassState, Reading};
-use lattice_hwprobe::{LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, Root};
+use lattice_hwprobe::{MAX_FILE_BYTES, MAX_PROBE_ACCESSES, MAX_PROBE_BYTES, Root};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -29,14 +29,14 @@ fn sparse(tree: &Tree, path: &str, length: u64) {
 #[test]
 fn a_file_may_be_as_long_as_its_bound_and_is_never_cut_off() {
     let tree = Tree::new();
-    sparse(&tree, "sys/exact", LONGEST_FILE);
-    sparse(&tree, "sys/longer", LONGEST_FILE + 1);
+    sparse(&tree, "sys/exact", MAX_FILE_BYTES);
+    sparse(&tree, "sys/longer", MAX_FILE_BYTES + 1);
     sparse(&tree, "sys/huge", 1 << 40);
     let exact = root(&tree).bytes("/sys/exact");
-    assert_eq!(exact.present().unwrap().len() as u64, LONGEST_FILE);
+    assert_eq!(exact.present().unwrap().len() as u64, MAX_FILE_BYTES);
     for path in ["/sys/longer", "/sys/huge"] {
         let why = why(root(&tree).bytes(path));
-        assert_eq!(why, format!("{path}: more than {LONGEST_FILE} bytes"));
+        assert_eq!(why, format!("{path}: more than {MAX_FILE_BYTES} bytes"));
     }
 }
 
@@ -126,14 +126,14 @@ fn links_in_a_circle_end() {
 #[test]
 fn one_probe_reads_so_many_bytes_and_the_next_as_many_again() {
     let tree = Tree::new();
-    sparse(&tree, "sys/long", LONGEST_FILE);
+    sparse(&tree, "sys/long", MAX_FILE_BYTES);
     let bounded = root(&tree).bounded();
-    for _ in 0..MOST_BYTES / LONGEST_FILE {
+    for _ in 0..MAX_PROBE_BYTES / MAX_FILE_BYTES {
         assert!(bounded.bytes("/sys/long").present().is_some());
     }
     assert_eq!(
         why(bounded.bytes("/sys/long")),
-        format!("/sys/long: this probe read more than {MOST_BYTES} bytes")
+        format!("/sys/long: this probe read more than {MAX_PROBE_BYTES} bytes")
     );
     assert!(bounded.bounded().bytes("/sys/long").present().is_some());
 }
@@ -143,11 +143,11 @@ fn one_probe_opens_so_many_files() {
     let tree = Tree::new();
     tree.file("sys/one", "1");
     let bounded = root(&tree).bounded();
-    for _ in 0..MOST_ACCESSES {
+    for _ in 0..MAX_PROBE_ACCESSES {
         assert!(bounded.resolve("/").is_ok());
     }
     assert_eq!(
         why(bounded.line("/sys/one")),
-        format!("/sys/one: this probe opened more than {MOST_ACCESSES} files and folders")
+        format!("/sys/one: this probe opened more than {MAX_PROBE_ACCESSES} files and folders")
     );
 }

@@ -1,8 +1,8 @@
 //! A captured tree gives the same results as its host.
 
 use crate::support::Tree;
-use lattice_conformance::{Class, ClassState, Inventory, Loss, Reading};
-use lattice_hwprobe::capture::{self, CaptureError, NotACapture, Privacy, capture, host_of};
+use lattice_conformance::{Class, ClassState, Inventory, ProbeFailure, Reading};
+use lattice_hwprobe::capture::{self, CaptureError, CaptureTreeError, Privacy, capture, host_of};
 use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::fs;
 use std::path::Path;
@@ -105,7 +105,7 @@ fn what_could_not_be_read_is_no_more_known_in_the_capture() {
 fn a_probe_that_gave_nothing_gives_nothing_in_the_capture() {
     let tree = Tree::node();
     let mut host = tree.host();
-    let hung = Loss::Hung { after_ms: 1500 };
+    let hung = ProbeFailure::Hung { after_ms: 1500 };
     host.lost.insert("nic".to_owned(), hung);
     let (_out, again) = captured(&host, Privacy::Mask);
     let ClassState::Incomplete { missing } = again.records[&Class::Nic].state() else {
@@ -159,13 +159,13 @@ fn what_is_no_capture_is_refused() {
     let empty = TempDir::new().unwrap();
     assert!(matches!(
         host_of(empty.path()),
-        Err(NotACapture::Empty { .. })
+        Err(CaptureTreeError::Empty { .. })
     ));
     let manifest = empty.path().join(capture::MANIFEST);
     fs::write(&manifest, "{").unwrap();
     assert!(matches!(
         host_of(empty.path()),
-        Err(NotACapture::Manifest { .. })
+        Err(CaptureTreeError::Manifest { .. })
     ));
     fs::write(
         &manifest,
@@ -175,7 +175,7 @@ fn what_is_no_capture_is_refused() {
     let refused = host_of(empty.path());
     assert!(matches!(
         refused,
-        Err(NotACapture::Version { found: 2, .. })
+        Err(CaptureTreeError::Version { found: 2, .. })
     ));
     // A manifest cannot make the probe read another machine or run a program.
     let lists = r#"{"root":"/","nvml":{"Recorded":"/etc/passwd"},"modules":["x"]}"#;

@@ -2,7 +2,9 @@
 
 use crate::support::Tree;
 use lattice_conformance::{Class, ClassState, CohortKey, Reading};
-use lattice_hwprobe::gpu_driver::{Envelope, GpuReport, Outstanding, REPORT_VERSION, ask};
+use lattice_hwprobe::gpu_driver::{
+    Envelope, GpuReport, REPORT_VERSION, UnreapedPrograms, query_driver,
+};
 use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,7 +23,7 @@ const SHORT: Duration = Duration::from_millis(150);
 const LONG: Duration = Duration::from_secs(30);
 
 fn failure(script: &str) -> String {
-    match ask(&shell(script, LONG), &Outstanding::default()) {
+    match query_driver(&shell(script, LONG), &UnreapedPrograms::default()) {
         Reading::Failed { why } => why,
         other => panic!("{other:?}"),
     }
@@ -77,7 +79,7 @@ fn a_child_that_hangs_is_a_timeout_and_is_killed_with_its_children() {
 #[test]
 fn a_child_that_closes_its_output_and_stays_is_a_timeout() {
     let source = shell("exec >&- 2>&-; exec sleep 600", SHORT);
-    let reading = ask(&source, &Outstanding::default());
+    let reading = query_driver(&source, &UnreapedPrograms::default());
     assert_eq!(reading, Reading::Timeout { after_ms: 150 });
 }
 
@@ -116,7 +118,7 @@ fn endless_output_is_stopped_without_memory() {
 #[test]
 fn a_program_that_is_not_there_has_failed() {
     let source = NvmlSource::child("/nonexistent/agent", None);
-    let Reading::Failed { why } = ask(&source, &Outstanding::default()) else {
+    let Reading::Failed { why } = query_driver(&source, &UnreapedPrograms::default()) else {
         panic!();
     };
     assert!(why.contains("/nonexistent/agent"), "{why}");
@@ -132,11 +134,14 @@ fn a_recorded_report_stands_in_for_the_child() {
         report: report.clone(),
     };
     std::fs::write(&path, serde_json::to_vec(&envelope).unwrap()).unwrap();
-    let outstanding = Outstanding::default();
+    let outstanding = UnreapedPrograms::default();
     assert_eq!(
-        ask(&NvmlSource::Recorded(path), &outstanding),
+        query_driver(&NvmlSource::Recorded(path), &outstanding),
         Reading::Present(report)
     );
     let gone = NvmlSource::Recorded(tree.path().join("gone.json"));
-    assert!(matches!(ask(&gone, &outstanding), Reading::Failed { .. }));
+    assert!(matches!(
+        query_driver(&gone, &outstanding),
+        Reading::Failed { .. }
+    ));
 }

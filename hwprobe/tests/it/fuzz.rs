@@ -102,7 +102,7 @@ proptest! {
 
     #[test]
     fn words_and_numbers(raw in any_text()) {
-        for reading in [text::plain(&raw), text::firmware(&raw), text::chosen(&raw)] {
+        for reading in [text::plain(&raw), text::firmware(&raw), text::selected_word(&raw)] {
             if let Reading::Present(value) = reading {
                 prop_assert!(!value.is_empty());
                 prop_assert!(is_from(&Value::Text(value.clone()), &raw), "{value:?}");
@@ -126,14 +126,14 @@ proptest! {
         if let Reading::Present(address) = pci::address(&raw) {
             prop_assert_eq!(pci::address(&address), Reading::Present(address.clone()));
         }
-        let _ = (pci::rank(&raw), pci::link_speed(&raw), pci::link_width(&raw));
+        let _ = (pci::address_sort_key(&raw), pci::link_speed(&raw), pci::link_width(&raw));
         if let Some(address) = pci::address_in(&raw) {
             prop_assert!(raw.contains(address));
         }
         let masked = cmdline::mask(&raw, &["root".to_owned(), "x*".to_owned()]);
         prop_assert!(masked.iter().map(String::len).sum::<usize>() <= raw.len() * 9 + 9);
         let _ = cpu::CpuInfo::parse(&raw);
-        let _ = memory::amount(&raw, "MemTotal");
+        let _ = memory::meminfo_bytes(&raw, "MemTotal");
         let _ = gpu::flavour(&raw);
         if let Reading::Present(value) = gpu::parameter(&raw, "x") {
             prop_assert!(is_from(&value, &raw), "{value:?}");

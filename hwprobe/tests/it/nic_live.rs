@@ -1,8 +1,8 @@
 //! ethtool, devlink and DCB on the running kernel, with interfaces created for the test in a separate network
 //! namespace.
 
-use lattice_conformance::{Reading, State};
-use lattice_hwprobe::kernel::net::{Kernel, ask, record};
+use lattice_conformance::{Reading, ReadingState};
+use lattice_hwprobe::kernel::net::{Kernel, query_interfaces, record};
 use lattice_hwprobe::probe::nic::interfaces;
 use lattice_hwprobe::{Answers, EthtoolSource, Root};
 use std::process::Command;
@@ -47,7 +47,7 @@ fn a_virtual_cable_of_this_kernel() {
 
 fn inside() {
     let names = ["lo", "lattice-a", "lattice-b"].map(str::to_owned);
-    let asked = ask(&EthtoolSource::Live(Kernel), &names);
+    let asked = query_interfaces(&EthtoolSource::Live(Kernel), &names);
     let report = asked.present().unwrap();
     println!("asked the kernel about lattice-a");
     println!("{report:#?}");
@@ -67,7 +67,7 @@ fn inside() {
         // Fixed: enabled, and not changeable.
         assert!(!has("tx-lockless"), "{features:?}");
         assert_eq!(said.autoneg, Reading::Present(false));
-        assert_eq!(said.rings.state(), State::Unsupported);
+        assert_eq!(said.rings.state(), ReadingState::Unsupported);
         assert_eq!(said.pause, Reading::Unsupported);
         assert_eq!(said.fec, Reading::Unsupported);
         assert_eq!(said.private_flags, Reading::Unsupported);
@@ -82,7 +82,7 @@ fn inside() {
 fn every_interface_of_this_machine_answers_with_a_known_state() {
     let root = Root::new("/");
     let names = root.list("/sys/class/net");
-    let asked = ask(&EthtoolSource::Live(Kernel), names.present().unwrap());
+    let asked = query_interfaces(&EthtoolSource::Live(Kernel), names.present().unwrap());
     let report = asked.present().unwrap();
     assert!(report.interfaces.contains_key("lo"), "{report:?}");
     for (name, said) in &report.interfaces {
@@ -99,7 +99,10 @@ fn every_interface_of_this_machine_answers_with_a_known_state() {
             said.dscp.state(),
         ];
         for state in states {
-            let is_known = matches!(state, State::Present | State::Absent | State::Unsupported);
+            let is_known = matches!(
+                state,
+                ReadingState::Present | ReadingState::Absent | ReadingState::Unsupported
+            );
             assert!(is_known, "{name}: {said:#?}");
         }
     }
@@ -107,7 +110,7 @@ fn every_interface_of_this_machine_answers_with_a_known_state() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ethtool.json");
     std::fs::write(&path, report.clone().encode().unwrap()).unwrap();
-    assert_eq!(ask(&EthtoolSource::Recorded(path), &[]), asked);
+    assert_eq!(query_interfaces(&EthtoolSource::Recorded(path), &[]), asked);
     // A capture contains the interfaces that the probe queries.
     let recorded = record(&EthtoolSource::Live(Kernel), &interfaces(&root), false);
     let recorded = recorded.present().unwrap().interfaces.keys();

@@ -4,7 +4,7 @@
 use crate::support::Tree;
 use crate::support::modules::{DATE, SERIAL, osfp, qsfp28, sfp};
 use lattice_conformance::{
-    Class, ClassMark, ClassState, Inventory, Outcome, Reading,
+    Class, ClassMark, ClassState, Inventory, ProbeStatus, Reading,
     history::{Cause, History, Line, ReadContext},
 };
 use lattice_hwprobe::capture::{Privacy, capture, host_of};
@@ -243,8 +243,11 @@ fn what_is_not_asked_for_any_more_is_not_what_it_was() {
 fn the_running_machine_answers_for_its_own_interfaces() {
     let mut host = Host::new("/", lattice_hwprobe::NvmlSource::Disabled);
     host.also.insert(Class::Optics);
-    host.disabled
-        .extend(Class::STANDING.into_iter().filter(|c| *c != Class::Nic));
+    host.disabled.extend(
+        Class::ALWAYS_PUBLISHED
+            .into_iter()
+            .filter(|c| *c != Class::Nic),
+    );
     assert!(matches!(host.ethtool, EthtoolSource::Live(_)));
     let inventory = probe_all(&host);
     let outcome = inventory
@@ -254,7 +257,7 @@ fn the_running_machine_answers_for_its_own_interfaces() {
         .map(|probe| probe.outcome);
     let outcome = outcome.unwrap();
     assert!(
-        matches!(outcome, Outcome::Complete | Outcome::Incomplete),
+        matches!(outcome, ProbeStatus::Complete | ProbeStatus::Incomplete),
         "{outcome:?}"
     );
     let nics = inventory.records[&Class::Nic].get("nic.count").to_string();

@@ -42,10 +42,10 @@ proptest! {
         let _ = rpm_packages(text.as_bytes());
         let _ = storage::parse_mounts(&text);
         let _ = CpuInfo::parse(&text);
-        let _ = memory::amount(&text, "MemTotal");
+        let _ = memory::meminfo_bytes(&text, "MemTotal");
         let _ = text::firmware(&text);
         let _ = text::plain(&text);
-        let _ = text::chosen(&text);
+        let _ = text::selected_word(&text);
         let _ = text::list_length(&text);
         let _ = text::hex_number(&text);
         let _ = text::hex_id(&text, 4);

@@ -3,7 +3,7 @@
 use crate::support;
 use crate::support::Tree;
 use lattice_conformance::{
-    Class, ClassRecord, ClassState, Inventory, KeyVerdict, Outcome, Reading, Value, diff,
+    Class, ClassRecord, ClassState, Inventory, KeyVerdict, ProbeStatus, Reading, Value, diff,
     diff_by_parts,
 };
 use lattice_hwprobe::{Host, NvmlSource, PROBES, probe_all};
@@ -30,8 +30,8 @@ fn every_listed_probe_runs_and_every_class_has_a_record() {
         assert!(listed.contains(&name), "{name} is not listed");
     }
     let classes: Vec<Class> = inventory.records.keys().copied().collect();
-    assert_eq!(classes, Class::STANDING);
-    for class in Class::STANDING
+    assert_eq!(classes, Class::ALWAYS_PUBLISHED);
+    for class in Class::ALWAYS_PUBLISHED
         .into_iter()
         .filter(|c| !PROBES.iter().any(|p| p.class == *c))
     {
@@ -247,7 +247,7 @@ fn bytes_that_are_no_text_leave_the_class_incomplete() {
     let keys: Vec<&String> = missing.keys().collect();
     assert_eq!(keys, ["bios.version"]);
     let bios = inventory.probes.iter().find(|p| p.class == Class::Bios);
-    assert_eq!(bios.unwrap().outcome, Outcome::Incomplete);
+    assert_eq!(bios.unwrap().outcome, ProbeStatus::Incomplete);
     assert_eq!(inventory.fingerprint().digest(), None);
 }
 
@@ -391,7 +391,7 @@ fn one_firmware_changes_one_class_and_the_difference_names_the_slot() {
     let before = tree.probe();
     tree.file("/sys/class/infiniband/mlx5_0/fw_ver", "28.39.1002");
     let after = tree.probe();
-    let changed: Vec<Class> = Class::STANDING
+    let changed: Vec<Class> = Class::ALWAYS_PUBLISHED
         .into_iter()
         .filter(|class| before.marks()[class] != after.marks()[class])
         .collect();

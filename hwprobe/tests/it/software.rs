@@ -1,7 +1,7 @@
 //! Image, packages and listed files on trees written here.
 
 use crate::support::Tree;
-use lattice_conformance::{Class, ClassState, Inventory, KeyVerdict, Outcome, Reading, diff};
+use lattice_conformance::{Class, ClassState, Inventory, KeyVerdict, ProbeStatus, Reading, diff};
 use lattice_hwprobe::capture::{Privacy, capture};
 use lattice_hwprobe::{Commands, Host, NvmlSource, probe_all};
 use tempfile::TempDir;
@@ -232,7 +232,7 @@ fn hanging_package_manager_is_reported() {
     );
     let inventory = tree.probe();
     let outcome = inventory.probes.iter().find(|p| p.name == "software");
-    assert_eq!(outcome.unwrap().outcome, Outcome::Hung);
+    assert_eq!(outcome.unwrap().outcome, ProbeStatus::Hung);
     assert_eq!(inventory.marks()[&Class::Software].digest(), None);
 }
 

@@ -11,7 +11,7 @@ pub(crate) enum Attempt<T> {
     /// The leader answered.
     Answer(T),
     /// The request was not executed; another attempt is safe.
-    NotDone { reason: String, pause: Pause },
+    NotExecuted { reason: String, pause: Pause },
     /// The request may have been executed.
     Unknown { reason: String },
     /// Another attempt would have the same result.
@@ -39,51 +39,51 @@ where
     R: Rpc<Reply = Result<T, Unavailable>>,
 {
     let peer = members.peer(addr);
-    let not_done = |reason: String| Attempt::NotDone {
+    let not_done = |reason: String| Attempt::NotExecuted {
         reason,
         pause: Pause::Yes,
     };
     // Without a connection no request was sent, so this failure is always safe to repeat.
-    match timeout(config.patience, peer.connected()).await {
+    match timeout(config.leader_check_after, peer.connected()).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => {
-            members.doubt(addr);
+            members.clear_leader(addr);
             return not_done(error.to_string());
         }
         Err(_) => {
-            members.doubt(addr);
+            members.clear_leader(addr);
             return not_done(format!("{addr} does not answer"));
         }
     }
     let left = until.saturating_duration_since(Instant::now());
     let mut call = std::pin::pin!(peer.call(request, config.attempt_timeout.min(left)));
-    let mut patience = config.patience;
+    let mut patience = config.leader_check_after;
     let answer = loop {
         match timeout(patience, &mut call).await {
             Ok(answer) => break answer,
             Err(_) => {
                 // An election is probably in progress. The shorter interval detects its end early.
-                patience = config.patience / 4;
+                patience = config.leader_check_after / 4;
                 if let Some(other) = members.locate().await.filter(|other| *other != addr) {
-                    members.follow(other);
+                    members.set_leader(other);
                     let reason = format!("{addr} did not answer and {other} leads now");
                     return Attempt::Unknown { reason };
                 }
             }
         }
     };
-    judge(members, addr, answer)
+    classify_answer(members, addr, answer)
 }
 
-fn judge<T>(
+fn classify_answer<T>(
     members: &Members,
     addr: SocketAddr,
     answer: Result<Result<T, Unavailable>, CallError>,
 ) -> Attempt<T> {
-    let not_done = |reason: String, pause| Attempt::NotDone { reason, pause };
+    let not_done = |reason: String, pause| Attempt::NotExecuted { reason, pause };
     match answer {
         Ok(Ok(reply)) => {
-            members.follow(addr);
+            members.set_leader(addr);
             Attempt::Answer(reply)
         }
         Ok(Err(unavailable)) => {
@@ -93,22 +93,22 @@ fn judge<T>(
                     let hint = leader.and_then(|text| text.parse::<SocketAddr>().ok());
                     match hint.filter(|hint| *hint != addr) {
                         Some(leader) => {
-                            members.follow(leader);
+                            members.set_leader(leader);
                             not_done(reason, Pause::No)
                         }
                         None => {
-                            members.doubt(addr);
+                            members.clear_leader(addr);
                             not_done(reason, Pause::Yes)
                         }
                     }
                 }
                 Unavailable::NoMajority => {
-                    members.doubt(addr);
+                    members.clear_leader(addr);
                     not_done(reason, Pause::Yes)
                 }
                 Unavailable::Busy | Unavailable::Unreadable { .. } => not_done(reason, Pause::Yes),
                 Unavailable::OutcomeUnknown => {
-                    members.doubt(addr);
+                    members.clear_leader(addr);
                     Attempt::Unknown { reason }
                 }
             }
@@ -120,7 +120,7 @@ fn judge<T>(
             | CallError::Malformed { .. }),
         ) => Attempt::Rejected(error),
         Err(error) => {
-            members.doubt(addr);
+            members.clear_leader(addr);
             let reason = error.to_string();
             if error.may_have_run() {
                 Attempt::Unknown { reason }
@@ -137,7 +137,7 @@ pub(crate) struct Backoff {
     next: Duration,
     max: Duration,
     /// Number of attempts since the last wait. Hints about the leader can be circular.
-    hurried: u32,
+    attempts_since_wait: u32,
     seed: Option<u64>,
 }
 
@@ -147,13 +147,13 @@ impl Backoff {
             min: config.min_wait,
             next: config.min_wait,
             max: config.max_wait,
-            hurried: 0,
+            attempts_since_wait: 0,
             seed: config.seed,
         }
     }
 
     /// Random factor between 0.5 and 1.
-    fn part(&mut self) -> f64 {
+    fn jitter_factor(&mut self) -> f64 {
         let Some(seed) = &mut self.seed else {
             return rand::random_range(0.5..1.0);
         };
@@ -165,17 +165,17 @@ impl Backoff {
     /// Resets the next wait to its minimum after a success.
     pub(crate) fn reset(&mut self) {
         self.next = self.min;
-        self.hurried = 0;
+        self.attempts_since_wait = 0;
     }
 
     /// Waits before the next attempt, at most until `until`.
     pub(crate) async fn wait(&mut self, pause: Pause, until: Instant) {
-        self.hurried += 1;
-        if pause == Pause::No && self.hurried <= 2 {
+        self.attempts_since_wait += 1;
+        if pause == Pause::No && self.attempts_since_wait <= 2 {
             return;
         }
-        self.hurried = 0;
-        let part = self.part();
+        self.attempts_since_wait = 0;
+        let part = self.jitter_factor();
         let wait = self.next.mul_f64(part);
         self.next = (self.next * 2).min(self.max);
         sleep(wait.min(until.saturating_duration_since(Instant::now()))).await;

@@ -4,7 +4,7 @@ use crate::{
     ClientConfig, ClientError, RunningWatch,
     attempt::{Attempt, Backoff, Pause, attempt},
     members::{Addresses, Members},
-    propose::{self, Job, MAX_COMMANDS, ProposalReplies},
+    propose::{self, MAX_COMMANDS, PendingProposal, ProposalReplies},
 };
 use lattice_mesh::{CallError, Mesh, Rpc};
 use lattice_quorum_types::{
@@ -32,7 +32,7 @@ const STATUS_TIMEOUT: Duration = Duration::from_millis(1000);
 pub struct QuorumClient {
     pub(crate) members: Arc<Members>,
     pub(crate) config: Arc<ClientConfig>,
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<PendingProposal>,
 }
 
 impl fmt::Debug for QuorumClient {
@@ -49,7 +49,7 @@ impl QuorumClient {
 
     /// Creates a client as [`QuorumClient::new`] does, with other deadlines and bounds.
     pub fn with_config(mesh: Mesh, addrs: Vec<SocketAddr>, config: ClientConfig) -> Self {
-        let (jobs, queue) = mpsc::channel(config.queue.max(1));
+        let (jobs, queue) = mpsc::channel(config.queue_capacity.max(1));
         let (members, config) = (Arc::new(Members::new(mesh, addrs)), Arc::new(config));
         tokio::spawn(propose::run(members.clone(), config.clone(), queue));
         tokio::spawn(Members::refresh(Arc::downgrade(&members)));
@@ -89,7 +89,7 @@ impl QuorumClient {
         while rest.peek().is_some() {
             let (mut part, mut bytes) = (Vec::new(), 0);
             while let Some(next) = rest.peek() {
-                bytes += size::on_wire(next);
+                bytes += size::encoded_bytes(next);
                 if !part.is_empty() && (part.len() >= MAX_COMMANDS || bytes > propose::MAX_BYTES) {
                     break;
                 }
@@ -103,12 +103,12 @@ impl QuorumClient {
     async fn submit(&self, envelopes: Vec<Envelope>) -> Result<ProposalReplies, ClientError> {
         let (done, answer) = oneshot::channel();
         let started = Instant::now();
-        let job = Job {
+        let job = PendingProposal {
             envelopes,
             done,
             started,
             until: started + self.config.deadline,
-            maybe: None,
+            uncertain_reason: None,
         };
         let queued = tokio::time::timeout(self.config.deadline, self.jobs.send(job)).await;
         match queued {
@@ -126,7 +126,7 @@ impl QuorumClient {
     /// # Errors
     /// If no leader answered within [`ClientConfig::deadline`].
     pub async fn read(&self, query: Query) -> Result<Answer, ClientError> {
-        self.ask(Read { query }).await
+        self.send_to_leader(Read { query }).await
     }
 
     /// Requests from the leader a signature of the audit up to its present end, unless it is signed already. Returns
@@ -135,22 +135,22 @@ impl QuorumClient {
     /// # Errors
     /// As [`QuorumClient::read`].
     pub async fn sign_audit(&self) -> Result<Result<AuditHead, String>, ClientError> {
-        self.ask(SignAudit).await
+        self.send_to_leader(SignAudit).await
     }
 
     /// Sends a request to the present leader. The request must be safe to execute twice.
-    pub(crate) async fn ask<R, T>(&self, request: R) -> Result<T, ClientError>
+    pub(crate) async fn send_to_leader<R, T>(&self, request: R) -> Result<T, ClientError>
     where
         R: Rpc<Reply = Result<T, Unavailable>>,
     {
         let (members, config, request) = (&self.members, &self.config, &request);
-        self.at_leader(|addr, until| attempt(members, config, addr, request, until))
+        self.retry_at_leader(|addr, until| attempt(members, config, addr, request, until))
             .await
     }
 
     /// Attempts a request at the present leader until there is an answer or the deadline passes. A request that may
     /// have been executed is repeated, so it must be idempotent.
-    pub(crate) async fn at_leader<T, F>(
+    pub(crate) async fn retry_at_leader<T, F>(
         &self,
         attempt: impl Fn(SocketAddr, Instant) -> F,
     ) -> Result<T, ClientError>
@@ -165,7 +165,7 @@ impl QuorumClient {
             let (reason, pause) = match attempt(addr, until).await {
                 Attempt::Answer(answer) => return Ok(answer),
                 Attempt::Rejected(error) => return Err(ClientError::Rejected(error)),
-                Attempt::NotDone { reason, pause } => (reason, pause),
+                Attempt::NotExecuted { reason, pause } => (reason, pause),
                 Attempt::Unknown { reason } => (reason, Pause::Yes),
             };
             waits.wait(pause, until).await;
@@ -192,7 +192,7 @@ impl QuorumClient {
 
     /// Addresses of the members, as the members report them, for callers that must not hold a mesh.
     pub fn addresses(&self) -> Addresses {
-        self.members.told()
+        self.members.reported_addresses()
     }
 
     /// Addresses of the members, as the members report them, followed by the other configured addresses.

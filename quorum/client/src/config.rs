@@ -10,7 +10,7 @@ pub struct ClientConfig {
     /// Timeout of one attempt.
     pub attempt_timeout: Duration,
     /// Time without an answer after which the client queries the members for the present leader.
-    pub patience: Duration,
+    pub leader_check_after: Duration,
     /// First wait before a repeat; doubles up to `max_wait`.
     pub min_wait: Duration,
     /// Longest wait before a repeat.
@@ -18,7 +18,7 @@ pub struct ClientConfig {
     /// Number of concurrent requests with proposals. Proposals made in the meantime share the next request.
     pub in_flight: usize,
     /// Number of queued proposals. Further callers wait for a place in the queue.
-    pub queue: usize,
+    pub queue_capacity: usize,
     /// Seed for the jitter of waits; `None`: randomness of the host.
     pub seed: Option<u64>,
 }
@@ -28,11 +28,11 @@ impl Default for ClientConfig {
         Self {
             deadline: Duration::from_secs(10),
             attempt_timeout: Duration::from_secs(5),
-            patience: Duration::from_millis(300),
+            leader_check_after: Duration::from_millis(300),
             min_wait: Duration::from_millis(10),
             max_wait: Duration::from_millis(200),
             in_flight: 2,
-            queue: 4096,
+            queue_capacity: 4096,
             seed: None,
         }
     }

@@ -21,7 +21,7 @@ const LOCATE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Interval between membership queries, if no other event triggers one. It is shorter than any replacement of all
 /// members.
-const REFRESH: Duration = Duration::from_secs(15);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Membership, as the members report it.
 #[derive(Debug, Default)]
@@ -54,9 +54,9 @@ pub(crate) struct Members {
     mesh: Mesh,
     /// Configured addresses. They locate the first member, and any member if the reported addresses become unreachable.
     addrs: Vec<SocketAddr>,
-    told: Addresses,
+    reported: Addresses,
     leader: Mutex<Option<SocketAddr>>,
-    turn: AtomicUsize,
+    next_member: AtomicUsize,
 }
 
 impl Members {
@@ -64,24 +64,24 @@ impl Members {
         Self {
             mesh,
             addrs,
-            told: Addresses::default(),
+            reported: Addresses::default(),
             leader: Mutex::new(None),
-            turn: AtomicUsize::new(0),
+            next_member: AtomicUsize::new(0),
         }
     }
 
     /// The present members first, followed by the other configured addresses.
     pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
-        self.told.with(&self.addrs)
+        self.reported.with(&self.addrs)
     }
 
     /// Addresses of the members, as the members report them. Holds no mesh.
-    pub(crate) fn told(&self) -> Addresses {
-        self.told.clone()
+    pub(crate) fn reported_addresses(&self) -> Addresses {
+        self.reported.clone()
     }
 
     /// Stores the membership of a member's status if it is newer than the stored one.
-    fn learn(&self, status: &MemberStatus) {
+    fn update_membership(&self, status: &MemberStatus) {
         let version = (status.incarnation, status.membership_index);
         let addrs: Option<Vec<SocketAddr>> = status
             .members
@@ -92,7 +92,7 @@ impl Members {
         else {
             return;
         };
-        let mut told = self.told.lock();
+        let mut told = self.reported.lock();
         if version > told.version {
             if !told.addrs.is_empty() && told.addrs != addrs {
                 tracing::info!(?addrs, "the quorum has other members now");
@@ -104,7 +104,7 @@ impl Members {
     /// Refreshes the membership while `members` is in use.
     pub(crate) async fn refresh(members: Weak<Self>) {
         loop {
-            sleep(REFRESH).await;
+            sleep(REFRESH_INTERVAL).await;
             let Some(members) = members.upgrade() else {
                 return;
             };
@@ -118,7 +118,7 @@ impl Members {
                 None => None,
             };
             match asked {
-                Some(status) => members.learn(&status),
+                Some(status) => members.update_membership(&status),
                 None => drop(members.locate().await),
             }
         }
@@ -133,12 +133,12 @@ impl Members {
     }
 
     /// Records the member at this address as the leader.
-    pub(crate) fn follow(&self, addr: SocketAddr) {
+    pub(crate) fn set_leader(&self, addr: SocketAddr) {
         *self.leader() = Some(addr);
     }
 
     /// Clears the leader if it is the member at this address, which does not lead or does not answer.
-    pub(crate) fn doubt(&self, addr: SocketAddr) {
+    pub(crate) fn clear_leader(&self, addr: SocketAddr) {
         let mut leader = self.leader();
         if *leader == Some(addr) {
             *leader = None;
@@ -152,10 +152,13 @@ impl Members {
             return known;
         }
         if let Some(found) = self.locate().await {
-            self.follow(found);
+            self.set_leader(found);
             return Some(found);
         }
-        let (turn, addrs) = (self.turn.fetch_add(1, Ordering::Relaxed), self.addrs());
+        let (turn, addrs) = (
+            self.next_member.fetch_add(1, Ordering::Relaxed),
+            self.addrs(),
+        );
         addrs.get(turn.checked_rem(addrs.len())?).copied()
     }
 
@@ -174,7 +177,7 @@ impl Members {
         while let Some(answer) = asked.next().await {
             let Ok(status) = answer else { continue };
             answers.insert(status.id);
-            self.learn(&status);
+            self.update_membership(&status);
             // A term has one leader, but some members may not have received its messages yet. Members that remain from
             // before a restore may be in any term.
             let rank = |s: &MemberStatus| (s.incarnation, s.term, s.leader.is_some());
@@ -203,7 +206,7 @@ impl Members {
             async move {
                 let status = peer.call(&GetMemberStatus, timeout).await;
                 if let Ok(status) = &status {
-                    self.learn(status);
+                    self.update_membership(status);
                 }
                 (addr, status)
             }

@@ -10,7 +10,10 @@ use futures::{StreamExt as _, stream::BoxStream};
 use lattice_mesh::CallError;
 use lattice_quorum_types::{
     command::Principal,
-    membership::{Change, ChangeQuorum, ChangeRefused, GetBackup, GetQuorum, Progress, QuorumView},
+    membership::{
+        ChangeProgress, ChangeQuorum, ChangeRefusal, GetBackup, GetQuorum, MembershipChange,
+        QuorumView,
+    },
 };
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::{Instant, timeout};
@@ -55,9 +58,9 @@ impl QuorumClient {
         &self,
         by: Principal,
         key: String,
-        change: Change,
-    ) -> Result<Result<Progress, ChangeRefused>, ClientError> {
-        self.ask(ChangeQuorum { by, key, change }).await
+        change: MembershipChange,
+    ) -> Result<Result<ChangeProgress, ChangeRefusal>, ClientError> {
+        self.send_to_leader(ChangeQuorum { by, key, change }).await
     }
 
     /// Requests a backup, and returns the bytes of its file as they arrive. The backup holds everything that was
@@ -67,7 +70,7 @@ impl QuorumClient {
     /// If no leader starts a backup within [`crate::ClientConfig::deadline`].
     pub async fn backup(&self, by: Principal, key: String) -> Result<Backup, ClientError> {
         let (members, request) = (&self.members, &GetBackup { by, key });
-        self.at_leader(|addr, _| begin_backup(members, addr, request))
+        self.retry_at_leader(|addr, _| begin_backup(members, addr, request))
             .await
     }
 }
@@ -89,8 +92,8 @@ async fn begin_backup(members: &Members, addr: SocketAddr, request: &GetBackup) 
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer before the timeout".to_owned(),
     };
-    members.doubt(addr);
+    members.clear_leader(addr);
     let reason = format!("{addr}: {reason}");
     let pause = Pause::Yes;
-    Attempt::NotDone { reason, pause }
+    Attempt::NotExecuted { reason, pause }
 }

@@ -27,21 +27,21 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// Longest time for which the next request collects proposals while another is in progress: several times the duration
 /// of a write.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHER_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Envelopes of one caller.
-pub(crate) struct Job {
+pub(crate) struct PendingProposal {
     pub(crate) envelopes: Vec<Envelope>,
     pub(crate) done: oneshot::Sender<Result<ProposalReplies, ClientError>>,
     pub(crate) started: Instant,
     pub(crate) until: Instant,
     /// Error of the last attempt that may have committed the job.
-    pub(crate) maybe: Option<String>,
+    pub(crate) uncertain_reason: Option<String>,
 }
 
-impl Job {
-    fn weight(&self) -> usize {
-        self.envelopes.iter().map(size::on_wire).sum()
+impl PendingProposal {
+    fn encoded_bytes(&self) -> usize {
+        self.envelopes.iter().map(size::encoded_bytes).sum()
     }
     fn has_keys(&self) -> bool {
         self.envelopes.iter().all(|envelope| envelope.key.is_some())
@@ -52,7 +52,7 @@ impl Job {
     fn expire(self, reason: &str) {
         let after = self.started.elapsed();
         let reason = reason.to_owned();
-        match self.maybe.clone() {
+        match self.uncertain_reason.clone() {
             Some(maybe) => self.fail(ClientError::OutcomeUnknown { reason: maybe }),
             None => self.fail(ClientError::Unavailable { after, reason }),
         }
@@ -63,10 +63,10 @@ impl Job {
 pub(crate) async fn run(
     members: Arc<Members>,
     config: Arc<ClientConfig>,
-    mut queue: mpsc::Receiver<Job>,
+    mut queue: mpsc::Receiver<PendingProposal>,
 ) {
     let in_flight = Arc::new(Semaphore::new(config.in_flight.max(1)));
-    let mut held: Option<Job> = None;
+    let mut held: Option<PendingProposal> = None;
     let mut under_way: Option<oneshot::Receiver<()>> = None;
     loop {
         let Ok(permit) = in_flight.clone().acquire_owned().await else {
@@ -82,15 +82,15 @@ pub(crate) async fn run(
         // One large request costs all members less than two requests of half the size. The timeout bounds the delay by
         // a slow request.
         if let Some(answered) = under_way.take() {
-            let _ = timeout(GATHER, answered).await;
+            let _ = timeout(GATHER_TIMEOUT, answered).await;
         }
         gather(&queue).await;
         let mut commands = first.envelopes.len();
-        let mut bytes = first.weight();
+        let mut bytes = first.encoded_bytes();
         let mut group = vec![first];
         while let Ok(job) = queue.try_recv() {
             commands += job.envelopes.len();
-            bytes = bytes.saturating_add(job.weight());
+            bytes = bytes.saturating_add(job.encoded_bytes());
             if commands > MAX_COMMANDS || bytes > MAX_BYTES {
                 held = Some(job);
                 break;
@@ -109,7 +109,7 @@ pub(crate) async fn run(
 
 /// Collects further jobs before the request is closed: callers that were just answered may propose again. Continues
 /// while more jobs arrive.
-async fn gather(queue: &mpsc::Receiver<Job>) {
+async fn gather(queue: &mpsc::Receiver<PendingProposal>) {
     let mut waiting = usize::MAX;
     while waiting != queue.len() && queue.len() < MAX_COMMANDS {
         waiting = queue.len();
@@ -118,12 +118,12 @@ async fn gather(queue: &mpsc::Receiver<Job>) {
 }
 
 /// Repeats attempts until every job of the group is answered or past its deadline.
-async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
+async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<PendingProposal>) {
     let mut waits = Backoff::new(config);
     let mut reason = "no request was sent yet".to_owned();
     loop {
         let now = Instant::now();
-        let (live, late): (Vec<Job>, Vec<Job>) = jobs
+        let (live, late): (Vec<PendingProposal>, Vec<PendingProposal>) = jobs
             .into_iter()
             .filter(|job| !job.done.is_closed())
             .partition(|job| job.until > now);
@@ -147,7 +147,7 @@ async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
             Attempt::Answer(replies) => return answer(jobs, replies),
             Attempt::Rejected(CallError::TooLarge { bytes, .. }) if jobs.len() > 1 => {
                 // A length other than the request's is that of the reply, so the request was executed.
-                let was_done = bytes != size::on_wire(&request) as u64;
+                let was_done = bytes != size::encoded_bytes(&request) as u64;
                 return deliver_singly(members, config, jobs, was_done).await;
             }
             Attempt::Rejected(error) => {
@@ -155,20 +155,21 @@ async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
                     .into_iter()
                     .for_each(|job| job.fail(ClientError::Rejected(error.clone())));
             }
-            Attempt::NotDone { reason: why, pause } => {
+            Attempt::NotExecuted { reason: why, pause } => {
                 reason = why;
                 waits.wait(pause, until).await;
             }
             Attempt::Unknown { reason: why } => {
                 tracing::debug!(%addr, reason = %why, "proposal repeated under its key");
-                let (keyed, bare): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::has_keys);
+                let (keyed, bare): (Vec<PendingProposal>, Vec<PendingProposal>) =
+                    jobs.into_iter().partition(PendingProposal::has_keys);
                 for job in bare {
                     let reason = why.clone();
                     job.fail(ClientError::OutcomeUnknownWithoutKey { reason });
                 }
                 jobs = keyed;
                 jobs.iter_mut()
-                    .for_each(|job| job.maybe = Some(why.clone()));
+                    .for_each(|job| job.uncertain_reason = Some(why.clone()));
                 reason = why;
                 waits.wait(Pause::Yes, until).await;
             }
@@ -177,7 +178,12 @@ async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
 }
 
 /// Sends each job in a separate request, so that only a job that is too large fails.
-async fn deliver_singly(members: &Members, config: &ClientConfig, jobs: Vec<Job>, was_done: bool) {
+async fn deliver_singly(
+    members: &Members,
+    config: &ClientConfig,
+    jobs: Vec<PendingProposal>,
+    was_done: bool,
+) {
     tracing::warn!(
         jobs = jobs.len(),
         "proposal batch too large; sending commands one by one"
@@ -194,7 +200,7 @@ async fn deliver_singly(members: &Members, config: &ClientConfig, jobs: Vec<Job>
 }
 
 /// Sends each job its part of the replies.
-fn answer(jobs: Vec<Job>, replies: ProposalReplies) {
+fn answer(jobs: Vec<PendingProposal>, replies: ProposalReplies) {
     let mut replies = replies.into_iter();
     for job in jobs {
         let part: ProposalReplies = replies.by_ref().take(job.envelopes.len()).collect();

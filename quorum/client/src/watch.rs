@@ -23,14 +23,14 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 /// Number of queued items for a slow reader. When the queue is full, the member waits.
-const QUEUE: usize = 16;
+const QUEUE_CAPACITY: usize = 16;
 /// Silence after which the client queries the members for another leader. A leader sends at least [`WatchItem::Idle`]
 /// twice a second.
 const SILENCE: Duration = Duration::from_millis(800);
 /// Silence after which the client gives up the connection, even without another leader.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 /// Practically unlimited time for waits between attempts.
-const FOR_EVER: Duration = Duration::from_secs(3600);
+const UNLIMITED_WAIT: Duration = Duration::from_secs(3600);
 
 /// A running watch: a stream of [`WatchItem`]s. Dropping it ends the watch.
 pub struct RunningWatch {
@@ -46,7 +46,7 @@ impl fmt::Debug for RunningWatch {
 
 impl RunningWatch {
     pub(crate) fn start(members: Arc<Members>, config: Arc<ClientConfig>, since: Revision) -> Self {
-        let (out, items) = mpsc::channel(QUEUE);
+        let (out, items) = mpsc::channel(QUEUE_CAPACITY);
         let follow = follow(members, config, since, out);
         Self {
             items,
@@ -85,7 +85,7 @@ async fn follow(
     while let Some(addr) = members.target().await {
         let request = wire::Watch { since: at };
         let peer = members.peer(addr);
-        let opened = timeout(config.patience * 4, peer.open(&request)).await;
+        let opened = timeout(config.leader_check_after * 4, peer.open(&request)).await;
         let lost = match opened {
             Ok(Ok(items)) => match read(&members, addr, items, &mut at, &out, &mut waits).await {
                 StreamEnd::Done => return,
@@ -98,8 +98,10 @@ async fn follow(
             return;
         }
         tracing::debug!(%addr, at = %at, reason = %lost, "watch lost; resuming");
-        members.doubt(addr);
-        waits.wait(Pause::Yes, Instant::now() + FOR_EVER).await;
+        members.clear_leader(addr);
+        waits
+            .wait(Pause::Yes, Instant::now() + UNLIMITED_WAIT)
+            .await;
     }
     tracing::error!("watch stopped: no address of a quorum member is configured");
 }
@@ -122,7 +124,7 @@ async fn read(
             Err(_) => {
                 let other = members.locate().await.filter(|other| *other != addr);
                 if let Some(other) = other {
-                    members.follow(other);
+                    members.set_leader(other);
                     return StreamEnd::Lost(format!("{other} leads now"));
                 }
                 if heard.elapsed() > LONGEST_SILENCE {
@@ -134,7 +136,7 @@ async fn read(
         heard = Instant::now();
         waits.reset();
         let (item, ends) = match item {
-            WatchItem::Events(events) => match fresh(events, at) {
+            WatchItem::Events(events) => match drop_received(events, at) {
                 Some(events) => (WatchItem::Events(events), false),
                 None => continue,
             },
@@ -151,7 +153,7 @@ async fn read(
 }
 
 /// Drops events that the reader has received already, and advances `at`.
-fn fresh(mut events: Vec<Event>, at: &mut Revision) -> Option<Vec<Event>> {
+fn drop_received(mut events: Vec<Event>, at: &mut Revision) -> Option<Vec<Event>> {
     events.retain(|event| event.revision > *at);
     *at = events.last()?.revision.max(*at);
     Some(events)

@@ -104,14 +104,14 @@ pub(crate) fn read_all<T: DeserializeOwned>(
             }
         }
         // Only a value with its own key can be removed.
-        if path.is_empty() || removed.len() >= MAX_WRONG || !take_out(&mut root, &path) {
+        if path.is_empty() || removed.len() >= MAX_WRONG || !remove_path(&mut root, &path) {
             return (None, seen.into_inner());
         }
         removed.push(path);
     }
 }
 
-fn take_out(at: &mut Value, path: &[String]) -> bool {
+fn remove_path(at: &mut Value, path: &[String]) -> bool {
     let Some((first, rest)) = path.split_first() else {
         return false;
     };
@@ -119,13 +119,13 @@ fn take_out(at: &mut Value, path: &[String]) -> bool {
         Value::Mapping(map) if rest.is_empty() => map.remove(first.as_str()).is_some(),
         Value::Mapping(map) => map
             .get_mut(first.as_str())
-            .is_some_and(|v| take_out(v, rest)),
+            .is_some_and(|v| remove_path(v, rest)),
         Value::Sequence(items) => {
             let Some(index) = first.parse::<usize>().ok().filter(|i| *i < items.len()) else {
                 return false;
             };
             // Later items must keep their positions in the file.
-            !rest.is_empty() && take_out(&mut items[index], rest)
+            !rest.is_empty() && remove_path(&mut items[index], rest)
         }
         _ => false,
     }
@@ -163,7 +163,7 @@ impl Node<'_> {
     }
 
     /// Passes a scalar value to serde_yaml_ng.
-    fn plain<'de, V: Visitor<'de>>(
+    fn deserialize_scalar<'de, V: Visitor<'de>>(
         self,
         run: impl FnOnce(Value) -> Result<V::Value, serde_yaml_ng::Error>,
     ) -> Result<V::Value, PathMistake> {
@@ -176,7 +176,7 @@ impl Node<'_> {
 macro_rules! scalars {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
-            self.plain::<V>(|value| value.$method(visitor))
+            self.deserialize_scalar::<V>(|value| value.$method(visitor))
         }
     )*};
 }
@@ -189,7 +189,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
         match &self.value {
             Value::Mapping(_) => self.deserialize_map(visitor),
             Value::Sequence(_) => self.deserialize_seq(visitor),
-            _ => self.plain::<V>(|value| value.deserialize_any(visitor)),
+            _ => self.deserialize_scalar::<V>(|value| value.deserialize_any(visitor)),
         }
         .map_err(|e| e.at(&path))
     }
@@ -210,7 +210,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
             Some(text) if !self.value.is_string() => visitor
                 .visit_str::<PathMistake>(text)
                 .map_err(|e| e.at(&self.path)),
-            _ => self.plain::<V>(|value| value.deserialize_string(visitor)),
+            _ => self.deserialize_scalar::<V>(|value| value.deserialize_string(visitor)),
         }
     }
 
@@ -227,7 +227,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, PathMistake> {
-        self.plain::<V>(|value| value.deserialize_unit_struct(name, visitor))
+        self.deserialize_scalar::<V>(|value| value.deserialize_unit_struct(name, visitor))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -241,7 +241,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
         let Value::Sequence(items) = &self.value else {
-            return self.plain::<V>(|value| value.deserialize_seq(visitor));
+            return self.deserialize_scalar::<V>(|value| value.deserialize_seq(visitor));
         };
         let items = items.clone().into_iter().enumerate();
         visitor
@@ -268,7 +268,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
         let Value::Mapping(map) = &self.value else {
-            return self.plain::<V>(|value| value.deserialize_map(visitor));
+            return self.deserialize_scalar::<V>(|value| value.deserialize_map(visitor));
         };
         let entries = map.clone().into_iter();
         visitor
@@ -303,7 +303,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, PathMistake> {
-        self.plain::<V>(|value| value.deserialize_enum(name, variants, visitor))
+        self.deserialize_scalar::<V>(|value| value.deserialize_enum(name, variants, visitor))
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {

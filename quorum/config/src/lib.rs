@@ -88,16 +88,16 @@ fn origin(source: Source<'_>) -> Option<String> {
 fn read(source: Source<'_>) -> Result<Value, Problem> {
     let text = match source {
         Source::File(path) => std::fs::read_to_string(path)
-            .map_err(|e| Problem::whole(format!("cannot be read: {e}")))?,
+            .map_err(|e| Problem::without_key(format!("cannot be read: {e}")))?,
         Source::Text(text) => text.to_owned(),
         Source::Nothing => String::new(),
     };
     let value: Value = serde_yaml_ng::from_str(&text)
-        .map_err(|e| Problem::whole(format!("malformed YAML: {}", with_place(&e))))?;
+        .map_err(|e| Problem::without_key(format!("malformed YAML: {}", with_place(&e))))?;
     match value {
         Value::Null => Ok(Value::Mapping(Mapping::new())),
         Value::Mapping(_) => Ok(value),
-        other => Err(Problem::whole(format!(
+        other => Err(Problem::without_key(format!(
             "keys and values are expected at the top, found {}",
             de::kind(&other)
         ))),

@@ -18,11 +18,11 @@ pub struct InvalidFilter {
 ///
 /// # Errors
 /// A text that is not a filter.
-pub fn filter(below: &str, text: &str) -> Result<EnvFilter, InvalidFilter> {
-    let both = if below.is_empty() {
+pub fn filter(base_directives: &str, text: &str) -> Result<EnvFilter, InvalidFilter> {
+    let both = if base_directives.is_empty() {
         text.to_owned()
     } else {
-        format!("{below},{text}")
+        format!("{base_directives},{text}")
     };
     EnvFilter::try_new(both).map_err(|source| InvalidFilter {
         text: text.to_owned(),

@@ -12,7 +12,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn whole(message: String) -> Self {
+    pub(crate) fn without_key(message: String) -> Self {
         Self {
             key: String::new(),
             message,
@@ -61,7 +61,7 @@ impl Problems {
     }
 
     /// Checks a part of the configuration: keys that `check` adds are below `key`.
-    pub fn within(&mut self, key: impl fmt::Display, check: impl FnOnce(&mut Problems)) {
+    pub fn check_part(&mut self, key: impl fmt::Display, check: impl FnOnce(&mut Problems)) {
         self.prefix.push(key.to_string());
         check(self);
         self.prefix.pop();

@@ -48,7 +48,7 @@ impl Check for Daemon {
         if self.name.is_empty() {
             problems.add("name", "must not be empty");
         }
-        problems.within("listen", |problems| {
+        problems.check_part("listen", |problems| {
             if self.listen.port == 0 {
                 problems.add("port", "must not be 0");
             }

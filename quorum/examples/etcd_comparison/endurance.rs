@@ -7,8 +7,8 @@
 use crate::{
     Common,
     lattice::{Lattice, LatticeClient, envelope},
-    machine::{Standstill, resident_mib},
-    side::{Side, settled},
+    machine::{StallDetector, resident_mib},
+    side::{Side, wait_for_leader},
 };
 use clap::Args;
 use lattice_quorum_types::{Command, NodeId, VclusterName, command::Privilege};
@@ -82,7 +82,7 @@ pub async fn run(options: &Options) {
     let folder = options.common.folder();
     let bytes = options.common.bytes;
     let mut members = Lattice::prepare(folder.path(), bytes);
-    members.found().await;
+    members.start_and_prepare().await;
     let client = members.client(1);
     let vcluster = VclusterName::new("default").unwrap();
     let nodes = (0..NODES).map(|n| Command::RegisterNode {
@@ -90,7 +90,7 @@ pub async fn run(options: &Options) {
         vcluster: vcluster.clone(),
     });
     client.propose_all("node", nodes.collect()).await;
-    let (leader, term) = settled(&members).await;
+    let (leader, term) = wait_for_leader(&members).await;
     let (span, begun) = (
         Duration::from_secs_f64(options.minutes * 60.0),
         Instant::now(),
@@ -100,7 +100,7 @@ pub async fn run(options: &Options) {
         last: begun,
         longest_gap: Duration::ZERO,
     }));
-    let machine = Standstill::watch();
+    let machine = StallDetector::watch();
     let writers: Vec<_> = (0..options.writers)
         .map(|writer| {
             let written = written.clone();
@@ -122,7 +122,7 @@ pub async fn run(options: &Options) {
     for writer in writers {
         writer.await.unwrap();
     }
-    let (leads, last) = settled(&members).await;
+    let (leads, last) = wait_for_leader(&members).await;
     let written = written.lock().unwrap();
     let pids = members.pids();
     let resident = pids.iter().map(|pid| resident_mib(*pid)).max();

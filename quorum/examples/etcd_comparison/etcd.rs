@@ -30,7 +30,7 @@ pub const HEARTBEAT_MS: u32 = 100;
 pub const ELECTION_MS: u32 = 500;
 
 /// Time without an answer after which an attempt looks for the present leader, as in the Lattice client.
-const PATIENCE: Duration = Duration::from_millis(300);
+const LEADER_CHECK_AFTER: Duration = Duration::from_millis(300);
 /// Timeout of one status request, as in the Lattice client.
 const LOCATE_TIMEOUT: Duration = Duration::from_millis(250);
 /// Pause between attempts; the waits of the Lattice client grow from 10 ms to 200 ms.
@@ -44,7 +44,7 @@ pub struct Etcd {
     clients: Vec<SocketAddr>,
     peers: Vec<SocketAddr>,
     processes: Processes,
-    asks: EtcdClient,
+    status_client: EtcdClient,
 }
 
 impl Etcd {
@@ -54,7 +54,7 @@ impl Etcd {
         let peers = ports.split_off(MEMBERS);
         Self {
             root: below(root, "etcd"),
-            asks: EtcdClient::new(&ports, 1, bytes),
+            status_client: EtcdClient::new(&ports, 1, bytes),
             clients: ports,
             peers,
             processes: Processes::default(),
@@ -107,18 +107,22 @@ impl Side for Etcd {
     }
 
     fn client(&self, connections: usize) -> EtcdClient {
-        EtcdClient::new(&self.clients, connections, self.asks.shared.value.len())
+        EtcdClient::new(
+            &self.clients,
+            connections,
+            self.status_client.shared.value.len(),
+        )
     }
 
     async fn statuses(&self) -> [Option<Status>; MEMBERS] {
-        let found = [0, 1, 2].map(|member| self.asks.status(member));
+        let found = [0, 1, 2].map(|member| self.status_client.status(member));
         let found = futures::future::join_all(found).await;
         let mut found = found.into_iter().map(|found| {
             let found = found.ok()?;
             let own = found.header.map_or(0, |header| header.member_id);
             Some(Status {
-                leads: found.leader == own,
-                follows: found.leader != 0,
+                is_leader: found.leader == own,
+                has_leader: found.leader != 0,
                 term: found.raft_term,
                 applied: found.applied,
             })
@@ -137,8 +141,8 @@ impl Side for Etcd {
                 limit: 5000,
                 keys_only: true,
             };
-            let leader = self.asks.target().await.expect("a leader");
-            let way = self.asks.way(leader, 0);
+            let leader = self.status_client.target().await.expect("a leader");
+            let way = self.status_client.channel(leader, 0);
             let found: RangeReply = call(way, request, "/etcdserverpb.KV/Range").await.unwrap();
             let texts = found.pairs.into_iter().map(|pair| pair.key);
             names.extend(texts.map(|key| String::from_utf8(key).unwrap()));
@@ -200,14 +204,14 @@ impl EtcdClient {
         }
     }
 
-    fn way(&self, member: usize, writer: usize) -> Channel {
+    fn channel(&self, member: usize, writer: usize) -> Channel {
         let channels = &self.shared.channels[member];
         channels[writer % channels.len()].clone()
     }
 
     async fn status(&self, member: usize) -> Result<StatusFound, String> {
         let method = "/etcdserverpb.Maintenance/Status";
-        let asked = call(self.way(member, 0), StatusRequest {}, method);
+        let asked = call(self.channel(member, 0), StatusRequest {}, method);
         let asked = timeout(LOCATE_TIMEOUT, asked).await;
         let found: StatusFound = asked.map_err(|_| "no answer".to_owned())??;
         if let Some(header) = &found.header {
@@ -247,7 +251,7 @@ impl EtcdClient {
         Some(found)
     }
 
-    fn doubt(&self, member: usize) {
+    fn clear_leader(&self, member: usize) {
         let mut leader = self.shared.leader.lock().unwrap();
         if *leader == Some(member) {
             *leader = None;
@@ -256,14 +260,14 @@ impl EtcdClient {
 
     /// Attempts the write once. If another member leads by now, records that leader and fails.
     async fn attempt(&self, member: usize, writer: usize, put: Put) -> Result<(), String> {
-        let call = call::<Put, PutDone>(self.way(member, writer), put, "/etcdserverpb.KV/Put");
+        let call = call::<Put, PutDone>(self.channel(member, writer), put, "/etcdserverpb.KV/Put");
         let mut call = std::pin::pin!(call);
-        let mut patience = PATIENCE;
+        let mut patience = LEADER_CHECK_AFTER;
         loop {
             match timeout(patience, &mut call).await {
                 Ok(answer) => return answer.map(|_| ()),
                 Err(_) => {
-                    patience = PATIENCE / 4;
+                    patience = LEADER_CHECK_AFTER / 4;
                     if let Some(other) = self.locate().await.filter(|other| *other != member) {
                         *self.shared.leader.lock().unwrap() = Some(other);
                         return Err(format!("member {other} leads now"));
@@ -287,7 +291,7 @@ impl Client for EtcdClient {
                 match self.attempt(member, writer, put.clone()).await {
                     Ok(()) => return Ok(()),
                     Err(error) => {
-                        self.doubt(member);
+                        self.clear_leader(member);
                         last = error;
                     }
                 }

@@ -6,8 +6,8 @@ use crate::{
     Common,
     etcd::{ELECTION_MS, Etcd, HEARTBEAT_MS},
     lattice::Lattice,
-    machine::Standstill,
-    side::{Client, MEMBERS, Side, settled},
+    machine::StallDetector,
+    side::{Client, MEMBERS, Side, wait_for_leader},
 };
 use clap::Args;
 use serde::Serialize;
@@ -19,9 +19,9 @@ use std::{
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
 /// Time after a kill within which all acknowledgements arrive that were under way before the kill.
-const SETTLES: Duration = Duration::from_millis(500);
+const ACK_DRAIN_TIME: Duration = Duration::from_millis(500);
 /// Timeout, longer than either side takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Measure the time from the kill of a leader to the first write that is accepted again.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub struct Options {
 /// An acknowledged write.
 struct Ack {
     name: String,
-    asked: Instant,
+    requested_at: Instant,
     answered: Instant,
 }
 
@@ -53,7 +53,7 @@ struct Ack {
 struct LoadedSide<S: Side> {
     side: S,
     acks: Arc<Mutex<Vec<Ack>>>,
-    runs: watch::Sender<bool>,
+    load_switch: watch::Sender<bool>,
     writers: Vec<JoinHandle<()>>,
     outages_ms: Vec<u64>,
     caught_up_ms: Vec<u64>,
@@ -73,12 +73,12 @@ async fn write<C: Client>(
         let (name, asked) = (format!("w{writer}-{n}"), Instant::now());
         while let Err(error) = client.write(writer, name.clone()).await {
             // A repetition under the same name is harmless.
-            assert!(asked.elapsed() < PATIENCE, "{name}: {error}");
+            assert!(asked.elapsed() < TIMEOUT, "{name}: {error}");
         }
         let answered = Instant::now();
         acks.lock().unwrap().push(Ack {
             name,
-            asked,
+            requested_at: asked,
             answered,
         });
         sleep(pause).await;
@@ -99,7 +99,7 @@ impl<S: Side> LoadedSide<S> {
             writers: writers.collect(),
             side,
             acks,
-            runs,
+            load_switch: runs,
             outages_ms: Vec::new(),
             caught_up_ms: Vec::new(),
         }
@@ -108,25 +108,25 @@ impl<S: Side> LoadedSide<S> {
     /// Applies load, kills the leader and waits until writes are accepted again. Then restarts the killed member and
     /// waits until it has caught up with the others.
     async fn round(&mut self, load: Duration) {
-        self.runs.send_replace(true);
+        self.load_switch.send_replace(true);
         sleep(load).await;
-        let (leader, _) = settled(&self.side).await;
+        let (leader, _) = wait_for_leader(&self.side).await;
         self.side.kill(leader);
         let killed = Instant::now();
-        self.accepted_again(killed).await;
-        sleep(SETTLES).await;
+        self.wait_until_accepted(killed).await;
+        sleep(ACK_DRAIN_TIME).await;
         self.outages_ms.push(self.outage(killed));
         self.side.start(leader);
         let started = Instant::now();
-        self.catches_up(leader).await;
+        self.wait_until_caught_up(leader).await;
         self.caught_up_ms.push(millis(started.elapsed()));
-        self.runs.send_replace(false);
-        sleep(SETTLES).await;
+        self.load_switch.send_replace(false);
+        sleep(ACK_DRAIN_TIME).await;
     }
 
     /// Waits until a write that was requested after the kill is acknowledged.
-    async fn accepted_again(&self, killed: Instant) {
-        let is_new = |ack: &Ack| ack.asked > killed;
+    async fn wait_until_accepted(&self, killed: Instant) {
+        let is_new = |ack: &Ack| ack.requested_at > killed;
         while !self
             .acks
             .lock()
@@ -136,11 +136,7 @@ impl<S: Side> LoadedSide<S> {
             .take(1000)
             .any(is_new)
         {
-            assert!(
-                killed.elapsed() < PATIENCE,
-                "{}: no write any more",
-                S::NAME
-            );
+            assert!(killed.elapsed() < TIMEOUT, "{}: no write any more", S::NAME);
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -158,7 +154,7 @@ impl<S: Side> LoadedSide<S> {
         millis(end - killed)
     }
 
-    async fn catches_up(&self, member: usize) {
+    async fn wait_until_caught_up(&self, member: usize) {
         let begun = Instant::now();
         let mut target = None;
         loop {
@@ -167,23 +163,19 @@ impl<S: Side> LoadedSide<S> {
             let others = (0..MEMBERS).filter(|other| *other != member);
             let newest = others.filter_map(applied).max();
             let target = *target.get_or_insert(newest.unwrap_or(u64::MAX));
-            let follows = statuses[member].is_some_and(|s| s.follows && s.applied >= target);
+            let follows = statuses[member].is_some_and(|s| s.has_leader && s.applied >= target);
             if follows {
                 return;
             }
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "{}: {member} is behind",
-                S::NAME
-            );
+            assert!(begun.elapsed() < TIMEOUT, "{}: {member} is behind", S::NAME);
             sleep(Duration::from_millis(10)).await;
         }
     }
 
     /// Ends the writers, looks up every acknowledged write, and returns the outcome.
     async fn finish(self) -> Outcome {
-        self.runs.send_replace(true);
-        drop(self.runs);
+        self.load_switch.send_replace(true);
+        drop(self.load_switch);
         for writer in self.writers {
             writer.abort();
             let _ = writer.await;
@@ -246,12 +238,12 @@ pub async fn run(options: &Options) {
     let folder = options.common.folder();
     let bytes = options.common.bytes;
     let mut ours = Lattice::prepare(folder.path(), bytes);
-    ours.found().await;
-    settled(&ours).await;
+    ours.start_and_prepare().await;
+    wait_for_leader(&ours).await;
     let mut theirs = Etcd::prepare(folder.path(), bytes);
     (0..MEMBERS).for_each(|member| theirs.start(member));
-    settled(&theirs).await;
-    let machine = Standstill::watch();
+    wait_for_leader(&theirs).await;
+    let machine = StallDetector::watch();
     let load = Duration::from_millis(options.load_ms);
     let (mut ours, mut theirs) = (
         LoadedSide::new(ours, options),

@@ -27,8 +27,8 @@ use std::{
 
 const CLUSTER: &str = "beside";
 /// Certificate id of the client in this process; [`WRITER`] is that of the writer process.
-const ASKER: &str = "c1";
-const WRITER: &str = "c2";
+const STATUS_CLIENT_ID: &str = "c1";
+const WRITER_ID: &str = "c2";
 
 fn credentials(authority: &Authority, role: Role, id: &str) -> Credentials {
     let day = Duration::from_secs(86_400);
@@ -60,7 +60,7 @@ pub struct Lattice {
     root: PathBuf,
     addrs: Vec<SocketAddr>,
     processes: Processes,
-    asks: LatticeClient,
+    status_client: LatticeClient,
 }
 
 impl Lattice {
@@ -74,11 +74,11 @@ impl Lattice {
             credentials(&authority, role, id).save(&folder).unwrap();
         };
         (1..=MEMBERS).for_each(|id| save(Role::Quorum, &id.to_string()));
-        save(Role::Control, ASKER);
-        save(Role::Control, WRITER);
+        save(Role::Control, STATUS_CLIENT_ID);
+        save(Role::Control, WRITER_ID);
         let addrs = free_ports(MEMBERS);
         Self {
-            asks: LatticeClient::new(&root, ASKER, addrs.clone(), bytes),
+            status_client: LatticeClient::new(&root, STATUS_CLIENT_ID, addrs.clone(), bytes),
             root,
             addrs,
             processes: Processes::default(),
@@ -96,14 +96,14 @@ impl Lattice {
     }
 
     /// Starts all members and creates the project and the node that records require.
-    pub async fn found(&mut self) {
+    pub async fn start_and_prepare(&mut self) {
         (0..MEMBERS).for_each(|member| self.start(member));
-        self.asks.prepare().await;
+        self.status_client.prepare().await;
     }
 
     /// Returns the number of kept allocations.
     pub async fn records(&self) -> u64 {
-        match self.asks.quorum.read(Query::Counts).await {
+        match self.status_client.quorum.read(Query::Counts).await {
             Ok(Answer::Counts(counts)) => counts.iter().map(|(_, count)| count).sum(),
             other => panic!("{other:?}"),
         }
@@ -138,16 +138,21 @@ impl Side for Lattice {
     }
 
     fn client(&self, _connections: usize) -> LatticeClient {
-        LatticeClient::new(&self.root, WRITER, self.addrs.clone(), self.asks.bytes)
+        LatticeClient::new(
+            &self.root,
+            WRITER_ID,
+            self.addrs.clone(),
+            self.status_client.bytes,
+        )
     }
 
     async fn statuses(&self) -> [Option<Status>; MEMBERS] {
-        let found = self.asks.quorum.status().await;
+        let found = self.status_client.quorum.status().await;
         let mut found = found.into_iter().map(|(_, status)| {
             let status = status.ok()?;
             Some(Status {
-                leads: status.leader == Some(status.id),
-                follows: status.leader.is_some(),
+                is_leader: status.leader == Some(status.id),
+                has_leader: status.leader.is_some(),
                 term: status.term,
                 applied: status.applied_index,
             })
@@ -164,7 +169,8 @@ impl Side for Lattice {
                 states: Vec::new(),
                 within: None,
             };
-            let Answer::Allocations(page) = self.asks.quorum.read(query).await.unwrap() else {
+            let Answer::Allocations(page) = self.status_client.quorum.read(query).await.unwrap()
+            else {
                 panic!("no allocations");
             };
             let Some(last) = page.last() else {
@@ -198,7 +204,7 @@ impl LatticeClient {
 
     /// Creates the client of the writer process.
     pub fn of_writer(root: &Path, addrs: Vec<SocketAddr>, bytes: usize) -> Self {
-        Self::new(root, WRITER, addrs, bytes)
+        Self::new(root, WRITER_ID, addrs, bytes)
     }
 
     async fn prepare(&self) {
@@ -250,7 +256,7 @@ impl LatticeClient {
 
     /// Returns the encoded size of one record's command on the wire, bytes.
     pub fn command_bytes(bytes: usize) -> usize {
-        size::on_wire(&record("w63-100000".to_owned(), bytes))
+        size::encoded_bytes(&record("w63-100000".to_owned(), bytes))
     }
 }
 

@@ -77,11 +77,11 @@ pub fn disk_mib(folder: &Path) -> u64 {
 }
 
 /// Detector of machine stalls: a thread that measures the overrun of short sleeps.
-pub struct Standstill {
+pub struct StallDetector {
     longest_ms: Arc<AtomicU64>,
 }
 
-impl Standstill {
+impl StallDetector {
     pub fn watch() -> Self {
         let longest_ms = Arc::new(AtomicU64::new(0));
         let kept = Arc::downgrade(&longest_ms);

@@ -9,9 +9,9 @@ pub const MEMBERS: usize = 3;
 #[derive(Debug, Clone, Copy)]
 pub struct Status {
     /// The member claims to lead.
-    pub leads: bool,
+    pub is_leader: bool,
     /// The member reports a leader.
-    pub follows: bool,
+    pub has_leader: bool,
     /// Raft term; increases with each election.
     pub term: u64,
     /// Index of the last applied log entry.
@@ -81,14 +81,14 @@ impl Drop for Processes {
 }
 
 /// Waits until all members answer and follow one leader. Returns the leader and the term.
-pub async fn settled<S: Side>(side: &S) -> (usize, u64) {
+pub async fn wait_for_leader<S: Side>(side: &S) -> (usize, u64) {
     let wait = async {
         loop {
             let statuses = side.statuses().await;
             let terms: Vec<_> = statuses.iter().flatten().map(|s| s.term).collect();
             let agree = terms.len() == MEMBERS && terms.windows(2).all(|t| t[0] == t[1]);
-            let all_follow = statuses.iter().flatten().all(|s| s.follows);
-            let leader = statuses.iter().position(|s| s.is_some_and(|s| s.leads));
+            let all_follow = statuses.iter().flatten().all(|s| s.has_leader);
+            let leader = statuses.iter().position(|s| s.is_some_and(|s| s.is_leader));
             if let (true, true, Some(leader)) = (agree, all_follow, leader) {
                 return (leader, terms[0]);
             }

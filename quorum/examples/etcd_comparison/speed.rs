@@ -5,7 +5,7 @@ use crate::{
     etcd::Etcd,
     lattice::{Lattice, LatticeClient},
     machine::{cpu_ms, disk_mib, resident_mib},
-    side::{MEMBERS, Side, settled},
+    side::{MEMBERS, Side, wait_for_leader},
     writer::{MeasurementRequest, WriteTarget, Writer, WriterResult},
 };
 use clap::Args;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Numbers of connections that are tried for etcd.
 const CONNECTIONS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Pause between two measurements, so that pending disk writes of one do not slow the next.
-const REST: Duration = Duration::from_millis(500);
+const PAUSE_BETWEEN: Duration = Duration::from_millis(500);
 
 /// Measure writes per second and the latency of a write.
 #[derive(Debug, Args)]
@@ -77,7 +77,7 @@ struct Row {
 
 /// Resource use of one side's members at the end.
 #[derive(Debug, Serialize)]
-struct Size {
+struct ResourceUse {
     records: u64,
     resident_mib: u64,
     disk_mib: u64,
@@ -86,22 +86,22 @@ struct Size {
     elections: u64,
 }
 
-async fn size<S: Side>(side: &S, records: u64, term: u64) -> Size {
+async fn size<S: Side>(side: &S, records: u64, term: u64) -> ResourceUse {
     let pids = side.pids();
     let resident: u64 = pids.iter().map(|pid| resident_mib(*pid)).sum();
     let cpu: u64 = pids.iter().map(|pid| cpu_ms(*pid)).sum();
     let disk: u64 = (0..MEMBERS).map(|m| disk_mib(&side.data(m))).sum();
-    Size {
+    ResourceUse {
         records,
         resident_mib: resident / MEMBERS as u64,
         disk_mib: disk / MEMBERS as u64,
         cpu_us: cpu as f64 * 1000.0 / records.max(1) as f64,
-        elections: settled(side).await.1 - term,
+        elections: wait_for_leader(side).await.1 - term,
     }
 }
 
 /// The etcd side with its writer process.
-struct Other {
+struct EtcdSide {
     members: Etcd,
     writer: Writer,
     /// Number of connections that gave the most writes per second.
@@ -109,11 +109,11 @@ struct Other {
     term: u64,
 }
 
-impl Other {
+impl EtcdSide {
     async fn start(options: &Options, root: &std::path::Path) -> Self {
         let mut members = Etcd::prepare(root, options.common.bytes);
         (0..MEMBERS).for_each(|member| members.start(member));
-        let term = settled(&members).await.1;
+        let term = wait_for_leader(&members).await.1;
         let (addrs, bytes) = (members.addrs(), options.common.bytes);
         let mut writer = Writer::start(WriteTarget::Etcd, root, addrs, bytes);
         let mut best = (0.0, 1);
@@ -146,12 +146,12 @@ pub async fn run(options: &Options) {
     let folder = options.common.folder();
     let bytes = options.common.bytes;
     let mut members = Lattice::prepare(folder.path(), bytes);
-    members.found().await;
-    let term = settled(&members).await.1;
+    members.start_and_prepare().await;
+    let term = wait_for_leader(&members).await.1;
     let mut writer = Writer::start(WriteTarget::Lattice, members.root(), members.addrs(), bytes);
     let mut other = match options.alone {
         true => None,
-        false => Some(Other::start(options, folder.path()).await),
+        false => Some(EtcdSide::start(options, folder.path()).await),
     };
     let mut rows = Vec::new();
     for writers in &options.writers {
@@ -178,7 +178,7 @@ async fn row(
     options: &Options,
     writers: usize,
     writer: &mut Writer,
-    mut other: Option<&mut Other>,
+    mut other: Option<&mut EtcdSide>,
 ) -> Row {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {
@@ -189,11 +189,11 @@ async fn row(
             span: Duration::from_secs_f64(options.seconds),
         };
         ours.push(writer.measure(&ask));
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(PAUSE_BETWEEN).await;
         if let Some(other) = other.as_deref_mut() {
             ask.connections = other.connections.min(writers);
             theirs.push(other.writer.measure(&ask));
-            tokio::time::sleep(REST).await;
+            tokio::time::sleep(PAUSE_BETWEEN).await;
         }
     }
     let lattice = Cell::of(ours);
@@ -217,7 +217,13 @@ async fn row(
     }
 }
 
-fn print(options: &Options, rows: &[Row], ours: &Size, theirs: Option<&Size>, connections: usize) {
+fn print(
+    options: &Options,
+    rows: &[Row],
+    ours: &ResourceUse,
+    theirs: Option<&ResourceUse>,
+    connections: usize,
+) {
     let command_bytes = LatticeClient::command_bytes(options.common.bytes);
     if options.common.json {
         let report = serde_json::json!({
@@ -259,7 +265,7 @@ fn print(options: &Options, rows: &[Row], ours: &Size, theirs: Option<&Size>, co
          bytes with its name, key and principal",
         options.rounds, options.seconds, options.common.bytes, command_bytes
     );
-    let said = |name: &str, size: &Size| {
+    let said = |name: &str, size: &ResourceUse| {
         println!(
             "{name}: {} records kept, {} MiB resident and {} MiB on disk a member, {:.0} us of \
              processor time a record on all members, {} elections",

@@ -4,7 +4,7 @@ use lattice_quorum_state::{FORMAT_VERSION, SealedSegment, State};
 use lattice_quorum_types::{
     AllocationId, Command, Envelope, NodeId, Outcome, ProjectPath, UnixMillis, VclusterName,
     allocation::RankExit,
-    backup::{Header, Part, part, part_of},
+    backup::{BackupHeader, BackupPart, part, part_of},
     command::{ExpectedNode, Fence, Principal, Privilege, RankReport, SCHEMA},
     id::LeaseName,
     limit::Limits,
@@ -21,18 +21,18 @@ use std::{
 /// Number of nodes of an allocation.
 const NODES: usize = 4;
 /// Number of allocations that run at the same time. Between the submission and the end of each, others are submitted.
-const RUNNING: usize = 64;
+const MAX_RUNNING: usize = 64;
 /// Number of users.
 const USERS: u64 = 300;
 /// Number of projects.
 const PROJECTS: u64 = 60;
 /// Time between two submissions, milliseconds: a million submissions per year.
-const PACE_MS: u64 = 31_536;
+const SUBMIT_INTERVAL_MS: u64 = 31_536;
 const START: UnixMillis = UnixMillis(1_760_000_000_000);
 
 const CONTROL: &str = "service:control/c1";
 
-pub struct Past {
+pub struct GeneratedHistory {
     pub backup: PathBuf,
     pub commands: u64,
 }
@@ -94,7 +94,7 @@ struct Writer {
     index: u64,
     clock: UnixMillis,
     segments: BufWriter<File>,
-    parts: Vec<Part>,
+    parts: Vec<BackupPart>,
 }
 
 impl Writer {
@@ -125,7 +125,7 @@ impl Writer {
         outcome
     }
 
-    fn found(&mut self) -> Vec<NodeId> {
+    fn create_projects_and_nodes(&mut self) -> Vec<NodeId> {
         let acquire = Command::AcquireLease {
             lease: lease(),
             holder: "c1".to_owned(),
@@ -155,7 +155,7 @@ impl Writer {
             };
             self.apply("root", Privilege::Admin, create);
         }
-        let nodes = (1..=RUNNING * NODES).map(|n| NodeId::new(format!("gpu{n:04}")).unwrap());
+        let nodes = (1..=MAX_RUNNING * NODES).map(|n| NodeId::new(format!("gpu{n:04}")).unwrap());
         let nodes: Vec<NodeId> = nodes.collect();
         for node in &nodes {
             let vcluster = VclusterName::new("main").unwrap();
@@ -210,7 +210,7 @@ impl Writer {
 }
 
 /// Writes the backup of a cluster in which `count` allocations have ended.
-pub fn write(backup: &Path, count: u64) -> Past {
+pub fn write(backup: &Path, count: u64) -> GeneratedHistory {
     let segments = backup.with_extension("segments");
     let mut writer = Writer {
         state: State::new(),
@@ -219,19 +219,19 @@ pub fn write(backup: &Path, count: u64) -> Past {
         segments: BufWriter::new(File::create(&segments).unwrap()),
         parts: Vec::new(),
     };
-    let nodes = writer.found();
+    let nodes = writer.create_projects_and_nodes();
     let places: Vec<&[NodeId]> = nodes.chunks(NODES).collect();
-    let mut running: Vec<Option<AllocationId>> = vec![None; RUNNING];
-    for n in 0..count + RUNNING as u64 {
+    let mut running: Vec<Option<AllocationId>> = vec![None; MAX_RUNNING];
+    for n in 0..count + MAX_RUNNING as u64 {
         // Uses all places equally, but not in order, since run times differ.
-        let place = (n as usize * 37) % RUNNING;
+        let place = (n as usize * 37) % MAX_RUNNING;
         if let Some(id) = running[place].take() {
             writer.end(id, places[place]);
         }
         if n < count {
             running[place] = Some(writer.begin(n, places[place]));
         }
-        writer.clock = writer.clock.after(PACE_MS);
+        writer.clock = writer.clock.after(SUBMIT_INTERVAL_MS);
     }
     writer.segments.flush().unwrap();
     let Writer {
@@ -247,8 +247,8 @@ pub fn write(backup: &Path, count: u64) -> Past {
         parts.len()
     );
     parts.push(part("state", &bytes));
-    let (at, revision) = state.stamp();
-    let header = Header {
+    let (at, revision) = state.time_and_revision();
+    let header = BackupHeader {
         cluster: super::CLUSTER.to_owned(),
         incarnation: Incarnation::FIRST,
         revision,
@@ -271,7 +271,7 @@ pub fn write(backup: &Path, count: u64) -> Past {
     file.write_all(&bytes).unwrap();
     file.flush().unwrap();
     std::fs::remove_file(segments).unwrap();
-    Past {
+    GeneratedHistory {
         backup: backup.to_owned(),
         commands: index,
     }

@@ -43,7 +43,7 @@ async fn measure(count: u64) {
         past.commands,
         applied.as_secs_f64()
     );
-    let site = Site::prepare(folder.path());
+    let site = MeasuredMember::prepare(folder.path());
     lattice_quorum::restore(&site.settings, &past.backup, None)
         .await
         .unwrap();
@@ -105,13 +105,13 @@ struct Row {
     page: Duration,
 }
 
-struct Site {
+struct MeasuredMember {
     root: PathBuf,
     settings: Settings,
     authority: Authority,
 }
 
-impl Site {
+impl MeasuredMember {
     fn prepare(root: &Path) -> Self {
         let today = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
         let authority = Authority::create(CLUSTER, today).unwrap();
@@ -169,7 +169,7 @@ impl Site {
         let mut child = self.start();
         let client = self.client(self.settings.listen);
         while client.read(Query::Revision).await.is_err() {
-            assert!(child.try_wait().unwrap().is_none(), "{}", self.printed());
+            assert!(child.try_wait().unwrap().is_none(), "{}", self.log_text());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let serves = begun.elapsed();
@@ -237,7 +237,7 @@ impl Site {
         }
     }
 
-    fn printed(&self) -> String {
+    fn log_text(&self) -> String {
         std::fs::read_to_string(self.root.join("member.log")).unwrap_or_default()
     }
 }

@@ -63,7 +63,7 @@ impl Rng {
     }
 
     /// A number from `least` to `most`, log-uniform.
-    pub fn spread(&mut self, least: u64, most: u64) -> u64 {
+    pub fn log_uniform(&mut self, least: u64, most: u64) -> u64 {
         let (least, most) = (least.max(1) as f64, most.max(1) as f64);
         (least * (most / least).powf(self.part())) as u64
     }
@@ -139,7 +139,7 @@ mod tests {
             assert!((5..9).contains(&rng.range(5, 9)));
             assert!(rng.below(4) < 4);
             assert!((0.0..1.0).contains(&rng.part()));
-            assert!((10..=1000).contains(&rng.spread(10, 1000)));
+            assert!((10..=1000).contains(&rng.log_uniform(10, 1000)));
         }
         assert_eq!((rng.range(5, 5), rng.range(9, 5), rng.below(0)), (5, 9, 0));
         assert_eq!(rng.pick::<u8>(&[]), None);

@@ -1,7 +1,7 @@
 //! Agreed history, built from the entries that all members apply: the command at each position, its result and its
 //! events. The first member that applies a command records it, and every further member is compared with that record.
 
-use crate::invariants::{Limits, audit, owners, usage};
+use crate::invariants::{LimitCheck, audit, owners, usage};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Envelope, Event, Outcome, Refusal, Revision, UnixMillis, audit::AuditEntry,
@@ -10,17 +10,17 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 
 /// Number of log entries between comparisons of the digests of all members' states.
-const DIGEST_EVERY: u64 = 8;
+const DIGEST_INTERVAL_ENTRIES: u64 = 8;
 
 /// Position of a command: index of the log entry, and number within the entry.
 pub type CommandPosition = (u64, usize);
 
-struct Agreed {
+struct AgreedCommand {
     hash: [u8; 32],
 }
 
 /// A command with an idempotency key that took effect.
-struct Keyed {
+struct KeyedCommand {
     revision: Revision,
     outcome: Outcome,
     at: UnixMillis,
@@ -28,11 +28,11 @@ struct Keyed {
 
 #[derive(Default)]
 struct Inner {
-    agreed: BTreeMap<CommandPosition, Agreed>,
+    agreed: BTreeMap<CommandPosition, AgreedCommand>,
     digests: BTreeMap<u64, ([u8; 32], u64)>,
-    keyed: BTreeMap<(String, String), Keyed>,
+    keyed: BTreeMap<(String, String), KeyedCommand>,
     events: BTreeMap<Revision, [u8; 32]>,
-    limits: Limits,
+    limits: LimitCheck,
     audit: Vec<AuditEntry>,
     highest: u64,
     installed: u64,
@@ -71,7 +71,7 @@ impl AgreedHistory {
     }
 
     /// Counters so far.
-    pub fn counted(&self) -> RunCounters {
+    pub fn counters(&self) -> RunCounters {
         let inner = self.lock();
         RunCounters {
             commands: inner.commands,
@@ -83,7 +83,11 @@ impl AgreedHistory {
     }
 
     /// Checks that the acknowledgement a client received matches the agreed history.
-    pub fn acknowledged(&self, envelope: &Envelope, applied: &Applied) -> Result<(), String> {
+    pub fn check_acknowledgement(
+        &self,
+        envelope: &Envelope,
+        applied: &Applied,
+    ) -> Result<(), String> {
         let Some(key) = &envelope.key else {
             return Ok(());
         };
@@ -106,7 +110,7 @@ impl AgreedHistory {
     }
 
     /// Compares a command that a member applied with the agreed history, or adds it if the member is the first.
-    pub fn applied(
+    pub fn check_applied(
         &self,
         member: u64,
         place: CommandPosition,
@@ -128,7 +132,11 @@ impl AgreedHistory {
     }
 
     /// Checks the next events that a watcher received after `since`. Returns the revision that the watcher has reached.
-    pub fn watched(&self, since: Revision, events: &[Event]) -> Result<Revision, String> {
+    pub fn check_watch_events(
+        &self,
+        since: Revision,
+        events: &[Event],
+    ) -> Result<Revision, String> {
         let inner = self.lock();
         let mut at = since;
         for of_revision in events.chunk_by(|a, b| a.revision == b.revision) {
@@ -189,12 +197,12 @@ impl Inner {
                 ));
             }
             None => {
-                self.agreed.insert(place, Agreed { hash: found });
+                self.agreed.insert(place, AgreedCommand { hash: found });
                 self.highest = self.highest.max(place.0);
-                self.first(place, envelope, result, state)?;
+                self.record_first(place, envelope, result, state)?;
             }
         }
-        if place.1 == 0 && place.0.is_multiple_of(DIGEST_EVERY) {
+        if place.1 == 0 && place.0.is_multiple_of(DIGEST_INTERVAL_ENTRIES) {
             let digest = state.digest();
             let (expected, by) = *self.digests.entry(place.0).or_insert((digest, member));
             if expected != digest {
@@ -205,7 +213,7 @@ impl Inner {
     }
 
     /// Records and checks a command when the first member applies it.
-    fn first(
+    fn record_first(
         &mut self,
         place: CommandPosition,
         envelope: &Envelope,
@@ -216,7 +224,7 @@ impl Inner {
         match result {
             Err(_) => self.refused += 1,
             Ok(applied) => {
-                self.keys(place, envelope, applied)?;
+                self.check_key(place, envelope, applied)?;
                 if let Some(first) = applied.events.first() {
                     let made = hash(&applied.events.as_slice());
                     if self.events.insert(first.revision, made).is_some() {
@@ -233,7 +241,7 @@ impl Inner {
     }
 
     /// Checks that a command with a key takes effect once.
-    fn keys(
+    fn check_key(
         &mut self,
         place: CommandPosition,
         envelope: &Envelope,
@@ -254,7 +262,7 @@ impl Inner {
             }
             return Ok(());
         }
-        let kept = Keyed {
+        let kept = KeyedCommand {
             revision: applied.revision,
             outcome: applied.outcome.clone(),
             at: envelope.at,

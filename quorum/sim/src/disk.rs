@@ -29,7 +29,7 @@ enum Unsynced {
 #[derive(Default)]
 struct Image {
     /// Content as the running process sees it.
-    seen: Vec<u8>,
+    current: Vec<u8>,
     /// Content after a power cut that loses all unsynced writes.
     durable: Vec<u8>,
     unsynced: Vec<Unsynced>,
@@ -71,7 +71,7 @@ impl Image {
                 }
             }
         }
-        self.seen = self.durable.clone();
+        self.current = self.durable.clone();
     }
 }
 
@@ -98,7 +98,7 @@ pub struct Power {
     /// Operations until an automatic power cut; 0 for never.
     left: AtomicU64,
     /// Whether the next sync fails.
-    fails: AtomicBool,
+    fail_next_sync: AtomicBool,
     gone: Notify,
     /// Number of automatic power cuts of the disk.
     cuts: Arc<AtomicU64>,
@@ -110,7 +110,7 @@ impl Power {
             cuts,
             is_on: AtomicBool::new(true),
             left: AtomicU64::new(0),
-            fails: AtomicBool::new(false),
+            fail_next_sync: AtomicBool::new(false),
             gone: Notify::new(),
         })
     }
@@ -129,7 +129,7 @@ impl Power {
     }
     /// Makes the next sync fail.
     pub fn fail_sync(&self) {
-        self.fails.store(true, Relaxed);
+        self.fail_next_sync.store(true, Relaxed);
     }
     /// Resolves when the power is off.
     pub async fn gone(&self) {
@@ -137,7 +137,7 @@ impl Power {
             self.gone.notified().await;
         }
     }
-    fn spend(&self) -> io::Result<()> {
+    fn count_operation(&self) -> io::Result<()> {
         let off = || io::Error::other("the power is gone");
         if !self.is_on() {
             return Err(off());
@@ -163,11 +163,11 @@ pub struct Disk {
     content: Mutex<Content>,
     rng: Mutex<Rng>,
     pace: Mutex<(Rng, u64, u64)>,
-    wear: Mutex<DiskCounters>,
+    counters: Mutex<DiskCounters>,
     /// Number of automatic power cuts (see [`Power::cut_at`]).
     cuts: Arc<AtomicU64>,
     /// Planted bug: syncs have no effect.
-    lies: AtomicBool,
+    ignores_syncs: AtomicBool,
 }
 
 /// A disk, mounted for one member process.
@@ -190,15 +190,15 @@ impl Disk {
             content: Mutex::default(),
             rng: Mutex::new(Rng::new(seed, &format!("disk {of}"))),
             pace: Mutex::new((Rng::new(seed, &format!("pace {of}")), 200, 1500)),
-            wear: Mutex::default(),
+            counters: Mutex::default(),
             cuts: Arc::default(),
-            lies: AtomicBool::new(false),
+            ignores_syncs: AtomicBool::new(false),
         })
     }
 
     /// Planted bug: from now on syncs have no effect.
-    pub fn lie(&self) {
-        self.lies.store(true, Relaxed);
+    pub fn ignore_syncs(&self) {
+        self.ignores_syncs.store(true, Relaxed);
     }
 
     /// Mounts the disk for a new member process, with power on.
@@ -225,8 +225,8 @@ impl Disk {
     }
 
     /// Counters of the disk.
-    pub fn wear(&self) -> DiskCounters {
-        *self.wear.lock()
+    pub fn counters(&self) -> DiskCounters {
+        *self.counters.lock()
     }
 
     /// Number of automatic power cuts (see [`Power::cut_at`]).
@@ -235,7 +235,7 @@ impl Disk {
     }
 
     /// Applies a power cut: unsynced data is kept, lost or torn.
-    pub fn lose(&self) {
+    pub fn apply_power_cut(&self) {
         let (mut content, mut rng) = (self.content.lock(), self.rng.lock());
         for image in content.images.values() {
             image.lock().cut(&mut rng);
@@ -253,7 +253,7 @@ impl Disk {
     }
 
     /// Applies the end of a process without a power cut: its unsynced writes are in the page cache and reach the disk.
-    pub fn keep(&self) {
+    pub fn apply_process_end(&self) {
         let mut content = self.content.lock();
         for image in content.images.values() {
             image.lock().sync();
@@ -264,12 +264,12 @@ impl Disk {
 
 impl Files for Mounted {
     fn make_folder(&self, _: &Path) -> io::Result<()> {
-        self.power.spend()
+        self.power.count_operation()
     }
 
     fn length(&self, path: &Path) -> io::Result<Option<u64>> {
         let content = self.disk.content.lock();
-        let image = content.images.get(path).map(|i| i.lock().seen.len());
+        let image = content.images.get(path).map(|i| i.lock().current.len());
         let file = || content.files.get(path).map(Vec::len);
         Ok(image.or_else(file).map(|length| length as u64))
     }
@@ -290,7 +290,7 @@ impl Files for Mounted {
     }
 
     fn replace(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-        let spent = self.power.spend();
+        let spent = self.power.count_operation();
         // The power may fail before or after the new name is on the disk.
         if spent.is_ok() || self.disk.rng.lock().chance(500) {
             let mut content = self.disk.content.lock();
@@ -298,12 +298,12 @@ impl Files for Mounted {
             content.removed.remove(path);
         }
         spent?;
-        self.disk.wear.lock().replaced += 1;
+        self.disk.counters.lock().replaced += 1;
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.power.spend()?;
+        self.power.count_operation()?;
         let mut content = self.disk.content.lock();
         if let Some(bytes) = content.files.remove(path) {
             content.removed.insert(path.to_owned(), bytes);
@@ -338,44 +338,44 @@ impl fmt::Debug for Backend {
 
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.image.lock().seen.len() as u64)
+        Ok(self.image.lock().current.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let image = self.image.lock();
         let from = offset as usize;
-        let bytes = image.seen.get(from..from + out.len());
+        let bytes = image.current.get(from..from + out.len());
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.power.spend()?;
+        self.power.count_operation()?;
         let mut image = self.image.lock();
-        image.seen.resize(length as usize, 0);
+        image.current.resize(length as usize, 0);
         image.unsynced.push(Unsynced::Length(length as usize));
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.power.spend()?;
-        if self.power.fails.swap(false, Relaxed) {
+        self.power.count_operation()?;
+        if self.power.fail_next_sync.swap(false, Relaxed) {
             return Err(io::Error::other("the disk failed to sync"));
         }
-        if !self.disk.lies.load(Relaxed) {
+        if !self.disk.ignores_syncs.load(Relaxed) {
             self.image.lock().sync();
         }
-        self.disk.wear.lock().syncs += 1;
+        self.disk.counters.lock().syncs += 1;
         Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let was_on = self.power.is_on();
-        let spent = self.power.spend();
+        let spent = self.power.count_operation();
         // The write during which the power fails counts as any other unsynced write.
         if was_on {
             let image = &mut *self.image.lock();
-            write_at(&mut image.seen, offset as usize, data);
+            write_at(&mut image.current, offset as usize, data);
             let (offset, data) = (offset as usize, data.to_vec());
             image.unsynced.push(Unsynced::Write { offset, data });
         }

@@ -22,13 +22,13 @@ mod registers;
 mod run;
 mod scene;
 mod schedule;
+mod simulated_run;
 mod table;
-mod world;
 
 pub use agreed_history::RunCounters;
 #[cfg(debug_assertions)]
 pub use lattice_quorum_types::planted::{Bug, plant};
 pub use network::NetworkCounters;
 pub use run::{Plan, Report, run};
-pub use scene::Scene;
-pub use table::{Sum, run_many};
+pub use scene::Scenario;
+pub use table::{RunTotals, run_many};

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         report.seed,
         report.trace,
         report.elections,
-        report.counted,
+        report.counters,
         report.healed_in.as_millis()
     );
     for violation in &report.violations {

@@ -4,7 +4,7 @@
 use crate::{
     disk::Power,
     observer::MemberObserver,
-    world::{CLUSTER, SimulatedRun},
+    simulated_run::{CLUSTER, SimulatedRun},
 };
 use lattice_mesh::{Identity, Role};
 use lattice_quorum::{App, Edges, Platform, Settings, StartError, Workers};
@@ -35,14 +35,14 @@ pub enum Order {
     /// Make the next sync fail.
     FailSync,
     /// Report the member's status and log positions.
-    Look(oneshot::Sender<MemberStanding>),
+    Report(oneshot::Sender<MemberReport>),
     /// Report the last applied log index and a digest of the state.
     Digest(oneshot::Sender<(u64, [u8; 32])>),
 }
 
 /// Status and log positions of a member.
 #[derive(Debug, Clone)]
-pub struct MemberStanding {
+pub struct MemberReport {
     /// Status, as the member itself reports it.
     pub status: MemberStatus,
     /// Index of the last applied log entry.
@@ -71,9 +71,9 @@ impl Handle {
         answered.await.ok()
     }
     /// Status and log positions of the member; `None` while the member is down.
-    pub async fn look(&self) -> Option<MemberStanding> {
+    pub async fn report(&self) -> Option<MemberReport> {
         let (answer, answered) = oneshot::channel();
-        self.order(Order::Look(answer));
+        self.order(Order::Report(answer));
         answered.await.ok()
     }
 }
@@ -82,7 +82,7 @@ impl Handle {
 pub fn run(world: Arc<SimulatedRun>, nth: usize) -> Handle {
     let (orders, queue) = mpsc::unbounded_channel();
     let id = world.members[nth].0;
-    tokio::spawn(live(world, nth, queue));
+    tokio::spawn(run_with_restarts(world, nth, queue));
     Handle { id, orders }
 }
 
@@ -94,12 +94,16 @@ enum End {
     Killed,
     Stopped,
     /// The daemon could not continue, for example after a disk failure.
-    GaveUp,
+    Failed,
     /// The daemon refused to start, permanently.
     Refused,
 }
 
-async fn live(world: Arc<SimulatedRun>, nth: usize, mut orders: mpsc::UnboundedReceiver<Order>) {
+async fn run_with_restarts(
+    world: Arc<SimulatedRun>,
+    nth: usize,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+) {
     let (id, addr) = world.members[nth];
     let mut rng = lattice_rng::Rng::new(world.seed, &format!("lives {id}"));
     loop {
@@ -164,7 +168,7 @@ async fn live(world: Arc<SimulatedRun>, nth: usize, mut orders: mpsc::UnboundedR
                 app.stop().await;
                 power.cut();
                 world.network.leave(addr);
-                world.disks[nth].keep();
+                world.disks[nth].apply_process_end();
             }
             (end, app) => {
                 world.network.leave(addr);
@@ -172,13 +176,13 @@ async fn live(world: Arc<SimulatedRun>, nth: usize, mut orders: mpsc::UnboundedR
                 let is_power = match end {
                     End::PowerCut => true,
                     // The state of the disk after a failed sync is not known.
-                    End::GaveUp => rng.chance(500),
+                    End::Failed => rng.chance(500),
                     _ => false,
                 };
                 match is_power {
                     _ if end == End::DiskLost => world.disks[nth].wipe(),
-                    true => world.disks[nth].lose(),
-                    false => world.disks[nth].keep(),
+                    true => world.disks[nth].apply_power_cut(),
+                    false => world.disks[nth].apply_process_end(),
                 }
                 // Messages that the ended process still sends reach no endpoint.
                 if let Some(app) = app {
@@ -192,7 +196,7 @@ async fn live(world: Arc<SimulatedRun>, nth: usize, mut orders: mpsc::UnboundedR
             false => rng.range(60, 4000),
         };
         let until = Instant::now() + Duration::from_millis(away_ms);
-        while Instant::now() < until && !world.is_calm.load(Relaxed) {
+        while Instant::now() < until && !world.faults_ended.load(Relaxed) {
             sleep(Duration::from_millis(5)).await;
             while let Ok(_dropped) = orders.try_recv() {}
         }
@@ -212,7 +216,7 @@ async fn serve(
             () = power.gone() => return End::PowerCut,
             reason = &mut failed => {
                 world.trace(|| format!("{app:?} failed: {reason}"));
-                return End::GaveUp;
+                return End::Failed;
             }
             order = orders.recv() => order,
         };
@@ -224,17 +228,17 @@ async fn serve(
             Some(Order::Stop) => return End::Stopped,
             Some(Order::CutPowerAt(nth)) => power.cut_at(nth),
             Some(Order::FailSync) => power.fail_sync(),
-            Some(Order::Look(answer)) => {
+            Some(Order::Report(answer)) => {
                 if let (Some(status), Some(account)) = (app.status(), app.account()) {
-                    let _ = answer.send(MemberStanding {
+                    let _ = answer.send(MemberReport {
                         status,
-                        applied: app.look(|applied, _| applied),
+                        applied: app.with_state(|applied, _| applied),
                         snapshot: account.snapshot_index,
                     });
                 }
             }
             Some(Order::Digest(answer)) => {
-                let _ = answer.send(app.look(|applied, state| (applied, state.digest())));
+                let _ = answer.send(app.with_state(|applied, state| (applied, state.digest())));
             }
         }
     }

@@ -4,7 +4,7 @@
 //! It replaces QUIC, above handshakes and retransmission: a lost packet is a late call, and a cut link loses the call.
 
 use futures::future::{BoxFuture, pending};
-use lattice_mesh::{Answers, CallError, Caller, Identity, Wire};
+use lattice_mesh::{CallError, Caller, EndpointHandlers, Identity, Wire};
 use lattice_quorum_types::UnixMillis;
 use lattice_rng::Rng;
 use parking_lot::{Mutex, MutexGuard};
@@ -22,11 +22,11 @@ use tokio::{
 /// First wait before a retransmission; doubles.
 const RETRANSMIT: Duration = Duration::from_millis(30);
 /// Longest wait before a retransmission.
-const RETRANSMIT_AT_MOST: Duration = Duration::from_secs(2);
+const MAX_RETRANSMIT_WAIT: Duration = Duration::from_secs(2);
 /// Idle timeout of a connection, as the mesh is configured.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which a waiting caller checks its connection.
-const LOOK: Duration = Duration::from_millis(250);
+const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Default conditions for calls without a specific fault.
 #[derive(Debug, Clone, Copy)]
@@ -38,18 +38,18 @@ pub struct LinkConditions {
     /// Calls per thousand that are retransmitted, and so late.
     pub late: u64,
     /// Calls per thousand that arrive twice, if their method tolerates duplicates.
-    pub doubled: u64,
+    pub duplicated: u64,
     /// Calls per thousand that are lost.
     pub lost: u64,
 }
 
 impl LinkConditions {
     /// A healthy local network.
-    pub const FAIR: Self = Self {
+    pub const HEALTHY: Self = Self {
         min_us: 80,
         max_us: 400,
         late: 0,
-        doubled: 0,
+        duplicated: 0,
         lost: 0,
     };
 }
@@ -68,16 +68,16 @@ pub struct NetworkCounters {
 struct Endpoint {
     incarnation: u64,
     caller: Caller,
-    answers: Option<Answers>,
+    answers: Option<EndpointHandlers>,
 }
 
 struct State {
     endpoints: BTreeMap<SocketAddr, Endpoint>,
     /// Cut links, each from one address to another.
     cut: BTreeSet<(SocketAddr, SocketAddr)>,
-    weather: LinkConditions,
+    conditions: LinkConditions,
     links: BTreeMap<(SocketAddr, SocketAddr), Rng>,
-    carried: NetworkCounters,
+    counters: NetworkCounters,
     incarnations: u64,
 }
 
@@ -100,9 +100,9 @@ impl Network {
         let state = State {
             endpoints: BTreeMap::new(),
             cut: BTreeSet::new(),
-            weather: LinkConditions::FAIR,
+            conditions: LinkConditions::HEALTHY,
             links: BTreeMap::new(),
-            carried: NetworkCounters::default(),
+            counters: NetworkCounters::default(),
             incarnations: 0,
         };
         Arc::new(Self {
@@ -150,8 +150,8 @@ impl Network {
     }
 
     /// Sets the conditions for all calls.
-    pub fn set_weather(&self, weather: LinkConditions) {
-        self.lock().weather = weather;
+    pub fn set_conditions(&self, weather: LinkConditions) {
+        self.lock().conditions = weather;
     }
 
     /// Cuts a link in one direction.
@@ -160,20 +160,20 @@ impl Network {
     }
 
     /// Restores all links.
-    pub fn mend(&self) {
+    pub fn restore_links(&self) {
         self.lock().cut.clear();
     }
 
     /// Counters so far.
-    pub fn carried(&self) -> NetworkCounters {
-        self.lock().carried
+    pub fn counters(&self) -> NetworkCounters {
+        self.lock().counters
     }
 
     /// Latency of one message and whether it is duplicated; `None` if the message is lost.
-    fn way(&self, from: SocketAddr, to: SocketAddr) -> Option<(Duration, bool)> {
+    fn draw_delivery(&self, from: SocketAddr, to: SocketAddr) -> Option<(Duration, bool)> {
         let mut state = self.lock();
-        let (seed, weather) = (self.seed, state.weather);
-        state.carried.calls += 1;
+        let (seed, weather) = (self.seed, state.conditions);
+        state.counters.calls += 1;
         let is_cut = state.cut.contains(&(from, to));
         let link = state
             .links
@@ -183,9 +183,9 @@ impl Network {
         if link.chance(weather.late) {
             us += link.range(20_000, 400_000);
         }
-        let (lost, doubled) = (link.chance(weather.lost), link.chance(weather.doubled));
+        let (lost, doubled) = (link.chance(weather.lost), link.chance(weather.duplicated));
         if is_cut || lost {
-            state.carried.lost += 1;
+            state.counters.lost += 1;
             return None;
         }
         Some((Duration::from_micros(us), doubled))
@@ -196,18 +196,18 @@ impl Network {
     async fn send(&self, from: SocketAddr, to: SocketAddr) -> Option<bool> {
         let (mut wait, mut waited) = (RETRANSMIT, Duration::ZERO);
         loop {
-            if let Some((way, doubled)) = self.way(from, to) {
+            if let Some((way, doubled)) = self.draw_delivery(from, to) {
                 sleep(way).await;
                 if !self.is_cut(from, to) {
                     return Some(doubled);
                 }
             }
-            if waited > IDLE {
+            if waited > IDLE_TIMEOUT {
                 return None;
             }
             sleep(wait).await;
             waited += wait;
-            wait = (wait * 2).min(RETRANSMIT_AT_MOST);
+            wait = (wait * 2).min(MAX_RETRANSMIT_WAIT);
         }
     }
 
@@ -229,7 +229,11 @@ impl Network {
     }
 
     /// Receiver at `to` for a message that has arrived from `from`.
-    fn arrive(&self, from: CallSide, to: SocketAddr) -> Option<(Answers, Caller, CallSide)> {
+    fn arrive(
+        &self,
+        from: CallSide,
+        to: SocketAddr,
+    ) -> Option<(EndpointHandlers, Caller, CallSide)> {
         let state = self.lock();
         let sender = state.endpoints.get(&from.addr)?;
         if sender.incarnation != from.incarnation || state.cut.contains(&(from.addr, to)) {
@@ -258,7 +262,7 @@ pub struct Port {
 }
 
 impl Wire for Port {
-    fn serve(&self, answers: Answers) {
+    fn serve(&self, answers: EndpointHandlers) {
         let mut state = self.network.lock();
         if let Some(endpoint) = state.endpoints.get_mut(&self.side.addr)
             && endpoint.incarnation == self.side.incarnation
@@ -294,8 +298,8 @@ impl Wire for Port {
             if doubled && tolerates_duplicates(method) {
                 let again = {
                     let mut state = network.lock();
-                    state.carried.doubled += 1;
-                    state.carried.doubled * 37 % 300
+                    state.counters.doubled += 1;
+                    state.counters.doubled * 37 % 300
                 };
                 let (network, body) = (network.clone(), body.clone());
                 tokio::spawn(async move {
@@ -316,11 +320,11 @@ impl Wire for Port {
             ));
             // A host that has left is silent. A restarted host does not have the connection, and resets it.
             let mut silent_for = Duration::ZERO;
-            while silent_for < IDLE {
+            while silent_for < IDLE_TIMEOUT {
                 tokio::select! {
                     biased;
                     Ok(reply) = &mut answered => return reply,
-                    () = sleep(LOOK) => silent_for += LOOK,
+                    () = sleep(CONNECTION_CHECK_INTERVAL) => silent_for += CONNECTION_CHECK_INTERVAL,
                 }
                 let is = network.incarnation_at(to);
                 if is.is_some() && is != there && !network.is_cut(to, from.addr) {
@@ -408,7 +412,7 @@ async fn carry(
                 let _ = out.send(Err(lost(to.addr))).await;
                 return;
             }
-            if let Some((way, _)) = network.way(to.addr, from.addr) {
+            if let Some((way, _)) = network.draw_delivery(to.addr, from.addr) {
                 sleep(way).await;
                 break;
             }

@@ -1,7 +1,7 @@
 //! Observer of a member: passes the commands that the member applies, and the snapshots that it installs, to the agreed
 //! history.
 
-use crate::{agreed_history::CommandPosition, disk::Power, world::SimulatedRun};
+use crate::{agreed_history::CommandPosition, disk::Power, simulated_run::SimulatedRun};
 use lattice_quorum::Observer;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{Applied, Envelope, Refusal};
@@ -40,17 +40,17 @@ impl Observer for MemberObserver {
             *at = Some((index, nth));
             (index, nth)
         };
-        self.world.note(&[self.id as u8, place.1 as u8]);
-        self.world.note(&index.to_le_bytes());
-        let truth = &self.world.truth;
-        if let Err(violation) = truth.applied(self.id, place, envelope, result, state) {
+        self.world.add_to_digest(&[self.id as u8, place.1 as u8]);
+        self.world.add_to_digest(&index.to_le_bytes());
+        let truth = &self.world.agreed_history;
+        if let Err(violation) = truth.check_applied(self.id, place, envelope, result, state) {
             self.world.violation(violation);
         }
     }
 
     fn installed(&self, index: u64, _: &State) {
         if self.power.is_on() {
-            self.world.truth.snapshot_installed();
+            self.world.agreed_history.snapshot_installed();
             self.world
                 .trace(|| format!("m{} installed a snapshot up to {index}", self.id));
         }

@@ -44,19 +44,19 @@ impl Specification for PlainSpec {
 /// Result of a write with an expected version.
 #[derive(Debug, Clone, Copy)]
 pub enum WriteResult {
-    Made(u32),
+    Written(u32),
     Refused,
     NotKnown,
 }
 
 /// Operation on the baseline: its version, and the value written with it. A write requires an expected version.
 #[derive(Debug, Clone)]
-pub enum Versioned {
+pub enum BaselineOperation {
     Read(u32, u64),
     Write {
         expected: u32,
         value: u64,
-        came: WriteResult,
+        result: WriteResult,
     },
 }
 
@@ -64,23 +64,23 @@ struct VersionedSpec;
 
 impl Specification for VersionedSpec {
     type State = (u32, u64);
-    type Operation = Versioned;
+    type Operation = BaselineOperation;
     fn init() -> (u32, u64) {
         (0, 0)
     }
-    fn apply(operation: &Versioned, state: &(u32, u64)) -> (bool, (u32, u64)) {
+    fn apply(operation: &BaselineOperation, state: &(u32, u64)) -> (bool, (u32, u64)) {
         match operation {
-            Versioned::Read(version, value) => ((*version, *value) == *state, *state),
-            Versioned::Write {
+            BaselineOperation::Read(version, value) => ((*version, *value) == *state, *state),
+            BaselineOperation::Write {
                 expected,
                 value,
-                came,
+                result: came,
             } => {
                 let fits = *expected == state.0;
                 let next = (state.0 + 1, *value);
                 match came {
-                    WriteResult::Made(version) if fits && *version == next.0 => (true, next),
-                    WriteResult::Made(_) => (false, *state),
+                    WriteResult::Written(version) if fits && *version == next.0 => (true, next),
+                    WriteResult::Written(_) => (false, *state),
                     WriteResult::Refused => (!fits, *state),
                     WriteResult::NotKnown => (true, if fits { next } else { *state }),
                 }
@@ -90,7 +90,7 @@ impl Specification for VersionedSpec {
 }
 
 /// Operations in the order of their starts and ends.
-pub struct Recorded<T> {
+pub struct OperationHistory<T> {
     /// Operation number, and its result; `None` at its start.
     steps: Vec<(usize, Option<T>)>,
     begun: usize,
@@ -98,7 +98,7 @@ pub struct Recorded<T> {
     pub unknown: usize,
 }
 
-impl<T> Default for Recorded<T> {
+impl<T> Default for OperationHistory<T> {
     fn default() -> Self {
         let (steps, begun, unknown) = (Vec::new(), 0, 0);
         Self {
@@ -109,7 +109,7 @@ impl<T> Default for Recorded<T> {
     }
 }
 
-impl<T: Clone> Recorded<T> {
+impl<T: Clone> OperationHistory<T> {
     pub fn begin(&mut self) -> usize {
         self.begun += 1;
         self.steps.push((self.begun, None));
@@ -150,10 +150,10 @@ impl<T: Clone> Recorded<T> {
 /// Histories of both registers.
 #[derive(Default)]
 pub struct Histories {
-    pub plain: Recorded<LimitOperation>,
-    pub plain_unended: Vec<(usize, LimitOperation)>,
-    pub versioned: Recorded<Versioned>,
-    pub versioned_unended: Vec<(usize, Versioned)>,
+    pub plain: OperationHistory<LimitOperation>,
+    pub plain_unknown: Vec<(usize, LimitOperation)>,
+    pub versioned: OperationHistory<BaselineOperation>,
+    pub versioned_unknown: Vec<(usize, BaselineOperation)>,
     pub values: u64,
 }
 
@@ -171,11 +171,11 @@ impl Registers {
     pub fn check(&self) -> Result<usize, String> {
         let histories = self.lock();
         let not = |what: &str, steps: String| Err(format!("{what} is not linearizable: {steps}"));
-        let plain = histories.plain.history(&histories.plain_unended);
+        let plain = histories.plain.history(&histories.plain_unknown);
         if plain.is_some_and(|history| !WGLChecker::<PlainSpec>::is_linearizable(history)) {
             return not("a limit", format!("{:?}", histories.plain.steps));
         }
-        let versioned = histories.versioned.history(&histories.versioned_unended);
+        let versioned = histories.versioned.history(&histories.versioned_unknown);
         if versioned.is_some_and(|h| !WGLChecker::<VersionedSpec>::is_linearizable(h)) {
             return not("a baseline", format!("{:?}", histories.versioned.steps));
         }

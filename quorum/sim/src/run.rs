@@ -6,7 +6,7 @@ use crate::{
     member::{self, Handle},
     network::NetworkCounters,
     schedule,
-    world::{SimulatedRun, note_panics, panics},
+    simulated_run::{SimulatedRun, note_panics, panics},
 };
 use lattice_rng::Rng;
 use std::{
@@ -17,7 +17,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 /// Largest simulated time for the cluster to heal after the faults have stopped.
-const HEALS_WITHIN: Duration = Duration::from_secs(30);
+const HEAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Plan of a run.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct Plan {
     /// Whether the only faults are outages.
     pub outages: bool,
     /// Planted bug of the disk: syncs have no effect.
-    pub disk_lies: bool,
+    pub disk_ignores_syncs: bool,
     /// Another planted bug.
     #[cfg(debug_assertions)]
     pub planted: Option<lattice_quorum_types::planted::Bug>,
@@ -45,7 +45,7 @@ impl Plan {
             verbose: false,
             faults_ms: (3_000, 10_000),
             outages: false,
-            disk_lies: false,
+            disk_ignores_syncs: false,
             #[cfg(debug_assertions)]
             planted: None,
         }
@@ -64,9 +64,9 @@ pub struct Report {
     /// Number of leaderships: pairs of term and leader.
     pub elections: u64,
     /// Counters of the replicated state machines.
-    pub counted: RunCounters,
+    pub counters: RunCounters,
     /// Counters of the network.
-    pub carried: NetworkCounters,
+    pub network: NetworkCounters,
     /// Syncs of all logs.
     pub syncs: u64,
     /// Snapshots and markers written.
@@ -85,7 +85,7 @@ pub struct Report {
 pub fn run(plan: &Plan) -> Report {
     #[cfg(debug_assertions)]
     lattice_quorum_types::planted::plant(plan.planted);
-    let report = on_this_thread(
+    let report = simulate(
         || SimulatedRun::new(plan.seed, plan.verbose),
         async |world| play(world, plan).await,
     );
@@ -96,7 +96,7 @@ pub fn run(plan: &Plan) -> Report {
 
 /// Calls `play` with a new simulated run on a paused clock. Panics are violations, and the run is freed afterwards.
 #[expect(clippy::expect_used, reason = "nothing runs without a runtime")]
-pub(crate) fn on_this_thread(
+pub(crate) fn simulate(
     make: impl FnOnce() -> Arc<SimulatedRun>,
     play: impl AsyncFnOnce(&Arc<SimulatedRun>) -> Report,
 ) -> Report {
@@ -120,14 +120,14 @@ pub(crate) fn on_this_thread(
 
 async fn play(world: &Arc<SimulatedRun>, plan: &Plan) -> Report {
     let mut rng = Rng::new(plan.seed, "plan");
-    if plan.disk_lies {
-        world.disks.iter().for_each(|disk| disk.lie());
+    if plan.disk_ignores_syncs {
+        world.disks.iter().for_each(|disk| disk.ignore_syncs());
     }
     let members: Vec<Handle> = (0..world.members.len())
         .map(|nth| member::run(world.clone(), nth))
         .collect();
-    let leaders = tokio::spawn(look_at_leaders(world.clone(), members.clone()));
-    if let Err(reason) = play_out(world, &members, &mut rng, plan).await {
+    let leaders = tokio::spawn(record_leaders(world.clone(), members.clone()));
+    if let Err(reason) = run_clients_and_faults(world, &members, &mut rng, plan).await {
         world.violation(reason);
     }
     let mut report = Report {
@@ -135,34 +135,34 @@ async fn play(world: &Arc<SimulatedRun>, plan: &Plan) -> Report {
         ..Report::default()
     };
     if !world.is_broken() {
-        report.healed_in = heals(world, &members).await;
+        report.healed_in = check_heals(world, &members).await;
     }
     leaders.abort();
-    let wear = world.disks.iter().map(|disk| disk.wear());
+    let wear = world.disks.iter().map(|disk| disk.counters());
     let (syncs, replaced) = wear.fold((0, 0), |sum, w| (sum.0 + w.syncs, sum.1 + w.replaced));
     Report {
         violations: world.violations(),
         counts: world.counts(),
         elections: world.elections(),
-        counted: world.truth.counted(),
-        carried: world.network.carried(),
+        counters: world.agreed_history.counters(),
+        network: world.network.counters(),
         syncs,
         replaced,
-        simulated: world.passed(),
+        simulated: world.elapsed(),
         trace: world.trace_digest(),
         last_lines: world.last_lines(),
         ..report
     }
 }
 
-async fn play_out(
+async fn run_clients_and_faults(
     world: &Arc<SimulatedRun>,
     members: &[Handle],
     rng: &mut Rng,
     plan: &Plan,
 ) -> Result<(), String> {
     let mut founder = Client::new(world, 0)?;
-    let founding = timeout(Duration::from_secs(60), founder.found()).await;
+    let founding = timeout(Duration::from_secs(60), founder.create_cluster_objects()).await;
     founding.map_err(|_| "the cluster was not founded".to_owned())?;
     world.trace(|| "founded".to_owned());
     let watchers = [6, 7].map(|nth| {
@@ -179,10 +179,10 @@ async fn play_out(
     }
     working.extend(registers::run(world)?);
     let until =
-        world.passed() + Duration::from_millis(rng.range(plan.faults_ms.0, plan.faults_ms.1));
+        world.elapsed() + Duration::from_millis(rng.range(plan.faults_ms.0, plan.faults_ms.1));
     schedule::run(world.clone(), members.to_vec(), until, plan.outages).await;
     for client in working {
-        match timeout(HEALS_WITHIN, client).await {
+        match timeout(HEAL_TIMEOUT, client).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(format!("a client broke down: {error}")),
             Err(_) => return Err("a client is not answered although all is well".to_owned()),
@@ -195,23 +195,23 @@ async fn play_out(
 }
 
 /// Checks that the cluster heals: a write is accepted, and all members have the same state.
-pub(crate) async fn heals(world: &Arc<SimulatedRun>, members: &[Handle]) -> Duration {
-    if let Ok(healed_in) = timeout(HEALS_WITHIN, heal(world, members)).await {
+pub(crate) async fn check_heals(world: &Arc<SimulatedRun>, members: &[Handle]) -> Duration {
+    if let Ok(healed_in) = timeout(HEAL_TIMEOUT, heal(world, members)).await {
         return healed_in;
     }
     let mut standings = Vec::new();
     for member in members {
-        let look = timeout(Duration::from_secs(1), member.look()).await;
+        let look = timeout(Duration::from_secs(1), member.report()).await;
         standings.push(look.ok().flatten().map(|s| (s.status, s.applied)));
     }
     world.violation(format!("the cluster did not heal: {standings:?}"));
-    HEALS_WITHIN
+    HEAL_TIMEOUT
 }
 
 /// Waits until a write is accepted and all members have the same state.
 async fn heal(world: &Arc<SimulatedRun>, members: &[Handle]) -> Duration {
-    let from = world.passed();
-    world.is_calm.store(true, Relaxed);
+    let from = world.elapsed();
+    world.faults_ended.store(true, Relaxed);
     let mut last = match Client::new(world, 0) {
         Ok(client) => client,
         Err(reason) => {
@@ -224,7 +224,7 @@ async fn heal(world: &Arc<SimulatedRun>, members: &[Handle]) -> Duration {
     loop {
         let mut standings = Vec::new();
         for member in members {
-            standings.extend(member.look().await);
+            standings.extend(member.report().await);
         }
         let first = standings.first().map(|s| s.applied);
         let all_here = standings.len() == members.len();
@@ -237,27 +237,27 @@ async fn heal(world: &Arc<SimulatedRun>, members: &[Handle]) -> Duration {
             if digests.len() > 1 && digests.iter().all(|(at, _)| Some(*at) == first) {
                 world.violation("members differ at the end, at one position".to_owned());
             }
-            let highest = world.truth.counted().highest;
+            let highest = world.agreed_history.counters().highest;
             if first < Some(highest) {
                 world.violation(format!(
                     "all members end at {first:?}, and {highest} was applied once"
                 ));
             }
-            return world.passed() - from;
+            return world.elapsed() - from;
         }
         sleep(Duration::from_millis(50)).await;
     }
 }
 
 /// Records the leaders, for faults that target the leader and for the counts.
-async fn look_at_leaders(world: Arc<SimulatedRun>, members: Vec<Handle>) {
+async fn record_leaders(world: Arc<SimulatedRun>, members: Vec<Handle>) {
     loop {
         for member in &members {
-            let look = timeout(Duration::from_millis(5), member.look()).await;
+            let look = timeout(Duration::from_millis(5), member.report()).await;
             let Ok(Some(standing)) = look else { continue };
-            world.has_applied(member.id, standing.applied);
+            world.record_applied(member.id, standing.applied);
             if standing.status.leader == Some(member.id) {
-                world.leads(standing.status.term, member.id);
+                world.record_leader(standing.status.term, member.id);
             }
         }
         sleep(Duration::from_millis(40)).await;

@@ -3,7 +3,7 @@
 use crate::{
     member::{Handle, Order},
     network::LinkConditions,
-    world::SimulatedRun,
+    simulated_run::SimulatedRun,
 };
 use lattice_rng::Rng;
 use std::{
@@ -15,37 +15,37 @@ use tokio::time::sleep;
 
 /// Largest clock error, milliseconds. All jumps of a run together must stay below the lifetime of idempotency keys, one
 /// day.
-const MAX_WRONG_MS: u64 = 20 * 60 * 1000;
+const MAX_CLOCK_ERROR_MS: u64 = 20 * 60 * 1000;
 
 /// Injects faults one after the other until the simulated time `until`.
 pub async fn run(world: Arc<SimulatedRun>, members: Vec<Handle>, until: Duration, outages: bool) {
     let mut rng = Rng::new(world.seed, "faults");
     // In some seeds, outages are the only faults.
     let outages = outages || rng.chance(100);
-    while world.passed() < until && !world.is_broken() {
+    while world.elapsed() < until && !world.is_broken() {
         sleep(Duration::from_millis(rng.range(30, 1200))).await;
         let fault = match outages {
             true => outage(&world, &members, &mut rng),
-            false => one(&world, &members, &mut rng),
+            false => inject_fault(&world, &members, &mut rng),
         };
         world.count(&format!("fault {fault}"));
         world.trace(|| fault.to_owned());
     }
-    calm(&world);
+    end_faults(&world);
 }
 
 /// Ends all faults.
-pub fn calm(world: &SimulatedRun) {
+pub fn end_faults(world: &SimulatedRun) {
     world.trace(|| "faults stop".to_owned());
-    world.network.mend();
-    world.network.set_weather(LinkConditions::FAIR);
+    world.network.restore_links();
+    world.network.set_conditions(LinkConditions::HEALTHY);
     for disk in &world.disks {
         disk.set_pace(200, 1500);
     }
     for clock in &world.clocks {
-        clock.set_wrong_by(0);
+        clock.set_error_ms(0);
     }
-    world.is_calm.store(true, Relaxed);
+    world.faults_ended.store(true, Relaxed);
 }
 
 /// Injects an outage: a power cut of all members, a kill of the leader, or a change between a slow and a healthy
@@ -63,21 +63,21 @@ fn outage(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'static s
             "killed"
         }
         7..9 => {
-            world.network.set_weather(LinkConditions {
+            world.network.set_conditions(LinkConditions {
                 min_us: 3_000,
                 max_us: rng.range(5_000, 40_000),
-                ..LinkConditions::FAIR
+                ..LinkConditions::HEALTHY
             });
             "network slow"
         }
         _ => {
-            world.network.set_weather(LinkConditions::FAIR);
+            world.network.set_conditions(LinkConditions::HEALTHY);
             "network fair again"
         }
     }
 }
 
-fn one(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'static str {
+fn inject_fault(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'static str {
     let addrs: Vec<SocketAddr> = world.members.iter().map(|(_, addr)| *addr).collect();
     let network = &world.network;
     let whom = rng.below(members.len());
@@ -89,7 +89,7 @@ fn one(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'static str 
     };
     match rng.below(100) {
         0..14 => {
-            network.mend();
+            network.restore_links();
             "links mended"
         }
         14..24 => {
@@ -136,7 +136,7 @@ fn one(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'static str 
             member.order(Order::Kill);
             "killed"
         }
-        71 => match world.may_lose_disk(member.id) {
+        71 => match world.try_lose_disk(member.id) {
             true => {
                 member.order(Order::LoseDisk);
                 "disk lost"
@@ -170,23 +170,23 @@ fn one(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'static str 
         }
         87..92 => {
             let clock = rng.below(world.clocks.len());
-            let ms = rng.range(0, MAX_WRONG_MS) as i64;
+            let ms = rng.range(0, MAX_CLOCK_ERROR_MS) as i64;
             let ms = if rng.chance(500) { ms } else { -ms };
-            world.clocks[clock].set_wrong_by(ms);
+            world.clocks[clock].set_error_ms(ms);
             "clock jumped"
         }
         92..97 => {
-            network.set_weather(LinkConditions {
+            network.set_conditions(LinkConditions {
                 min_us: 100,
                 max_us: rng.range(1_000, 120_000),
                 late: rng.range(0, 200),
-                doubled: rng.range(0, 150),
+                duplicated: rng.range(0, 150),
                 lost: rng.range(0, 150),
             });
             "network bad"
         }
         _ => {
-            network.set_weather(LinkConditions::FAIR);
+            network.set_conditions(LinkConditions::HEALTHY);
             "network fair again"
         }
     }

@@ -11,7 +11,7 @@ use std::{
 
 /// Sum of the reports of many seeds.
 #[derive(Debug, Default)]
-pub struct Sum {
+pub struct RunTotals {
     /// Number of seeds.
     pub seeds: u64,
     /// Reports with violations, by seed.
@@ -37,20 +37,20 @@ pub struct Sum {
     pub took: Duration,
 }
 
-impl Sum {
+impl RunTotals {
     fn add(&mut self, report: Report) {
         self.seeds += 1;
         for (what, count) in &report.counts {
             *self.counts.entry(what.clone()).or_default() += count;
         }
         self.elections += report.elections;
-        self.commands += report.counted.commands;
-        self.refused += report.counted.refused;
-        self.repeats += report.counted.repeats;
-        self.installed += report.counted.installed;
-        self.calls += report.carried.calls;
-        self.lost += report.carried.lost;
-        self.doubled += report.carried.doubled;
+        self.commands += report.counters.commands;
+        self.refused += report.counters.refused;
+        self.repeats += report.counters.repeats;
+        self.installed += report.counters.installed;
+        self.calls += report.network.calls;
+        self.lost += report.network.lost;
+        self.doubled += report.network.doubled;
         self.syncs += report.syncs;
         self.replaced += report.replaced;
         self.healed += report.healed_in;
@@ -65,7 +65,7 @@ impl Sum {
     }
 }
 
-impl fmt::Display for Sum {
+impl fmt::Display for RunTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let per_second = self.seeds as f64 / self.took.as_secs_f64().max(0.001);
         let rows = [
@@ -107,8 +107,13 @@ impl fmt::Display for Sum {
 }
 
 /// Runs `count` seeds from `first` on, on this number of threads. Ends early after ten seeds with violations.
-pub fn run_many(first: u64, count: u64, threads: usize, plan: impl Fn(u64) -> Plan + Sync) -> Sum {
-    let (next, sum) = (AtomicU64::new(first), Mutex::new(Sum::default()));
+pub fn run_many(
+    first: u64,
+    count: u64,
+    threads: usize,
+    plan: impl Fn(u64) -> Plan + Sync,
+) -> RunTotals {
+    let (next, sum) = (AtomicU64::new(first), Mutex::new(RunTotals::default()));
     let began = Instant::now();
     let lock = || sum.lock();
     std::thread::scope(|scope| {

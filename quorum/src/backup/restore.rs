@@ -13,7 +13,7 @@ use lattice_quorum_state::{SegmentFault, SegmentId, Segments, State};
 use lattice_quorum_types::{
     Command, Envelope, VoterId,
     audit::AuditAction,
-    backup::{BackupFault, Header, Verifier},
+    backup::{BackupFault, BackupHeader, BackupVerifier},
     command::{Principal, Privilege, SCHEMA},
     membership::Incarnation,
     view::TrustView,
@@ -118,7 +118,7 @@ impl From<RestoreFailed> for StartError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreResult {
     /// Header of the backup.
-    pub header: Header,
+    pub header: BackupHeader,
     /// New incarnation.
     pub incarnation: Incarnation,
     /// Members that found the restored cluster.
@@ -128,15 +128,15 @@ pub struct RestoreResult {
 }
 
 /// Backup with every byte verified.
-struct Checked<'a> {
+struct VerifiedBackup<'a> {
     path: &'a Path,
-    header: Header,
+    header: BackupHeader,
     /// Offsets of the parts.
-    begins: Vec<u64>,
+    part_offsets: Vec<u64>,
 }
 
 /// Reads a backup and verifies all of it.
-fn check(path: &Path) -> Result<Checked<'_>, RestoreFailed> {
+fn verify_file(path: &Path) -> Result<VerifiedBackup<'_>, RestoreFailed> {
     let unread = |source| RestoreFailed::File {
         path: path.to_owned(),
         source,
@@ -146,7 +146,7 @@ fn check(path: &Path) -> Result<Checked<'_>, RestoreFailed> {
         fault,
     };
     let mut file = File::open(path).map_err(unread)?;
-    let (mut verifier, mut length) = (Verifier::new(), 0);
+    let (mut verifier, mut length) = (BackupVerifier::new(), 0);
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = file.read(&mut piece).map_err(unread)?;
@@ -163,19 +163,19 @@ fn check(path: &Path) -> Result<Checked<'_>, RestoreFailed> {
         at += part.bytes;
         at - part.bytes
     });
-    Ok(Checked {
+    Ok(VerifiedBackup {
         path,
-        begins: begins.collect(),
+        part_offsets: begins.collect(),
         header,
     })
 }
 
-impl Checked<'_> {
+impl VerifiedBackup<'_> {
     /// Reads one part.
     fn part(&self, name: &str) -> Result<Vec<u8>, String> {
         let at = self.header.parts.iter().position(|part| part.name == name);
         let (part, begins) = at
-            .and_then(|at| self.header.parts.get(at).zip(self.begins.get(at)))
+            .and_then(|at| self.header.parts.get(at).zip(self.part_offsets.get(at)))
             .ok_or("it is missing")?;
         let read = || -> io::Result<Vec<u8>> {
             let mut file = File::open(self.path)?;
@@ -212,7 +212,7 @@ impl Checked<'_> {
     }
 }
 
-impl Segments for Checked<'_> {
+impl Segments for VerifiedBackup<'_> {
     fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {
         let bytes = self.part(&id.to_string()).map(Bytes::from);
         bytes.map_err(|reason| id.fault(reason))
@@ -223,15 +223,15 @@ impl Segments for Checked<'_> {
 ///
 /// # Errors
 /// The file is not a complete backup, or its state cannot be used.
-pub fn verify_backup(path: &Path) -> Result<Header, RestoreFailed> {
-    let checked = check(path)?;
+pub fn verify_backup(path: &Path) -> Result<BackupHeader, RestoreFailed> {
+    let checked = verify_file(path)?;
     checked.state()?;
     Ok(checked.header)
 }
 
 /// Computes the new incarnation. Members restored from another file, or with other members, get another incarnation.
 fn incarnation(
-    header: &Header,
+    header: &BackupHeader,
     members: &BTreeMap<VoterId, SocketAddr>,
     number: Option<u64>,
 ) -> Result<Incarnation, RestoreFailed> {
@@ -268,7 +268,7 @@ pub async fn restore(
     if settings.join {
         return Err(RestoreFailed::Joins);
     }
-    let checked = check(path)?;
+    let checked = verify_file(path)?;
     let header = checked.header.clone();
     if header.cluster != settings.cluster {
         return Err(RestoreFailed::OtherCluster {
@@ -281,7 +281,7 @@ pub async fn restore(
     let mut state = checked.state()?;
     let trust = state.trust();
     let segments: Vec<SegmentId> = state.segments().map(|segment| segment.id).collect();
-    let noted = state.begin_anew(&note(&header));
+    let noted = state.begin_restored(&restore_record(&header));
     noted.map_err(|refusal| RestoreFailed::Part {
         path: path.to_owned(),
         part: STATE.to_owned(),
@@ -303,7 +303,7 @@ pub async fn restore(
         state: state.snapshot(),
         sealed: state.take_sealed(),
         segments,
-        from: &checked,
+        source: &checked,
     };
     let (ground, folder) = (Platform::default(), &settings.data_dir);
     DataDir::restore(&ground, folder, &settings.cluster, settings.id, data).await?;
@@ -317,7 +317,7 @@ pub async fn restore(
 
 /// Returns the first record of the restored cluster. All its values come from the backup, so that all members write the
 /// same record.
-fn note(header: &Header) -> Envelope {
+fn restore_record(header: &BackupHeader) -> Envelope {
     Envelope {
         schema: SCHEMA,
         principal: Principal {

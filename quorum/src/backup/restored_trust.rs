@@ -19,7 +19,7 @@ pub struct RevokedSince {
 
 /// Trust changes made after a backup. The cluster restored from the backup lacks them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TrustedAgain {
+pub struct LostTrustChanges {
     /// Identities revoked since the backup, or with a later revocation time than in the backup.
     pub revoked: Vec<RevokedSince>,
     /// Pins of authorities added since the backup, the issuing one first.
@@ -30,14 +30,14 @@ pub struct TrustedAgain {
     pub retired: Vec<String>,
 }
 
-impl TrustedAgain {
+impl LostTrustChanges {
     /// Compares `known`, a trust bundle from before the restore, with the trust view of a backup. A bundle that is not
     /// later than the backup yields no changes. Its additional entries were removed or retired before the backup.
     pub fn of(backup: &TrustView, known: &TrustBundle) -> Self {
         if known.number <= backup.number.0 {
             return Self::default();
         }
-        let is_revoked = |since: &&lattice_mesh::Revoked| {
+        let is_revoked = |since: &&lattice_mesh::Revocation| {
             backup.revoked.iter().any(|then| {
                 (then.role, &then.name) == (since.role, &since.name)
                     && then.issued_before >= since.issued_before
@@ -125,7 +125,7 @@ impl TrustedAgain {
 
 /// Describes the operator's steps after a restore. `backup` and `at` are trust view and time of the backup. `known` is
 /// the trust bundle of this machine, which shows the later changes.
-pub fn advice(backup: &TrustView, at: UnixMillis, known: Option<&TrustBundle>) -> String {
+pub fn restore_advice(backup: &TrustView, at: UnixMillis, known: Option<&TrustBundle>) -> String {
     let at = utc(at);
     let unknown = "revocations, and authorities that were added, promoted or retired";
     let Some(known) = known else {
@@ -137,7 +137,7 @@ pub fn advice(backup: &TrustView, at: UnixMillis, known: Option<&TrustBundle>) -
         );
     };
     let number = known.number;
-    let steps = TrustedAgain::of(backup, known).steps();
+    let steps = LostTrustChanges::of(backup, known).steps();
     if steps.is_empty() {
         return format!(
             "then: this machine's trust bundle (number {number}) contains no change after {at}; \
@@ -204,7 +204,7 @@ mod tests {
             certificate: Bytes::copy_from_slice(pem.as_bytes()),
             issuing: n == authorities.len(),
         });
-        let revoked = revoked.into_iter().map(|revoked| lattice_mesh::Revoked {
+        let revoked = revoked.into_iter().map(|revoked| lattice_mesh::Revocation {
             role: revoked.role,
             name: revoked.name,
             issued_before: revoked.issued_before,
@@ -231,7 +231,7 @@ mod tests {
     fn a_revocation_of_since_is_named_with_its_time_and_what_a_new_one_does() {
         let backup = then(&["a"], vec![revoked("n1", 5), revoked("n2", 5)]);
         let since = vec![revoked("n1", 5), revoked("n2", 3605), revoked("n3", 7)];
-        let text = advice(&backup, AT, Some(&bundle(20, &["a"], since)));
+        let text = restore_advice(&backup, AT, Some(&bundle(20, &["a"], since)));
         in_order(
             &text,
             &[
@@ -252,7 +252,7 @@ mod tests {
     fn authorities_are_added_promoted_and_retired_in_the_order_that_works() {
         let backup = then(&["old", "side"], Vec::new());
         let known = bundle(20, &["side", "other", "new"], vec![revoked("n1", 5)]);
-        let text = advice(&backup, AT, Some(&known));
+        let text = restore_advice(&backup, AT, Some(&known));
         in_order(
             &text,
             &[
@@ -273,10 +273,10 @@ mod tests {
         );
         assert!(!text.contains(&pin("side")), "{text}");
         // An authority of the backup issues since.
-        let again = TrustedAgain::of(&backup, &bundle(20, &["old", "side"], Vec::new()));
-        let expected = TrustedAgain {
+        let again = LostTrustChanges::of(&backup, &bundle(20, &["old", "side"], Vec::new()));
+        let expected = LostTrustChanges {
             promoted: Some(pin("side")),
-            ..TrustedAgain::default()
+            ..LostTrustChanges::default()
         };
         assert_eq!(again, expected);
     }
@@ -286,12 +286,12 @@ mod tests {
     fn bundle_before_backup_is_ignored() {
         let backup = then(&["a", "b"], Vec::new());
         let known = bundle(9, &["gone", "a"], vec![revoked("n1", 5)]);
-        let text = advice(&backup, AT, Some(&known));
+        let text = restore_advice(&backup, AT, Some(&known));
         assert!(text.contains("contains no change"), "{text}");
         assert!(text.contains("later than that bundle"), "{text}");
-        let of_same = TrustedAgain::of(&backup, &bundle(10, &["b", "a"], Vec::new()));
-        assert_eq!(of_same, TrustedAgain::default());
-        let text = advice(&backup, AT, None);
+        let of_same = LostTrustChanges::of(&backup, &bundle(10, &["b", "a"], Vec::new()));
+        assert_eq!(of_same, LostTrustChanges::default());
+        let text = restore_advice(&backup, AT, None);
         assert!(text.contains("has no trust bundle"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! Enrolment: the log records that a token is used before its certificate is returned.
 
-use crate::certificates::issuer::{Issuer, NotIssued, key_of};
+use crate::certificates::issuer::{IssueError, Issuer, key_of};
 use futures::{FutureExt, future::BoxFuture};
 use lattice_mesh::{
     CaKeyProof, EnrolRefused, EnrolRequest, Enroller, EnrolmentSession, Identity, Issued, Pin,
@@ -59,28 +59,28 @@ impl Enroller for Issuer {
 
 /// Converts an error for an unenrolled process, which receives only faults that it can correct, and no information on
 /// existing tokens.
-fn refused(error: &NotIssued) -> EnrolRefused {
+fn refused(error: &IssueError) -> EnrolRefused {
     tracing::info!(%error, "enrolment refused");
     match error {
-        NotIssued::Refused(Refusal::Invalid { field, reason }) => EnrolRefused::Invalid {
+        IssueError::Refused(Refusal::Invalid { field, reason }) => EnrolRefused::Invalid {
             reason: format!("{field}: {reason}"),
         },
-        NotIssued::Refused(Refusal::NameTaken { name, needs }) => EnrolRefused::NameTaken {
+        IssueError::Refused(Refusal::NameTaken { name, needs }) => EnrolRefused::NameTaken {
             name: name.clone(),
             needs: needs.clone(),
         },
         // Returned only to a process that holds the token's secret and meets every other requirement.
-        NotIssued::Refused(Refusal::TokenNetwork { from, networks }) => {
+        IssueError::Refused(Refusal::TokenNetwork { from, networks }) => {
             EnrolRefused::WrongNetwork {
                 from: *from,
                 networks: networks.clone(),
             }
         }
-        NotIssued::Refused(_) => EnrolRefused::TokenRefused,
-        NotIssued::Invalid(reason) => EnrolRefused::Invalid {
+        IssueError::Refused(_) => EnrolRefused::TokenRefused,
+        IssueError::Invalid(reason) => EnrolRefused::Invalid {
             reason: reason.clone(),
         },
-        NotIssued::Unavailable(reason) => EnrolRefused::Unavailable {
+        IssueError::Unavailable(reason) => EnrolRefused::Unavailable {
             reason: reason.clone(),
         },
     }

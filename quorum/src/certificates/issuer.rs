@@ -21,18 +21,18 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Principal of members' proposals: the same for all members, so that a repeated request at another member is
 /// recognised.
-pub(crate) const MEMBERS: &str = "service:quorum";
+pub(crate) const MEMBERS_PRINCIPAL: &str = "service:quorum";
 /// Deadline of one certificate. Shorter than the timeout of the requesting process: an answer that arrives too late may
 /// have used up a token.
 const DEADLINE: Duration = Duration::from_secs(12);
 /// Longest wait for one step of issuing: for a leader and its answer, for an authority, or to catch up.
-const PATIENCE: Duration = Duration::from_secs(8);
+const STEP_TIMEOUT: Duration = Duration::from_secs(8);
 /// Interval between two tries.
-const RETRY: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Timeout of one call to the leader.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of retries with new times when another certificate of the same name was issued first.
-const STAMPS: u32 = 5;
+const MAX_TIME_RETRIES: u32 = 5;
 /// Maximum lead of a certificate's issue time over the clock, milliseconds. Each certificate of a name is a second
 /// later than the previous one, so the value bounds the renewal rate of a name.
 const MAX_AHEAD_MS: u64 = 10_000;
@@ -60,7 +60,7 @@ impl Default for EnrolmentSettings {
 
 /// Reason why no certificate was issued.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotIssued {
+pub(crate) enum IssueError {
     /// The quorum refused the command.
     #[error("{0}")]
     Refused(Refusal),
@@ -72,8 +72,8 @@ pub(crate) enum NotIssued {
     Unavailable(String),
 }
 
-fn unavailable(error: impl std::fmt::Display) -> NotIssued {
-    NotIssued::Unavailable(error.to_string())
+fn unavailable(error: impl std::fmt::Display) -> IssueError {
+    IssueError::Unavailable(error.to_string())
 }
 
 /// Issues certificates on behalf of the quorum.
@@ -99,7 +99,7 @@ impl Issuer {
         identity: &Identity,
         csr: &CertificateSigningRequestDer<'_>,
         asked: IssueRequest<'_>,
-    ) -> Result<Issued, NotIssued> {
+    ) -> Result<Issued, IssueError> {
         let issuing = timeout(DEADLINE, self.issue_in_time(identity, csr, asked));
         issuing
             .await
@@ -111,11 +111,11 @@ impl Issuer {
         identity: &Identity,
         csr: &CertificateSigningRequestDer<'_>,
         asked: IssueRequest<'_>,
-    ) -> Result<Issued, NotIssued> {
-        let mut tries = STAMPS;
+    ) -> Result<Issued, IssueError> {
+        let mut tries = MAX_TIME_RETRIES;
         loop {
             self.catch_up().await?;
-            let certificate = self.stamp(identity)?;
+            let certificate = self.next_validity(identity)?;
             // Signed before the commit as well: a request that cannot be signed must not use up a token.
             self.sign(identity, csr, certificate).await?;
             let (key, command) = asked(certificate);
@@ -127,17 +127,17 @@ impl Issuer {
                     tracing::error!(?outcome, "no certificate in the quorum's answer");
                     let text = "the quorum's answer has no certificate; try again, and see the log \
                                 of this member";
-                    return Err(NotIssued::Invalid(text.to_owned()));
+                    return Err(IssueError::Invalid(text.to_owned()));
                 }
                 Err(refusal) if is_too_early(&refusal) && tries > 0 => tries -= 1,
-                Err(refusal) => return Err(NotIssued::Refused(refusal)),
+                Err(refusal) => return Err(IssueError::Refused(refusal)),
             }
         }
     }
 
     /// Returns issue and expiry time of the next certificate of this name, in full seconds. The issue time follows this
     /// member's clock, but is later than that of the name's previous certificate.
-    fn stamp(&self, identity: &Identity) -> Result<IssuedCertificate, NotIssued> {
+    fn next_validity(&self, identity: &Identity) -> Result<IssuedCertificate, IssueError> {
         let replica = &self.member.replica;
         let earliest = replica.next_issue(identity.role(), identity.id());
         let now = self.member.clock.now();
@@ -161,12 +161,12 @@ impl Issuer {
         identity: &Identity,
         csr: &CertificateSigningRequestDer<'_>,
         certificate: IssuedCertificate,
-    ) -> Result<Issued, NotIssued> {
-        let (trust, authority) = self.issuing().await?;
+    ) -> Result<Issued, IssueError> {
+        let (trust, authority) = self.issuing_authority().await?;
         let lifetime = certificate.expires_at.since(certificate.issued_at);
         let validity = Validity::from_now(certificate.issued_at, Duration::from_millis(lifetime));
         let chain = authority.issue(identity, csr, validity);
-        let chain = chain.map_err(|e| NotIssued::Invalid(e.to_string()))?;
+        let chain = chain.map_err(|e| IssueError::Invalid(e.to_string()))?;
         let roots = trust.authorities.iter().map(|a| a.certificate.to_vec());
         let cell = (identity.role() == Role::Agent).then(|| self.cell(identity.id()));
         Ok(Issued {
@@ -178,8 +178,8 @@ impl Issuer {
 
     /// Returns the trust view and the key of the issuing authority. A new cluster has no authority until a member has
     /// proposed its own.
-    async fn issuing(&self) -> Result<(TrustView, Arc<Authority>), NotIssued> {
-        let until = Instant::now() + PATIENCE;
+    async fn issuing_authority(&self) -> Result<(TrustView, Arc<Authority>), IssueError> {
+        let until = Instant::now() + STEP_TIMEOUT;
         let trust = loop {
             let trust = self.member.replica.trust();
             if !trust.authorities.is_empty() {
@@ -190,7 +190,7 @@ impl Issuer {
                     "the cluster has no certificate authority; add one with `lattice admin ca add`",
                 ));
             }
-            sleep(RETRY).await;
+            sleep(RETRY_INTERVAL).await;
         };
         let issuing = trust.authorities.iter().find(|a| a.issuing);
         let held = issuing.and_then(|issuing| self.authorities.with_pin(&issuing.pin));
@@ -229,8 +229,8 @@ impl Issuer {
     }
 
     /// Waits until this member has applied every command that was committed when the request arrived.
-    async fn catch_up(&self) -> Result<(), NotIssued> {
-        let asked = self.at_leader(
+    async fn catch_up(&self) -> Result<(), IssueError> {
+        let asked = self.retry_at_leader(
             || async { self.reads.barrier().await.map(|()| None) },
             Read {
                 query: Query::Revision,
@@ -238,18 +238,18 @@ impl Issuer {
             Some,
         );
         match asked.await? {
-            Some(Answer::Revision(revision)) => self.reach(revision).await,
+            Some(Answer::Revision(revision)) => self.wait_for_revision(revision).await,
             _ => Ok(()),
         }
     }
 
-    async fn reach(&self, revision: Revision) -> Result<(), NotIssued> {
+    async fn wait_for_revision(&self, revision: Revision) -> Result<(), IssueError> {
         let reached = async {
             while self.member.replica.revision() < revision {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, reached)
+        timeout(STEP_TIMEOUT, reached)
             .await
             .map_err(|_| unavailable("this member is behind the others"))
     }
@@ -259,11 +259,11 @@ impl Issuer {
         &self,
         key: Option<String>,
         command: Command,
-    ) -> Result<Result<Outcome, Refusal>, NotIssued> {
+    ) -> Result<Result<Outcome, Refusal>, IssueError> {
         let envelopes = vec![Envelope {
             schema: SCHEMA,
             principal: Principal {
-                name: MEMBERS.to_owned(),
+                name: MEMBERS_PRINCIPAL.to_owned(),
                 power: Privilege::Service,
             },
             key,
@@ -275,7 +275,9 @@ impl Issuer {
         let request = Propose {
             envelopes: envelopes.clone(),
         };
-        let mut replies = self.at_leader(local, request, |replies| replies).await?;
+        let mut replies = self
+            .retry_at_leader(local, request, |replies| replies)
+            .await?;
         match replies.pop() {
             Some(reply) => Ok(reply.map(|applied| applied.outcome)),
             None => Err(unavailable("the leader sent an empty answer")),
@@ -284,12 +286,12 @@ impl Issuer {
 
     /// Runs a request locally when this member leads, otherwise at the leader, and retries failures for [`PATIENCE`].
     /// The request must be idempotent.
-    fn at_leader<'a, R, T, U, F>(
+    fn retry_at_leader<'a, R, T, U, F>(
         &'a self,
         local: impl Fn() -> F + Send + 'a,
         request: R,
         remote: impl Fn(T) -> U + Send + 'a,
-    ) -> BoxFuture<'a, Result<U, NotIssued>>
+    ) -> BoxFuture<'a, Result<U, IssueError>>
     where
         R: Rpc<Reply = Result<T, Unavailable>>,
         T: Send + 'static,
@@ -297,16 +299,16 @@ impl Issuer {
         F: Future<Output = Result<U, Unavailable>> + Send + 'a,
     {
         Box::pin(async move {
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + STEP_TIMEOUT;
             loop {
-                let error = if self.member.leads().is_some() {
+                let error = if self.member.leading_term().is_some() {
                     match local().await {
                         Ok(done) => return Ok(done),
                         Err(error) => error.to_string(),
                     }
                 } else if let Some((id, addr)) = self.member.leader_addr() {
                     let expect = ExpectedIdentity::exactly(Role::Quorum, id.to_string());
-                    let mesh = self.dialler();
+                    let mesh = self.mesh_endpoint();
                     let peer = mesh.map(|mesh| mesh.peer(addr, expect));
                     let peer = peer.ok_or_else(|| unavailable("this member is stopping"))?;
                     match peer.call(&request, CALL_TIMEOUT).await {
@@ -320,13 +322,13 @@ impl Issuer {
                 if Instant::now() >= until {
                     return Err(unavailable(error));
                 }
-                sleep(RETRY).await;
+                sleep(RETRY_INTERVAL).await;
             }
         })
     }
 
     /// Returns the mesh endpoint for dialling, or `None` after it has ended.
-    pub(crate) fn dialler(&self) -> Option<Mesh> {
+    pub(crate) fn mesh_endpoint(&self) -> Option<Mesh> {
         self.mesh.upgrade()
     }
 }
@@ -342,12 +344,15 @@ fn bundle(cluster: &str, trust: &TrustView) -> TrustBundle {
         certificate: authority.certificate.clone(),
         issuing: authority.issuing,
     });
-    let revoked = trust.revoked.iter().map(|revoked| lattice_mesh::Revoked {
-        role: revoked.role,
-        name: revoked.name.clone(),
-        issued_before: revoked.issued_before,
-        forget_at: revoked.forget_at,
-    });
+    let revoked = trust
+        .revoked
+        .iter()
+        .map(|revoked| lattice_mesh::Revocation {
+            role: revoked.role,
+            name: revoked.name.clone(),
+            issued_before: revoked.issued_before,
+            forget_at: revoked.forget_at,
+        });
     TrustBundle {
         cluster: cluster.to_owned(),
         number: trust.number.0,

@@ -1,10 +1,10 @@
 //! Renewal: members of the cluster, this one included, obtain a new certificate of their own identity before the
 //! present one expires. See `../../0003-expiry-without-a-quorum.md` for renewals while the quorum is unavailable.
 
-use crate::certificates::issuer::{Issuer, NotIssued, key_of};
+use crate::certificates::issuer::{IssueError, Issuer, key_of};
 use futures::{FutureExt, future::BoxFuture};
 use lattice_mesh::{
-    AskMembers, Caller, ExpectedIdentity, Identity, Issued, RenewError, RenewRefused,
+    Caller, ExpectedIdentity, Identity, Issued, QuorumRenewalSource, RenewError, RenewRefused,
     RenewalSource, Role, SignedBundle,
 };
 use lattice_quorum_types::{Command, Refusal, UnixMillis};
@@ -50,18 +50,18 @@ impl Issuer {
     }
 }
 
-fn refused(error: NotIssued) -> RenewRefused {
+fn refused(error: IssueError) -> RenewRefused {
     match error {
-        NotIssued::Refused(refusal @ Refusal::CertificateRevoked { .. }) => {
+        IssueError::Refused(refusal @ Refusal::CertificateRevoked { .. }) => {
             RenewRefused::NotMember {
                 reason: refusal.to_string(),
             }
         }
-        NotIssued::Refused(refusal) => RenewRefused::Invalid {
+        IssueError::Refused(refusal) => RenewRefused::Invalid {
             reason: refusal.to_string(),
         },
-        NotIssued::Invalid(reason) => RenewRefused::Invalid { reason },
-        NotIssued::Unavailable(reason) => RenewRefused::Unavailable { reason },
+        IssueError::Invalid(reason) => RenewRefused::Invalid { reason },
+        IssueError::Unavailable(reason) => RenewRefused::Unavailable { reason },
     }
 }
 
@@ -69,14 +69,14 @@ fn refused(error: NotIssued) -> RenewRefused {
 /// another member.
 pub(crate) struct OwnCertificate {
     issuer: Arc<Issuer>,
-    others: AskMembers,
+    others: QuorumRenewalSource,
 }
 
 impl OwnCertificate {
     pub(crate) fn new(issuer: Arc<Issuer>) -> Self {
         let asker = issuer.clone();
-        let others = AskMembers::new(move || {
-            let Some(mesh) = asker.dialler() else {
+        let others = QuorumRenewalSource::new(move || {
+            let Some(mesh) = asker.mesh_endpoint() else {
                 return Vec::new();
             };
             let voters = asker.member.voters().into_iter();
@@ -98,7 +98,7 @@ impl RenewalSource for OwnCertificate {
         csr: CertificateSigningRequestDer<'static>,
     ) -> BoxFuture<'_, Result<Issued, RenewError>> {
         async move {
-            let mesh = self.issuer.dialler();
+            let mesh = self.issuer.mesh_endpoint();
             let mesh = mesh.ok_or_else(|| RenewError::NotReached {
                 reason: "this member is stopping".to_owned(),
             })?;

@@ -10,9 +10,9 @@ use tokio::time::sleep;
 /// Wait after an error, and between two checks of a member without a leader.
 const RETRY: Duration = Duration::from_secs(1);
 /// Delay that collects concurrent trust changes into one signature.
-const SPACING: Duration = Duration::from_millis(100);
+const COLLECT_DELAY: Duration = Duration::from_millis(100);
 /// Time that a follower leaves to the leader for proposing the leader's authority.
-const AFTER_LEADER: Duration = Duration::from_secs(2);
+const FOLLOWER_DELAY: Duration = Duration::from_secs(2);
 
 /// Keeps the bundle of the replicated state in force, until cancelled. `roots` are the roots that this member trusted
 /// when it started.
@@ -42,11 +42,11 @@ pub(crate) async fn run(
             );
         }
         let done = if trust.authorities.is_empty() {
-            found(&issuer, &roots).await;
+            propose_first_authority(&issuer, &roots).await;
             false
         } else {
             let done = put_in_force(&issuer, &mesh, &renewal, trust).await;
-            sleep(SPACING).await;
+            sleep(COLLECT_DELAY).await;
             done
         };
         let again = async {
@@ -65,7 +65,7 @@ pub(crate) async fn run(
 }
 
 /// Proposes the first authority of a new cluster: this member's own.
-async fn found(issuer: &Issuer, roots: &[CertificateDer<'_>]) {
+async fn propose_first_authority(issuer: &Issuer, roots: &[CertificateDer<'_>]) {
     let Some(first) = issuer.authorities.all().into_iter().next() else {
         return;
     };
@@ -79,9 +79,9 @@ async fn found(issuer: &Issuer, roots: &[CertificateDer<'_>]) {
         );
         return;
     }
-    if issuer.member.leads().is_none() {
-        sleep(AFTER_LEADER).await;
-        if issuer.member.leads().is_none() && issuer.member.leader_addr().is_none()
+    if issuer.member.leading_term().is_none() {
+        sleep(FOLLOWER_DELAY).await;
+        if issuer.member.leading_term().is_none() && issuer.member.leader_addr().is_none()
             || !issuer.member.replica.trust().authorities.is_empty()
         {
             return;
@@ -126,12 +126,12 @@ async fn put_in_force(
         Ok(Some(_)) | Err(None) => true,
         Ok(None) => {
             // Without a key, this member fetches the bundle from another member.
-            renewal.look_now();
+            renewal.refresh_now();
             false
         }
         Err(Some(error)) => {
             tracing::error!(number, %error, "trust bundle not in force here");
-            renewal.look_now();
+            renewal.refresh_now();
             false
         }
     }

@@ -16,14 +16,14 @@ use tokio::time::Instant;
 
 /// Silence after which the leader counts as lost. Five heartbeats, so that a slow disk or a busy machine does not look
 /// like a failure.
-pub(crate) const SILENCE: Duration = Duration::from_millis(500);
+pub(crate) const LEADER_TIMEOUT: Duration = Duration::from_millis(500);
 /// Interval between two checks.
-const PERIOD: Duration = Duration::from_millis(40);
+const CHECK_INTERVAL: Duration = Duration::from_millis(40);
 /// Delay of the first check. Members that start together are dialled once they listen: a premature dial is repeated
 /// only after a second.
-pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(150);
+pub(crate) const FIRST_CHECK_DELAY: Duration = Duration::from_millis(150);
 /// Timeout for the answers of other members.
-const ASK_TIMEOUT: Duration = Duration::from_millis(100);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Returns whether this member has reason to assume that the cluster has no leader.
 pub(crate) fn is_silent(member: &Member) -> bool {
@@ -31,40 +31,40 @@ pub(crate) fn is_silent(member: &Member) -> bool {
     if member.is_removed() {
         return false;
     }
-    if member.leads().is_some() {
+    if member.leading_term().is_some() {
         let metrics = member.metrics();
         let since = metrics.borrow().millis_since_quorum_ack;
-        return since.is_some_and(|ms| u128::from(ms) >= SILENCE.as_millis());
+        return since.is_some_and(|ms| u128::from(ms) >= LEADER_TIMEOUT.as_millis());
     }
-    member.heard.silent_for(SILENCE)
+    member.leader_contact.silent_for(LEADER_TIMEOUT)
 }
 
 /// Returns whether this member would vote for a candidate with the last entry `theirs`.
-pub(crate) fn may_campaign(member: &Member, theirs: Option<LogId>) -> bool {
-    is_silent(member) && theirs >= member.log.last() && !member.must_abstain(theirs)
+pub(crate) fn may_campaign(member: &Member, candidate_last: Option<LogId>) -> bool {
+    is_silent(member) && candidate_last >= member.log.last() && !member.must_abstain(candidate_last)
 }
 
 /// Returns whether `silent` of `voters` are a majority.
-pub(crate) fn is_open(silent: usize, voters: usize) -> bool {
+pub(crate) fn is_majority(silent: usize, voters: usize) -> bool {
     silent * 2 > voters
 }
 
 /// Opens and closes the gate until cancelled.
 pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
-    let mut tick = tokio::time::interval_at(Instant::now() + FIRST_LOOK, PERIOD);
+    let mut tick = tokio::time::interval_at(Instant::now() + FIRST_CHECK_DELAY, CHECK_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_open = false;
     loop {
         tick.tick().await;
-        member.gate_looked.now();
-        if member.leads().is_some() {
+        member.gate_checked.record();
+        if member.leading_term().is_some() {
             // This member founded the cluster or was elected, so its log is authoritative.
             member.caught_up_to(member.log.last());
         }
         let silent = is_silent(&member);
         member
             .contacts
-            .set_without_majority(silent && member.leads().is_some());
+            .set_without_majority(silent && member.leading_term().is_some());
         let open = silent && member.may_campaign_now() && others_agree(&member, &mesh).await;
         member.raft.runtime_config().elect(open);
         if open && !was_open {
@@ -79,7 +79,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
 
 async fn others_agree(member: &Member, mesh: &Mesh) -> bool {
     let (voters, last_log_id) = (member.voters(), member.log.last());
-    let (configs, incarnation) = (member.configs(), member.lineage.current());
+    let (configs, incarnation) = (member.voter_sets(), member.incarnation.current());
     let request = &MayCampaign {
         incarnation,
         last_log_id,
@@ -91,12 +91,12 @@ async fn others_agree(member: &Member, mesh: &Mesh) -> bool {
             let expect = ExpectedIdentity::exactly(Role::Quorum, id.to_string());
             Some((*id, mesh.peer((*addr)?, expect)))
         })
-        .map(|(id, peer)| async move { (id, peer.call(request, ASK_TIMEOUT).await) })
+        .map(|(id, peer)| async move { (id, peer.call(request, QUERY_TIMEOUT).await) })
         .collect();
     let mut silent = BTreeSet::from([member.id]);
     // During a membership change there are two sets of voters, and a leader needs a majority of both.
     let is_open_in = |silent: &BTreeSet<VoterId>, config: &BTreeSet<VoterId>| {
-        is_open(config.intersection(silent).count(), config.len())
+        is_majority(config.intersection(silent).count(), config.len())
     };
     while !configs.iter().all(|config| is_open_in(&silent, config)) {
         match asked.next().await {
@@ -110,7 +110,7 @@ async fn others_agree(member: &Member, mesh: &Mesh) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::leadership::election_gate::is_open;
+    use crate::leadership::election_gate::is_majority;
 
     #[test]
     fn a_majority_must_hear_nothing() {
@@ -124,7 +124,7 @@ mod tests {
             (3, 5, true),
             (0, 0, false),
         ] {
-            assert_eq!(is_open(silent, voters), open, "{silent} of {voters}");
+            assert_eq!(is_majority(silent, voters), open, "{silent} of {voters}");
         }
     }
 }

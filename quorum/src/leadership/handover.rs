@@ -6,24 +6,24 @@
 //! leader must expire first.
 
 use crate::{
-    member::{Member, leading},
+    member::{Member, leading_term_of},
     raft::rpc::TakeLeadership,
 };
 use lattice_mesh::{ExpectedIdentity, Mesh, Role};
-use lattice_quorum_types::{VoterId, membership::ChangeRefused};
+use lattice_quorum_types::{VoterId, membership::ChangeRefusal};
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// Timeout for commands in flight, and again for entries that the successor lacks.
-const QUIET: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest campaign of the successor. Voters' leases on the old leader expire after half a second.
-const CAMPAIGN: Duration = Duration::from_millis(1500);
+const CAMPAIGN_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Longest wait for one election before the next try. More than a few disk writes.
-const ELECTION: Duration = Duration::from_millis(100);
+const ELECTION_TIMEOUT: Duration = Duration::from_millis(100);
 /// Time that the call to the successor may take beyond [`CAMPAIGN`].
-const CALL: Duration = Duration::from_millis(500);
+const CALL_MARGIN: Duration = Duration::from_millis(500);
 /// Longest wait of an orderly stop for the handover.
-const BEFORE_STOP: Duration = Duration::from_millis(2500);
+const STOP_HANDOVER_TIMEOUT: Duration = Duration::from_millis(2500);
 
 /// Hands leadership to `to`, or to the voter with the longest log. Proposals wait meanwhile.
 ///
@@ -33,33 +33,33 @@ pub(crate) async fn step_down(
     member: &Member,
     mesh: &Mesh,
     to: Option<VoterId>,
-) -> Result<VoterId, ChangeRefused> {
-    let refused = |reason: String| ChangeRefused::NotHandedOver {
+) -> Result<VoterId, ChangeRefusal> {
+    let refused = |reason: String| ChangeRefusal::NotHandedOver {
         leader: member.id,
         reason,
     };
-    let term = member.leads();
+    let term = member.leading_term();
     let term = term.ok_or_else(|| refused("this member does not lead".to_owned()))?;
     let (target, addr) = successor(member, to).map_err(refused)?;
-    let turn = timeout(QUIET, member.handover.turn()).await;
+    let turn = timeout(DRAIN_TIMEOUT, member.handover.lock()).await;
     let _turn =
         turn.map_err(|_| refused("commands in progress were not committed in time".to_owned()))?;
     if !has_everything(member, target).await {
         return Err(refused(format!("member {target} does not catch up")));
     }
     let request = TakeLeadership {
-        incarnation: member.lineage.current(),
+        incarnation: member.incarnation.current(),
         term,
         last_log_id: member.log.last(),
     };
     // The gate must not treat the silence of the next moment as a reason to campaign.
-    member.heard.now();
+    member.leader_contact.record();
     let peer = mesh.peer(
         addr,
         ExpectedIdentity::exactly(Role::Quorum, target.to_string()),
     );
-    let answer = peer.call(&request, CAMPAIGN + CALL).await;
-    member.heard.now();
+    let answer = peer.call(&request, CAMPAIGN_TIMEOUT + CALL_MARGIN).await;
+    member.leader_contact.record();
     match answer {
         Ok(Ok(new_term)) => {
             tracing::info!(
@@ -69,7 +69,11 @@ pub(crate) async fn step_down(
                 "leadership handed over"
             );
             let mut metrics = member.metrics();
-            let _ = timeout(QUIET, metrics.wait_for(|m| leading(m) != Some(term))).await;
+            let _ = timeout(
+                DRAIN_TIMEOUT,
+                metrics.wait_for(|m| leading_term_of(m) != Some(term)),
+            )
+            .await;
             Ok(target)
         }
         Ok(Err(reason)) => Err(refused(reason)),
@@ -115,7 +119,7 @@ async fn has_everything(member: &Member, target: VoterId) -> bool {
         let matched = m.replication.as_ref().and_then(|all| *all.get(&target)?);
         matched.map(|id| id.index) == m.last_log_index
     });
-    matches!(timeout(QUIET, has_all).await, Ok(Ok(_)))
+    matches!(timeout(DRAIN_TIMEOUT, has_all).await, Ok(Ok(_)))
 }
 
 /// Starts an election at once, as requested by the leader. Returns the new term.
@@ -141,12 +145,13 @@ pub(crate) async fn take_over(
     if member.is_blank() || member.log.last() < request.last_log_id {
         return Err(format!("member {} lacks entries", member.id));
     }
-    let until = Instant::now() + CAMPAIGN;
+    let until = Instant::now() + CAMPAIGN_TIMEOUT;
     while Instant::now() < until {
         let begun = member.raft.trigger().elect().await;
         begun.map_err(|error| error.to_string())?;
-        let soon = (Instant::now() + ELECTION).min(until);
-        let leads = metrics.wait_for(|m| leading(m).is_some_and(|term| term > request.term));
+        let soon = (Instant::now() + ELECTION_TIMEOUT).min(until);
+        let leads =
+            metrics.wait_for(|m| leading_term_of(m).is_some_and(|term| term > request.term));
         if let Ok(Ok(now)) = timeout_at(soon, leads).await {
             return Ok(now.current_term);
         }
@@ -154,17 +159,17 @@ pub(crate) async fn take_over(
     Err(format!(
         "member {} was not elected within {} ms",
         member.id,
-        CAMPAIGN.as_millis()
+        CAMPAIGN_TIMEOUT.as_millis()
     ))
 }
 
 /// Hands over leadership before an orderly stop, if this member leads and a successor is reachable. Without a handover,
 /// the others notice after half a second of silence.
 pub(crate) async fn before_stop(member: &Member, mesh: &Mesh) {
-    if member.leads().is_none() || successor(member, None).is_err() {
+    if member.leading_term().is_none() || successor(member, None).is_err() {
         return;
     }
-    match timeout(BEFORE_STOP, step_down(member, mesh, None)).await {
+    match timeout(STOP_HANDOVER_TIMEOUT, step_down(member, mesh, None)).await {
         Ok(Ok(_)) => {}
         Ok(Err(refused)) => tracing::info!(reason = %refused, "stopping as the leader"),
         Err(_) => tracing::info!("stopping as the leader: no member took over in time"),

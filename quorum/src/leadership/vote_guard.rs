@@ -19,10 +19,10 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 /// Timeout for the term of another member.
-const ASK_TIMEOUT: Duration = Duration::from_millis(500);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Result of the requests to the other members.
-struct VoteReports {
+struct TermReport {
     /// Highest term among the answers.
     term: u64,
     /// Whether the answers rule out a leader that none of the answering members has seen.
@@ -40,7 +40,7 @@ pub(crate) async fn check(
     term: u64,
     committed: Option<LogId>,
 ) -> Result<(), HandlerFailed> {
-    if !member.is_blank() || planted::is(Bug::AnyLeaderFollowed) {
+    if !member.is_blank() || planted::is_planted(Bug::AnyLeaderFollowed) {
         return Ok(());
     }
     let later = |floor: u64| {
@@ -48,7 +48,7 @@ pub(crate) async fn check(
             "this member started without a log, and the other members report term {floor}"
         ))
     };
-    if let Some(floor) = member.floor.known() {
+    if let Some(floor) = member.floor.get() {
         return if term < floor {
             Err(later(floor))
         } else {
@@ -60,7 +60,7 @@ pub(crate) async fn check(
         .ok_or_else(|| HandlerFailed::new("this member is stopping"))?;
     // A task of its own: the caller's timeout is shorter than a dial.
     let asker = member.clone();
-    let told = tokio::spawn(async move { ask(&asker, &mesh).await });
+    let told = tokio::spawn(async move { query_terms(&asker, &mesh).await });
     let told = told.await.map_err(HandlerFailed::new)?;
     if term < told.term {
         return Err(later(told.term));
@@ -78,11 +78,11 @@ pub(crate) async fn check(
 }
 
 /// Requests the status of the others, and stores the term once the answers suffice.
-async fn ask(member: &Member, mesh: &Mesh) -> VoteReports {
-    let _one = member.floor.asking().await;
-    if let Some(term) = member.floor.known() {
+async fn query_terms(member: &Member, mesh: &Mesh) -> TermReport {
+    let _one = member.floor.lock_queries().await;
+    if let Some(term) = member.floor.get() {
         let is_enough = true;
-        return VoteReports { term, is_enough };
+        return TermReport { term, is_enough };
     }
     let mut whom: BTreeMap<VoterId, SocketAddr> = member.addresses.all();
     let voters = member.voters();
@@ -95,17 +95,17 @@ async fn ask(member: &Member, mesh: &Mesh) -> VoteReports {
                 addr,
                 ExpectedIdentity::exactly(Role::Quorum, id.to_string()),
             );
-            async move { peer.call(&GetMemberStatus, ASK_TIMEOUT).await.ok() }
+            async move { peer.call(&GetMemberStatus, QUERY_TIMEOUT).await.ok() }
         })
         .collect();
     let mut answers: Vec<MemberStatus> = Vec::new();
-    let mut told = judge(member.id, &answers);
+    let mut told = evaluate_answers(member.id, &answers);
     while !told.is_enough {
         match asked.next().await {
             Some(answer) => answers.extend(answer),
             None => break,
         }
-        told = judge(member.id, &answers);
+        told = evaluate_answers(member.id, &answers);
     }
     if told.is_enough {
         member.floor.set(told.term);
@@ -114,7 +114,7 @@ async fn ask(member: &Member, mesh: &Mesh) -> VoteReports {
 }
 
 /// Evaluates answers. The membership is that of the answer with the latest membership index.
-fn judge(own: VoterId, answers: &[MemberStatus]) -> VoteReports {
+fn evaluate_answers(own: VoterId, answers: &[MemberStatus]) -> TermReport {
     let term = answers.iter().map(|answer| answer.term).max();
     let latest = answers.iter().max_by_key(|answer| answer.membership_index);
     let members = latest.map_or(&[][..], |answer| &answer.members);
@@ -125,7 +125,7 @@ fn judge(own: VoterId, answers: &[MemberStatus]) -> VoteReports {
     // Only voters elect leaders: the answer of another member does not count, and this member needs none if it is not
     // a voter.
     let is_enough = !members.is_empty() && (!counts(own) || others.count() * 2 > members.len());
-    VoteReports {
+    TermReport {
         term: term.unwrap_or_default(),
         is_enough,
     }
@@ -153,7 +153,7 @@ mod tests {
         let three = [1, 2, 3];
         let five = [1, 2, 3, 4, 5];
         let judged = |answers: &[MemberStatus]| {
-            let told = judge(1, answers);
+            let told = evaluate_answers(1, answers);
             (told.term, told.is_enough)
         };
         assert_eq!(judged(&[]), (0, false));

@@ -3,7 +3,7 @@
 
 use crate::{
     leadership::election_gate,
-    member::{Member, leader_contact::LeaderContact},
+    member::{Member, last_contact::LastContact},
 };
 use lattice_mesh::Mesh;
 use std::{future::Future, sync::Arc, time::Duration};
@@ -11,34 +11,34 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Stall limit. The gate runs every 40 ms and waits for answers for 100 ms at most, so this is a dozen missed runs.
-const HUNG: Duration = Duration::from_secs(2);
+const STALL_LIMIT: Duration = Duration::from_secs(2);
 /// Interval between two checks of the gate.
-const PERIOD: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Pause before the gate is restarted.
-const PAUSE: Duration = Duration::from_millis(100);
+const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
 /// Keeps a gate running, and forbids elections while none runs.
 pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
     loop {
         let gate = election_gate::run(member.clone(), mesh.clone());
-        let reason = run_until_stall(gate, &member.gate_looked, HUNG).await;
+        let reason = run_until_stall(gate, &member.gate_checked, STALL_LIMIT).await;
         member.raft.runtime_config().elect(false);
         tracing::error!(
             member = member.id,
             reason,
             "election gate stalled; elections disabled, restarting the gate"
         );
-        sleep(PAUSE).await;
+        sleep(RESTART_PAUSE).await;
     }
 }
 
 /// Runs `work` until it ends or stalls for `hung`. Returns the reason.
 async fn run_until_stall(
     work: impl Future<Output = ()> + Send + 'static,
-    looked: &LeaderContact,
+    looked: &LastContact,
     hung: Duration,
 ) -> String {
-    looked.now();
+    looked.record();
     let mut work = AbortOnDropHandle::new(tokio::spawn(work));
     // A suspended process has not run its gate either, but resumes. So only time in which this task ran is counted.
     let mut awake = Duration::ZERO;
@@ -50,11 +50,11 @@ async fn run_until_stall(
                 Ok(()) => "it ended".to_owned(),
                 Err(error) => error.to_string(),
             },
-            () = sleep(PERIOD.min(hung / 4)) => {}
+            () = sleep(CHECK_INTERVAL.min(hung / 4)) => {}
         }
         let slept = since.elapsed();
         awake = match looked.silent_for(slept) {
-            true => awake + slept.min(PERIOD * 2),
+            true => awake + slept.min(CHECK_INTERVAL * 2),
             false => Duration::ZERO,
         };
         if awake >= hung {
@@ -75,7 +75,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_hangs_is_noticed() {
-        let looked = LeaderContact::never();
+        let looked = LastContact::never();
         let hangs = std::future::pending();
         let reason = run_until_stall(hangs, &looked, SHORT);
         let reason = timeout(PATIENCE, reason).await.unwrap();
@@ -84,7 +84,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_ends_or_panics_is_noticed() {
-        let looked = LeaderContact::never();
+        let looked = LastContact::never();
         let reason = run_until_stall(async {}, &looked, SHORT);
         assert_eq!(timeout(PATIENCE, reason).await.unwrap(), "it ended");
         let breaks = async { panic!("no reason") };
@@ -95,12 +95,12 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_looks_is_left_alone() {
-        let looked = LeaderContact::never();
+        let looked = LastContact::never();
         let looks = {
             let looked = looked.clone();
             async move {
                 for _ in 0..40 {
-                    looked.now();
+                    looked.record();
                     sleep(SHORT / 10).await;
                 }
             }

@@ -1,6 +1,6 @@
 //! Reachability of the other members: time of the last answer, and error of the last call.
 
-use crate::member::leader_contact::LeaderContact;
+use crate::member::last_contact::LastContact;
 use lattice_mesh::CallError;
 use lattice_quorum_types::VoterId;
 use parking_lot::Mutex;
@@ -8,18 +8,18 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// A member that answered a call within this time counts as reached. Heartbeats are sent ten times a second.
-const RECENTLY: Duration = Duration::from_millis(1500);
+const RECENT_WITHIN: Duration = Duration::from_millis(1500);
 
 /// Interval between the transmissions of a leader without an answering majority. In between, the others receive no
 /// heartbeat and can elect another leader. Heartbeats are useless while the answers do not arrive.
-const ALONE_EVERY: Duration = Duration::from_secs(2);
+const ISOLATED_TRANSMIT_INTERVAL: Duration = Duration::from_secs(2);
 /// Length of each transmission: a call to every member, and a retry.
-const ALONE_FOR: Duration = Duration::from_millis(150);
+const ISOLATED_TRANSMIT_TIME: Duration = Duration::from_millis(150);
 
 /// Reachability of one member.
 #[derive(Debug)]
 pub(crate) struct Contact {
-    heard: LeaderContact,
+    last_answer: LastContact,
     fault: Mutex<Option<String>>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum ReachabilityChange {
     /// The member stopped answering, or reports another failure.
     Lost,
     /// The member answers again.
-    Back,
+    Restored,
     /// No change.
     None,
 }
@@ -37,7 +37,7 @@ pub(crate) enum ReachabilityChange {
 impl Default for Contact {
     fn default() -> Self {
         Self {
-            heard: LeaderContact::never(),
+            last_answer: LastContact::never(),
             fault: Mutex::default(),
         }
     }
@@ -48,9 +48,9 @@ impl Contact {
     pub(crate) fn note(&self, error: Option<&CallError>) -> ReachabilityChange {
         let mut fault = self.fault.lock();
         let Some(error) = error else {
-            self.heard.now();
+            self.last_answer.record();
             return match fault.take() {
-                Some(_) => ReachabilityChange::Back,
+                Some(_) => ReachabilityChange::Restored,
                 None => ReachabilityChange::None,
             };
         };
@@ -73,13 +73,13 @@ impl Contact {
     }
 
     /// Milliseconds since the member last answered.
-    pub(crate) fn heard_ms(&self) -> Option<u64> {
-        self.heard.millis()
+    pub(crate) fn millis_since_answer(&self) -> Option<u64> {
+        self.last_answer.millis()
     }
 
     /// Returns whether the member answered recently.
     pub(crate) fn is_recent(&self) -> bool {
-        !self.heard.silent_for(RECENTLY)
+        !self.last_answer.silent_for(RECENT_WITHIN)
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Contacts(Arc<Shared>);
 struct Shared {
     known: Mutex<BTreeMap<VoterId, Arc<Contact>>>,
     /// Time since which this member leads without an answering majority.
-    alone: Mutex<Option<Instant>>,
+    isolated_since: Mutex<Option<Instant>>,
 }
 
 impl Contacts {
@@ -102,27 +102,27 @@ impl Contacts {
 
     /// Records whether this member leads without an answering majority.
     pub(crate) fn set_without_majority(&self, alone: bool) {
-        let mut since = self.0.alone.lock();
+        let mut since = self.0.isolated_since.lock();
         *since = alone.then(|| since.unwrap_or_else(Instant::now));
     }
 
     /// Restarts the transmission interval of an isolated leader, after a call from another member.
-    pub(crate) fn speak(&self) {
-        if let Some(since) = self.0.alone.lock().as_mut() {
+    pub(crate) fn restart_transmit_interval(&self) {
+        if let Some(since) = self.0.isolated_since.lock().as_mut() {
             *since = Instant::now();
         }
     }
 
     /// Returns whether a leader may transmit now.
     pub(crate) fn may_transmit(&self) -> bool {
-        let since = *self.0.alone.lock();
-        since.is_none_or(|since| is_turn(since.elapsed()))
+        let since = *self.0.isolated_since.lock();
+        since.is_none_or(|since| transmits_after(since.elapsed()))
     }
 }
 
 /// Returns whether a leader that has been isolated for `alone` transmits.
-fn is_turn(alone: Duration) -> bool {
-    alone.as_millis() % ALONE_EVERY.as_millis() < ALONE_FOR.as_millis()
+fn transmits_after(alone: Duration) -> bool {
+    alone.as_millis() % ISOLATED_TRANSMIT_INTERVAL.as_millis() < ISOLATED_TRANSMIT_TIME.as_millis()
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
             (7_000_000, true),
         ] {
             assert_eq!(
-                is_turn(Duration::from_millis(millis)),
+                transmits_after(Duration::from_millis(millis)),
                 speaks,
                 "{millis} ms"
             );

@@ -8,7 +8,7 @@ pub(crate) struct HandoverLock(Mutex<()>);
 
 impl HandoverLock {
     /// Waits for the lock, which is released when the guard is dropped.
-    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(crate) async fn lock(&self) -> MutexGuard<'_, ()> {
         self.0.lock().await
     }
 }

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, sync::Arc};
 #[derive(Debug, Clone)]
 pub(crate) struct MemberIncarnation {
     id: VoterId,
-    marked: Arc<DirectoryIncarnation>,
+    directory: Arc<DirectoryIncarnation>,
     /// Callers with their incarnation, each logged once.
     refused: Arc<Mutex<BTreeSet<(String, Incarnation)>>>,
 }
@@ -20,37 +20,37 @@ impl MemberIncarnation {
     pub(crate) fn new(id: VoterId, marked: Arc<DirectoryIncarnation>) -> Self {
         Self {
             id,
-            marked,
+            directory: marked,
             refused: Arc::default(),
         }
     }
 
     /// Incarnation of this member; [`Incarnation::NONE`] while it has none.
     pub(crate) fn current(&self) -> Incarnation {
-        self.marked.current()
+        self.directory.current()
     }
 
     /// Name of the cluster.
     pub(crate) fn cluster(&self) -> &str {
-        self.marked.cluster()
+        self.directory.cluster()
     }
 
     /// Returns whether the data directory was created without a log and has not caught up since.
     pub(crate) fn is_blank(&self) -> bool {
-        self.marked.is_blank()
+        self.directory.is_blank()
     }
 
     /// Records that this member has caught up. Returns whether it counted as started without a log before.
     pub(crate) fn caught_up(&self) -> Result<bool, OpenError> {
-        self.marked.caught_up()
+        self.directory.mark_caught_up()
     }
 
     /// Records that this member founds the cluster.
     ///
     /// # Errors
     /// The marker cannot be written.
-    pub(crate) fn found(&self) -> Result<(), HandlerFailed> {
-        self.marked
+    pub(crate) fn mark_founded(&self) -> Result<(), HandlerFailed> {
+        self.directory
             .join(Incarnation::FIRST)
             .map_err(HandlerFailed::new)
     }
@@ -102,7 +102,7 @@ impl MemberIncarnation {
     pub(crate) fn admit(&self, caller: &str, theirs: Incarnation) -> Result<(), HandlerFailed> {
         self.check_caller(caller, theirs)?;
         if self.current().is_none() && !theirs.is_none() {
-            self.marked.join(theirs).map_err(HandlerFailed::new)?;
+            self.directory.join(theirs).map_err(HandlerFailed::new)?;
             tracing::info!(member = self.id, incarnation = %theirs, "joined");
         }
         Ok(())

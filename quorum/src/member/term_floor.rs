@@ -13,7 +13,7 @@ pub(crate) struct TermFloor {
 
 impl TermFloor {
     /// Returns the term; `None` while it is not established.
-    pub(crate) fn known(&self) -> Option<u64> {
+    pub(crate) fn get(&self) -> Option<u64> {
         *self.term.lock()
     }
 
@@ -23,7 +23,7 @@ impl TermFloor {
     }
 
     /// Waits until no other task requests the terms of the other members. Released when the guard is dropped.
-    pub(crate) async fn asking(&self) -> MutexGuard<'_, ()> {
+    pub(crate) async fn lock_queries(&self) -> MutexGuard<'_, ()> {
         self.asking.lock().await
     }
 }

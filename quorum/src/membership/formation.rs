@@ -15,17 +15,18 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 /// Delay of the first attempt for each member with a smaller id, and interval between two attempts.
-const TURN: Duration = Duration::from_millis(1500);
+const FOUNDING_INTERVAL: Duration = Duration::from_millis(1500);
 /// Timeout for the status of another member.
-const ASK_TIMEOUT: Duration = Duration::from_millis(500);
+const STATUS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Founds the quorum, unless it is founded already or becomes founded meanwhile.
 pub(crate) async fn form(member: Arc<Member>, mesh: Mesh, members: BTreeMap<VoterId, SocketAddr>) {
     let rank = members.keys().take_while(|id| **id < member.id).count();
-    let mut wait = election_gate::FIRST_LOOK + TURN * u32::try_from(rank).unwrap_or(u32::MAX);
+    let mut wait = election_gate::FIRST_CHECK_DELAY
+        + FOUNDING_INTERVAL * u32::try_from(rank).unwrap_or(u32::MAX);
     loop {
         sleep(wait).await;
-        wait = TURN;
+        wait = FOUNDING_INTERVAL;
         match member.raft.is_initialized().await {
             Ok(false) => {}
             Ok(true) | Err(_) => return,
@@ -33,7 +34,7 @@ pub(crate) async fn form(member: Arc<Member>, mesh: Mesh, members: BTreeMap<Vote
         if others_have_history(&member, &mesh, &members).await {
             continue;
         }
-        if let Err(error) = member.lineage.found() {
+        if let Err(error) = member.incarnation.mark_founded() {
             tracing::warn!(error = error.reason, "quorum not founded; retrying");
             continue;
         }
@@ -65,7 +66,7 @@ async fn others_have_history(
                 *addr,
                 ExpectedIdentity::exactly(Role::Quorum, id.to_string()),
             );
-            async move { peer.call(&GetMemberStatus, ASK_TIMEOUT).await }
+            async move { peer.call(&GetMemberStatus, STATUS_TIMEOUT).await }
         });
     let answers = futures::future::join_all(asked).await;
     // The founding entry alone does not count as history: every member would write the same entry.

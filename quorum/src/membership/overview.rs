@@ -7,7 +7,7 @@ use lattice_mesh::{ExpectedIdentity, Mesh, Role};
 use lattice_quorum_types::{
     VoterId,
     membership::{
-        Follower, GetMember, KnownMember, MemberAccount, MemberRole, MemberRow, QuorumView,
+        Follower, GetMember, KnownMember, MemberReport, MemberRole, MemberRow, QuorumView,
         SegmentCounts,
     },
 };
@@ -19,12 +19,12 @@ use std::{
 };
 
 /// Timeout for the report of a member.
-const ASK_TIMEOUT: Duration = Duration::from_millis(700);
+const REPORT_TIMEOUT: Duration = Duration::from_millis(700);
 /// Number of entries behind the leader above which a member gets a warning.
-const FAR_BEHIND: u64 = 1000;
+const MAX_LAG_ENTRIES: u64 = 1000;
 
 /// Full report of this member.
-pub(crate) fn account(member: &Member) -> MemberAccount {
+pub(crate) fn own_report(member: &Member) -> MemberReport {
     let status = member.status();
     let metrics = member.metrics();
     let metrics = metrics.borrow();
@@ -45,21 +45,21 @@ pub(crate) fn account(member: &Member) -> MemberAccount {
             Follower {
                 id: *id,
                 matched: matched.map(|id| id.index),
-                heard_ms: contact.heard_ms(),
+                heard_ms: contact.millis_since_answer(),
                 fault: contact.fault(),
             }
         });
-    MemberAccount {
+    MemberReport {
         id: member.id,
-        cluster: member.lineage.cluster().to_owned(),
-        incarnation: member.lineage.current(),
+        cluster: member.incarnation.cluster().to_owned(),
+        incarnation: member.incarnation.current(),
         term: metrics.current_term,
         leader: metrics.current_leader,
         last_log_index: metrics.last_log_index.unwrap_or_default(),
         applied_index: status.applied_index,
         snapshot_index: metrics.snapshot.map_or(0, |id| id.index),
         revision: status.revision,
-        heard_ms: member.heard.millis().filter(|_| !leads),
+        heard_ms: member.leader_contact.millis().filter(|_| !leads),
         // A blank member that was elected has the authoritative log.
         blank: member.is_blank() && !leads,
         removed: member.is_removed(),
@@ -78,16 +78,19 @@ fn addr_of(member: &Member, id: VoterId, committed: &str) -> String {
     addr.map_or_else(|| committed.to_owned(), |addr| addr.to_string())
 }
 
-type Answers = BTreeMap<VoterId, Result<MemberAccount, String>>;
+type MemberReports = BTreeMap<VoterId, Result<MemberReport, String>>;
 
 /// Requests the reports of the given members concurrently.
-pub(crate) async fn ask(mesh: &Mesh, whom: &BTreeMap<VoterId, SocketAddr>) -> Answers {
-    let asked = whom.iter().map(|(id, addr)| {
+pub(crate) async fn request_reports(
+    mesh: &Mesh,
+    members: &BTreeMap<VoterId, SocketAddr>,
+) -> MemberReports {
+    let asked = members.iter().map(|(id, addr)| {
         let peer = mesh.peer(
             *addr,
             ExpectedIdentity::exactly(Role::Quorum, id.to_string()),
         );
-        async move { (*id, peer.call(&GetMember, ASK_TIMEOUT).await) }
+        async move { (*id, peer.call(&GetMember, REPORT_TIMEOUT).await) }
     });
     let answers = join_all(asked).await.into_iter();
     answers
@@ -96,7 +99,7 @@ pub(crate) async fn ask(mesh: &Mesh, whom: &BTreeMap<VoterId, SocketAddr>) -> An
 }
 
 /// Members with known addresses that a report lists, or the configured members if the report lists none.
-fn named(member: &Member, account: &MemberAccount) -> BTreeMap<VoterId, SocketAddr> {
+fn listed_members(member: &Member, account: &MemberReport) -> BTreeMap<VoterId, SocketAddr> {
     if account.members.is_empty() {
         return member.addresses.all();
     }
@@ -107,27 +110,27 @@ fn named(member: &Member, account: &MemberAccount) -> BTreeMap<VoterId, SocketAd
 }
 
 /// Builds the overview of all members from their reports.
-pub(crate) async fn view(member: &Member, mesh: &Mesh) -> QuorumView {
-    let own = account(member);
-    let mut answers = Answers::new();
+pub(crate) async fn quorum_view(member: &Member, mesh: &Mesh) -> QuorumView {
+    let own = own_report(member);
+    let mut answers = MemberReports::new();
     answers.insert(own.id, Ok(own.clone()));
     // A member that is behind lists former members; their reports name the current ones.
     for _ in 0..2 {
-        let newest = newest(&own, &answers);
-        let mut whom = named(member, newest);
+        let newest = newest_report(&own, &answers);
+        let mut whom = listed_members(member, newest);
         whom.retain(|id, _| !answers.contains_key(id));
         if whom.is_empty() {
             break;
         }
-        answers.extend(ask(mesh, &whom).await);
+        answers.extend(request_reports(mesh, &whom).await);
     }
-    let newest = newest(&own, &answers).clone();
+    let newest = newest_report(&own, &answers).clone();
     table(&own, &newest, answers)
 }
 
 /// Returns the report with the newest membership. Reports of other incarnations are skipped once this member has an
 /// incarnation.
-fn newest<'a>(own: &'a MemberAccount, answers: &'a Answers) -> &'a MemberAccount {
+fn newest_report<'a>(own: &'a MemberReport, answers: &'a MemberReports) -> &'a MemberReport {
     let accounts = answers.values().flatten();
     let of_ours =
         accounts.filter(|a| a.incarnation == own.incarnation || own.incarnation.is_none());
@@ -136,7 +139,7 @@ fn newest<'a>(own: &'a MemberAccount, answers: &'a Answers) -> &'a MemberAccount
         .unwrap_or(own)
 }
 
-fn table(own: &MemberAccount, newest: &MemberAccount, mut answers: Answers) -> QuorumView {
+fn table(own: &MemberReport, newest: &MemberReport, mut answers: MemberReports) -> QuorumView {
     let incarnation = newest.incarnation;
     let leader = answers
         .values()
@@ -183,8 +186,8 @@ fn table(own: &MemberAccount, newest: &MemberAccount, mut answers: Answers) -> Q
 /// Builds the row of one member. `answer` is its report or error, if it was requested.
 fn row(
     known: KnownMember,
-    answer: Option<Result<MemberAccount, String>>,
-    leader: Option<&MemberAccount>,
+    answer: Option<Result<MemberReport, String>>,
+    leader: Option<&MemberReport>,
 ) -> MemberRow {
     let (account, fault) = match answer {
         Some(Ok(account)) => (Some(account), None),
@@ -194,7 +197,7 @@ fn row(
     let leads = leader.is_some_and(|leader| leader.id == known.id);
     let followed = leader.and_then(|l| l.followers.iter().find(|f| f.id == known.id));
     // A report of another incarnation comes from a member of another history.
-    let of_ours = |account: &MemberAccount| {
+    let of_ours = |account: &MemberReport| {
         leader.is_none_or(|l| account.incarnation == l.incarnation || account.incarnation.is_none())
     };
     let fault = match &account {
@@ -226,7 +229,7 @@ fn row(
 }
 
 /// Warnings for the operator, the most severe first.
-fn warnings(view: &QuorumView, newest: &MemberAccount) -> Vec<String> {
+fn warnings(view: &QuorumView, newest: &MemberReport) -> Vec<String> {
     let mut warnings = Vec::new();
     let voters = view
         .members
@@ -254,7 +257,7 @@ fn warnings(view: &QuorumView, newest: &MemberAccount) -> Vec<String> {
         if let Some(fault) = &member.fault {
             warnings.push(format!("member {id} does not answer: {fault}"));
         }
-        if let Some(lag) = member.lag.filter(|lag| *lag > FAR_BEHIND) {
+        if let Some(lag) = member.lag.filter(|lag| *lag > MAX_LAG_ENTRIES) {
             warnings.push(format!("member {id} is {lag} log entries behind"));
         }
         if member.role == MemberRole::Learner {

@@ -16,11 +16,11 @@ const MEMBERS: &[Role] = &[Role::Quorum];
 
 /// Appends log entries, or sends a heartbeat.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Append(
+pub(crate) struct AppendEntries(
     pub(crate) Incarnation,
     pub(crate) AppendEntriesRequest<Types>,
 );
-impl Rpc for Append {
+impl Rpc for AppendEntries {
     const METHOD: &'static str = "raft.append.1";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = AppendEntriesResponse<VoterId>;

@@ -10,25 +10,25 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 /// First wait before missing segments are requested again; doubles each time.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const MIN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest wait before missing segments are requested again.
-const ASK_AT_LEAST: Duration = Duration::from_secs(60);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Pace of the scrubber. A segment holds one megabyte, or 1,024 rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrubSettings {
     /// Pause between two segments.
-    pub pause: Duration,
+    pub segment_interval: Duration,
     /// Pause between two rounds over all segments.
-    pub rest: Duration,
+    pub round_interval: Duration,
 }
 
 impl Default for ScrubSettings {
     /// One segment per second at most; four hours between two rounds.
     fn default() -> Self {
         Self {
-            pause: Duration::from_secs(1),
-            rest: Duration::from_secs(4 * 3600),
+            segment_interval: Duration::from_secs(1),
+            round_interval: Duration::from_secs(4 * 3600),
         }
     }
 }
@@ -42,7 +42,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh, settings: Option<ScrubS
         }
     };
     // Concurrent, because a segment that no member has must not stop the checks of the others.
-    join(bring_missing(&member, &mesh), read).await;
+    join(fetch_missing(&member, &mesh), read).await;
 }
 
 /// Checks all segments in rounds, until cancelled. [`bring_missing`] handles segments that are known to be missing.
@@ -51,19 +51,19 @@ async fn read_all(member: &Member, mesh: &Mesh, settings: ScrubSettings) {
         let named = |_, state: &lattice_quorum_state::State| -> Vec<SegmentId> {
             state.segments().map(|segment| segment.id).collect()
         };
-        for id in member.replica.look(named) {
-            sleep(settings.pause).await;
+        for id in member.replica.with_state(named) {
+            sleep(settings.segment_interval).await;
             if !member.replica.segments().is_missing(&id) {
                 check(member, mesh, &id).await;
             }
         }
-        sleep(settings.rest).await;
+        sleep(settings.round_interval).await;
     }
 }
 
 /// Fetches missing segments until none is missing.
-async fn bring_missing(member: &Member, mesh: &Mesh) {
-    let mut pause = ASK_AGAIN;
+async fn fetch_missing(member: &Member, mesh: &Mesh) {
+    let mut pause = MIN_RETRY_INTERVAL;
     loop {
         let missing = member.replica.segments().missing();
         if missing.is_empty() {
@@ -79,7 +79,7 @@ async fn bring_missing(member: &Member, mesh: &Mesh) {
             "segments missing; their records cannot be read until another member sends them"
         );
         sleep(pause).await;
-        pause = (pause * 2).min(ASK_AT_LEAST);
+        pause = (pause * 2).min(MAX_RETRY_INTERVAL);
     }
 }
 

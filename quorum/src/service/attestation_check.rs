@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     Command, Envelope, Refusal, UnixMillis,
     attestation::{Attestation, Proof},
     command::AttestedNode,
-    refusal::{ProofFault, Unproven},
+    refusal::{NodeProofFault, ProofFault},
 };
 
 /// Returns whether the command carries attestations.
@@ -33,17 +33,17 @@ pub(crate) fn verify(
             Refusal::refuse_unproven(*id, faults(mesh, nodes, clock))
         }
         Command::ClaimNodes { nodes, .. } => {
-            Refusal::where_not_conforming(faults(mesh, nodes, clock))
+            Refusal::refuse_nonconforming(faults(mesh, nodes, clock))
         }
         _ => Ok(()),
     }
 }
 
-fn faults(mesh: &Mesh, nodes: &mut [AttestedNode], clock: UnixMillis) -> Vec<Unproven> {
+fn faults(mesh: &Mesh, nodes: &mut [AttestedNode], clock: UnixMillis) -> Vec<NodeProofFault> {
     let mut faults = Vec::new();
     for AttestedNode { expected, proof } in nodes {
-        if let Err(reason) = signed_by_itself(mesh, proof, clock) {
-            faults.push(Unproven {
+        if let Err(reason) = check_node_signature(mesh, proof, clock) {
+            faults.push(NodeProofFault {
                 node: expected.node.clone(),
                 fault: ProofFault::Signature { reason },
             });
@@ -54,7 +54,7 @@ fn faults(mesh: &Mesh, nodes: &mut [AttestedNode], clock: UnixMillis) -> Vec<Unp
 }
 
 /// Checks that the node named in the attestation signed it. The state machine checks that it is the expected node.
-fn signed_by_itself(mesh: &Mesh, proof: &Proof, clock: UnixMillis) -> Result<(), String> {
+fn check_node_signature(mesh: &Mesh, proof: &Proof, clock: UnixMillis) -> Result<(), String> {
     proof.check().map_err(|error| error.to_string())?;
     let signed: StatementSignature = postcard::from_bytes(&proof.signature)
         .map_err(|error| format!("the signature cannot be read: {error}"))?;

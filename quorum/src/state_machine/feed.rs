@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use tokio::sync::watch;
 
 /// Maximum number of buffered events.
-pub const KEPT_EVENTS: usize = 65_536;
+pub const MAX_BUFFERED_EVENTS: usize = 65_536;
 /// Approximate maximum of buffered bytes: events carry workloads of up to 64 KiB.
-const KEPT_BYTES: usize = 64 << 20;
+const MAX_BUFFERED_BYTES: usize = 64 << 20;
 /// Events in one step of a watch; a step that reaches the limit ends with its current revision.
 const STEP_EVENTS: usize = 1024;
 /// Approximate bytes in one step; at least one revision. The mesh accepts 16 MiB in one item by default.
@@ -27,7 +27,7 @@ struct Ring {
 
 /// Result of reading the feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum FeedRead {
     /// Complete revisions, in order, and the reader's new position.
     Events(Vec<Event>, Revision),
     /// No new events.
@@ -95,15 +95,15 @@ impl Feed {
     }
 
     /// Returns the events after `since`.
-    pub fn after(&self, since: Revision) -> Step {
+    pub fn after(&self, since: Revision) -> FeedRead {
         let ring = self.ring();
         if since < ring.oldest {
-            return Step::Compacted(ring.oldest);
+            return FeedRead::Compacted(ring.oldest);
         }
         let start = ring
             .events
             .partition_point(|(_, event)| event.revision <= since);
-        let start = match planted::is(Bug::EventsLost) && since.0.is_multiple_of(7) {
+        let start = match planted::is_planted(Bug::EventsLost) && since.0.is_multiple_of(7) {
             true => (start + 1).min(ring.events.len()),
             false => start,
         };
@@ -119,8 +119,8 @@ impl Feed {
             events.push(event.clone());
         }
         match events.last().map(|event| event.revision) {
-            Some(revision) => Step::Events(events, revision),
-            None => Step::Nothing,
+            Some(revision) => FeedRead::Events(events, revision),
+            None => FeedRead::Nothing,
         }
     }
 }
@@ -128,7 +128,9 @@ impl Feed {
 impl Ring {
     /// Drops whole revisions from the front, down to the limits.
     fn shrink(&mut self) {
-        while self.events.len() > KEPT_EVENTS || self.bytes > KEPT_BYTES && self.events.len() > 1 {
+        while self.events.len() > MAX_BUFFERED_EVENTS
+            || self.bytes > MAX_BUFFERED_BYTES && self.events.len() > 1
+        {
             let Some((bytes, event)) = self.events.pop_front() else {
                 return;
             };
@@ -163,9 +165,9 @@ mod tests {
             kind,
         }
     }
-    fn revisions(step: Step) -> Vec<u64> {
+    fn revisions(step: FeedRead) -> Vec<u64> {
         match step {
-            Step::Events(events, _) => events.iter().map(|e| e.revision.0).collect(),
+            FeedRead::Events(events, _) => events.iter().map(|e| e.revision.0).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -176,9 +178,9 @@ mod tests {
         feed.publish([event(5, 0), event(5, 1), event(6, 0)]);
         assert_eq!(revisions(feed.after(Revision(4))), [5, 5, 6]);
         assert_eq!(revisions(feed.after(Revision(5))), [6]);
-        assert_eq!(feed.after(Revision(6)), Step::Nothing);
-        assert_eq!(feed.after(Revision(9)), Step::Nothing);
-        assert_eq!(feed.after(Revision(3)), Step::Compacted(Revision(4)));
+        assert_eq!(feed.after(Revision(6)), FeedRead::Nothing);
+        assert_eq!(feed.after(Revision(9)), FeedRead::Nothing);
+        assert_eq!(feed.after(Revision(3)), FeedRead::Compacted(Revision(4)));
     }
 
     #[test]
@@ -193,10 +195,10 @@ mod tests {
     fn old_revisions_are_dropped_whole() {
         let feed = Feed::new(Revision(0));
         feed.publish([event(1, 0), event(1, 1)]);
-        for revision in 2..=KEPT_EVENTS as u64 {
+        for revision in 2..=MAX_BUFFERED_EVENTS as u64 {
             feed.publish([event(revision, 0)]);
         }
-        assert_eq!(feed.after(Revision(0)), Step::Compacted(Revision(1)));
+        assert_eq!(feed.after(Revision(0)), FeedRead::Compacted(Revision(1)));
         assert_eq!(revisions(feed.after(Revision(1)))[0], 2);
     }
 
@@ -205,7 +207,7 @@ mod tests {
         let feed = Feed::new(Revision(0));
         feed.publish([event(1, 0)]);
         feed.reset(Revision(7));
-        assert_eq!(feed.after(Revision(1)), Step::Compacted(Revision(7)));
-        assert_eq!(feed.after(Revision(7)), Step::Nothing);
+        assert_eq!(feed.after(Revision(1)), FeedRead::Compacted(Revision(7)));
+        assert_eq!(feed.after(Revision(7)), FeedRead::Nothing);
     }
 }

@@ -23,7 +23,7 @@ use std::{io, sync::Arc};
 use tokio::sync::{Semaphore, watch};
 
 /// Maximum number of concurrent answers that read segments.
-const LOOKUPS: usize = 4;
+const MAX_CONCURRENT_LOOKUPS: usize = 4;
 
 struct Core {
     state: State,
@@ -33,7 +33,7 @@ struct Core {
 
 /// Reason why a query has no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum QueryFault {
     /// A segment is missing or damaged.
     #[error(transparent)]
     Segment(#[from] SegmentFault),
@@ -43,7 +43,7 @@ pub enum Unreadable {
 }
 
 /// State at one log position.
-pub(crate) struct Captured {
+pub(crate) struct CapturedState {
     pub(crate) state: State,
     pub(crate) applied: Option<LogId>,
     pub(crate) membership: Membership,
@@ -71,7 +71,7 @@ impl Replica {
                 membership: meta.last_membership,
             },
             None => Core {
-                state: State::with_bounds(Policy::default(), snapshots.ground().segment_bounds),
+                state: State::with_bounds(Policy::default(), snapshots.platform().segment_bounds),
                 applied: None,
                 membership: Membership::default(),
             },
@@ -83,7 +83,7 @@ impl Replica {
             feed,
             trust,
             snapshots,
-            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            lookups: Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS)),
         }
     }
 
@@ -108,7 +108,7 @@ impl Replica {
         lookup.finish(self.snapshots.segments()).unwrap()
     }
     /// Calls `at` with the index of the last applied entry and the applied state.
-    pub fn look<T>(&self, at: impl FnOnce(u64, &State) -> T) -> T {
+    pub fn with_state<T>(&self, at: impl FnOnce(u64, &State) -> T) -> T {
         let core = self.read();
         at(core.applied.map_or(0, |id| id.index), &core.state)
     }
@@ -117,9 +117,9 @@ impl Replica {
         self.read().state.clone()
     }
     /// Captures the applied state with its log position, at one moment.
-    pub(crate) fn capture(&self) -> Captured {
+    pub(crate) fn capture(&self) -> CapturedState {
         let core = self.read();
-        Captured {
+        CapturedState {
             state: core.state.clone(),
             applied: core.applied,
             membership: core.membership.clone(),
@@ -145,7 +145,7 @@ impl Replica {
     pub fn watch_trust(&self) -> watch::Receiver<Revision> {
         self.trust.subscribe()
     }
-    fn tell_trust(&self, number: Revision) {
+    fn publish_trust_number(&self, number: Revision) {
         self.trust.send_if_modified(|told| {
             let is_news = *told != number;
             *told = number;
@@ -170,7 +170,7 @@ impl Replica {
     ///
     /// # Errors
     /// A segment cannot be read.
-    pub async fn answer(&self, query: &Query) -> Result<Answer, Unreadable> {
+    pub async fn answer(&self, query: &Query) -> Result<Answer, QueryFault> {
         let lookup = self.read().state.look_up(query);
         let segments = self.snapshots.segments().clone();
         if lookup.is_in_memory() {
@@ -178,13 +178,13 @@ impl Replica {
         }
         // The semaphore is never closed.
         let _place = self.lookups.acquire().await.ok();
-        let workers = &self.snapshots.ground().workers;
+        let workers = &self.snapshots.platform().workers;
         Ok(workers.run(move || lookup.finish(&segments)).await??)
     }
 
     /// Executor of this member's blocking tasks.
     pub(crate) fn workers(&self) -> &Workers {
-        &self.snapshots.ground().workers
+        &self.snapshots.platform().workers
     }
 
     /// Directory of the segments that the state names.
@@ -195,7 +195,7 @@ impl Replica {
     fn apply_all(&self, entries: impl IntoIterator<Item = Entry>) -> Vec<Results> {
         let mut answers = Vec::new();
         let mut events = Vec::new();
-        let observer = self.snapshots.ground().observer.as_ref();
+        let observer = self.snapshots.platform().observer.as_ref();
         let trust = {
             let mut core = self.write();
             for entry in entries {
@@ -228,7 +228,7 @@ impl Replica {
             core.state.trust_number()
         };
         self.feed.publish(events);
-        self.tell_trust(trust);
+        self.publish_trust_number(trust);
         answers
     }
 
@@ -256,25 +256,32 @@ impl Replica {
     /// Writes a leader's snapshot to disk before openraft receives it, unless the local state is at least as recent.
     /// The openraft engine purges the log up to the snapshot while the installation is still in progress. After a power
     /// loss in between, the member would have neither.
-    pub async fn keep(&self, meta: &SnapshotMeta, bytes: &Bytes) -> io::Result<()> {
+    pub async fn store_received_snapshot(
+        &self,
+        meta: &SnapshotMeta,
+        bytes: &Bytes,
+    ) -> io::Result<()> {
         let newest = self.snapshots.last_log_id().max(self.read().applied);
-        if meta.last_log_id <= newest || planted::is(Bug::SnapshotNotKept) {
+        if meta.last_log_id <= newest || planted::is_planted(Bug::SnapshotNotKept) {
             return Ok(());
         }
         let (replica, meta, bytes) = (self.clone(), meta.clone(), bytes.clone());
-        let workers = &self.snapshots.ground().workers;
-        let kept = workers.run(move || replica.write_down(&meta, &bytes).map(drop));
+        let workers = &self.snapshots.platform().workers;
+        let kept = workers.run(move || replica.write_snapshot(&meta, &bytes).map(drop));
         kept.await.flatten()
     }
 
     /// Writes a leader's snapshot to disk. Every segment that it names must be present.
-    fn write_down(&self, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<State> {
+    fn write_snapshot(&self, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<State> {
         let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
         let mut state = State::restore(bytes).map_err(invalid)?;
         let segments = self.snapshots.segments();
         segments.add(state.take_sealed());
         segments.make_durable()?;
-        if let Some(missing) = state.segments().find(|segment| !segments.has(segment)) {
+        if let Some(missing) = state
+            .segments()
+            .find(|segment| !segments.is_present(segment))
+        {
             let fault = missing
                 .id
                 .fault("the snapshot names it, but it is missing here");
@@ -285,9 +292,9 @@ impl Replica {
     }
 
     fn install(&self, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<()> {
-        let state = self.write_down(meta, bytes)?;
+        let state = self.write_snapshot(meta, bytes)?;
         let (revision, trust) = (state.revision(), state.trust_number());
-        if let Some(observer) = &self.snapshots.ground().observer {
+        if let Some(observer) = &self.snapshots.platform().observer {
             observer.installed(meta.last_log_id.map_or(0, |id| id.index), &state);
         }
         *self.write() = Core {
@@ -296,7 +303,7 @@ impl Replica {
             membership: meta.last_membership.clone(),
         };
         self.feed.reset(revision);
-        self.tell_trust(trust);
+        self.publish_trust_number(trust);
         Ok(())
     }
 }
@@ -308,7 +315,7 @@ fn write_failed(error: io::Error) -> StorageError {
 impl RaftSnapshotBuilder<Types> for Replica {
     async fn build_snapshot(&mut self) -> Result<Snapshot, StorageError> {
         let replica = self.clone();
-        let workers = &self.snapshots.ground().workers;
+        let workers = &self.snapshots.platform().workers;
         let built = workers.run(move || replica.build()).await.flatten();
         let (meta, bytes) = built.map_err(write_failed)?;
         Ok(Snapshot {
@@ -351,14 +358,14 @@ impl RaftStateMachine<Types> for Replica {
         snapshot: Box<Bytes>,
     ) -> Result<(), StorageError> {
         let (replica, meta) = (self.clone(), meta.clone());
-        let workers = &self.snapshots.ground().workers;
+        let workers = &self.snapshots.platform().workers;
         let installed = workers.run(move || replica.install(&meta, &snapshot)).await;
         installed.flatten().map_err(write_failed)
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, StorageError> {
         let snapshots = self.snapshots.clone();
-        let workers = &self.snapshots.ground().workers;
+        let workers = &self.snapshots.platform().workers;
         let loaded = workers.run(move || snapshots.load()).await.flatten();
         let loaded = loaded.map_err(|e| StorageIOError::read_snapshot(None, AnyError::new(&e)))?;
         Ok(loaded.map(|stored| Snapshot {

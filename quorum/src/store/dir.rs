@@ -22,7 +22,7 @@ pub struct DataDir {
     /// Snapshots.
     pub snapshots: SnapshotDir,
     /// Incarnation of the directory.
-    pub marked: Arc<DirectoryIncarnation>,
+    pub directory_incarnation: Arc<DirectoryIncarnation>,
 }
 
 impl std::fmt::Debug for DataDir {
@@ -40,12 +40,12 @@ impl DataDir {
 
     /// Opens the directory, or creates it if it is missing or empty.
     pub fn open_on(
-        ground: &Platform,
+        platform: &Platform,
         path: &Path,
         cluster: &str,
         voter: VoterId,
     ) -> Result<Self, OpenError> {
-        let files = &*ground.files;
+        let files = &*platform.files;
         restored::check_finished(files, path)?;
         let (log_path, snapshots) = (path.join(LOG_FILE), path.join(SNAPSHOTS));
         let log_bytes = files.length(&log_path).unwrap_or(None);
@@ -54,8 +54,8 @@ impl DataDir {
         let incarnation = marker
             .as_ref()
             .map_or(Incarnation::NONE, |marker| marker.incarnation);
-        let was_blank =
-            marker.as_ref().is_none_or(|marker| marker.blank) && !planted::is(Bug::BlankForgotten);
+        let was_blank = marker.as_ref().is_none_or(|marker| marker.blank)
+            && !planted::is_planted(Bug::BlankForgotten);
         match marker {
             Some(marker) => {
                 check_marker(path, &marker, cluster, voter)?;
@@ -69,8 +69,8 @@ impl DataDir {
                 .make_folder(&snapshots)
                 .map_err(OpenError::io(&snapshots))?,
         }
-        let log = LogStore::open(ground, &log_path, voter)?;
-        let snapshots = SnapshotDir::open(ground, &snapshots, log.purged_index())?;
+        let log = LogStore::open(platform, &log_path, voter)?;
+        let snapshots = SnapshotDir::open(platform, &snapshots, log.purged_index())?;
         if !log.reaches_commit_point(snapshots.last_log_id()) {
             let reason = "entries that were committed are missing at its end";
             return Err(OpenError::damaged(log_path, reason));
@@ -80,12 +80,12 @@ impl DataDir {
         if is_new {
             write_marker(files, path, cluster, voter, (incarnation, blank))?;
         }
-        let (files, path) = (ground.files.clone(), path.to_owned());
+        let (files, path) = (platform.files.clone(), path.to_owned());
         let marked = DirectoryIncarnation::new(files, path, cluster, voter, (incarnation, blank));
         Ok(Self {
             log,
             snapshots,
-            marked: Arc::new(marked),
+            directory_incarnation: Arc::new(marked),
         })
     }
 
@@ -97,6 +97,6 @@ impl DataDir {
         voter: VoterId,
         data: RestoredContent<'_>,
     ) -> Result<(), OpenError> {
-        restored::make(ground, path, cluster, voter, data).await
+        restored::create_restored(ground, path, cluster, voter, data).await
     }
 }

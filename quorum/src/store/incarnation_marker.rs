@@ -81,7 +81,7 @@ impl DirectoryIncarnation {
     ///
     /// # Errors
     /// The marker cannot be written; the directory stays blank.
-    pub fn caught_up(&self) -> Result<bool, OpenError> {
+    pub fn mark_caught_up(&self) -> Result<bool, OpenError> {
         let mut current = self.lock();
         if !current.1 {
             return Ok(false);

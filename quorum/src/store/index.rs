@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Maximum encoded size of the cached entries, bytes, apart from entries not on disk yet. Followers that keep up are
 /// served from this cache.
 const CACHE_BYTES: usize = 32 << 20;
-pub(super) struct Cached {
+pub(super) struct CachedEntry {
     pub(super) entry: Entry,
     pub(super) bytes: usize,
     /// Number of the append that wrote the entry. The entry may leave the cache once that append is on disk.
@@ -14,8 +14,8 @@ pub(super) struct Cached {
 }
 
 #[derive(Default)]
-pub(super) struct Index {
-    pub(super) cache: BTreeMap<u64, Cached>,
+pub(super) struct LogIndex {
+    pub(super) cache: BTreeMap<u64, CachedEntry>,
     pub(super) cached_bytes: usize,
     /// Appends handed to the writer.
     pub(super) appends: u64,
@@ -27,10 +27,10 @@ pub(super) struct Index {
     pub(super) committed: Option<LogId>,
 }
 
-impl Index {
+impl LogIndex {
     pub(super) fn insert(&mut self, entry: Entry, bytes: usize, seq: u64) {
         self.last = Some(entry.log_id);
-        let cached = Cached { entry, bytes, seq };
+        let cached = CachedEntry { entry, bytes, seq };
         self.cached_bytes += bytes;
         if let Some(old) = self.cache.insert(cached.entry.log_id.index, cached) {
             self.cached_bytes -= old.bytes;

@@ -2,10 +2,10 @@
 
 use super::{
     OpenError,
-    index::Index,
+    index::LogIndex,
     recover::{load, open_database, without_leadership},
     row,
-    writer::{LOG, Lazy, Write, Writer},
+    writer::{LOG, PendingCommitPoint, Write, Writer},
 };
 use crate::{
     platform::{Platform, Workers},
@@ -40,9 +40,9 @@ pub struct LogStore {
 }
 
 struct Shared {
-    index: Arc<Mutex<Index>>,
+    index: Arc<Mutex<LogIndex>>,
     database: Arc<Database>,
-    lazy: Lazy,
+    lazy: PendingCommitPoint,
     queue: Mutex<Option<mpsc::UnboundedSender<Write>>>,
     /// Writer thread; `None` unless the executor is [`Workers::Threads`].
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -60,13 +60,17 @@ impl Drop for Shared {
 
 impl LogStore {
     /// Opens or creates the log, reads and verifies all of it, and starts the writer.
-    pub(super) fn open(ground: &Platform, path: &Path, voter: VoterId) -> Result<Self, OpenError> {
-        let database = open_database(&*ground.files, path)?;
+    pub(super) fn open(
+        platform: &Platform,
+        path: &Path,
+        voter: VoterId,
+    ) -> Result<Self, OpenError> {
+        let database = open_database(&*platform.files, path)?;
         let mut index = load(&database).map_err(|reason| OpenError::damaged(path, reason))?;
         index.vote = index.vote.map(|vote| without_leadership(vote, voter));
         let (queue, writes) = mpsc::unbounded_channel();
         let (index, database) = (Arc::new(Mutex::new(index)), Arc::new(database));
-        let lazy = Lazy::default();
+        let lazy = PendingCommitPoint::default();
         let flushed_upto = {
             let index = index.clone();
             move |seq| {
@@ -76,7 +80,7 @@ impl LogStore {
             }
         };
         let writer = Writer::new(database.clone(), lazy.clone(), flushed_upto);
-        let thread = match &ground.workers {
+        let thread = match &platform.workers {
             Workers::Threads => {
                 let thread = std::thread::Builder::new().name("quorum-log".to_owned());
                 let thread = thread.spawn(move || writer.run(writes));

@@ -2,7 +2,7 @@
 
 use super::{
     OpenError,
-    index::Index,
+    index::LogIndex,
     row,
     writer::{COMMITTED, LOG, META, PURGED, VOTE, read_meta},
 };
@@ -32,7 +32,7 @@ fn is_content(error: &io::Error) -> bool {
 /// point on disk, possibly an old one, as final. Reads from the member could then miss acknowledged commands. Instead,
 /// the member stands for election. The leader of a new term serves no read before an entry of that term is committed.
 pub(super) fn without_leadership(vote: Vote, voter: VoterId) -> Vote {
-    if vote.leader_id.node_id == voter && !planted::is(Bug::LeadsOn) {
+    if vote.leader_id.node_id == voter && !planted::is_planted(Bug::LeadsOn) {
         Vote::new(vote.leader_id.term, voter)
     } else {
         vote
@@ -70,12 +70,12 @@ pub(super) fn open_database(files: &dyn Files, path: &Path) -> Result<Database, 
 }
 
 /// Reads all entries, so that damage is found at the start and not in the middle of operation.
-pub(super) fn load(database: &Database) -> Result<Index, String> {
-    let mut index = Index {
+pub(super) fn load(database: &Database) -> Result<LogIndex, String> {
+    let mut index = LogIndex {
         vote: read_meta(database, VOTE)?,
         committed: read_meta(database, COMMITTED)?,
         purged: read_meta(database, PURGED)?,
-        ..Index::default()
+        ..LogIndex::default()
     };
     index.last = index.purged;
     let read = || -> Result<_, redb::Error> { Ok(database.begin_read()?.open_table(LOG)?) };

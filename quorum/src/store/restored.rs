@@ -30,7 +30,7 @@ pub struct RestoredContent<'a> {
     /// Other segments that the state names.
     pub segments: Vec<SegmentId>,
     /// Source of the other segments.
-    pub from: &'a (dyn Segments + Sync),
+    pub source: &'a (dyn Segments + Sync),
 }
 
 /// Checks that no restore into this directory was interrupted.
@@ -49,14 +49,14 @@ pub(super) fn check_finished(files: &dyn Files, path: &Path) -> Result<(), OpenE
 }
 
 /// Creates the directory. The file `RESTORING` is removed last, so that an interrupted restore is never opened.
-pub(super) async fn make(
-    ground: &Platform,
+pub(super) async fn create_restored(
+    platform: &Platform,
     path: &Path,
     cluster: &str,
     voter: VoterId,
     data: RestoredContent<'_>,
 ) -> Result<(), OpenError> {
-    let files = &*ground.files;
+    let files = &*platform.files;
     files.make_folder(path).map_err(OpenError::io(path))?;
     let found = files.list(path).map_err(OpenError::io(path))?;
     check_finished(files, path)?;
@@ -71,10 +71,10 @@ pub(super) async fn make(
         .replace(&unfinished, &[text])
         .map_err(OpenError::io(&unfinished))?;
     let snapshots = path.join(SNAPSHOTS);
-    let stored = SnapshotDir::open(ground, &snapshots, None)?;
+    let stored = SnapshotDir::open(platform, &snapshots, None)?;
     let segments = stored.segments();
     for id in &data.segments {
-        let bytes = data.from.read(id);
+        let bytes = data.source.read(id);
         let bytes = bytes.map_err(|fault| OpenError::damaged(path, fault))?;
         segments.put(id, &bytes).map_err(OpenError::io(path))?;
     }
@@ -84,7 +84,7 @@ pub(super) async fn make(
         .store(&data.meta, &data.state)
         .map_err(OpenError::io(&snapshots))?;
     let log_path = path.join(LOG_FILE);
-    let mut log = LogStore::open(ground, &log_path, voter)?;
+    let mut log = LogStore::open(platform, &log_path, voter)?;
     let failed = |error: openraft::StorageError<VoterId>| OpenError::damaged(&log_path, error);
     log.save_vote(&data.vote).await.map_err(failed)?;
     if let Some(last) = data.meta.last_log_id {

@@ -22,7 +22,7 @@ use std::{
 
 const EXTENSION: &str = "seg";
 /// Bytes that may wait for the disk. Above this limit [`SegmentDir::write_behind`] waits.
-const MOST_WAITING: usize = 64 << 20;
+const MAX_UNWRITTEN_BYTES: usize = 64 << 20;
 /// Advice when no other member has the segment.
 const NO_OTHERS: &str = "no other member is known to have it: restore it from a copy of this \
                          directory, or restore the cluster from a backup";
@@ -35,7 +35,7 @@ pub struct SegmentDir {
 
 #[derive(Debug)]
 struct Shared {
-    ground: Platform,
+    platform: Platform,
     path: PathBuf,
     /// Segments that may not be on disk yet.
     waiting: Mutex<BTreeMap<SegmentId, Bytes>>,
@@ -67,7 +67,7 @@ impl SegmentDir {
         files.make_folder(path).map_err(OpenError::io(path))?;
         let dir = SegmentDir {
             shared: Arc::new(Shared {
-                ground: ground.clone(),
+                platform: ground.clone(),
                 path: path.to_owned(),
                 waiting: Mutex::default(),
                 writing: Mutex::default(),
@@ -110,7 +110,7 @@ impl SegmentDir {
     }
 
     fn files(&self) -> &dyn Files {
-        &*self.shared.ground.files
+        &*self.shared.platform.files
     }
 
     /// Returns the reason why a segment is not present, from its file length alone.
@@ -128,7 +128,7 @@ impl SegmentDir {
     }
 
     /// Returns whether a segment is present, from its file length alone.
-    pub fn has(&self, segment: &Segment) -> bool {
+    pub fn is_present(&self, segment: &Segment) -> bool {
         matches!(self.absence_reason(segment), Ok(None))
     }
 
@@ -209,7 +209,7 @@ impl SegmentDir {
         self.shared.is_closed.store(true, Ordering::Release);
         let dir = self.clone();
         let waiting = move || drop(dir.shared.writing.lock());
-        if let Err(error) = self.shared.ground.workers.run(waiting).await {
+        if let Err(error) = self.shared.platform.workers.run(waiting).await {
             tracing::warn!(%error, "segment writer not confirmed stopped");
         }
     }
@@ -220,8 +220,8 @@ impl SegmentDir {
         if waiting == 0 {
             return Ok(());
         }
-        let (dir, workers) = (self.clone(), self.shared.ground.workers.clone());
-        if waiting > MOST_WAITING {
+        let (dir, workers) = (self.clone(), self.shared.platform.workers.clone());
+        if waiting > MAX_UNWRITTEN_BYTES {
             return workers.run(move || dir.make_durable()).await.flatten();
         }
         if !self.shared.is_due.swap(true, Ordering::AcqRel) {

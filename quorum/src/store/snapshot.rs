@@ -20,7 +20,7 @@ const MAGIC: &[u8; 8] = b"LATSNAP\n";
 const FORMAT: u16 = 1;
 const HEADER_BYTES: usize = 8 + 2 + 32;
 /// Number of snapshots kept. The older one serves when the newest turns out to be damaged.
-const KEPT: usize = 2;
+const MAX_SNAPSHOTS: usize = 2;
 const EXTENSION: &str = "snap";
 /// Folder of the snapshots in the data directory.
 pub(super) const SNAPSHOTS: &str = "snapshots";
@@ -39,7 +39,7 @@ pub struct SnapshotContent {
 /// Snapshots of one member. Clones share one directory.
 #[derive(Debug, Clone)]
 pub struct SnapshotDir {
-    ground: Platform,
+    platform: Platform,
     path: PathBuf,
     current: Arc<Mutex<Option<(PathBuf, SnapshotMeta)>>>,
     /// Snapshot read when the directory was opened, until it is taken.
@@ -47,7 +47,7 @@ pub struct SnapshotDir {
     segments: SegmentDir,
 }
 
-enum Unusable {
+enum SnapshotFault {
     OtherFormat { found: u32, supported: u32 },
     Damaged(String),
 }
@@ -66,7 +66,7 @@ impl SnapshotDir {
         let (mut current, mut opened) = (None, None);
         for file in files(storage, path).map_err(OpenError::io(path))? {
             let bytes = storage.read(&file).map_err(OpenError::io(&file))?;
-            match frame(bytes.into()).and_then(restore) {
+            match decode_frame(bytes.into()).and_then(restore) {
                 Ok((meta, state)) => {
                     let index = meta.last_log_id.map(|id| id.index);
                     if index >= purged {
@@ -75,14 +75,14 @@ impl SnapshotDir {
                     }
                     break;
                 }
-                Err(Unusable::OtherFormat { found, supported }) => {
+                Err(SnapshotFault::OtherFormat { found, supported }) => {
                     return Err(OpenError::OtherFormat {
                         path: file,
                         found,
                         supported,
                     });
                 }
-                Err(Unusable::Damaged(reason)) => {
+                Err(SnapshotFault::Damaged(reason)) => {
                     tracing::error!(file = %file.display(), %reason, "snapshot damaged");
                     damaged.get_or_insert_with(|| OpenError::damaged(file, reason));
                 }
@@ -106,7 +106,7 @@ impl SnapshotDir {
             }
         }
         Ok(Self {
-            ground: ground.clone(),
+            platform: ground.clone(),
             path: path.to_owned(),
             segments,
             current: Arc::new(Mutex::new(current)),
@@ -115,8 +115,8 @@ impl SnapshotDir {
     }
 
     /// File system, executor and simulation hooks of the member.
-    pub fn ground(&self) -> &Platform {
-        &self.ground
+    pub fn platform(&self) -> &Platform {
+        &self.platform
     }
 
     /// Directory of the segments that the snapshots name.
@@ -145,13 +145,13 @@ impl SnapshotDir {
         let Some((path, _)) = self.current().clone() else {
             return Ok(None);
         };
-        match frame(self.ground.files.read(&path)?.into()) {
+        match decode_frame(self.platform.files.read(&path)?.into()) {
             Ok(loaded) => Ok(Some(loaded)),
-            Err(Unusable::Damaged(reason)) => Err(io::Error::new(
+            Err(SnapshotFault::Damaged(reason)) => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("snapshot {}: {reason}", path.display()),
             )),
-            Err(Unusable::OtherFormat { found, supported }) => Err(io::Error::new(
+            Err(SnapshotFault::OtherFormat { found, supported }) => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!(
                     "snapshot {} has format {found}; this version of Lattice reads format {supported}",
@@ -174,10 +174,10 @@ impl SnapshotDir {
         let path = self.path.join(format!("{index:020}-{term}.{EXTENSION}"));
         let format = FORMAT.to_le_bytes();
         let parts: [&[u8]; 6] = [MAGIC, &format, &digest, &length, &encoded, state];
-        self.ground.files.replace(&path, &parts)?;
+        self.platform.files.replace(&path, &parts)?;
         *self.current() = Some((path, meta.clone()));
-        let storage = &*self.ground.files;
-        for old in files(storage, &self.path)?.into_iter().skip(KEPT) {
+        let storage = &*self.platform.files;
+        for old in files(storage, &self.path)?.into_iter().skip(MAX_SNAPSHOTS) {
             storage.remove(&old)?;
         }
         Ok(())
@@ -206,8 +206,8 @@ fn is_snapshot(file: &Path) -> bool {
 }
 
 /// Verifies a snapshot file and returns its parts.
-fn frame(bytes: Bytes) -> Result<SnapshotContent, Unusable> {
-    let damaged = |reason: &str| Unusable::Damaged(reason.to_owned());
+fn decode_frame(bytes: Bytes) -> Result<SnapshotContent, SnapshotFault> {
+    let damaged = |reason: &str| SnapshotFault::Damaged(reason.to_owned());
     let (magic, rest) = bytes
         .split_first_chunk::<8>()
         .ok_or_else(|| damaged("too short"))?;
@@ -220,7 +220,7 @@ fn frame(bytes: Bytes) -> Result<SnapshotContent, Unusable> {
     let format = u16::from_le_bytes(*format);
     if format != FORMAT {
         let (found, supported) = (u32::from(format), u32::from(FORMAT));
-        return Err(Unusable::OtherFormat { found, supported });
+        return Err(SnapshotFault::OtherFormat { found, supported });
     }
     let (sum, rest) = rest
         .split_first_chunk::<32>()
@@ -238,13 +238,13 @@ fn frame(bytes: Bytes) -> Result<SnapshotContent, Unusable> {
     Ok(SnapshotContent { meta, state })
 }
 
-fn restore(stored: SnapshotContent) -> Result<(SnapshotMeta, State), Unusable> {
+fn restore(stored: SnapshotContent) -> Result<(SnapshotMeta, State), SnapshotFault> {
     let state = State::restore(&stored.state).map_err(|e| match e {
-        RestoreError::OtherFormat { found, supported } => Unusable::OtherFormat {
+        RestoreError::OtherFormat { found, supported } => SnapshotFault::OtherFormat {
             found: u32::from(found),
             supported: u32::from(supported),
         },
-        other => Unusable::Damaged(other.to_string()),
+        other => SnapshotFault::Damaged(other.to_string()),
     })?;
     Ok((stored.meta, state))
 }

@@ -16,7 +16,7 @@ pub(super) const COMMITTED: &str = "committed";
 pub(super) const PURGED: &str = "purged";
 
 /// Maximum number of queued writes in one commit.
-const MAX_GROUP: usize = 1024;
+const MAX_GROUP_WRITES: usize = 1024;
 
 pub(super) enum Write {
     Append {
@@ -43,9 +43,9 @@ pub(super) enum Write {
 /// Raft commit point to store in the next transaction; it causes no transaction of its own. If the newest commit point
 /// is lost, a restarted member only waits until the leader sends the commit point again.
 #[derive(Clone, Default)]
-pub(super) struct Lazy(Arc<Mutex<Option<LogId>>>);
+pub(super) struct PendingCommitPoint(Arc<Mutex<Option<LogId>>>);
 
-impl Lazy {
+impl PendingCommitPoint {
     pub(super) fn set(&self, committed: Option<LogId>) {
         *self.0.lock() = committed;
     }
@@ -57,7 +57,7 @@ impl Lazy {
 /// Commits the queued writes.
 pub(super) struct Writer {
     database: Arc<Database>,
-    lazy: Lazy,
+    lazy: PendingCommitPoint,
     flushed_upto: Box<dyn Fn(u64) + Send>,
     /// Error after which nothing can be written.
     broken: Option<String>,
@@ -66,7 +66,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         database: Arc<Database>,
-        lazy: Lazy,
+        lazy: PendingCommitPoint,
         flushed_upto: impl Fn(u64) + Send + 'static,
     ) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Writer {
                 return;
             }
         }
-        self.end();
+        self.store_commit_point();
     }
 
     /// As [`Writer::run`], as a task; waits before each commit for the duration that `pause` returns.
@@ -101,7 +101,7 @@ impl Writer {
                 return;
             }
         }
-        self.end();
+        self.store_commit_point();
     }
 
     /// Performs one durable commit and completes its writes. Returns whether the log was closed.
@@ -139,7 +139,7 @@ impl Writer {
     }
 
     /// Tries once to store the commit point, after the queue closed without [`Write::Close`].
-    fn end(&self) {
+    fn store_commit_point(&self) {
         if self.broken.is_none()
             && let Some(committed) = self.lazy.take()
         {
@@ -150,7 +150,7 @@ impl Writer {
 
 fn gather(first: Write, queue: &mut mpsc::UnboundedReceiver<Write>) -> Vec<Write> {
     let mut group = vec![first];
-    while group.len() < MAX_GROUP
+    while group.len() < MAX_GROUP_WRITES
         && let Ok(next) = queue.try_recv()
     {
         group.push(next);

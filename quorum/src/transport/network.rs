@@ -7,7 +7,7 @@ use crate::{
         incarnation::MemberIncarnation,
     },
     raft::{
-        rpc::{Append, RequestVote, SendSnapshot, SnapshotAnswer},
+        rpc::{AppendEntries, RequestVote, SendSnapshot, SnapshotAnswer},
         types::{Snapshot, Types, Vote},
     },
 };
@@ -26,7 +26,7 @@ use std::{future::Future, io, sync::Arc, time::Duration};
 
 /// Interval between two calls to an unreachable member. Short, because it determines how soon a returning member
 /// receives the leader's heartbeat.
-const RETRY: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Bytes of a snapshot in one call; the mesh accepts requests of 8 MiB between members.
 const PIECE_BYTES: usize = 1 << 20;
 /// Timeout of one piece.
@@ -34,7 +34,7 @@ const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of the last piece, which includes writing the snapshot to disk and reading it into memory.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum number of restarts of a snapshot transfer.
-const MAX_ANEW: usize = 3;
+const MAX_RESTARTS: usize = 3;
 
 /// Factory of connections to members.
 #[derive(Clone)]
@@ -95,7 +95,7 @@ impl Link {
             (ReachabilityChange::Lost, Some(error)) => {
                 tracing::warn!(member = self.target, %error, "member unreachable");
             }
-            (ReachabilityChange::Back, _) => {
+            (ReachabilityChange::Restored, _) => {
                 tracing::info!(member = self.target, "member reachable again")
             }
             _ => {}
@@ -128,7 +128,7 @@ impl Link {
                 // The receiver fetches missing segments meanwhile, and answers at least twice a minute.
                 SnapshotAnswer::Fetching if last => {}
                 SnapshotAnswer::More | SnapshotAnswer::Again | SnapshotAnswer::Fetching
-                    if anew < MAX_ANEW =>
+                    if anew < MAX_RESTARTS =>
                 {
                     anew += 1;
                     offset = 0;
@@ -169,7 +169,7 @@ impl RaftNetwork<Types> for Link {
             let alone = io::Error::other("no majority reachable from this leader");
             return Err(unreachable(&alone).into());
         }
-        let request = Append(self.lineage.current(), request);
+        let request = AppendEntries(self.lineage.current(), request);
         Ok(self.call(&request, option.hard_ttl()).await?)
     }
 
@@ -197,6 +197,6 @@ impl RaftNetwork<Types> for Link {
     }
 
     fn backoff(&self) -> Backoff {
-        Backoff::new(std::iter::repeat(RETRY))
+        Backoff::new(std::iter::repeat(RETRY_INTERVAL))
     }
 }

@@ -4,7 +4,9 @@ use crate::{
     leadership::{election_gate, handover, vote_guard},
     member::Member,
     raft::{
-        rpc::{Append, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer, TakeLeadership},
+        rpc::{
+            AppendEntries, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer, TakeLeadership,
+        },
         types::{Snapshot, SnapshotMeta, Vote},
     },
     segments,
@@ -21,14 +23,14 @@ struct IncomingSnapshot {
     meta: SnapshotMeta,
     bytes: BytesMut,
     /// Complete bytes, and the length and digest that the sender reported; set once the last piece has arrived.
-    whole: Option<(Bytes, (u64, [u8; 32]))>,
+    complete: Option<(Bytes, (u64, [u8; 32]))>,
 }
 
 /// Outcome of a received piece.
 enum PieceOutcome {
     More,
-    Again,
-    Whole(Bytes),
+    Restart,
+    Complete(Bytes),
 }
 
 /// Adds the Raft calls.
@@ -43,18 +45,20 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
         member.clone(),
     );
     segments::serve(router, member)
-        .rpc(move |caller, request: Append| {
+        .rpc(move |caller, request: AppendEntries| {
             let (member, mesh) = (appends.clone(), sent.clone());
             async move {
-                let Append(incarnation, request) = request;
+                let AppendEntries(incarnation, request) = request;
                 check_own_vote(&caller, &request.vote)?;
-                member.lineage.admit(caller.identity.id(), incarnation)?;
+                member
+                    .incarnation
+                    .admit(caller.identity.id(), incarnation)?;
                 let (term, committed) = (request.vote.leader_id().term, request.leader_commit);
                 vote_guard::check(&member, &mesh, term, committed).await?;
                 let reply = member.raft.append_entries(request).await;
                 let reply = reply.map_err(HandlerFailed::new)?;
                 if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
-                    member.heard.now();
+                    member.leader_contact.record();
                 }
                 if reply.is_success() {
                     member.caught_up_to(committed);
@@ -72,7 +76,9 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
                         "this member started without a log and abstains",
                     ));
                 }
-                member.lineage.admit(caller.identity.id(), incarnation)?;
+                member
+                    .incarnation
+                    .admit(caller.identity.id(), incarnation)?;
                 member.raft.vote(request).await.map_err(HandlerFailed::new)
             }
         })
@@ -82,7 +88,9 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
             async move {
                 check_own_vote(&caller, &request.vote)?;
                 let incarnation = request.incarnation;
-                member.lineage.admit(caller.identity.id(), incarnation)?;
+                member
+                    .incarnation
+                    .admit(caller.identity.id(), incarnation)?;
                 let (term, covers) = (request.vote.leader_id().term, request.meta.last_log_id);
                 vote_guard::check(&member, &mesh, term, covers).await?;
                 take_piece(&member, &mesh, caller.identity.id(), &incoming, request).await
@@ -91,9 +99,11 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
         .rpc(move |caller, request: MayCampaign| {
             let member = silence.clone();
             async move {
-                member.contacts.speak();
+                member.contacts.restart_transmit_interval();
                 let asker = caller.identity.id();
-                member.lineage.check_caller(asker, request.incarnation)?;
+                member
+                    .incarnation
+                    .check_caller(asker, request.incarnation)?;
                 Ok(election_gate::may_campaign(&member, request.last_log_id))
             }
         })
@@ -101,7 +111,9 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
             let member = successor.clone();
             async move {
                 let leader = caller.identity.id();
-                member.lineage.check_caller(leader, request.incarnation)?;
+                member
+                    .incarnation
+                    .check_caller(leader, request.incarnation)?;
                 Ok(handover::take_over(&member, leader, &request).await)
             }
         })
@@ -122,24 +134,24 @@ fn gather(slot: &mut Option<IncomingSnapshot>, piece: &SendSnapshot) -> PieceOut
     let (vote, meta) = (piece.vote, &piece.meta);
     let same = slot.as_mut().filter(|i| i.vote == vote && i.meta == *meta);
     // The sender repeats the last piece while this member fetches missing segments.
-    if let Some((bytes, said)) = same.and_then(|i| i.whole.clone())
+    if let Some((bytes, said)) = same.and_then(|i| i.complete.clone())
         && piece.whole == Some(said)
     {
-        return PieceOutcome::Whole(bytes);
+        return PieceOutcome::Complete(bytes);
     }
     if piece.offset == 0 {
         *slot = Some(IncomingSnapshot {
             vote,
             meta: meta.clone(),
             bytes: BytesMut::new(),
-            whole: None,
+            complete: None,
         });
     }
     let follows = |i: &&mut IncomingSnapshot| {
         i.vote == vote && i.meta == *meta && i.bytes.len() as u64 == piece.offset
     };
     let Some(open) = slot.as_mut().filter(follows) else {
-        return PieceOutcome::Again;
+        return PieceOutcome::Restart;
     };
     open.bytes.extend_from_slice(&piece.data);
     let Some((length, digest)) = piece.whole else {
@@ -148,10 +160,10 @@ fn gather(slot: &mut Option<IncomingSnapshot>, piece: &SendSnapshot) -> PieceOut
     let bytes = std::mem::take(&mut open.bytes).freeze();
     if bytes.len() as u64 != length || *blake3::hash(&bytes).as_bytes() != digest {
         *slot = None;
-        return PieceOutcome::Again;
+        return PieceOutcome::Restart;
     }
-    open.whole = Some((bytes.clone(), (length, digest)));
-    PieceOutcome::Whole(bytes)
+    open.complete = Some((bytes.clone(), (length, digest)));
+    PieceOutcome::Complete(bytes)
 }
 
 async fn take_piece(
@@ -167,8 +179,8 @@ async fn take_piece(
     };
     let bytes = match taken {
         PieceOutcome::More => return Ok(SnapshotAnswer::More),
-        PieceOutcome::Again => return Ok(SnapshotAnswer::Again),
-        PieceOutcome::Whole(bytes) => bytes,
+        PieceOutcome::Restart => return Ok(SnapshotAnswer::Again),
+        PieceOutcome::Complete(bytes) => bytes,
     };
     let (vote, meta) = (piece.vote, piece.meta);
     // A snapshot is installed only when every segment that it names is present.
@@ -176,12 +188,12 @@ async fn take_piece(
         .upgrade()
         .ok_or_else(|| HandlerFailed::new("this member is stopping"))?;
     if !segments::fetch_missing(member, &mesh, sender, &bytes).await? {
-        member.heard.now();
+        member.leader_contact.record();
         return Ok(SnapshotAnswer::Fetching);
     }
     *incoming.lock().await = None;
     tracing::info!(bytes = bytes.len(), snapshot = %meta.snapshot_id, "snapshot received");
-    let kept = member.replica.keep(&meta, &bytes).await;
+    let kept = member.replica.store_received_snapshot(&meta, &bytes).await;
     kept.map_err(HandlerFailed::new)?;
     let snapshot = Snapshot {
         meta,
@@ -194,6 +206,6 @@ async fn take_piece(
     let response = installed
         .map_err(HandlerFailed::new)?
         .map_err(HandlerFailed::new)?;
-    member.heard.now();
+    member.leader_contact.record();
     Ok(SnapshotAnswer::Done(response))
 }

@@ -82,7 +82,7 @@ fn paths() -> Vec<ProjectPath> {
     paths
 }
 
-fn planted(paths: &[ProjectPath]) -> State {
+fn state_with_limits(paths: &[ProjectPath]) -> State {
     let mut state = State::new();
     for path in paths {
         let nodes = match path.depth() {
@@ -148,7 +148,7 @@ fn measure(mut one: impl FnMut(usize), batch: usize) -> (f64, f64) {
 
 fn main() {
     let paths = paths();
-    let mut state = planted(&paths);
+    let mut state = state_with_limits(&paths);
     let deepest = paths.iter().map(ProjectPath::depth).max().unwrap_or(0);
     println!(
         "{} projects, {CHILDREN} below one parent, {deepest} levels deep; median of {BATCHES} batches \

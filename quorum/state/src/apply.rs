@@ -24,7 +24,7 @@ impl State {
     /// The refusal, if the command was not applied.
     pub fn apply(&mut self, index: u64, envelope: &Envelope) -> Result<Applied, Refusal> {
         match self.judge(envelope)? {
-            AcceptedCommand::Repeat(applied) => Ok(applied),
+            AcceptedCommand::Repeated(applied) => Ok(applied),
             AcceptedCommand::New { verdict, now, key } => {
                 Ok(self.commit(index, envelope, now, verdict, key))
             }
@@ -46,9 +46,9 @@ impl State {
                 principal, command, ..
             } = envelope;
             match self.keys.look_up(&principal.name, key, command, now) {
-                KeyState::Before(applied) => return Ok(AcceptedCommand::Repeat(applied)),
+                KeyState::Repeated(applied) => return Ok(AcceptedCommand::Repeated(applied)),
                 KeyState::OtherCommand => return Err(Refusal::KeyReused { key: key.clone() }),
-                KeyState::Never(key) => new_key = Some(key),
+                KeyState::New(key) => new_key = Some(key),
             }
         }
         let verdict = judge::judge(self, envelope, now)?;
@@ -63,7 +63,7 @@ impl State {
 /// An accepted command.
 enum AcceptedCommand {
     /// The command was applied before under the same key.
-    Repeat(Applied),
+    Repeated(Applied),
     /// The command can be committed.
     New {
         verdict: Verdict,

@@ -7,10 +7,10 @@ mod index;
 
 use crate::{
     segment::{Row, SealedSegment, Segment, Table},
-    table::{Bounds, Log},
+    table::{AppendOnlyTable, SegmentLimits},
     topics::Topic,
 };
-pub(crate) use index::{EndedEntry, Index};
+pub(crate) use index::{ArchiveIndex, EndedEntry};
 use lattice_quorum_types::{Allocation, AllocationId, UnixMillis};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// Append-only records of ended allocations.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Archive {
-    log: Log<Allocation>,
-    index: Index,
+    log: AppendOnlyTable<Allocation>,
+    index: ArchiveIndex,
 }
 
 impl Row for Allocation {
@@ -39,10 +39,10 @@ impl Row for Allocation {
 }
 
 impl Archive {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: SegmentLimits) -> Self {
         Archive {
-            log: Log::new(bounds),
-            index: Index::default(),
+            log: AppendOnlyTable::new(bounds),
+            index: ArchiveIndex::default(),
         }
     }
 
@@ -82,7 +82,7 @@ impl Archive {
     }
 
     /// Index from allocation id to final state, attempt and segment.
-    pub(crate) fn index(&self) -> &Index {
+    pub(crate) fn index(&self) -> &ArchiveIndex {
         &self.index
     }
 }

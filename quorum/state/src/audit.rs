@@ -2,7 +2,7 @@
 
 use crate::{
     segment::{Row, SealedSegment, Segment, Table},
-    table::{Bounds, Log},
+    table::{AppendOnlyTable, SegmentLimits},
     topics::Topic,
 };
 use lattice_quorum_types::{
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Hash chain of audit entries.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Audit {
-    log: Log<AuditEntry>,
+    log: AppendOnlyTable<AuditEntry>,
 }
 
 impl Row for AuditEntry {
@@ -44,9 +44,9 @@ impl Row for AuditEntry {
 }
 
 impl Audit {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: SegmentLimits) -> Self {
         Audit {
-            log: Log::new(bounds),
+            log: AppendOnlyTable::new(bounds),
         }
     }
 
@@ -59,7 +59,7 @@ impl Audit {
         action: AuditAction,
     ) -> (AuditEntry, Option<SealedSegment>) {
         let entry = AuditEntry::following(self.tail().last(), revision, at, by, action);
-        if planted::is(Bug::AuditDropped) && entry.number.is_multiple_of(5) {
+        if planted::is_planted(Bug::AuditDropped) && entry.number.is_multiple_of(5) {
             return (entry, None);
         }
         let (_, sealed) = self.log.append(entry.clone());
@@ -85,9 +85,9 @@ impl Audit {
 impl Segment {
     /// Checks whether an entry in this segment of the audit may match the filter.
     pub(crate) fn may_match(&self, filter: &AuditFilter) -> bool {
-        let may = |topic| self.topics.may_hold(topic);
+        let may = |topic| self.topics.may_contain(topic);
         let by = filter.by.as_deref();
-        filter.may_match(&self.run())
+        filter.may_match(&self.audit_bounds())
             && by.is_none_or(|by| may(Topic::User(by)))
             && filter.user.as_deref().is_none_or(|u| may(Topic::User(u)))
             && filter

@@ -23,7 +23,7 @@ struct StoredBaseline {
 
 /// Table of baselines by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(try_from = "Encoded")]
+#[serde(try_from = "EncodedBaselines")]
 pub(crate) struct Baselines {
     names: BTreeMap<BaselineName, StoredBaseline>,
     brake: Option<Brake>,
@@ -35,15 +35,17 @@ pub(crate) struct Baselines {
 
 /// Encoded form of [`Baselines`].
 #[derive(Deserialize)]
-struct Encoded {
+struct EncodedBaselines {
     names: BTreeMap<BaselineName, StoredBaseline>,
     brake: Option<Brake>,
 }
 
-impl TryFrom<Encoded> for Baselines {
+impl TryFrom<EncodedBaselines> for Baselines {
     type Error = HostlistError;
 
-    fn try_from(Encoded { names, brake }: Encoded) -> Result<Self, HostlistError> {
+    fn try_from(
+        EncodedBaselines { names, brake }: EncodedBaselines,
+    ) -> Result<Self, HostlistError> {
         let mut hosts = BTreeMap::new();
         for (name, kept) in &names {
             let list = kept.versions.last().map(|last| &last.definition.nodes);

@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     baseline::{Baseline, Brake},
     budget::TenantBudget,
     command::Principal,
-    dag::{Dag, Progress},
+    dag::{Dag, DagProgress},
     event::{AllocationChange, EventKind},
     hostlist::Hosts,
     id::{BaselineName, DagId, LeaseName, ReservationName},
@@ -32,7 +32,7 @@ pub(crate) enum Change {
         record: Box<Allocation>,
     },
     /// Sets how many attempts of an allocation are not counted. Comes before the change of the allocation itself.
-    Uncounted { id: AllocationId, attempts: u32 },
+    UncountedAttempts { id: AllocationId, attempts: u32 },
     /// Puts a node record.
     Node(Box<Node>),
     /// Puts a project record: a new project, or changed limits. Usage is not changed this way.
@@ -43,7 +43,7 @@ pub(crate) enum Change {
     Usage {
         path: ProjectPath,
         usage: Usage,
-        direction: Direction,
+        direction: UsageDirection,
     },
     /// Puts a lease. A renewal emits no event and makes no revision.
     Lease {
@@ -86,7 +86,7 @@ pub(crate) enum Change {
     /// Puts a DAG record: a new DAG, or an ended one. Comes after the changes of its members.
     Dag(Box<Dag>),
     /// Sets the progress of a running DAG. Comes after the changes of its members.
-    DagProgress { id: DagId, progress: Progress },
+    DagProgress { id: DagId, progress: DagProgress },
     /// Puts a reservation.
     Reservation(Box<Reservation>),
     /// Deletes a reservation.
@@ -99,18 +99,18 @@ pub(crate) enum Change {
     UsageRecord(Box<UsageRecordKind>),
     /// Sets the last usage record that an accounting system has, and adds to the count of those it will never receive.
     /// Emits no event and makes no revision.
-    Acknowledged { through: u64, dropped: u64 },
+    AcknowledgeUsage { through: u64, dropped: u64 },
     /// Emits an event in addition to those of the changed records.
     Announce(Box<EventKind>),
 }
 
 /// Whether usage is added or subtracted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum UsageDirection {
     /// Adds usage.
-    Take,
+    Add,
     /// Subtracts usage.
-    GiveBack,
+    Subtract,
 }
 
 /// Effects of an accepted command.
@@ -124,7 +124,7 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     /// Accepted; the state is already as requested, so nothing changes.
-    pub(crate) fn nothing() -> Self {
+    pub(crate) fn unchanged() -> Self {
         Verdict {
             outcome: Outcome::Done,
             changes: Vec::new(),

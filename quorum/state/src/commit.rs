@@ -2,9 +2,9 @@
 
 use crate::{
     State,
-    change::{Change, Direction, Verdict},
+    change::{Change, UsageDirection, Verdict},
     keys::NewKey,
-    node_claim::Recount,
+    node_claim::UsageChanges,
     usage_records,
 };
 use lattice_quorum_types::{
@@ -36,8 +36,8 @@ impl State {
                 events: Vec::new(),
             };
         }
-        let now = match planted::is(Bug::NotDeterministic) {
-            true => now.after(planted::chance()),
+        let now = match planted::is_planted(Bug::NotDeterministic) {
+            true => now.after(planted::pseudo_random()),
             false => now,
         };
         self.last_index = index;
@@ -48,13 +48,13 @@ impl State {
             self.revision = Revision(self.revision.0 + 1);
         }
         let mut kinds = Vec::new();
-        let mut recount = Recount::default();
+        let mut recount = UsageChanges::default();
         let mut facts = Vec::new();
         for change in changes {
             self.note_usage(&change, now, &mut facts);
-            self.carry_out(change, now, &mut kinds, &mut recount);
+            self.apply_change(change, now, &mut kinds, &mut recount);
         }
-        self.count_usage(recount, &mut kinds);
+        self.apply_usage(recount, &mut kinds);
         if !facts.is_empty() {
             let sealed = self.usage_records.append(facts, self.revision, now);
             self.sealed.extend(sealed);
@@ -82,12 +82,12 @@ impl State {
         applied
     }
 
-    fn carry_out(
+    fn apply_change(
         &mut self,
         change: Change,
         now: UnixMillis,
         events: &mut Vec<EventKind>,
-        recount: &mut Recount,
+        recount: &mut UsageChanges,
     ) {
         let revision = self.revision;
         match change {
@@ -98,7 +98,7 @@ impl State {
                 events.push(self.allocation_event(change, &record));
                 self.store(record);
             }
-            Change::Uncounted { id, attempts } => self.unstarted.set(id, attempts),
+            Change::UncountedAttempts { id, attempts } => self.unstarted.set(id, attempts),
             Change::Node(mut node) => {
                 node.revision = revision;
                 let record = Node::clone(&node);
@@ -106,7 +106,7 @@ impl State {
                 recount.follow_node(before.as_ref(), &record);
                 self.node_claims.follow_node(before.as_ref(), &record);
                 self.order.follow_node(before.as_ref(), &record);
-                self.recount_node(before.map(|node| node.lifecycle), record.lifecycle);
+                self.update_registered(before.map(|node| node.lifecycle), record.lifecycle);
                 events.push(EventKind::Node { record });
             }
             Change::Project(mut record) => {
@@ -239,7 +239,7 @@ impl State {
                 let record = Box::new(TenantBudget::new(tenant));
                 events.push(EventKind::Budget { record });
             }
-            Change::Acknowledged { through, dropped } => {
+            Change::AcknowledgeUsage { through, dropped } => {
                 self.usage_records.acknowledge(through, dropped)
             }
             // Already recorded by `note_usage`.
@@ -264,23 +264,25 @@ impl State {
                 let before = self.nodes.get(&after.id);
                 facts.extend(self.usage_records.follow_node(before, after, now));
             }
-            Change::Announce(kind) => match &**kind {
-                EventKind::NodesClaimed { nodes, .. } => {
-                    let known = nodes.iter().filter_map(|id| self.nodes.get(id));
-                    facts.extend(usage_records::claimed(known));
+            Change::Announce(kind) => {
+                match &**kind {
+                    EventKind::NodesClaimed { nodes, .. } => {
+                        let known = nodes.iter().filter_map(|id| self.nodes.get(id));
+                        facts.extend(usage_records::claim_records(known));
+                    }
+                    EventKind::NodeReleased {
+                        node,
+                        node_claim,
+                        wipe,
+                    } => {
+                        let home = self.nodes.get(node).map(|node| &node.home);
+                        facts.extend(home.map(|home| {
+                            usage_records::release_record(node, home, node_claim, wipe)
+                        }));
+                    }
+                    _ => {}
                 }
-                EventKind::NodeReleased {
-                    node,
-                    node_claim,
-                    wipe,
-                } => {
-                    let home = self.nodes.get(node).map(|node| &node.home);
-                    facts.extend(
-                        home.map(|home| usage_records::released(node, home, node_claim, wipe)),
-                    );
-                }
-                _ => {}
-            },
+            }
             Change::UsageRecord(kind) => facts.push((**kind).clone()),
             _ => {}
         }
@@ -308,7 +310,7 @@ impl State {
     }
 
     /// Applies usage changes, claimed nodes without an allocation included; each changed level emits one event.
-    fn count_usage(&mut self, recount: Recount, events: &mut Vec<EventKind>) {
+    fn apply_usage(&mut self, recount: UsageChanges, events: &mut Vec<EventKind>) {
         let mut changed = BTreeMap::new();
         for (path, usage, direction) in recount.into_changes() {
             let levels = self.tree.count(&path, usage, direction, self.revision);
@@ -334,13 +336,13 @@ impl State {
             .follow_allocation(before.as_deref(), &record);
         self.order.follow_allocation(before.as_deref(), &record);
         match before {
-            Some(before) => self.counts[position(before.state)] -= 1,
-            None => self.tree.count_unfinished(path, Direction::Take),
+            Some(before) => self.counts[count_index(before.state)] -= 1,
+            None => self.tree.count_unfinished(path, UsageDirection::Add),
         }
-        self.counts[position(record.state)] += 1;
+        self.counts[count_index(record.state)] += 1;
         self.last_id = self.last_id.max(record.last_number().0);
         if record.state.is_terminal() {
-            self.tree.count_unfinished(path, Direction::GiveBack);
+            self.tree.count_unfinished(path, UsageDirection::Subtract);
             self.unstarted.forget(record.id);
             self.sealed
                 .extend(self.archive.append(Arc::unwrap_or_clone(record)));
@@ -361,11 +363,11 @@ impl Change {
             } | Change::Identity {
                 renumber: false,
                 ..
-            } | Change::Acknowledged { .. }
+            } | Change::AcknowledgeUsage { .. }
         )
     }
 }
 
-fn position(state: AllocationState) -> usize {
+fn count_index(state: AllocationState) -> usize {
     state as usize
 }

@@ -2,12 +2,12 @@
 
 use crate::{
     segment::{Row, SealedSegment, Segment, Table},
-    table::{Bounds, Log},
+    table::{AppendOnlyTable, SegmentLimits},
     topics::Topic,
 };
 use lattice_quorum_types::{
     Revision, UnixMillis,
-    dag::{Dag, DagState, Progress},
+    dag::{Dag, DagProgress, DagState},
     id::DagId,
 };
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Dags {
     live: BTreeMap<DagId, Arc<Dag>>,
-    ended: Log<Dag>,
+    ended: AppendOnlyTable<Dag>,
 }
 
 impl Row for Dag {
@@ -37,10 +37,10 @@ impl Row for Dag {
 }
 
 impl Dags {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: SegmentLimits) -> Self {
         Self {
             live: BTreeMap::new(),
-            ended: Log::new(bounds),
+            ended: AppendOnlyTable::new(bounds),
         }
     }
 
@@ -65,7 +65,7 @@ impl Dags {
     }
 
     /// Sets the progress of a running DAG.
-    pub(crate) fn advance(&mut self, id: DagId, progress: Progress, revision: Revision) {
+    pub(crate) fn advance(&mut self, id: DagId, progress: DagProgress, revision: Revision) {
         if let Some(live) = self.live.get_mut(&id) {
             // The record is copied only while a snapshot of the whole state shares it.
             Arc::make_mut(live).advance(progress, revision);

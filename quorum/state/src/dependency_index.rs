@@ -18,24 +18,24 @@ type MutexKey = (String, String);
 
 /// Index of dependencies, mutexes, arrays and promised nodes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Order {
+pub(crate) struct DependencyIndex {
     /// Allocations that wait for the end of an allocation, by the id of the latter.
     dependents: BTreeMap<AllocationId, BTreeSet<AllocationId>>,
-    mutexes: BTreeMap<MutexKey, Mutex>,
+    mutexes: BTreeMap<MutexKey, MutexQueue>,
     promises: PromiseIndex,
     arrays: ArrayIndex,
 }
 
 /// Allocations of one user that share a mutex; one is eligible at a time.
 #[derive(Debug, Clone, Default)]
-struct Mutex {
+struct MutexQueue {
     /// Allocations that hold the mutex: eligible or in a later state.
     holders: BTreeSet<AllocationId>,
     /// Waiting allocations, in the order of submission.
     waiting: BTreeSet<AllocationId>,
 }
 
-impl Order {
+impl DependencyIndex {
     pub(crate) fn of<'a>(
         allocations: impl Iterator<Item = &'a Allocation>,
         nodes: impl Iterator<Item = &'a Node>,
@@ -108,7 +108,7 @@ impl Order {
         let terms = &after.spec.terms;
         if waited != waits {
             for dependency in &terms.after {
-                put(&mut self.dependents, dependency.on, after.id, waits);
+                set_in_map(&mut self.dependents, dependency.on, after.id, waits);
             }
         }
         if let Some(mutex) = &terms.mutex {
@@ -156,7 +156,12 @@ fn set<T: Ord>(all: &mut BTreeSet<T>, one: T, is_in: bool) {
     };
 }
 
-fn put<K: Ord + Clone, T: Ord>(all: &mut BTreeMap<K, BTreeSet<T>>, key: K, one: T, is_in: bool) {
+fn set_in_map<K: Ord + Clone, T: Ord>(
+    all: &mut BTreeMap<K, BTreeSet<T>>,
+    key: K,
+    one: T,
+    is_in: bool,
+) {
     let entry = all.entry(key.clone()).or_default();
     set(entry, one, is_in);
     if entry.is_empty() {

@@ -46,7 +46,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, Command, Envelope, Refusal, UnixMillis,
     allocation::RankExit,
     audit::AuditAction,
-    command::{CheckpointAsked, Principal},
+    command::{Principal, RequestedCheckpoint},
     text::{MAX_FREE_TEXT_BYTES, truncated},
 };
 
@@ -71,14 +71,14 @@ pub(crate) fn judge(
         principal: &envelope.principal,
         now,
     };
-    let mut verdict = by_kind(case, &envelope.command)?;
+    let mut verdict = dispatch(case, &envelope.command)?;
     let asked_for = verdict.changes.len();
     follow::add(case, &mut verdict.changes);
-    audit_records::add(case, &envelope.command, &mut verdict.changes, asked_for);
+    audit_records::append_entries(case, &envelope.command, &mut verdict.changes, asked_for);
     Ok(verdict)
 }
 
-fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
+fn dispatch(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
     match command {
         Command::CreateProject {
             path,
@@ -106,7 +106,7 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             directory,
             timeout_ms,
         } => {
-            let asked = CheckpointAsked {
+            let asked = RequestedCheckpoint {
                 directory: directory.clone(),
                 timeout_ms: *timeout_ms,
             };
@@ -129,7 +129,7 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             node,
             wanted,
             version,
-        } => preemption::recall(case, node, *wanted, *version),
+        } => preemption::reclaim(case, node, *wanted, *version),
         Command::SetReservation {
             name,
             spec,
@@ -164,7 +164,7 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::RevokeToken { id } => token::revoke(case, id),
         command @ Command::ConsumeToken { .. } => match token::Enrolment::of(command) {
             Some(asked) => token::consume(case, &asked),
-            None => Ok(Verdict::nothing()),
+            None => Ok(Verdict::unchanged()),
         },
         Command::RenewCertificate {
             name,
@@ -299,21 +299,21 @@ impl<'a> Case<'a> {
 }
 
 /// The first [`MAX_FREE_TEXT_BYTES`] bytes of a text that the state keeps for ever.
-fn short_words(text: &str) -> String {
+fn truncated_text(text: &str) -> String {
     truncated(text, MAX_FREE_TEXT_BYTES).to_owned()
 }
 
 /// The exit with its free text truncated by [`short_words`].
-fn short_exit(exit: &RankExit) -> RankExit {
+fn with_truncated_text(exit: &RankExit) -> RankExit {
     match exit {
         RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {
-            reason: short_words(reason),
+            reason: truncated_text(reason),
         },
         RankExit::Lost { evidence } => RankExit::Lost {
-            evidence: short_words(evidence),
+            evidence: truncated_text(evidence),
         },
         RankExit::NeverStarted { evidence } => RankExit::NeverStarted {
-            evidence: short_words(evidence),
+            evidence: truncated_text(evidence),
         },
         other => other.clone(),
     }

@@ -32,13 +32,13 @@ impl KeyId {
 
 /// blake3 of a command without the values that each proposer stamps. Equal requests have equal digests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Digest([u8; 32]);
+pub(crate) struct CommandDigest([u8; 32]);
 
 /// Remembered outcomes. The look-up map contains only positions: most keys are new, and with a million keys the cost of
 /// a look-up is the memory that it touches.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(from = "VecDeque<(KeyId, Entry)>")]
-pub(crate) struct Keys {
+pub(crate) struct IdempotencyKeys {
     /// Entries in the order of remembering, which is the order of expiry.
     order: VecDeque<(KeyId, Entry)>,
     /// Number of entries pruned before the first of `order`.
@@ -47,13 +47,13 @@ pub(crate) struct Keys {
     places: BTreeMap<KeyId, u64>,
 }
 
-impl Serialize for Keys {
+impl Serialize for IdempotencyKeys {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.order.serialize(serializer)
     }
 }
 
-impl From<VecDeque<(KeyId, Entry)>> for Keys {
+impl From<VecDeque<(KeyId, Entry)>> for IdempotencyKeys {
     fn from(order: VecDeque<(KeyId, Entry)>) -> Self {
         let places = order.iter().map(|(id, _)| *id).zip(0..).collect();
         Self {
@@ -66,7 +66,7 @@ impl From<VecDeque<(KeyId, Entry)>> for Keys {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    pub(crate) digest: Digest,
+    pub(crate) digest: CommandDigest,
     pub(crate) outcome: Outcome,
     pub(crate) revision: Revision,
     pub(crate) at: UnixMillis,
@@ -81,20 +81,20 @@ impl Entry {
 /// Result of a key look-up.
 pub(crate) enum KeyState {
     /// The same command was applied before, with this outcome.
-    Before(Applied),
+    Repeated(Applied),
     /// The key was used for another command.
     OtherCommand,
     /// The key is new; remember it with the outcome.
-    Never(NewKey),
+    New(NewKey),
 }
 
 /// A key that is not remembered yet.
 pub(crate) struct NewKey {
     id: KeyId,
-    digest: Digest,
+    digest: CommandDigest,
 }
 
-impl Keys {
+impl IdempotencyKeys {
     /// Looks up `key` of `principal` at `now`.
     pub(crate) fn look_up(
         &self,
@@ -103,13 +103,14 @@ impl Keys {
         command: &Command,
         now: UnixMillis,
     ) -> KeyState {
-        let digest = Digest::of(command);
+        let digest = CommandDigest::of(command);
         let id = KeyId::of(principal, key);
-        let is_known = |entry: &&Entry| !entry.expired(now) && !planted::is(Bug::KeysForgotten);
+        let is_known =
+            |entry: &&Entry| !entry.expired(now) && !planted::is_planted(Bug::KeysForgotten);
         match self.entry(id).filter(is_known) {
-            None => KeyState::Never(NewKey { id, digest }),
+            None => KeyState::New(NewKey { id, digest }),
             Some(entry) if entry.digest != digest => KeyState::OtherCommand,
-            Some(entry) => KeyState::Before(Applied {
+            Some(entry) => KeyState::Repeated(Applied {
                 revision: entry.revision,
                 outcome: entry.outcome.clone(),
                 events: Vec::new(),
@@ -150,14 +151,14 @@ impl Keys {
     }
 }
 
-impl Digest {
+impl CommandDigest {
     fn of(command: &Command) -> Self {
-        Digest(*blake3::hash(&encode(&as_asked(command))).as_bytes())
+        CommandDigest(*blake3::hash(&encode(&without_stamps(command))).as_bytes())
     }
 }
 
 /// Returns the command without the values that each proposer stamps: a repeated request has other such values.
-fn as_asked(command: &Command) -> Cow<'_, Command> {
+fn without_stamps(command: &Command) -> Cow<'_, Command> {
     let mut asked = Cow::Borrowed(command);
     match command {
         Command::ConsumeToken { .. }
@@ -177,9 +178,9 @@ fn unstamp(asked: &mut Command) {
             from, certificate, ..
         } => {
             *from = None;
-            *certificate = UNSTAMPED;
+            *certificate = UNSTAMPED_CERTIFICATE;
         }
-        Command::RenewCertificate { certificate, .. } => *certificate = UNSTAMPED,
+        Command::RenewCertificate { certificate, .. } => *certificate = UNSTAMPED_CERTIFICATE,
         // Each repeat reads the expected revision again, and the first request changed it.
         Command::Drain { expected, .. }
         | Command::ForceRelease { expected, .. }
@@ -187,13 +188,13 @@ fn unstamp(asked: &mut Command) {
             *expected = None;
         }
         // Each repeat requests fresh attestations from the nodes.
-        Command::ClaimNodes { nodes, .. } => nodes.iter_mut().for_each(unproven),
+        Command::ClaimNodes { nodes, .. } => nodes.iter_mut().for_each(clear_attestation),
         _ => {}
     }
 }
 
 /// Clears everything but the node id: the attestation and the expected state.
-fn unproven(claimed: &mut AttestedNode) {
+fn clear_attestation(claimed: &mut AttestedNode) {
     let node = claimed.expected.node.clone();
     *claimed = AttestedNode {
         expected: ExpectedNode {
@@ -217,18 +218,18 @@ fn unproven(claimed: &mut AttestedNode) {
     };
 }
 
-const UNSTAMPED: IssuedCertificate = IssuedCertificate {
+const UNSTAMPED_CERTIFICATE: IssuedCertificate = IssuedCertificate {
     issued_at: UnixMillis(0),
     expires_at: UnixMillis(0),
 };
 
 /// Initial capacity of an encoding, bytes. Most commands are shorter and need no reallocation.
-const USUAL_BYTES: usize = 1024;
+const INITIAL_BYTES: usize = 1024;
 
 fn encode(command: &Command) -> Vec<u8> {
     #[expect(
         clippy::expect_used,
         reason = "plain data serialised into memory cannot fail"
     )]
-    postcard::to_extend(command, Vec::with_capacity(USUAL_BYTES)).expect("a command serialises")
+    postcard::to_extend(command, Vec::with_capacity(INITIAL_BYTES)).expect("a command serialises")
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Key of the entry with the highest epoch of removed leases: no lease has this name.
-const GONE: &str = "";
+const REMOVED_LEASES_KEY: &str = "";
 
 /// One lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,22 +36,30 @@ impl Leases {
             epoch: lease.epoch,
             expires_at: lease.expires_at,
         };
-        let leases = self.0.iter().filter(|(name, _)| *name != GONE);
+        let leases = self
+            .0
+            .iter()
+            .filter(|(name, _)| *name != REMOVED_LEASES_KEY);
         leases.map(shown).collect()
     }
     /// Epoch of the next grant of a lease.
     pub(crate) fn next_epoch(&self, name: &LeaseName) -> u64 {
-        let last = self.get(name.as_str()).or_else(|| self.get(GONE));
+        let last = self
+            .get(name.as_str())
+            .or_else(|| self.get(REMOVED_LEASES_KEY));
         last.map_or(0, |last| last.epoch) + 1
     }
     /// Releases and removes a lease. Returns the epoch after its last one; `None` if the lease did not exist.
     pub(crate) fn remove(&mut self, name: &LeaseName) -> Option<u64> {
         let epoch = self.0.remove(name.as_str())?.epoch + 1;
-        let gone = self.0.entry(GONE.to_owned()).or_insert(Lease {
-            holder: None,
-            epoch,
-            expires_at: UnixMillis(0),
-        });
+        let gone = self
+            .0
+            .entry(REMOVED_LEASES_KEY.to_owned())
+            .or_insert(Lease {
+                holder: None,
+                epoch,
+                expires_at: UnixMillis(0),
+            });
         gone.epoch = gone.epoch.max(epoch);
         Some(epoch)
     }

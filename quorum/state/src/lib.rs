@@ -53,5 +53,5 @@ pub use restored::REVISION_GAP;
 pub use segment::{SealedSegment, Segment, SegmentFault, SegmentId, Segments, Table};
 pub use snapshot::{FORMAT_VERSION, RestoreError};
 pub use state::State;
-pub use table::Bounds;
+pub use table::SegmentLimits;
 pub use trust::{MAX_REVOCATION_BYTES, MAX_REVOCATIONS};

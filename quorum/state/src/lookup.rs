@@ -3,16 +3,16 @@
 
 use crate::{
     State,
-    archive::Index,
+    archive::ArchiveIndex,
     segment::{Row, Segment, SegmentFault, Segments},
     topics::Topic,
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, ProjectPath, UnixMillis,
-    audit::{AuditEntry, AuditHead, AuditOrder, AuditPageBuilder, AuditSearch, fits},
+    audit::{AuditEntry, AuditHead, AuditOrder, AuditPageBuilder, AuditSearch, fits_on_page},
     dag::Dag,
     id::DagId,
-    size::on_wire,
+    size::encoded_bytes,
     usage_record::{UsageRecord, UsageRecordsHead},
     view::Answer,
 };
@@ -28,22 +28,22 @@ const MAX_ROWS: u32 = 10_000;
 const MAX_PAGE_BYTES: usize = 4 << 20;
 /// Maximum number of segments read for one page of allocations once a row is found. Such a page may be short; an empty
 /// page is the last.
-const MAX_READ: usize = 64;
+const MAX_READ_SEGMENTS: usize = 64;
 /// Number of segments kept decoded while a page is filled: allocations submitted in sequence are in few segments.
-const DECODED: usize = 8;
+const MAX_CACHED_SEGMENTS: usize = 8;
 
 /// A query against the state of one moment.
 #[derive(Debug)]
-pub struct StateQuery(Kind);
+pub struct StateQuery(QueryKind);
 
 #[derive(Debug)]
-enum Kind {
+enum QueryKind {
     Known(Answer),
     Ended { id: AllocationId, segment: Segment },
     Dag { id: DagId, segments: Vec<Segment> },
-    Page(Page),
-    Entries(Rows<AuditEntry>),
-    UsageRecords(Rows<UsageRecord>, UsageRecordsHead),
+    Page(AllocationPage),
+    Entries(RowPage<AuditEntry>),
+    UsageRecords(RowPage<UsageRecord>, UsageRecordsHead),
     Search(Box<Search>),
 }
 
@@ -51,7 +51,7 @@ impl State {
     pub(crate) fn look_up_allocation(&self, id: AllocationId) -> StateQuery {
         let ended = self.archive.ended(id);
         match ended.and_then(|ended| self.archive.segment(ended)) {
-            Some(segment) => StateQuery(Kind::Ended {
+            Some(segment) => StateQuery(QueryKind::Ended {
                 id,
                 segment: segment.clone(),
             }),
@@ -74,7 +74,7 @@ impl State {
         let segments: Vec<Segment> = sealed.filter(may_have).cloned().collect();
         match segments.is_empty() {
             true => StateQuery::known(Answer::Dag(None)),
-            false => StateQuery(Kind::Dag { id, segments }),
+            false => StateQuery(QueryKind::Dag { id, segments }),
         }
     }
 
@@ -96,7 +96,7 @@ impl State {
     }
 
     pub(crate) fn look_up_audit(&self, after: u64, limit: u32) -> StateQuery {
-        StateQuery(Kind::Entries(Rows {
+        StateQuery(QueryKind::Entries(RowPage {
             after,
             limit: limit.min(MAX_ROWS) as usize,
             since: UnixMillis(0),
@@ -113,18 +113,18 @@ impl State {
     ) -> StateQuery {
         let tail = self.usage_records.tail();
         let behind = tail.partition_point(|fact| fact.number <= after);
-        let rows = Rows {
+        let rows = RowPage {
             after,
             limit: limit.min(MAX_ROWS) as usize,
             since,
             segments: self.usage_records.sealed().clone(),
             tail: tail[behind..].to_vec(),
         };
-        StateQuery(Kind::UsageRecords(rows, self.usage_records_head()))
+        StateQuery(QueryKind::UsageRecords(rows, self.usage_records_head()))
     }
 
     pub(crate) fn search_audit(&self, search: &AuditSearch) -> StateQuery {
-        StateQuery(Kind::Search(Box::new(Search {
+        StateQuery(QueryKind::Search(Box::new(Search {
             search: search.clone(),
             segments: self.audit.sealed().clone(),
             tail: self.audit.tail().to_vec(),
@@ -160,7 +160,7 @@ impl State {
         if !behind || !(states.is_empty() || states.iter().any(is_terminal)) {
             segments = Arc::default();
         }
-        StateQuery(Kind::Page(Page {
+        StateQuery(QueryKind::Page(AllocationPage {
             after,
             limit,
             wanted,
@@ -173,18 +173,18 @@ impl State {
 
 impl StateQuery {
     pub(crate) fn known(answer: Answer) -> Self {
-        StateQuery(Kind::Known(answer))
+        StateQuery(QueryKind::Known(answer))
     }
 
     /// Returns whether the answer is ready without reading a segment.
     pub fn is_in_memory(&self) -> bool {
         match &self.0 {
-            Kind::Known(_) => true,
-            Kind::Ended { .. } | Kind::Dag { .. } => false,
-            Kind::Page(page) => page.segments.is_empty(),
-            Kind::Entries(entries) => entries.needed().next().is_none(),
-            Kind::UsageRecords(facts, _) => facts.needed().next().is_none(),
-            Kind::Search(search) => search.segments.is_empty(),
+            QueryKind::Known(_) => true,
+            QueryKind::Ended { .. } | QueryKind::Dag { .. } => false,
+            QueryKind::Page(page) => page.segments.is_empty(),
+            QueryKind::Entries(entries) => entries.needed().next().is_none(),
+            QueryKind::UsageRecords(facts, _) => facts.needed().next().is_none(),
+            QueryKind::Search(search) => search.segments.is_empty(),
         }
     }
 
@@ -194,15 +194,15 @@ impl StateQuery {
     /// [`SegmentFault`] if a segment that the answer needs cannot be read.
     pub fn finish(self, segments: &dyn Segments) -> Result<Answer, SegmentFault> {
         match self.0 {
-            Kind::Known(answer) => Ok(answer),
-            Kind::Ended { id, segment } => {
+            QueryKind::Known(answer) => Ok(answer),
+            QueryKind::Ended { id, segment } => {
                 let mut rows = segment.rows::<Allocation>(segments)?.into_iter();
                 let record = rows.find(|record| record.id == id);
                 let missing = || segment.id.fault(format!("allocation {id} is not in it"));
                 let record = record.ok_or_else(missing)?;
                 Ok(Answer::Allocation(Some(Box::new(record))))
             }
-            Kind::Dag {
+            QueryKind::Dag {
                 id,
                 segments: names,
             } => {
@@ -214,13 +214,13 @@ impl StateQuery {
                 }
                 Ok(Answer::Dag(None))
             }
-            Kind::Page(page) => page.fill(segments).map(Answer::Allocations),
-            Kind::Entries(entries) => entries.read(segments).map(Answer::Audit),
-            Kind::UsageRecords(facts, head) => {
+            QueryKind::Page(page) => page.fill(segments).map(Answer::Allocations),
+            QueryKind::Entries(entries) => entries.read(segments).map(Answer::Audit),
+            QueryKind::UsageRecords(facts, head) => {
                 let facts = facts.read(segments)?;
                 Ok(Answer::UsageRecords(facts, head))
             }
-            Kind::Search(search) => search.run(segments),
+            QueryKind::Search(search) => search.run(segments),
         }
     }
 }
@@ -243,27 +243,27 @@ impl AllocationFilter {
     }
     fn may_be_in(&self, segment: &Segment) -> bool {
         let within = self.within.as_ref();
-        within.is_none_or(|top| segment.topics.may_hold(Topic::Project(top.as_str())))
+        within.is_none_or(|top| segment.topics.may_contain(Topic::Project(top.as_str())))
     }
 }
 
 /// Page of allocations, in order of id.
 #[derive(Debug)]
-struct Page {
+struct AllocationPage {
     after: AllocationId,
     limit: usize,
     wanted: AllocationFilter,
     /// Matching records in memory.
     known: Vec<Allocation>,
-    index: Index,
+    index: ArchiveIndex,
     segments: Arc<Vec<Segment>>,
 }
 
-impl Page {
+impl AllocationPage {
     fn fill(self, source: &dyn Segments) -> Result<Vec<Allocation>, SegmentFault> {
         let mut found = Vec::new();
         let mut known = self.known.into_iter().peekable();
-        let mut decoded = Decoded::new(&self.segments, source);
+        let mut decoded = SegmentCache::new(&self.segments, source);
         let (mut bytes, wanted) = (0, &self.wanted);
         let may: Vec<bool> = (self.segments.iter().map(|s| wanted.may_be_in(s))).collect();
         let mut stored = self.index.after(self.after).filter(|(_, ended)| {
@@ -273,7 +273,7 @@ impl Page {
         loop {
             let is_full = found.len() >= self.limit
                 || bytes >= MAX_PAGE_BYTES
-                || (decoded.read >= MAX_READ && !found.is_empty());
+                || (decoded.read >= MAX_READ_SEGMENTS && !found.is_empty());
             if is_full {
                 return Ok(found);
             }
@@ -290,7 +290,7 @@ impl Page {
                 },
             };
             if let Some(record) = record {
-                bytes += on_wire(&record);
+                bytes += encoded_bytes(&record);
                 found.push(record);
             }
         }
@@ -298,7 +298,7 @@ impl Page {
 }
 
 /// Cache of the segments read last.
-struct Decoded<'a> {
+struct SegmentCache<'a> {
     segments: &'a [Segment],
     source: &'a dyn Segments,
     rows: BTreeMap<u32, BTreeMap<AllocationId, Allocation>>,
@@ -306,7 +306,7 @@ struct Decoded<'a> {
     read: usize,
 }
 
-impl<'a> Decoded<'a> {
+impl<'a> SegmentCache<'a> {
     fn new(segments: &'a [Segment], source: &'a dyn Segments) -> Self {
         Self {
             segments,
@@ -329,7 +329,7 @@ impl<'a> Decoded<'a> {
             let rows = segment.rows::<Allocation>(self.source)?.into_iter();
             let rows = rows.map(|record| (record.id, record)).collect();
             self.read += 1;
-            if self.order.len() >= DECODED {
+            if self.order.len() >= MAX_CACHED_SEGMENTS {
                 let oldest = self.order.pop_front();
                 oldest.and_then(|oldest| self.rows.remove(&oldest));
             }
@@ -342,7 +342,7 @@ impl<'a> Decoded<'a> {
 
 /// Rows after a number. A page ends at its row limit or maximum size; an empty page is the last.
 #[derive(Debug)]
-struct Rows<R> {
+struct RowPage<R> {
     after: u64,
     limit: usize,
     /// Rows before this time are skipped.
@@ -351,7 +351,7 @@ struct Rows<R> {
     tail: Vec<R>,
 }
 
-impl<R: Row> Rows<R> {
+impl<R: Row> RowPage<R> {
     fn needed(&self) -> impl Iterator<Item = &Segment> {
         let wanted = |segment: &&Segment| {
             segment.last > self.after && segment.to >= self.since && self.limit > 0
@@ -366,8 +366,8 @@ impl<R: Row> Rows<R> {
             if row.key() <= self.after || row.at() < self.since {
                 return true;
             }
-            let more = on_wire(&row);
-            if found.len() >= self.limit || !(found.is_empty() || fits(bytes, more)) {
+            let more = encoded_bytes(&row);
+            if found.len() >= self.limit || !(found.is_empty() || fits_on_page(bytes, more)) {
                 return false;
             }
             bytes = bytes.saturating_add(more);
@@ -401,19 +401,20 @@ impl Search {
     fn run(self, source: &dyn Segments) -> Result<Answer, SegmentFault> {
         let mut finder = AuditPageBuilder::new(&self.search);
         let oldest_first = self.search.order == AuditOrder::OldestFirst;
-        let mut goes_on = oldest_first || finder.look(&self.tail);
+        let mut goes_on = oldest_first || finder.examine(&self.tail);
         let mut segments: Vec<&Segment> = self.segments.iter().collect();
         if !oldest_first {
             segments.reverse();
         }
         for segment in segments {
-            let wants = finder.wants(&segment.run()) && segment.may_match(&self.search.filter);
+            let wants =
+                finder.needs(&segment.audit_bounds()) && segment.may_match(&self.search.filter);
             if goes_on && wants {
-                goes_on = finder.look(&segment.rows::<AuditEntry>(source)?);
+                goes_on = finder.examine(&segment.rows::<AuditEntry>(source)?);
             }
         }
         if goes_on && oldest_first {
-            finder.look(&self.tail);
+            finder.examine(&self.tail);
         }
         Ok(Answer::AuditSearch(Box::new(finder.finish(self.head))))
     }

@@ -1,6 +1,6 @@
 //! Index of node claims, so that no limit check scans all nodes. See `../../0007-node-claims.md`.
 
-use crate::change::Direction;
+use crate::change::UsageDirection;
 use lattice_quorum_types::{Allocation, NodeId, ProjectPath, limit::Usage, node::Node};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ pub(crate) struct NodeClaims {
 
 impl NodeClaims {
     /// Number of nodes in sensitive use, claimed or not.
-    pub(crate) fn pool(&self) -> u64 {
+    pub(crate) fn sensitive_pool_nodes(&self) -> u64 {
         self.alone + self.sensitive
     }
 
@@ -34,7 +34,7 @@ impl NodeClaims {
 
     /// Updates the index after a change of a node.
     pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
-        let alone = |node: &Node| u64::from(node.is_claimed_alone());
+        let alone = |node: &Node| u64::from(node.is_claimed_and_uncounted());
         self.alone = self.alone + alone(after) - before.map_or(0, alone);
         let node_claim = before.and_then(|node| node.node_claim.as_ref());
         if node_claim == after.node_claim.as_ref() {
@@ -69,45 +69,45 @@ impl NodeClaims {
 /// Usage changes of one command by project: added and subtracted usage. All changes are committed at once, so watchers
 /// never receive an intermediate sum.
 #[derive(Debug, Default)]
-pub(crate) struct Recount(BTreeMap<ProjectPath, (Usage, Usage)>);
+pub(crate) struct UsageChanges(BTreeMap<ProjectPath, (Usage, Usage)>);
 
 /// Usage of one claimed node.
-const ONE: Usage = Usage {
+const ONE_NODE: Usage = Usage {
     nodes: 1,
     allocations: 0,
 };
 
-impl Recount {
+impl UsageChanges {
     /// Records added or subtracted usage.
-    pub(crate) fn count(&mut self, project: ProjectPath, usage: Usage, direction: Direction) {
+    pub(crate) fn count(&mut self, project: ProjectPath, usage: Usage, direction: UsageDirection) {
         let (more, less) = self.0.entry(project).or_default();
         match direction {
-            Direction::Take => *more = more.with(usage),
-            Direction::GiveBack => *less = less.with(usage),
+            UsageDirection::Add => *more = more.with(usage),
+            UsageDirection::Subtract => *less = less.with(usage),
         }
     }
 
     /// Records the usage change of a changed node.
     pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
-        let counts = |node: &Node| Some(node.counts_for()?.clone());
+        let counts = |node: &Node| Some(node.claim_project()?.clone());
         let (was, is) = (before.and_then(counts), counts(after));
         if was == is {
             return;
         }
         if let Some(project) = was {
-            self.count(project, ONE, Direction::GiveBack);
+            self.count(project, ONE_NODE, UsageDirection::Subtract);
         }
         if let Some(project) = is {
-            self.count(project, ONE, Direction::Take);
+            self.count(project, ONE_NODE, UsageDirection::Add);
         }
     }
 
     /// Net changes by project, zero changes left out.
-    pub(crate) fn into_changes(self) -> impl Iterator<Item = (ProjectPath, Usage, Direction)> {
+    pub(crate) fn into_changes(self) -> impl Iterator<Item = (ProjectPath, Usage, UsageDirection)> {
         self.0.into_iter().flat_map(|(project, (more, less))| {
             let sums = [
-                (beyond(less, more), Direction::GiveBack),
-                (beyond(more, less), Direction::Take),
+                (excess(less, more), UsageDirection::Subtract),
+                (excess(more, less), UsageDirection::Add),
             ];
             let sums = sums.into_iter();
             let sums = sums.filter(|(usage, _)| *usage != Usage::default());
@@ -117,7 +117,7 @@ impl Recount {
 }
 
 /// Excess of `one` over `other`, by resource.
-fn beyond(one: Usage, other: Usage) -> Usage {
+fn excess(one: Usage, other: Usage) -> Usage {
     Usage {
         nodes: one.nodes.saturating_sub(other.nodes),
         allocations: one.allocations.saturating_sub(other.allocations),

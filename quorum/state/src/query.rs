@@ -3,7 +3,7 @@
 use crate::{State, StateQuery};
 use lattice_quorum_types::{
     AllocationState,
-    view::{Answer, Hot, Query},
+    view::{Answer, LiveState, Query},
 };
 
 impl State {
@@ -34,7 +34,7 @@ impl State {
             } => return self.look_up_page(*after, *limit, states, within.as_ref()),
             Query::Audit { after, limit } => return self.look_up_audit(*after, *limit),
             Query::AuditSearch { search } => return self.search_audit(search),
-            Query::Hot => Answer::Hot(Box::new(Hot {
+            Query::Hot => Answer::Hot(Box::new(LiveState {
                 revision: self.revision,
                 at: self.clock.now,
                 projects: self.projects().cloned().collect(),

@@ -36,7 +36,7 @@ impl Reservations {
     }
 
     /// Reservation that keeps a node from this requester, if any.
-    pub(crate) fn keeps(
+    pub(crate) fn blocking_reservation(
         &self,
         node: &NodeId,
         wants: NodeRequester<'_>,
@@ -45,7 +45,7 @@ impl Reservations {
         names.find(|name| {
             let spec = self.by_name.get(name).map(|found| &found.spec);
             spec.is_some_and(|spec| {
-                spec.meets(wants.now, wants.for_ms) && !spec.is_for(wants.user, wants.project)
+                spec.overlaps(wants.now, wants.for_ms) && !spec.permits(wants.user, wants.project)
             })
         })
     }

@@ -17,7 +17,7 @@ pub const REVISION_GAP: u64 = 1_000_000_000;
 const ALLOCATION_GAP: u64 = 1 << 30;
 
 /// Distance for numbers in orders to agents: node versions, which also number wipes, and lease epochs.
-const ORDER_GAP: u64 = 1 << 32;
+const AGENT_ORDER_GAP: u64 = 1 << 32;
 
 impl State {
     /// Number of the last audit entry; 0 before the first.
@@ -26,7 +26,7 @@ impl State {
     }
 
     /// State time and revision.
-    pub fn stamp(&self) -> (UnixMillis, Revision) {
+    pub fn time_and_revision(&self) -> (UnixMillis, Revision) {
         (self.clock.now, self.revision)
     }
 
@@ -36,7 +36,7 @@ impl State {
     ///
     /// # Errors
     /// The refusal of `note`; the state is then unchanged.
-    pub fn begin_anew(&mut self, note: &Envelope) -> Result<Applied, Refusal> {
+    pub fn begin_restored(&mut self, note: &Envelope) -> Result<Applied, Refusal> {
         self.check(note)?;
         self.revision = Revision(self.revision.0.saturating_add(REVISION_GAP));
         self.skip_numbers();
@@ -48,16 +48,16 @@ impl State {
     fn skip_numbers(&mut self) {
         self.last_id = self.last_id.saturating_add(ALLOCATION_GAP);
         for node in self.nodes.values_mut() {
-            node.version = node.version.saturating_add(ORDER_GAP);
+            node.version = node.version.saturating_add(AGENT_ORDER_GAP);
             let phase = node
                 .node_claim
                 .as_mut()
                 .map(|node_claim| &mut node_claim.phase);
             if let Some(NodeClaimPhase::Releasing { wipe, .. }) = phase {
-                *wipe = wipe.saturating_add(ORDER_GAP);
+                *wipe = wipe.saturating_add(AGENT_ORDER_GAP);
             }
         }
-        self.leases.skip_epochs(ORDER_GAP);
+        self.leases.skip_epochs(AGENT_ORDER_GAP);
         for allocation in self.hot.values_mut() {
             if allocation.spec.terms.checkpoint.is_some() {
                 let progress = &mut Arc::make_mut(allocation).progress;

@@ -140,8 +140,8 @@ pub struct Segment {
 
 impl Segment {
     /// Range of the segment, as an audit search uses it.
-    pub(crate) fn run(&self) -> audit::Segment {
-        audit::Segment {
+    pub(crate) fn audit_bounds(&self) -> audit::SegmentBounds {
+        audit::SegmentBounds {
             first: self.first,
             last: self.last,
             from: self.from,
@@ -187,7 +187,7 @@ pub(crate) trait Row: Clone + Serialize + DeserializeOwned {
     /// State time at which the row was appended.
     fn at(&self) -> UnixMillis;
     /// Passes each topic of the row to `say`, as far as searches use it.
-    fn topics(&self, say: &mut dyn FnMut(Topic<'_>));
+    fn topics(&self, visit: &mut dyn FnMut(Topic<'_>));
 }
 
 /// Seals these rows as segment `number`.

@@ -97,7 +97,7 @@ impl State {
             return Err(RestoreError::Checksum);
         }
         postcard::from_bytes(body)
-            .map(State::with_order)
+            .map(State::with_dependency_index)
             .map_err(|e| RestoreError::Decode {
                 reason: e.to_string(),
             })

@@ -6,14 +6,14 @@ use crate::{
     baseline::Baselines,
     clock::Clock,
     dags::Dags,
-    dependency_index::Order,
-    keys::Keys,
+    dependency_index::DependencyIndex,
+    keys::IdempotencyKeys,
     lease::Leases,
     node_claim::NodeClaims,
     policy::Policy,
     reservations::Reservations,
     segment::{SealedSegment, Segment},
-    table::Bounds,
+    table::SegmentLimits,
     token::Tokens,
     tree::Tree,
     trust::{Identity, Trust},
@@ -64,7 +64,7 @@ pub struct State {
     pub(crate) last_id: u64,
     pub(crate) leases: Leases,
     pub(crate) tokens: Tokens,
-    pub(crate) keys: Keys,
+    pub(crate) keys: IdempotencyKeys,
     pub(crate) trust: Trust,
     pub(crate) audit: Audit,
     pub(crate) unstarted: UncountedAttempts,
@@ -80,7 +80,7 @@ pub struct State {
     pub(crate) usage_records: UsageRecords,
     /// Index of dependencies, mutexes, arrays and promised nodes; rebuilt from the records on restore.
     #[serde(skip)]
-    pub(crate) order: Order,
+    pub(crate) order: DependencyIndex,
     /// Segments that the user of the state has not taken yet. Not encoded: the state encodes only their names.
     #[serde(skip)]
     pub(crate) sealed: Vec<SealedSegment>,
@@ -101,11 +101,11 @@ impl State {
     /// Empty cluster with another limit policy. The policy is part of the state: all voters must start with the same
     /// one.
     pub fn with_policy(policy: Policy) -> Self {
-        Self::with_bounds(policy, Bounds::default())
+        Self::with_bounds(policy, SegmentLimits::default())
     }
 
     /// Empty cluster with another segment size; all voters must start with the same bounds.
-    pub fn with_bounds(policy: Policy, bounds: Bounds) -> Self {
+    pub fn with_bounds(policy: Policy, bounds: SegmentLimits) -> Self {
         State {
             policy,
             revision: Revision(0),
@@ -120,7 +120,7 @@ impl State {
             last_id: 0,
             leases: Leases::default(),
             tokens: Tokens::default(),
-            keys: Keys::default(),
+            keys: IdempotencyKeys::default(),
             trust: Trust::default(),
             audit: Audit::new(bounds),
             unstarted: UncountedAttempts::default(),
@@ -132,15 +132,15 @@ impl State {
             reservations: Reservations::default(),
             budgets: BTreeMap::new(),
             usage_records: UsageRecords::new(bounds),
-            order: Order::default(),
+            order: DependencyIndex::default(),
             sealed: Vec::new(),
         }
     }
 
     /// Returns the state with its index rebuilt from allocations and nodes.
-    pub(crate) fn with_order(mut self) -> Self {
+    pub(crate) fn with_dependency_index(mut self) -> Self {
         let records = self.hot.values().map(Arc::as_ref);
-        self.order = Order::of(records, self.nodes.values());
+        self.order = DependencyIndex::of(records, self.nodes.values());
         self
     }
 
@@ -273,13 +273,13 @@ impl State {
     /// Number of nodes in sensitive use, and its limit.
     pub fn sensitive_pool(&self) -> SensitivePool {
         SensitivePool {
-            used: self.node_claims.pool(),
+            used: self.node_claims.sensitive_pool_nodes(),
             size: self.system.sensitive_pool_size,
         }
     }
 
     /// Rejects a request that would exceed the limit of nodes in sensitive use.
-    pub(crate) fn check_pool(&self, requested: u64) -> Result<(), Refusal> {
+    pub(crate) fn check_sensitive_pool(&self, requested: u64) -> Result<(), Refusal> {
         let pool = self.sensitive_pool();
         match pool.size {
             Some(limit) if !pool.has_room_for(requested) => Err(Refusal::SensitivePool {
@@ -319,10 +319,10 @@ impl State {
         let above = path.ancestors().skip(1).filter_map(|up| self.project(&up));
         self.policy
             .rules()
-            .closed(&above.map(|project| project.limits).collect::<Vec<_>>())
+            .default_limits(&above.map(|project| project.limits).collect::<Vec<_>>())
     }
 
-    pub(crate) fn recount_node(&mut self, before: Option<Lifecycle>, after: Lifecycle) {
+    pub(crate) fn update_registered(&mut self, before: Option<Lifecycle>, after: Lifecycle) {
         let counts = |l: Lifecycle| u64::from(l != Lifecycle::Retired);
         self.registered = self.registered + counts(after) - before.map_or(0, counts);
     }

@@ -4,23 +4,23 @@
 //! is therefore always in memory.
 
 use crate::segment::{Row, SealedSegment, Segment, seal};
-use lattice_quorum_types::size::on_wire;
+use lattice_quorum_types::size::encoded_bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Size at which a group of rows is full. Part of the state, so that a build with other bounds replays a log to the
 /// same segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bounds {
+pub struct SegmentLimits {
     /// Number of rows at which a group is full.
     pub rows: u32,
     /// Encoded size at which a group is full, bytes.
     pub bytes: u64,
 }
 
-impl Default for Bounds {
+impl Default for SegmentLimits {
     fn default() -> Self {
-        Bounds {
+        SegmentLimits {
             rows: 1024,
             bytes: 1 << 20,
         }
@@ -29,8 +29,8 @@ impl Default for Bounds {
 
 /// Append-only table of rows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Log<R> {
-    bounds: Bounds,
+pub(crate) struct AppendOnlyTable<R> {
+    bounds: SegmentLimits,
     /// Sealed segments; shared with readers while the table grows.
     sealed: Arc<Vec<Segment>>,
     /// Rows after the last sealed segment.
@@ -41,9 +41,9 @@ pub(crate) struct Log<R> {
     open_bytes: u64,
 }
 
-impl<R: Row> Log<R> {
-    pub(crate) fn new(bounds: Bounds) -> Self {
-        Log {
+impl<R: Row> AppendOnlyTable<R> {
+    pub(crate) fn new(bounds: SegmentLimits) -> Self {
+        AppendOnlyTable {
             bounds,
             sealed: Arc::default(),
             tail: Vec::new(),
@@ -56,16 +56,16 @@ impl<R: Row> Log<R> {
     /// this append sealed.
     pub(crate) fn append(&mut self, row: R) -> (u32, Option<SealedSegment>) {
         let number = self.next_number() + u32::from(self.former > 0);
-        self.open_bytes += on_wire(&row) as u64;
+        self.open_bytes += encoded_bytes(&row) as u64;
         self.tail.push(row);
         let open = self.tail.len() - self.former as usize;
         let is_full = open >= self.bounds.rows as usize || self.open_bytes >= self.bounds.bytes;
-        let sealed = is_full.then(|| self.turn(open)).flatten();
+        let sealed = is_full.then(|| self.seal_first_group(open)).flatten();
         (number, sealed)
     }
 
     /// Seals the first group; the second group, of `open` rows, becomes the first.
-    fn turn(&mut self, open: usize) -> Option<SealedSegment> {
+    fn seal_first_group(&mut self, open: usize) -> Option<SealedSegment> {
         let former = self.former as usize;
         let sealed = (former > 0).then(|| {
             let (segment, sealed) = seal(self.next_number(), &self.tail[..former]);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, ops::Bound};
 
 /// Number of characters of a token hash shown in lists and in the audit.
-pub(crate) const SHOWN: usize = 12;
+pub(crate) const SHORT_HASH_CHARS: usize = 12;
 
 /// One join token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Tokens {
         self.0.remove(hash);
     }
     /// Hashes with the prefix `with`, of tokens that have not expired.
-    pub(crate) fn beginning(&self, with: &str, now: UnixMillis) -> Vec<&str> {
+    pub(crate) fn with_prefix(&self, with: &str, now: UnixMillis) -> Vec<&str> {
         self.0
             .range::<str, _>((Bound::Included(with), Bound::Unbounded))
             .take_while(|(hash, _)| hash.starts_with(with))
@@ -57,7 +57,7 @@ impl Tokens {
         let open = self.0.values().filter(|token| token.is_open(now));
         open.map(|token| TokenView {
             grant: TokenGrant {
-                hash: shown(&token.grant.hash),
+                hash: short_hash(&token.grant.hash),
                 ..token.grant.clone()
             },
             by: token.by.clone(),
@@ -67,6 +67,6 @@ impl Tokens {
 }
 
 /// Shortened hash that identifies a token.
-pub(crate) fn shown(hash: &str) -> String {
-    hash.chars().take(SHOWN).collect()
+pub(crate) fn short_hash(hash: &str) -> String {
+    hash.chars().take(SHORT_HASH_CHARS).collect()
 }

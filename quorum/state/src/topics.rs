@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Size of the filter in bits per topic. With [`SET`] bits set per topic, the false positive rate is 0.24 %.
-const BITS: usize = 16;
-const SET: u64 = 4;
+const BITS_PER_TOPIC: usize = 16;
+const HASHES_PER_TOPIC: u64 = 4;
 /// Minimum size of a filter, bytes.
-const LEAST_BYTES: usize = 8;
+const MIN_BYTES: usize = 8;
 
 /// Topic of a row.
 #[derive(Debug, Clone, Copy)]
@@ -46,10 +46,10 @@ pub(crate) struct Topics(Vec<u8>);
 impl Topics {
     /// Filter of these hashes.
     pub(crate) fn of(hashes: &BTreeSet<u64>) -> Self {
-        let bytes = (hashes.len() * BITS).div_ceil(8).max(LEAST_BYTES);
+        let bytes = (hashes.len() * BITS_PER_TOPIC).div_ceil(8).max(MIN_BYTES);
         let mut filter = Topics(vec![0; bytes]);
         for hash in hashes {
-            for bit in filter.places(*hash) {
+            for bit in filter.bit_positions(*hash) {
                 filter.0[bit / 8] |= 1 << (bit % 8);
             }
         }
@@ -57,19 +57,19 @@ impl Topics {
     }
 
     /// Returns whether a row may concern this topic.
-    pub(crate) fn may_hold(&self, topic: Topic<'_>) -> bool {
+    pub(crate) fn may_contain(&self, topic: Topic<'_>) -> bool {
         let set = |bit: usize| {
             self.0
                 .get(bit / 8)
                 .is_some_and(|b| b & (1 << (bit % 8)) != 0)
         };
-        self.places(topic.hash()).all(set)
+        self.bit_positions(topic.hash()).all(set)
     }
 
-    fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+    fn bit_positions(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let (one, other) = (hash & 0xffff_ffff, (hash >> 32) | 1);
         let bits = (self.0.len() * 8).max(1) as u64;
-        (0..SET).map(move |i| ((one + i * other) % bits) as usize)
+        (0..HASHES_PER_TOPIC).map(move |i| ((one + i * other) % bits) as usize)
     }
 }
 
@@ -82,11 +82,15 @@ mod tests {
         let names: Vec<String> = (0..1000).map(|n| format!("user-{n}")).collect();
         let hashes = names.iter().map(|name| Topic::User(name).hash()).collect();
         let topics = Topics::of(&hashes);
-        assert!(names.iter().all(|name| topics.may_hold(Topic::User(name))));
+        assert!(
+            names
+                .iter()
+                .all(|name| topics.may_contain(Topic::User(name)))
+        );
         let wrong = (0..10_000)
-            .filter(|n| topics.may_hold(Topic::Allocation(*n)))
+            .filter(|n| topics.may_contain(Topic::Allocation(*n)))
             .count();
         assert!(wrong < 80, "{wrong} of 10,000");
-        assert!(!Topics::of(&BTreeSet::new()).may_hold(Topic::Node("n1")));
+        assert!(!Topics::of(&BTreeSet::new()).may_contain(Topic::Node("n1")));
     }
 }

@@ -1,7 +1,7 @@
 //! Project tree with incremental sums. A check costs O(depth); siblings are never visited.
 
 use crate::{
-    change::Direction,
+    change::UsageDirection,
     policy::{ChildSums, Policy},
 };
 use lattice_quorum_types::{
@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     limit::{Resource, Usage},
     limit_policy::LimitFault,
     project::Project,
-    refusal::{Level, LimitRequest},
+    refusal::{LimitRequest, ViolatedLevel},
     view::{Headroom, HeadroomLevel},
 };
 use serde::{Deserialize, Serialize};
@@ -126,7 +126,7 @@ impl Tree {
         &mut self,
         path: &ProjectPath,
         held: Usage,
-        direction: Direction,
+        direction: UsageDirection,
         revision: Revision,
     ) -> Vec<Project> {
         let mut changed = Vec::new();
@@ -141,8 +141,8 @@ impl Tree {
                 &mut record.subtree
             };
             *usage = match direction {
-                Direction::Take => usage.with(held),
-                Direction::GiveBack => Usage {
+                UsageDirection::Add => usage.with(held),
+                UsageDirection::Subtract => Usage {
                     nodes: usage.nodes - held.nodes,
                     allocations: usage.allocations - held.allocations,
                 },
@@ -154,11 +154,11 @@ impl Tree {
     }
 
     /// Adds or removes one allocation that is not terminal.
-    pub(crate) fn count_unfinished(&mut self, path: &ProjectPath, direction: Direction) {
+    pub(crate) fn count_unfinished(&mut self, path: &ProjectPath, direction: UsageDirection) {
         if let Some(entry) = self.entries.get_mut(path) {
             match direction {
-                Direction::Take => entry.unfinished += 1,
-                Direction::GiveBack => entry.unfinished -= 1,
+                UsageDirection::Add => entry.unfinished += 1,
+                UsageDirection::Subtract => entry.unfinished -= 1,
             }
         }
     }
@@ -186,7 +186,7 @@ impl Tree {
                 };
                 let (current, requested) = (counted.get(resource), usage.get(resource));
                 if requested > 0 && current.saturating_add(requested) > limit {
-                    violated.push(Level {
+                    violated.push(ViolatedLevel {
                         path: project.path.clone(),
                         resource,
                         current,
@@ -205,7 +205,7 @@ impl Tree {
     }
 
     /// Rejects `usage` that would not fit at `path` and above even if nothing were used.
-    pub(crate) fn check_ever(
+    pub(crate) fn check_feasible(
         &self,
         policy: Policy,
         path: &ProjectPath,
@@ -227,12 +227,14 @@ impl Tree {
             for resource in Resource::ALL {
                 let requested = usage.get(resource);
                 let limit = project.limits.get(resource);
-                levels.extend(limit.filter(|limit| requested > *limit).map(|limit| Level {
-                    path: project.path.clone(),
-                    resource,
-                    current: 0,
-                    requested,
-                    limit,
+                levels.extend(limit.filter(|limit| requested > *limit).map(|limit| {
+                    ViolatedLevel {
+                        path: project.path.clone(),
+                        resource,
+                        current: 0,
+                        requested,
+                        limit,
+                    }
                 }));
             }
         }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest validity of a certificate, milliseconds: 825 days, the limit of `lattice admin ca issue` too, plus the rest
 /// of the last second. A revocation of certificates that are not recorded is kept this long.
-pub(crate) const LONGEST_MS: u64 = 825 * 24 * 3600 * 1000 + 999;
+pub(crate) const MAX_CERTIFICATE_MS: u64 = 825 * 24 * 3600 * 1000 + 999;
 
 /// Maximum number of names with revoked certificates at one time.
 pub const MAX_REVOCATIONS: usize = 60_000;
@@ -54,7 +54,7 @@ impl Identity {
         revoked.map_or(later, |before| before.max(later))
     }
     /// Returns the identity with one more certificate.
-    pub(crate) fn with(&self, certificate: IssuedCertificate) -> Self {
+    pub(crate) fn with_certificate(&self, certificate: IssuedCertificate) -> Self {
         Identity {
             newest: Some(certificate),
             ends_at: self.ends_at.max(certificate.expires_at),

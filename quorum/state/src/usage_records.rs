@@ -4,7 +4,7 @@ mod meter;
 
 use crate::{
     segment::{Row, SealedSegment, Segment, Table},
-    table::{Bounds, Log},
+    table::{AppendOnlyTable, SegmentLimits},
     topics::Topic,
 };
 use lattice_quorum_types::{
@@ -12,7 +12,8 @@ use lattice_quorum_types::{
     node::Node,
     node_claim::{NodeClaim, NodeClaimPhase, WipeOutcome},
     usage_record::{
-        Claimant, OpenUse, UsageRecord, UsageRecordKind, UsageRecordsHead, Use, User, Work,
+        AccountedAllocation, Claimant, NodeUser, OpenUse, UsagePeriod, UsageRecord,
+        UsageRecordKind, UsageRecordsHead,
     },
 };
 use meter::Meter;
@@ -22,13 +23,13 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Table of usage records, with the open uses from which the next ones are derived.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct UsageRecords {
-    log: Log<UsageRecord>,
+    log: AppendOnlyTable<UsageRecord>,
     /// Number of the last usage record.
     last: u64,
     /// Allocations that hold nodes, or that have used nodes and have not ended.
     meters: BTreeMap<AllocationId, Meter>,
     /// Claimed nodes on which no allocation runs.
-    idle: BTreeMap<NodeId, Idle>,
+    idle: BTreeMap<NodeId, IdleNode>,
     /// Number up to which an accounting system has the usage records, or will never receive them.
     acknowledged: u64,
     /// Number of acknowledged usage records that an accounting system never received.
@@ -37,7 +38,7 @@ pub(crate) struct UsageRecords {
 
 /// Claimed node on which no allocation runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Idle {
+struct IdleNode {
     claim: Claimant,
     since: UnixMillis,
 }
@@ -55,9 +56,9 @@ impl Row for UsageRecord {
 }
 
 impl UsageRecords {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: SegmentLimits) -> Self {
         UsageRecords {
-            log: Log::new(bounds),
+            log: AppendOnlyTable::new(bounds),
             last: 0,
             meters: BTreeMap::new(),
             idle: BTreeMap::new(),
@@ -98,7 +99,7 @@ impl UsageRecords {
         let mut open = Vec::new();
         for (id, meter) in &self.meters {
             let Some(record) = hot.get(id) else { continue };
-            let by = User::Work(work(record));
+            let by = NodeUser::Work(accounted_allocation(record));
             open.extend(meter.open(record).into_iter().map(|(from, nodes)| OpenUse {
                 by: by.clone(),
                 nodes,
@@ -106,11 +107,11 @@ impl UsageRecords {
             }));
         }
         let mut idle: BTreeMap<(&Claimant, UnixMillis), Vec<NodeId>> = BTreeMap::new();
-        for (node, Idle { claim, since }) in &self.idle {
+        for (node, IdleNode { claim, since }) in &self.idle {
             idle.entry((claim, *since)).or_default().push(node.clone());
         }
         open.extend(idle.into_iter().map(|((claim, from), nodes)| OpenUse {
-            by: User::Claim(claim.clone()),
+            by: NodeUser::Claim(claim.clone()),
             nodes,
             from,
         }));
@@ -132,18 +133,18 @@ impl UsageRecords {
         }
         if let Some(meter) = self.meters.get_mut(&after.id) {
             let told = meter.follow(before, after, now);
-            if !told.taken.is_empty() {
-                let taken = told.taken.clone();
-                made.extend(self.idled(&taken, now));
+            if !told.started_nodes.is_empty() {
+                let taken = told.started_nodes.clone();
+                made.extend(self.end_idle(&taken, now));
                 made.push(match told.began {
                     true => UsageRecordKind::Started {
-                        work: work(after),
-                        nodes: told.taken,
+                        work: accounted_allocation(after),
+                        nodes: told.started_nodes,
                         walltime_ms: after.walltime_left_ms(),
                     },
                     false => UsageRecordKind::Grew {
-                        work: work(after),
-                        nodes: told.taken,
+                        work: accounted_allocation(after),
+                        nodes: told.started_nodes,
                     },
                 });
             }
@@ -159,12 +160,12 @@ impl UsageRecords {
                     meter_ms(&self.meters, after.id),
                 )),
                 false if !told.uses.is_empty() => made.push(UsageRecordKind::Used {
-                    work: work(after),
+                    work: accounted_allocation(after),
                     uses: told.uses,
                 }),
                 false => {}
             }
-            made.extend(self.idles(&left, nodes, now));
+            made.extend(self.begin_idle(&left, nodes, now));
         } else if after.state.is_terminal() {
             made.push(completed(after, Vec::new(), 0));
         }
@@ -192,27 +193,28 @@ impl UsageRecords {
             (false, true) => {
                 if let Some(claim) = claimant(after) {
                     let since = now;
-                    self.idle.insert(after.id.clone(), Idle { claim, since });
+                    self.idle
+                        .insert(after.id.clone(), IdleNode { claim, since });
                 }
                 Vec::new()
             }
-            (true, false) => self.idled(std::slice::from_ref(&after.id), now),
+            (true, false) => self.end_idle(std::slice::from_ref(&after.id), now),
             _ => Vec::new(),
         }
     }
 
     /// Ends the idle time of each of these nodes that was idle.
-    fn idled(&mut self, nodes: &[NodeId], now: UnixMillis) -> Vec<UsageRecordKind> {
+    fn end_idle(&mut self, nodes: &[NodeId], now: UnixMillis) -> Vec<UsageRecordKind> {
         let mut over: BTreeMap<(Claimant, UnixMillis), Vec<NodeId>> = BTreeMap::new();
         for node in nodes {
-            if let Some(Idle { claim, since }) = self.idle.remove(node) {
+            if let Some(IdleNode { claim, since }) = self.idle.remove(node) {
                 over.entry((claim, since)).or_default().push(node.clone());
             }
         }
         let over = over.into_iter();
         let told = over.map(|((claim, from), nodes)| UsageRecordKind::Idled {
             claim,
-            uses: vec![Use {
+            uses: vec![UsagePeriod {
                 nodes,
                 from,
                 until: now,
@@ -222,7 +224,7 @@ impl UsageRecords {
     }
 
     /// Starts the idle time of each of these nodes that is claimed: no allocation runs on these nodes any more.
-    fn idles(
+    fn begin_idle(
         &mut self,
         left: &[NodeId],
         nodes: &BTreeMap<NodeId, Node>,
@@ -238,7 +240,7 @@ impl UsageRecords {
                 continue;
             };
             let since = now;
-            let known = Idle {
+            let known = IdleNode {
                 claim: claim.clone(),
                 since,
             };
@@ -280,8 +282,8 @@ impl UsageRecords {
 }
 
 /// Accounting identity of an allocation: attempt, user, project and vCluster.
-pub(crate) fn work(record: &Allocation) -> Work {
-    Work {
+pub(crate) fn accounted_allocation(record: &Allocation) -> AccountedAllocation {
+    AccountedAllocation {
         allocation: record.id,
         attempt: record.attempt,
         user: record.user.clone(),
@@ -302,7 +304,7 @@ pub(crate) fn claimant(node: &Node) -> Option<Claimant> {
 }
 
 /// Usage records of newly claimed nodes, one per claimant and home vCluster.
-pub(crate) fn claimed<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<UsageRecordKind> {
+pub(crate) fn claim_records<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<UsageRecordKind> {
     let mut by_claim: BTreeMap<Claimant, Vec<NodeId>> = BTreeMap::new();
     for node in nodes {
         if let Some(claim) = claimant(node) {
@@ -315,7 +317,7 @@ pub(crate) fn claimed<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<UsageRec
 }
 
 /// Usage record of a released node with home vCluster `home`.
-pub(crate) fn released(
+pub(crate) fn release_record(
     node: &NodeId,
     home: &VclusterName,
     node_claim: &NodeClaim,
@@ -344,9 +346,9 @@ fn meter_ms(meters: &BTreeMap<AllocationId, Meter>, id: AllocationId) -> u64 {
     meters.get(&id).map_or(0, Meter::node_ms)
 }
 
-fn completed(record: &Allocation, uses: Vec<Use>, node_ms: u64) -> UsageRecordKind {
+fn completed(record: &Allocation, uses: Vec<UsagePeriod>, node_ms: u64) -> UsageRecordKind {
     UsageRecordKind::Completed {
-        work: work(record),
+        work: accounted_allocation(record),
         state: record.state,
         cause: record.stop.as_ref().map(ToString::to_string),
         started_at: record.started_at,
@@ -361,7 +363,7 @@ fn checkpointed(before: Option<&Allocation>, after: &Allocation) -> Option<Usage
     let former = before.and_then(|before| before.progress.kept.as_ref());
     (former.map(|former| former.number) != Some(kept.number)).then(|| {
         UsageRecordKind::Checkpointed {
-            work: work(after),
+            work: accounted_allocation(after),
             number: kept.number,
             bytes: kept.bytes,
             took_ms: kept.took_ms,

@@ -6,7 +6,7 @@ use lattice_quorum_types::{
     VoterId,
     audit::AuditEntry,
     command::{Principal, Privilege},
-    membership::{Change, ChangeRefused, MemberRole, Progress, QuorumView},
+    membership::{ChangeProgress, ChangeRefusal, MemberRole, MembershipChange, QuorumView},
     view::{Answer, Query},
 };
 use std::{
@@ -27,7 +27,10 @@ pub fn alice() -> Principal {
 }
 
 /// Repeats the request until the change is done or refused, under one key, as the command line does.
-pub async fn change(client: &QuorumClient, change: Change) -> Result<bool, ChangeRefused> {
+pub async fn change(
+    client: &QuorumClient,
+    change: MembershipChange,
+) -> Result<bool, ChangeRefusal> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let key = format!("change-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let asking = async {
@@ -36,8 +39,8 @@ pub async fn change(client: &QuorumClient, change: Change) -> Result<bool, Chang
                 .change_quorum(alice(), key.clone(), change.clone())
                 .await;
             match step.unwrap()? {
-                Progress::Done { already, .. } => return Ok(already),
-                Progress::CatchingUp { .. } | Progress::UnderWay => {}
+                ChangeProgress::Done { already, .. } => return Ok(already),
+                ChangeProgress::CatchingUp { .. } | ChangeProgress::UnderWay => {}
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -46,12 +49,12 @@ pub async fn change(client: &QuorumClient, change: Change) -> Result<bool, Chang
     done.unwrap_or_else(|_| panic!("{change:?} is not done"))
 }
 
-pub fn add(id: VoterId, addr: SocketAddr) -> Change {
-    Change::Add { id, addr }
+pub fn add(id: VoterId, addr: SocketAddr) -> MembershipChange {
+    MembershipChange::Add { id, addr }
 }
 
-pub fn remove(id: VoterId) -> Change {
-    Change::Remove {
+pub fn remove(id: VoterId) -> MembershipChange {
+    MembershipChange::Remove {
         id,
         force: false,
         reason: "its disk is dying".to_owned(),

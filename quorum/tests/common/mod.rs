@@ -14,7 +14,7 @@ use lattice_mesh::{
 };
 use lattice_quorum::{App, MemberFounder, Platform, ScrubSettings, Settings};
 use lattice_quorum_client::{ClientConfig, QuorumClient};
-use lattice_quorum_state::Bounds;
+use lattice_quorum_state::SegmentLimits;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
     VclusterName, VoterId,
@@ -131,9 +131,9 @@ impl Cluster {
 
     /// Starts a cluster with segments of `rows` rows.
     pub async fn start_with_segments(snapshot_every: u64, rows: u32) -> Self {
-        let segment_bounds = Bounds {
+        let segment_bounds = SegmentLimits {
             rows,
-            ..Bounds::default()
+            ..SegmentLimits::default()
         };
         let ground = Platform {
             segment_bounds,
@@ -200,7 +200,7 @@ impl Cluster {
     fn founder(&self) -> MemberFounder {
         MemberFounder {
             bind_timeout: BIND_TIMEOUT,
-            ground: self.ground.clone(),
+            platform: self.ground.clone(),
             ..MemberFounder::new(self.authority.clone(), self.lifetime)
         }
     }

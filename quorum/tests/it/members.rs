@@ -34,7 +34,9 @@ async fn seed(client: &lattice_quorum_client::QuorumClient) {
     }
 }
 
-async fn hot(client: &lattice_quorum_client::QuorumClient) -> lattice_quorum_types::view::Hot {
+async fn hot(
+    client: &lattice_quorum_client::QuorumClient,
+) -> lattice_quorum_types::view::LiveState {
     match client.read(Query::Hot).await.unwrap() {
         Answer::Hot(hot) => *hot,
         other => panic!("{other:?}"),

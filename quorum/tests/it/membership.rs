@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     Command, VoterId,
     audit::AuditAction,
     command::{Principal, Privilege},
-    membership::ChangeRefused,
+    membership::ChangeRefusal,
 };
 use std::{net::SocketAddr, sync::Arc};
 
@@ -85,7 +85,7 @@ async fn refuses_quorum_loss_and_wrong_member() {
     let client = cluster.client("c1");
     create(&client, "one").await;
     let addrs: Vec<SocketAddr> = cluster.addrs();
-    let refused = |result: Result<bool, ChangeRefused>| result.unwrap_err().code();
+    let refused = |result: Result<bool, ChangeRefusal>| result.unwrap_err().code();
     let nobody: SocketAddr = "127.0.0.1:9".parse().unwrap();
     assert_eq!(
         refused(change(&client, add(2, nobody)).await),
@@ -123,7 +123,7 @@ async fn refuses_quorum_loss_and_wrong_member() {
     .await;
     until("the rest would have no majority", || async {
         match change(&client, remove(others[1])).await {
-            Err(ChangeRefused::NoMajorityLeft {
+            Err(ChangeRefusal::NoMajorityLeft {
                 voters, reached, ..
             }) => {
                 assert_eq!((voters, reached), (2, 1));

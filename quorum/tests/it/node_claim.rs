@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     Command, Envelope, NodeId, Refusal,
     attestation::{Attestation, ClassAttestation, Proof},
     command::{AttestedNode, ExpectedNode, Privilege},
-    node::{Node, TakenBy},
+    node::{Node, UnavailableReason},
     view::{Answer, Query},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ fn claimed(authority: &Authority, of: &Node) -> AttestedNode {
         node: of.id.clone(),
         boot_id: "b1".to_owned(),
         cohort: None,
-        classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::only(1, [1; 32]))]),
+        classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::of_schema(1, [1; 32]))]),
         read_at: now(),
         nonce: [7; 16],
     };
@@ -114,7 +114,7 @@ async fn concurrent_node_claims_have_one_winner() {
             }
             Err(Refusal::NodesTaken { nodes }) => {
                 for taken in nodes {
-                    let TakenBy::User { user: holder, .. } = &taken.by else {
+                    let UnavailableReason::User { user: holder, .. } = &taken.by else {
                         panic!("{taken:?}")
                     };
                     assert_eq!(owner(&taken.node).as_ref(), Some(holder));

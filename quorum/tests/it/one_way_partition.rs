@@ -5,12 +5,12 @@
 use crate::common::{self, CLUSTER, admin, create_project, credentials, until};
 use futures::future::BoxFuture;
 use lattice_mesh::{
-    Answers, Authority, CallError, Caller, Clock as _, Identity, Mesh, MeshConfig, Role,
+    Authority, CallError, Caller, Clock as _, EndpointHandlers, Identity, Mesh, MeshConfig, Role,
     SystemClock, Wire,
 };
 use lattice_quorum::{App, Edges, Settings};
 use lattice_quorum_client::QuorumClient;
-use lattice_quorum_types::{VoterId, membership::MemberAccount};
+use lattice_quorum_types::{VoterId, membership::MemberReport};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -23,7 +23,7 @@ type Stream = mpsc::Receiver<Result<Vec<u8>, CallError>>;
 /// Addresses of the endpoints, and the directions in which messages are lost.
 #[derive(Default)]
 struct Net {
-    ends: Mutex<BTreeMap<SocketAddr, (Identity, Option<Answers>)>>,
+    ends: Mutex<BTreeMap<SocketAddr, (Identity, Option<EndpointHandlers>)>>,
     cut: Mutex<BTreeSet<(SocketAddr, SocketAddr)>>,
 }
 
@@ -66,7 +66,7 @@ impl End {
             addr: self.addr,
         }
     }
-    fn answers(&self, to: SocketAddr) -> Option<Answers> {
+    fn answers(&self, to: SocketAddr) -> Option<EndpointHandlers> {
         let ends = self.net.ends.lock().unwrap();
         ends.get(&to)?.1.clone()
     }
@@ -81,7 +81,7 @@ fn nobody(addr: SocketAddr) -> CallError {
 }
 
 impl Wire for End {
-    fn serve(&self, answers: Answers) {
+    fn serve(&self, answers: EndpointHandlers) {
         let mut ends = self.net.ends.lock().unwrap();
         ends.insert(self.addr, (self.identity.clone(), Some(answers)));
     }
@@ -186,7 +186,7 @@ impl ThreeMembers {
         .await;
         three
     }
-    fn account(&self, id: VoterId) -> MemberAccount {
+    fn account(&self, id: VoterId) -> MemberReport {
         self.apps[id as usize - 1].account().unwrap()
     }
     fn client(&self) -> QuorumClient {

@@ -89,8 +89,8 @@ async fn until_whole(what: &str, whole: &BTreeMap<PathBuf, Vec<u8>>) {
 async fn a_damaged_file_is_found_by_reading_all_of_them_and_replaced() {
     let (mut cluster, follower, _, whole) = with_history().await;
     cluster.scrub = Some(ScrubSettings {
-        pause: Duration::from_millis(5),
-        rest: Duration::from_millis(50),
+        segment_interval: Duration::from_millis(5),
+        round_interval: Duration::from_millis(50),
     });
     cluster.restart_member(follower).await;
     until("a round over all files", || async {
@@ -149,8 +149,8 @@ async fn missing_segment_is_retried_without_blocking() {
         fs::remove_file(file).unwrap();
     }
     cluster.scrub = Some(ScrubSettings {
-        pause: Duration::from_millis(5),
-        rest: Duration::from_millis(50),
+        segment_interval: Duration::from_millis(5),
+        round_interval: Duration::from_millis(50),
     });
     cluster.restart_member(follower).await;
     until("the others are read", || async {

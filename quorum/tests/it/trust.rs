@@ -4,9 +4,10 @@
 use crate::common::{self, CLUSTER, Cluster, admin, any_port, control, now, patient, until};
 use futures::future::join_all;
 use lattice_mesh::{
-    AskMembers, Authority, CallError, CertificateStanding, Credentials, EnrolError, EnrolRefused,
-    ExpectedIdentity, Identity, JoinToken, Mesh, MeshConfig, Renew, RenewRefused, Renewal,
-    RenewalSettings, Role, Router, Rpc, WeakMesh, enrol, enrol_with, keep_renewed,
+    Authority, CallError, CertificateStanding, Credentials, EnrolError, EnrolRefused,
+    ExpectedIdentity, Identity, JoinToken, Mesh, MeshConfig, QuorumRenewalSource, Renew,
+    RenewRefused, Renewal, RenewalSettings, Role, Router, Rpc, WeakMesh, enrol, enrol_with,
+    keep_renewed,
 };
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
@@ -45,7 +46,7 @@ async fn token(client: &QuorumClient, authority: &Authority, uses: u32) -> JoinT
 
 async fn token_of(client: &QuorumClient, authorities: &[&Authority], uses: u32) -> JoinToken {
     let mut pins = authorities.iter().map(|authority| authority.pin());
-    let token = JoinToken::generate(Role::Agent, pins.next().unwrap()).trusting(pins);
+    let token = JoinToken::generate(Role::Agent, pins.next().unwrap()).with_pins(pins);
     let grant = TokenGrant {
         replace: true,
         ..grant(&token, uses)
@@ -63,7 +64,7 @@ async fn trust(client: &QuorumClient) -> TrustView {
     }
 }
 
-fn refused(result: Result<lattice_mesh::Enrolled, EnrolError>) -> EnrolRefused {
+fn refused(result: Result<lattice_mesh::Enrolment, EnrolError>) -> EnrolRefused {
     match result {
         Err(EnrolError::Refused(refused)) => refused,
         other => panic!("{other:?}"),
@@ -89,11 +90,11 @@ impl Agent {
     fn start(credentials: Credentials, members: Vec<SocketAddr>) -> Self {
         let mesh = Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap();
         let router = Router::new()
-            .serving_trust(&mesh)
+            .with_trust_handlers(&mesh)
             .rpc(|_, _: Hello| async { Ok(7) });
         mesh.serve(router).unwrap();
         let weak: WeakMesh = mesh.downgrade();
-        let ask = AskMembers::new(move || {
+        let ask = QuorumRenewalSource::new(move || {
             let peer = |addr: &SocketAddr| {
                 let mesh = weak.upgrade()?;
                 Some(mesh.peer(*addr, ExpectedIdentity::role(Role::Quorum)))
@@ -101,7 +102,7 @@ impl Agent {
             members.iter().filter_map(peer).collect()
         });
         let settings = RenewalSettings {
-            ask_trust_every: Duration::from_millis(300),
+            trust_request_interval: Duration::from_millis(300),
             min_retry: Duration::from_millis(300),
             max_retry: Duration::from_secs(1),
             ..RenewalSettings::new(None, 7)
@@ -334,12 +335,12 @@ async fn one_authority_takes_the_place_of_another() {
     let mesh = Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap();
     let c1 = {
         let settings = RenewalSettings {
-            ask_trust_every: Duration::from_millis(300),
+            trust_request_interval: Duration::from_millis(300),
             ..RenewalSettings::new(None, 3)
         };
         let weak = mesh.downgrade();
         let addrs = cluster.addrs();
-        let ask = AskMembers::new(move || {
+        let ask = QuorumRenewalSource::new(move || {
             let peer = |addr: &SocketAddr| {
                 let mesh = weak.upgrade()?;
                 Some(mesh.peer(*addr, ExpectedIdentity::role(Role::Quorum)))
@@ -363,7 +364,9 @@ async fn one_authority_takes_the_place_of_another() {
 
     // Two members hold the new key; the third only holds the old one.
     for id in [1, 2] {
-        cluster.app(id).hold(vec![old.clone(), new.clone()]);
+        cluster
+            .app(id)
+            .set_issuing_keys(vec![old.clone(), new.clone()]);
     }
     let certificate = new.certificate().to_vec().into();
     propose(&client, Command::AddAuthority { certificate })

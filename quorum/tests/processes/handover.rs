@@ -10,7 +10,7 @@ use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
     VoterId,
     audit::AuditAction,
-    membership::{Change, ChangeRefused, Progress},
+    membership::{ChangeProgress, ChangeRefusal, MembershipChange},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,7 +25,10 @@ async fn handover_loses_no_acknowledged_write() {
         writers.begin();
         let old = cluster.leader().await;
         let to = (round % 2 == 0).then_some(if old == 3 { 1 } else { old + 1 });
-        assert_eq!(change(&client, Change::StepDown { to }).await, Ok(false));
+        assert_eq!(
+            change(&client, MembershipChange::StepDown { to }).await,
+            Ok(false)
+        );
         let counted = writers.count();
         until("writes go on under another leader", || async {
             writers.count() > counted + 40
@@ -42,11 +45,14 @@ async fn handover_loses_no_acknowledged_write() {
         gaps[gaps.len() / 2].as_millis(),
         gaps[gaps.len() - 1].as_millis(),
     );
-    let refused = change(&client, Change::StepDown { to: Some(9) }).await;
+    let refused = change(&client, MembershipChange::StepDown { to: Some(9) }).await;
     assert_eq!(refused.unwrap_err().code(), "no_such_member");
     let leader = cluster.leader().await;
     let to = Some(leader);
-    assert_eq!(change(&client, Change::StepDown { to }).await, Ok(true));
+    assert_eq!(
+        change(&client, MembershipChange::StepDown { to }).await,
+        Ok(true)
+    );
     cluster.stop().await;
 }
 
@@ -93,7 +99,7 @@ async fn a_dead_machine_is_replaced_under_writers() {
     until("the new one answers", || async {
         !matches!(
             change_once(&client, add(id, addr)).await,
-            Err(ChangeRefused::NotReached { .. })
+            Err(ChangeRefusal::NotReached { .. })
         )
     })
     .await;
@@ -131,7 +137,10 @@ async fn a_dead_machine_is_replaced_under_writers() {
 }
 
 /// Performs a single step of a change.
-async fn change_once(client: &QuorumClient, change: Change) -> Result<Progress, ChangeRefused> {
+async fn change_once(
+    client: &QuorumClient,
+    change: MembershipChange,
+) -> Result<ChangeProgress, ChangeRefusal> {
     client
         .change_quorum(alice(), "once".to_owned(), change)
         .await

@@ -19,7 +19,7 @@ use lattice_quorum_types::{
     event::EventKind,
     id::LeaseName,
     node::Node,
-    view::{Answer, Hot, Query, WatchItem},
+    view::{Answer, LiveState, Query, WatchItem},
 };
 use std::{
     cell::Cell,
@@ -272,7 +272,7 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
-async fn prepare(client: &QuorumClient) -> (Fence, Hot) {
+async fn prepare(client: &QuorumClient) -> (Fence, LiveState) {
     let mut commands = vec![create_project("atlas", 1000)];
     for i in 0..NODES {
         let name = format!("n{i:02}");

@@ -15,9 +15,9 @@ use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     Revision, VoterId,
     audit::AuditAction,
-    backup::{Header, Verifier},
+    backup::{BackupHeader, BackupVerifier},
     command::{Principal, Privilege},
-    membership::{Incarnation, MemberAccount},
+    membership::{Incarnation, MemberReport},
     view::{Answer, Query, WatchItem},
 };
 use std::{
@@ -30,12 +30,12 @@ use std::{
     time::Duration,
 };
 
-async fn backup(client: &QuorumClient) -> (Header, Vec<u8>) {
+async fn backup(client: &QuorumClient) -> (BackupHeader, Vec<u8>) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let key = format!("backup-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let pieces = client.backup(alice(), key).await.unwrap();
     let pieces: Vec<Bytes> = pieces.map(Result::unwrap).collect().await;
-    let (mut verifier, mut whole) = (Verifier::new(), Vec::new());
+    let (mut verifier, mut whole) = (BackupVerifier::new(), Vec::new());
     for piece in pieces {
         verifier.feed(&piece).unwrap();
         whole.extend_from_slice(&piece);
@@ -44,7 +44,7 @@ async fn backup(client: &QuorumClient) -> (Header, Vec<u8>) {
 }
 
 /// Returns the reports of all members, once all answer and have reached the same position.
-async fn accounts(client: &QuorumClient, count: usize) -> Vec<MemberAccount> {
+async fn accounts(client: &QuorumClient, count: usize) -> Vec<MemberReport> {
     let found = Mutex::new(Vec::new());
     until("all members answer and are equally far", || async {
         let Ok(view) = client.quorum().await else {
@@ -203,7 +203,7 @@ fn snapshot(data_dir: &Path) -> Vec<u8> {
 }
 
 /// Takes a backup of a small cluster, in a file.
-async fn small() -> (tempfile::TempDir, PathBuf, Header, Arc<Authority>) {
+async fn small() -> (tempfile::TempDir, PathBuf, BackupHeader, Arc<Authority>) {
     let cluster = Cluster::start().await;
     let client = cluster.client("c1");
     create(&client, "one").await;

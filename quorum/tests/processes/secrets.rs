@@ -3,8 +3,8 @@
 
 use crate::common::{self, admin, client_of, node, now, process::Site, register, until};
 use lattice_mesh::{
-    AskMembers, Authority, Clock, Credentials, ExpectedIdentity, JoinToken, Mesh, MeshConfig,
-    RenewalSettings, Role, Router, SystemClock, Validity, enrol, keep_renewed,
+    Authority, Clock, Credentials, ExpectedIdentity, JoinToken, Mesh, MeshConfig,
+    QuorumRenewalSource, RenewalSettings, Role, Router, SystemClock, Validity, enrol, keep_renewed,
 };
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
@@ -111,7 +111,7 @@ async fn renew(addrs: Vec<SocketAddr>, credentials: Credentials) {
     let mesh = Mesh::bind(common::any_port(), credentials, MeshConfig::default()).unwrap();
     mesh.serve(Router::new()).unwrap();
     let weak = mesh.downgrade();
-    let ask = AskMembers::new(move || {
+    let ask = QuorumRenewalSource::new(move || {
         let peer = |addr| {
             Some(
                 weak.upgrade()?

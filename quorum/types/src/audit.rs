@@ -8,13 +8,14 @@ mod signed_head;
 mod subjects;
 
 pub use action::{AuditAction, ChangedLimit, LevelLimits, NamedLimit};
-pub use filter::{AuditFilter, Segment};
+pub use filter::{AuditFilter, SegmentBounds};
 pub use hex::Hex;
 pub use search::{
-    AuditOrder, AuditPage, AuditPageBuilder, AuditSearch, MAX_FOUND, MAX_PAGE_BYTES, fits,
+    AuditOrder, AuditPage, AuditPageBuilder, AuditSearch, MAX_PAGE_BYTES, MAX_PAGE_ENTRIES,
+    fits_on_page,
 };
 pub use signed_head::{
-    AuditHead, InvalidSignedHead, MAX_SIGNED_HEAD_OFF_MS, SignedHead, SignedHeadContent,
+    AuditHead, InvalidSignedHead, MAX_SIGNED_HEAD_SKEW_MS, SignedHead, SignedHeadContent,
 };
 pub use subjects::Subjects;
 

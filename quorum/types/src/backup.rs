@@ -22,7 +22,7 @@ const MAX_HEADER_BYTES: u32 = 32 << 20;
 
 /// One part of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct BackupPart {
     /// Name: `state`, or the name of a segment.
     pub name: String,
     /// Length, bytes.
@@ -33,7 +33,7 @@ pub struct Part {
 
 /// Header of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct BackupHeader {
     /// Name of the cluster.
     pub cluster: String,
     /// Incarnation of the cluster.
@@ -61,7 +61,7 @@ pub struct Header {
     /// Format of the state in the backup.
     pub state_format: u16,
     /// Parts, in file order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<BackupPart>,
 }
 
 /// Reasons why a file is not a valid backup.
@@ -89,7 +89,7 @@ pub enum BackupFault {
     },
     /// The file is truncated.
     #[error("the backup is cut short in part {part:?}: {missing} bytes are missing")]
-    Short {
+    Truncated {
         /// Name of the truncated part, or `header`.
         part: String,
         /// Smallest number of missing bytes.
@@ -97,7 +97,7 @@ pub enum BackupFault {
     },
     /// The file continues after the last part.
     #[error("there are extra bytes after the end of the backup")]
-    Long,
+    TrailingBytes,
 }
 
 fn damaged(part: &str, reason: impl ToString) -> BackupFault {
@@ -108,9 +108,9 @@ fn damaged(part: &str, reason: impl ToString) -> BackupFault {
 }
 
 /// Creates the entry of a part with a known digest.
-pub fn part_of(name: String, bytes: u64, digest: [u8; 32]) -> Part {
+pub fn part_of(name: String, bytes: u64, digest: [u8; 32]) -> BackupPart {
     let blake3 = blake3::Hash::from_bytes(digest).to_hex().to_string();
-    Part {
+    BackupPart {
         name,
         bytes,
         blake3,
@@ -118,15 +118,15 @@ pub fn part_of(name: String, bytes: u64, digest: [u8; 32]) -> Part {
 }
 
 /// Creates the entry of a part from its bytes.
-pub fn part(name: &str, bytes: &[u8]) -> Part {
-    Part {
+pub fn part(name: &str, bytes: &[u8]) -> BackupPart {
+    BackupPart {
         name: name.to_owned(),
         bytes: bytes.len() as u64,
         blake3: blake3::hash(bytes).to_hex().to_string(),
     }
 }
 
-impl Header {
+impl BackupHeader {
     /// Returns the bytes before the first part.
     pub fn encode(&self) -> Vec<u8> {
         #[expect(
@@ -158,7 +158,7 @@ impl Header {
 
 /// Incremental verification of a backup. The bytes may arrive in pieces of any size.
 #[derive(Debug, Default)]
-pub struct Verifier {
+pub struct BackupVerifier {
     /// Bytes received before the header is complete.
     pending: Vec<u8>,
     open: Option<OpenBackup>,
@@ -166,7 +166,7 @@ pub struct Verifier {
 
 #[derive(Debug)]
 struct OpenBackup {
-    header: Header,
+    header: BackupHeader,
     /// Position of the part that is being read.
     part: usize,
     /// Number of bytes of this part that were read.
@@ -174,14 +174,14 @@ struct OpenBackup {
     hasher: blake3::Hasher,
 }
 
-impl Verifier {
+impl BackupVerifier {
     /// Starts at the beginning of a file.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Header of the backup; `None` until enough bytes were received.
-    pub fn header(&self) -> Option<&Header> {
+    pub fn header(&self) -> Option<&BackupHeader> {
         self.open.as_ref().map(|open| &open.header)
     }
 
@@ -215,18 +215,18 @@ impl Verifier {
     ///
     /// # Errors
     /// The place of the truncation.
-    pub fn finish(self) -> Result<Header, BackupFault> {
+    pub fn finish(self) -> Result<BackupHeader, BackupFault> {
         let Some(open) = self.open else {
             let missing = PREFIX_BYTES.saturating_sub(self.pending.len()).max(1) as u64;
             let part = "header".to_owned();
             return match MAGIC.starts_with(self.pending.get(..8).unwrap_or(&self.pending)) {
-                true => Err(BackupFault::Short { part, missing }),
+                true => Err(BackupFault::Truncated { part, missing }),
                 false => Err(BackupFault::NotABackup),
             };
         };
         match open.header.parts.get(open.part) {
             None => Ok(open.header),
-            Some(part) => Err(BackupFault::Short {
+            Some(part) => Err(BackupFault::Truncated {
                 part: part.name.clone(),
                 missing: part.bytes - open.read,
             }),
@@ -235,7 +235,7 @@ impl Verifier {
 }
 
 /// Returns the header and its end, or `None` if more bytes are needed.
-fn header(bytes: &[u8]) -> Result<Option<(Header, usize)>, BackupFault> {
+fn header(bytes: &[u8]) -> Result<Option<(BackupHeader, usize)>, BackupFault> {
     let known = bytes.len().min(MAGIC.len());
     if bytes.get(..known) != MAGIC.get(..known) {
         return Err(BackupFault::NotABackup);
@@ -265,7 +265,7 @@ impl OpenBackup {
     fn feed(&mut self, mut bytes: &[u8]) -> Result<(), BackupFault> {
         while !bytes.is_empty() {
             let Some(part) = self.header.parts.get(self.part) else {
-                return Err(BackupFault::Long);
+                return Err(BackupFault::TrailingBytes);
             };
             let left = usize::try_from(part.bytes - self.read).unwrap_or(usize::MAX);
             let (now, later) = bytes.split_at(left.min(bytes.len()));

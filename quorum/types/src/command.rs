@@ -3,7 +3,7 @@
 use crate::{
     AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
     allocation::StopCause,
-    baseline::Definition,
+    baseline::BaselineDefinition,
     budget::{Credit, SoftPatch},
     dag::DagSpec,
     id::{BaselineName, DagId, LeaseName, ReservationName},
@@ -30,7 +30,7 @@ pub use crate::principal::{Principal, Privilege};
 pub use envelope::{Envelope, Fence, KEY_LIFETIME_MS, SCHEMA};
 pub use outcome::{Applied, Outcome};
 pub use parts::{
-    AttestedNode, CheckpointAsked, ExpectedNode, IssuedCertificate, LimitChange, RankReport,
+    AttestedNode, ExpectedNode, IssuedCertificate, LimitChange, RankReport, RequestedCheckpoint,
     TokenGrant, Victim,
 };
 
@@ -235,7 +235,7 @@ pub enum Command {
         /// Name of the baseline.
         name: BaselineName,
         /// Intended state of the nodes.
-        definition: Box<Definition>,
+        definition: Box<BaselineDefinition>,
         /// Version that the proposer read, 0 for none. The command is refused if the baseline has another version.
         /// `None`: no check.
         expected_version: Option<u32>,
@@ -556,7 +556,7 @@ pub enum Command {
         /// Allocation to suspend.
         id: AllocationId,
         /// Directory and timeout of the checkpoint.
-        checkpoint: CheckpointAsked,
+        checkpoint: RequestedCheckpoint,
     },
     /// Change the hard limits and soft limits of a tenant, all or none.
     UpdateTenant {

@@ -8,7 +8,7 @@ use crate::{
     allocation::{Rank, StopCause},
     baseline::{Baseline, Brake},
     budget::TenantBudget,
-    dag::{Dag, Progress},
+    dag::{Dag, DagProgress},
     id::{BaselineName, DagId, LeaseName, ReservationName},
     limit_policy::SystemView,
     node::Node,
@@ -16,7 +16,7 @@ use crate::{
     progress::Tally,
     project::Project,
     reservation::Reservation,
-    size::on_wire,
+    size::encoded_bytes,
     vcluster::Vcluster,
 };
 use serde::{Deserialize, Serialize};
@@ -186,7 +186,7 @@ pub enum EventKind {
         /// Number of the DAG.
         id: DagId,
         /// Progress after the change.
-        progress: Progress,
+        progress: DagProgress,
     },
     /// Elements of a job array got allocations, or those allocations ended, and nothing else in the record changed.
     /// This event carries only the counts, not the workload.
@@ -229,7 +229,7 @@ impl Event {
             }
             _ => 0,
         };
-        (size_of::<Self>() + held).saturating_add(on_wire(self))
+        (size_of::<Self>() + held).saturating_add(encoded_bytes(self))
     }
 }
 

@@ -143,7 +143,7 @@ impl Rpc for GetMemberStatus {
 
 /// Full status of a member, as the member itself reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberAccount {
+pub struct MemberReport {
     /// Number of the member.
     pub id: VoterId,
     /// Name of the member's cluster.
@@ -190,7 +190,7 @@ pub struct GetMember;
 impl Rpc for GetMember {
     const METHOD: &'static str = "quorum.member";
     const CALLERS: &'static [Role] = &[Role::Quorum, Role::Control];
-    type Reply = MemberAccount;
+    type Reply = MemberReport;
 }
 
 /// One row of the table of members.
@@ -210,7 +210,7 @@ pub struct MemberRow {
     /// Log entries that the member lags behind the leader; `None` if not known.
     pub lag: Option<u64>,
     /// Status that the member reported.
-    pub account: Option<MemberAccount>,
+    pub account: Option<MemberReport>,
 }
 
 /// Status of all members, as collected by the member that received the request.
@@ -248,7 +248,7 @@ impl Rpc for GetQuorum {
 /// A change of the membership or of the leader. A caller may repeat a change until it is done; completed steps are not
 /// repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Change {
+pub enum MembershipChange {
     /// Add a member: first as a learner, then as a voter once it is up to date.
     Add {
         /// Number of the new member.
@@ -280,18 +280,18 @@ pub struct ChangeQuorum {
     /// Idempotency key. Requests with the same key are recorded once.
     pub key: String,
     /// The change.
-    pub change: Change,
+    pub change: MembershipChange,
 }
 impl Rpc for ChangeQuorum {
     const METHOD: &'static str = "quorum.change";
     const CALLERS: &'static [Role] = &[Role::Control];
-    type Reply = Result<Result<Progress, ChangeRefused>, Unavailable>;
+    type Reply = Result<Result<ChangeProgress, ChangeRefusal>, Unavailable>;
 }
 
 /// Progress of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Progress {
+pub enum ChangeProgress {
     /// The change is done.
     Done {
         /// Whether the change was done before this request.
@@ -315,7 +315,7 @@ pub enum Progress {
 /// Reason why a membership change is refused. Except for `NotCommitted`, nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum ChangeRefused {
+pub enum ChangeRefusal {
     /// The number belongs to another member.
     #[error("member {id} exists already, at {addr}; give the new member another number")]
     IdTaken {
@@ -433,7 +433,7 @@ pub enum ChangeRefused {
     },
 }
 
-impl ChangeRefused {
+impl ChangeRefusal {
     /// Machine-readable code of the refusal.
     pub fn code(&self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
     /// Limits are checked at submission, but not at assignment.
-    LimitsNotAsked,
+    LimitsUnchecked,
     /// Allocations get nodes that are not free.
     NodesTaken,
     /// A repeat with the same idempotency key counts as a new command.
@@ -48,19 +48,19 @@ mod here {
     }
 
     /// Checks whether the bug is planted on this thread.
-    pub fn is(bug: Bug) -> bool {
+    pub fn is_planted(bug: Bug) -> bool {
         PLANTED.get() == Some(bug)
     }
 
     /// Returns a value that differs between consecutive calls.
-    pub fn chance() -> u64 {
+    pub fn pseudo_random() -> u64 {
         CHANCE.set(CHANCE.get() + 1);
         CHANCE.get() % 3
     }
 }
 
 #[cfg(debug_assertions)]
-pub use here::{chance, is, plant};
+pub use here::{is_planted, plant, pseudo_random};
 
 /// Checks whether the bug is planted on this thread: never in this build.
 #[cfg(not(debug_assertions))]

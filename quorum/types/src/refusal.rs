@@ -12,10 +12,10 @@ use crate::{
     cidr::Cidr,
     id::{BaselineName, DagId, LeaseName, ReservationName, VclusterName},
     limit_policy::LimitFault,
-    node::Taken,
+    node::UnavailableNode,
 };
-pub use attestation_fault::{ProofFault, Unproven};
-pub use limit::{Level, LimitRequest};
+pub use attestation_fault::{NodeProofFault, ProofFault};
+pub use limit::{LimitRequest, ViolatedLevel};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ pub enum Refusal {
     /// Hard limits are exceeded. All violated levels are listed, from the project up to the tenant.
     LimitExceeded {
         /// Violated levels; never empty.
-        levels: Vec<Level>,
+        levels: Vec<ViolatedLevel>,
         /// Kind of request that did not fit.
         asked: LimitRequest,
     },
@@ -215,14 +215,14 @@ pub enum Refusal {
         /// The allocation.
         id: AllocationId,
         /// The first faults, in rank order; never empty.
-        faults: Vec<Unproven>,
+        faults: Vec<NodeProofFault>,
         /// Number of further faults.
         more: u64,
     },
     /// Requested nodes are not available. None of the nodes was given.
     NodesTaken {
         /// The unavailable nodes, with reasons.
-        nodes: Vec<Taken>,
+        nodes: Vec<UnavailableNode>,
     },
     /// The nodes in sensitive use would exceed the sensitive pool.
     SensitivePool {
@@ -236,7 +236,7 @@ pub enum Refusal {
     /// A node claim would include nodes without a valid attestation, or nodes that contradict their baselines.
     NotConforming {
         /// The first faults, in the order of the nodes; never empty.
-        faults: Vec<Unproven>,
+        faults: Vec<NodeProofFault>,
         /// Number of further faults.
         more: u64,
     },

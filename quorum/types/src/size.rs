@@ -6,7 +6,7 @@ use postcard::ser_flavors::Size;
 use serde::Serialize;
 
 /// Exact size on the wire, bytes.
-pub fn on_wire<T: Serialize>(value: &T) -> usize {
+pub fn encoded_bytes<T: Serialize>(value: &T) -> usize {
     // A value that cannot be encoded is not sent either, so it exceeds every limit.
     postcard::serialize_with_flavor::<T, Size, usize>(value, Size::default()).unwrap_or(usize::MAX)
 }
@@ -44,11 +44,11 @@ mod tests {
         let lost = report(RankExit::Lost { evidence }, None);
         let fault = report(RankExit::Stopped, Some(text()));
         let small = report(RankExit::Stopped, None);
-        assert!(on_wire(&small) < 64);
+        assert!(encoded_bytes(&small) < 64);
         for command in [failed, lost, fault] {
-            assert!(on_wire(&command) > TEXT, "{command:?}");
+            assert!(encoded_bytes(&command) > TEXT, "{command:?}");
             let written = postcard::to_stdvec(&command).unwrap();
-            assert_eq!(on_wire(&command), written.len());
+            assert_eq!(encoded_bytes(&command), written.len());
         }
     }
 }

@@ -32,7 +32,7 @@ pub enum UsageRecordKind {
     /// All ranks of an attempt run: its nodes are in use from now on.
     Started {
         /// The allocation.
-        work: Work,
+        work: AccountedAllocation,
         /// Nodes that are now in use.
         nodes: Vec<NodeId>,
         /// Remaining walltime, milliseconds; `None`: unbounded.
@@ -41,21 +41,21 @@ pub enum UsageRecordKind {
     /// A running allocation uses more nodes.
     Grew {
         /// The allocation.
-        work: Work,
+        work: AccountedAllocation,
         /// Nodes that were added.
         nodes: Vec<NodeId>,
     },
     /// An allocation that has not ended stopped using nodes: it shrank, was suspended, or is queued again.
     Used {
         /// The allocation.
-        work: Work,
+        work: AccountedAllocation,
         /// Nodes that are no longer in use, with the period of use.
-        uses: Vec<Use>,
+        uses: Vec<UsagePeriod>,
     },
     /// An allocation ended.
     Completed {
         /// The allocation.
-        work: Work,
+        work: AccountedAllocation,
         /// Terminal state.
         state: AllocationState,
         /// Cause; `None` if the allocation ended by itself.
@@ -63,14 +63,14 @@ pub enum UsageRecordKind {
         /// Time at which the first attempt began to run.
         started_at: Option<UnixMillis>,
         /// Nodes that were in use until now, with the period of use.
-        uses: Vec<Use>,
+        uses: Vec<UsagePeriod>,
         /// Usage of all attempts together, node-milliseconds.
         node_ms: u64,
     },
     /// A checkpoint is complete.
     Checkpointed {
         /// The allocation.
-        work: Work,
+        work: AccountedAllocation,
         /// Number of the checkpoint.
         number: u32,
         /// Size, bytes; `None` if a rank did not report its size.
@@ -97,7 +97,7 @@ pub enum UsageRecordKind {
         /// The node claim.
         claim: Claimant,
         /// Nodes that were idle, with the period.
-        uses: Vec<Use>,
+        uses: Vec<UsagePeriod>,
     },
     /// The node claim of a node ended.
     Released {
@@ -129,7 +129,7 @@ pub enum UsageRecordKind {
 
 /// An allocation with its owner and its vCluster, for a usage record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Work {
+pub struct AccountedAllocation {
     /// Allocation number.
     pub allocation: AllocationId,
     /// Attempt number; 0 for an allocation that never had nodes.
@@ -157,7 +157,7 @@ pub struct Claimant {
 
 /// A period during which nodes were in use, or claimed and idle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Use {
+pub struct UsagePeriod {
     /// Nodes in use.
     pub nodes: Vec<NodeId>,
     /// Start of the period.
@@ -166,7 +166,7 @@ pub struct Use {
     pub until: UnixMillis,
 }
 
-impl Use {
+impl UsagePeriod {
     /// Node-milliseconds: the number of nodes times the period.
     pub fn node_ms(&self) -> u64 {
         let nodes = self.nodes.len() as u64;
@@ -178,7 +178,7 @@ impl Use {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenUse {
     /// User of the nodes.
-    pub by: User,
+    pub by: NodeUser,
     /// Nodes in use.
     pub nodes: Vec<NodeId>,
     /// Start of the period.
@@ -188,9 +188,9 @@ pub struct OpenUse {
 /// User of nodes: an allocation or a node claim.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum User {
+pub enum NodeUser {
     /// An allocation.
-    Work(Work),
+    Work(AccountedAllocation),
     /// A node claim, for its idle nodes.
     Claim(Claimant),
 }

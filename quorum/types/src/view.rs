@@ -240,7 +240,7 @@ pub struct LeaseView {
 
 /// The live state: the starting point onto which a control service applies events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hot {
+pub struct LiveState {
     /// Revision of this state.
     pub revision: Revision,
     /// State time at that revision.
@@ -260,7 +260,7 @@ pub struct Hot {
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// Answer to [`Query::Hot`].
-    Hot(Box<Hot>),
+    Hot(Box<LiveState>),
     /// Answer to [`Query::Allocation`]; `None` if there is no such allocation.
     Allocation(Option<Box<Allocation>>),
     /// Answer to [`Query::Allocations`].

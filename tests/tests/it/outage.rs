@@ -83,7 +83,7 @@ async fn scheduling_does_not_wait_for_waldur() {
             match phase {
                 Phase::Up => {}
                 Phase::Refuses => waldur.down().await,
-                Phase::Hangs => waldur.fault(Rule::new(
+                Phase::Hangs => waldur.add_fault(Rule::new(
                     "/api/*",
                     Fault::Hang {
                         when: Moment::Before,
@@ -97,7 +97,7 @@ async fn scheduling_does_not_wait_for_waldur() {
             of.count += after.count - before.count;
             of.seconds += after.seconds - before.seconds;
             waldur.up().await;
-            waldur.heal();
+            waldur.clear_faults();
         }
     }
     eventually("Waldur has everything", || async {

@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     AllocationId, Command, NodeId, Outcome, Refusal,
     command::ExpectedNode,
     limit::Resource,
-    refusal::{Level, LimitRequest},
+    refusal::{LimitRequest, ViolatedLevel},
 };
 use lattice_tests::{
     daemon::Daemon,
@@ -137,7 +137,7 @@ impl<'a> ResizedService<'a> {
 fn refused(asked: LimitRequest, current: u64, requested: u64, limit: u64) -> Refusal {
     Refusal::LimitExceeded {
         asked,
-        levels: vec![Level {
+        levels: vec![ViolatedLevel {
             path: PROJECT.parse().unwrap(),
             resource: Resource::Nodes,
             current,

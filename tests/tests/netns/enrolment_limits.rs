@@ -78,7 +78,7 @@ async fn networks(site: &mut Site, plan: &Plan, table: &mut Matrix) {
 /// Answers to strangers, with their numbers.
 type RefusalCounts = BTreeMap<&'static str, usize>;
 
-fn word(answer: &Result<lattice_mesh::Enrolled, EnrolError>) -> &'static str {
+fn word(answer: &Result<lattice_mesh::Enrolment, EnrolError>) -> &'static str {
     match answer {
         Ok(_) => "enrolled",
         Err(EnrolError::Refused(EnrolRefused::TokenRefused)) => "token refused",

@@ -1,6 +1,8 @@
 //! Scheduler settings in scenarios: rows of audit names and values.
 
-use lattice_quorum_types::scheduler::{PartsPerMillion, SchedulerPatch, Setting, WorkloadKind};
+use lattice_quorum_types::scheduler::{
+    PartsPerMillion, SchedulerPatch, SettingPatch, WorkloadKind,
+};
 use std::{fmt::Debug, str::FromStr};
 
 /// Change of settings for these rows. An empty value clears the setting.
@@ -49,13 +51,13 @@ fn put(patch: &mut SchedulerPatch, name: &str, text: &str) {
     }
 }
 
-fn value<T: FromStr<Err: Debug>>(text: &str) -> Setting<T> {
+fn value<T: FromStr<Err: Debug>>(text: &str) -> SettingPatch<T> {
     of(text, |text| text.parse().unwrap())
 }
 
-fn of<T>(text: &str, read: impl Fn(&str) -> T) -> Setting<T> {
+fn of<T>(text: &str, read: impl Fn(&str) -> T) -> SettingPatch<T> {
     match text {
-        "" => Setting::Clear,
-        text => Setting::Set(read(text)),
+        "" => SettingPatch::Clear,
+        text => SettingPatch::Set(read(text)),
     }
 }

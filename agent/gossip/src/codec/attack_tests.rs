@@ -112,9 +112,9 @@ async fn changed_messages_never_stop_the_server() {
         fixture::mesh(&authority, "a"),
         fixture::mesh(&authority, "b"),
     );
-    let (gossip, door) = (Gossip::new(), fixture::door());
+    let (gossip, door) = (Gossip::new(), fixture::receiver());
     mesh.serve(gossip.route(Router::new())).unwrap();
-    let place = gossip.place(door.clone()).unwrap();
+    let place = gossip.register(door.clone()).unwrap();
     let cell = fixture::start(place, &mesh, Vec::new()).await;
     let mut rng = Rng::new(2, "changed messages");
     for _ in 0..3000 {
@@ -129,7 +129,7 @@ async fn changed_messages_never_stop_the_server() {
     let beside = joins.join(&other, config, &fixture::full()).await.unwrap();
     fixture::until(&beside, "the attacked member", |s| {
         let attacked = s.members.get(&mesh.identity());
-        attacked.is_some_and(|m| m.belief == crate::GossipLiveness::Alive)
+        attacked.is_some_and(|m| m.liveness == crate::GossipLiveness::Alive)
     })
     .await;
     let stats = cell.stats();

@@ -92,7 +92,7 @@ pub(crate) struct Codec {
     outer_addr: SocketAddr,
     /// Longest time of a payload in flight.
     decode_timeout: Duration,
-    mark: Vec<u8>,
+    marker: Vec<u8>,
     pending: Option<Pending>,
     decoded: Option<RecvOutcome>,
     buffer: Vec<u8>,
@@ -114,7 +114,7 @@ impl Codec {
             outer.set_nonblocking(true)?;
             outer.connect(inner_addr)?;
             let outer_addr = outer.local_addr()?;
-            let twin = socket_handle::of(&inner, inner_addr)?;
+            let twin = socket_handle::second_handle(&inner, inner_addr)?;
             twin.set_nonblocking(true)?;
             twin.connect(outer_addr)?;
             Ok((outer_addr, twin))
@@ -126,7 +126,7 @@ impl Codec {
             outer,
             outer_addr,
             decode_timeout: DECODE_TIMEOUT,
-            mark: Vec::new(),
+            marker: Vec::new(),
             pending: None,
             decoded: None,
             buffer: vec![0; MAX_PAYLOAD_BYTES + 1],
@@ -134,7 +134,7 @@ impl Codec {
         // Discards datagrams that other processes sent before the sockets were connected.
         drain(&codec.twin, &mut codec.buffer);
         drain(&codec.outer, &mut codec.buffer);
-        codec.mark = codec.encode(marker()).await?;
+        codec.marker = codec.encode(marker()).await?;
         codec.self_test().await?;
         Ok(codec)
     }
@@ -168,14 +168,14 @@ impl Codec {
     pub(crate) async fn decode_next(
         &mut self,
         inbox: &mut mpsc::Receiver<InboundMessage>,
-        door: &CellReceiver,
+        receiver: &CellReceiver,
     ) -> Result<Option<RecvOutcome>, CodecError> {
         loop {
             let Some(Pending { from, until }) = self.pending else {
                 let Some(next) = inbox.recv().await else {
                     return Ok(None);
                 };
-                self.submit(&next, door);
+                self.submit(&next, receiver);
                 continue;
             };
             let read = tokio::time::timeout_at(until, self.inner.recv()).await;
@@ -184,7 +184,7 @@ impl Codec {
                     self.pending = None;
                     match self.decoded.take() {
                         Some(outcome) => return Ok(Some(outcome)),
-                        None => door.garbage(from),
+                        None => receiver.count_garbage(from),
                     }
                 }
                 Ok(Ok(outcome)) => {
@@ -199,7 +199,7 @@ impl Codec {
                     // A late payload must not be attributed to the next peer.
                     drain(&self.twin, &mut self.buffer);
                     self.pending = None;
-                    add(&door.counters.codec_late, 1);
+                    add(&receiver.counters.codec_late, 1);
                     if let Some(outcome) = self.decoded.take() {
                         return Ok(Some(outcome));
                     }
@@ -209,15 +209,15 @@ impl Codec {
     }
 
     /// Passes a payload and the marker to the inner socket, both or neither. Does not wait.
-    fn submit(&mut self, next: &InboundMessage, door: &CellReceiver) {
+    fn submit(&mut self, next: &InboundMessage, receiver: &CellReceiver) {
         if !self.is_acceptable(&next.bytes) {
-            return door.garbage(next.from);
+            return receiver.count_garbage(next.from);
         }
         self.decoded = None;
         let submitted = self
             .outer
             .send(&next.bytes)
-            .and_then(|_| self.outer.send(&self.mark));
+            .and_then(|_| self.outer.send(&self.marker));
         match submitted {
             Ok(_) => {
                 let until = Instant::now() + self.decode_timeout;
@@ -227,14 +227,14 @@ impl Codec {
             Err(error) => {
                 tracing::debug!(%error, "gossip message lost before decoding");
                 drain(&self.twin, &mut self.buffer);
-                add(&door.counters.codec_late, 1);
+                add(&receiver.counters.codec_late, 1);
             }
         }
     }
 
     /// Whether the bytes have the form of a message that a member may send.
     fn is_acceptable(&self, bytes: &[u8]) -> bool {
-        let magic = self.mark.first_chunk::<2>();
+        let magic = self.marker.first_chunk::<2>();
         bytes.len() <= MAX_PAYLOAD_BYTES
             && magic.is_some_and(|magic| outer_format::is_acceptable(*magic, bytes))
     }
@@ -258,7 +258,7 @@ impl Codec {
         let stranger = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
             .map_err(system("cannot open a socket on loopback"))?;
         // The kernel may refuse or drop the datagram.
-        let _ = stranger.send_to(&self.mark, inner_addr);
+        let _ = stranger.send_to(&self.marker, inner_addr);
         let longest = vec![0; MAX_PAYLOAD_BYTES];
         self.outer
             .send(&longest)
@@ -278,7 +278,7 @@ impl Codec {
             return Err(failed("a stranger's message came through"));
         }
         self.outer
-            .send(&self.mark)
+            .send(&self.marker)
             .map_err(system("cannot send the marker"))?;
         match tokio::time::timeout(SELF_TEST_TIMEOUT, self.inner.recv()).await {
             Ok(Ok(outcome)) if is_marker(&outcome) => Ok(()),

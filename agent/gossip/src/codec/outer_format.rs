@@ -17,10 +17,10 @@ const MAX_BLOCKS: u32 = 64;
 
 /// Whether `bytes` may be passed to chitchat. A `BadCluster`, the codec's marker, may not.
 pub(super) fn is_acceptable(magic: [u8; 2], bytes: &[u8]) -> bool {
-    read(magic, bytes).is_some()
+    parse_frame(magic, bytes).is_some()
 }
 
-fn read(magic: [u8; 2], bytes: &[u8]) -> Option<()> {
+fn parse_frame(magic: [u8; 2], bytes: &[u8]) -> Option<()> {
     let (&[m0, m1, VERSION, kind], rest) = bytes.split_first_chunk::<4>()? else {
         return None;
     };
@@ -30,18 +30,18 @@ fn read(magic: [u8; 2], bytes: &[u8]) -> Option<()> {
     let mut blocks = 0;
     let rest = match kind {
         SYN => {
-            let (length, name) = stream(rest, &mut blocks)?.split_first_chunk::<2>()?;
+            let (length, name) = skip_stream(rest, &mut blocks)?.split_first_chunk::<2>()?;
             name.get(usize::from(u16::from_le_bytes(*length))..)?
         }
-        SYN_ACK => stream(stream(rest, &mut blocks)?, &mut blocks)?,
-        ACK => stream(rest, &mut blocks)?,
+        SYN_ACK => skip_stream(skip_stream(rest, &mut blocks)?, &mut blocks)?,
+        ACK => skip_stream(rest, &mut blocks)?,
         _ => return None,
     };
     rest.is_empty().then_some(())
 }
 
 /// Returns the bytes after a stream of blocks; `None` if the stream is malformed or has too many blocks.
-fn stream<'a>(mut bytes: &'a [u8], blocks: &mut u32) -> Option<&'a [u8]> {
+fn skip_stream<'a>(mut bytes: &'a [u8], blocks: &mut u32) -> Option<&'a [u8]> {
     loop {
         let (&kind, rest) = bytes.split_first()?;
         if kind == 0 {

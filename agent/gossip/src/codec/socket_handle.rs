@@ -20,7 +20,10 @@ use std::{
 };
 
 /// Another handle on `socket`, which is bound to `addr`.
-pub(super) fn of(socket: &UdpSocket, addr: SocketAddr) -> io::Result<std::net::UdpSocket> {
+pub(super) fn second_handle(
+    socket: &UdpSocket,
+    addr: SocketAddr,
+) -> io::Result<std::net::UdpSocket> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.parse().ok());
@@ -130,7 +133,7 @@ mod tests {
         let mut failures = Vec::new();
         for _ in 0..JOINS {
             let (socket, addr) = open().await;
-            failures.extend(of(&socket, addr).err());
+            failures.extend(second_handle(&socket, addr).err());
         }
         assert!(churn.0.try_wait().unwrap().is_none(), "churn has ended");
         let count = failures.len();
@@ -152,10 +155,10 @@ mod tests {
                 break (tcp, socket, addr);
             }
         };
-        let twin = of(&socket, addr).unwrap();
+        let twin = second_handle(&socket, addr).unwrap();
         assert_eq!(socket_type(&twin).unwrap(), SocketType::DGRAM);
         assert_eq!(twin.local_addr().unwrap(), addr);
-        let error = of(&socket, LOOPBACK.into()).unwrap_err();
+        let error = second_handle(&socket, LOOPBACK.into()).unwrap_err();
         assert!(error.to_string().contains("127.0.0.1:0"), "{error}");
     }
 }

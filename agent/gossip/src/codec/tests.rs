@@ -102,7 +102,7 @@ async fn drops_garbage_and_keeps_real_message_senders() {
         }
         real
     };
-    let mark = bench.codec.mark.clone();
+    let mark = bench.codec.marker.clone();
     for (n, bytes) in (0..).zip(&real) {
         bench.put(900, vec![n as u8; usize::from(n) * 13]);
         bench.put(901, bytes[..bytes.len() - 1].to_vec());
@@ -186,7 +186,7 @@ async fn what_strangers_on_this_machine_send_does_not_get_in() {
     let inner = bench.codec.twin.local_addr().unwrap();
     let outer = bench.codec.outer_addr;
     let forged = bench.codec.encode(syn("forged")).await.unwrap();
-    let mark = bench.codec.mark.clone();
+    let mark = bench.codec.marker.clone();
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let flood = std::thread::spawn({
         let stop = stop.clone();

@@ -3,7 +3,7 @@
 
 use super::start_with;
 use crate::{
-    Cell, CellConfig, Published, Seed, Snapshot,
+    Cell, CellConfig, PublishedState, Seed, Snapshot,
     admission::CellReceiver,
     registry::CellRegistration,
     text::{self, tests::full as everything},
@@ -41,25 +41,25 @@ pub(crate) fn config(seeds: Vec<Seed>) -> CellConfig {
     }
 }
 
-pub(crate) fn door() -> Arc<CellReceiver> {
+pub(crate) fn receiver() -> Arc<CellReceiver> {
     Arc::new(CellReceiver::new("c0".parse().unwrap(), QUICK))
 }
 
 /// State with a value for every key.
-pub(crate) fn full() -> Published {
+pub(crate) fn full() -> PublishedState {
     everything()
 }
 
-pub(crate) fn saying(version: &str) -> Published {
-    Published {
+pub(crate) fn published_version(version: &str) -> PublishedState {
+    PublishedState {
         version: Some(version.to_owned()),
-        ..Published::default()
+        ..PublishedState::default()
     }
 }
 
 /// Starts a member in a registration of the caller, which thus has access to the receiver of the cell.
 pub(crate) async fn start(place: CellRegistration, mesh: &Mesh, seeds: Vec<Seed>) -> Cell {
-    let texts = text::to_texts(&saying("1")).unwrap();
+    let texts = text::to_texts(&published_version("1")).unwrap();
     let (config, addr) = (config(seeds), mesh.local_addr());
     start_with(place, mesh.clone(), config, addr, texts, RESTART_WAIT)
         .await

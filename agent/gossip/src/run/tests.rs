@@ -15,11 +15,11 @@ async fn a_died_server_is_started_again_after_its_wait_as_the_next_generation() 
     let (gossip_a, gossip_b) = (Gossip::new(), Gossip::new());
     mesh_a.serve(gossip_a.route(Router::new())).unwrap();
     mesh_b.serve(gossip_b.route(Router::new())).unwrap();
-    let first = fixture::saying("1");
+    let first = fixture::published_version("1");
     let a = gossip_a.join(&mesh_a, fixture::config(Vec::new()), &first);
     let a = a.await.unwrap();
-    let door = fixture::door();
-    let place = gossip_b.place(door.clone()).unwrap();
+    let door = fixture::receiver();
+    let place = gossip_b.register(door.clone()).unwrap();
     let b = fixture::start(place, &mesh_b, vec![fixture::seed(&mesh_a)]).await;
     let started_at = Instant::now();
     let identity_b = mesh_b.identity();
@@ -27,7 +27,7 @@ async fn a_died_server_is_started_again_after_its_wait_as_the_next_generation() 
         let identity_b = identity_b.clone();
         move |s: &Arc<Snapshot>| {
             s.members.get(&identity_b).is_some_and(|m| {
-                (m.generation, m.belief) == (generation, GossipLiveness::Alive)
+                (m.generation, m.liveness) == (generation, GossipLiveness::Alive)
                     && m.published.version.as_deref() == Some(version)
             })
         }
@@ -35,7 +35,7 @@ async fn a_died_server_is_started_again_after_its_wait_as_the_next_generation() 
     fixture::until(&a, "the first generation", sees(10, "1")).await;
     // The server loses its inbox, which it sees as a broken transport.
     door.close();
-    b.publish(&fixture::saying("2")).unwrap();
+    b.publish(&fixture::published_version("2")).unwrap();
     fixture::until(&a, "the second generation", sees(11, "2")).await;
     let waited = started_at.elapsed();
     assert!(waited >= fixture::RESTART_WAIT, "{waited:?}");

@@ -1,7 +1,9 @@
 //! Cells from the view of their members.
 
 use crate::common::*;
-use lattice_gossip::{Boot, GossipLiveness, Health, JoinError, Load, Power, Published, Verdict};
+use lattice_gossip::{
+    Boot, GossipLiveness, Health, JoinError, Load, Power, PublishedState, Verdict,
+};
 use lattice_mesh::Role;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use std::time::Duration;
 async fn three_members_share_membership_and_metadata() {
     let authority = authority();
     let members = agents(&authority, 3).await;
-    let said = Published {
+    let said = PublishedState {
         fingerprints: [("gpu".to_owned(), format!("1:{}", "ab".repeat(32)))].into(),
         identity: Some("cd".repeat(32)),
         health: Some(Health {
@@ -44,11 +46,11 @@ async fn three_members_share_membership_and_metadata() {
         assert_eq!(member.cell.alive_peer_count(), 2);
     }
     // An empty state removes all keys everywhere.
-    members[2].cell.publish(&Published::default()).unwrap();
+    members[2].cell.publish(&PublishedState::default()).unwrap();
     for member in &members {
         until(&member.cell, "nothing said", |s| {
             let a2 = &s.members[&identity(Role::Agent, "a2")];
-            a2.published == Published::default()
+            a2.published == PublishedState::default()
         })
         .await;
     }

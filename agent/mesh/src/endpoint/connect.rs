@@ -34,7 +34,7 @@ impl Core {
             return Err(MeshError::Closed);
         }
         let limit = self.config.connect_timeout;
-        let made = self.made_now();
+        let made = self.handshake_state();
         let dial = async {
             let connection = self
                 .quic
@@ -100,9 +100,9 @@ impl Core {
                     identity: member.identity,
                     issued_at: member.issued_at,
                     chain: Arc::new(chain),
-                    made,
-                    distrusted: Arc::default(),
-                    uses: CallCounter::default(),
+                    handshake: made,
+                    no_new_calls: Arc::default(),
+                    running_calls: CallCounter::default(),
                 });
             }
             Err(distrust) => distrust,
@@ -121,10 +121,10 @@ impl Core {
         let id = self.register(&link);
         // Trust may have changed since the handshake began, and the task that changed it may have missed this
         // connection.
-        if self.judgements.load(Ordering::Acquire) != link.made.judgements {
+        if self.trust_version.load(Ordering::Acquire) != link.handshake.trust_version {
             self.close_if_distrusted(&self.trust(), &link, true);
         }
-        if self.generation.load(Ordering::Acquire) != link.made.generation {
+        if self.generation.load(Ordering::Acquire) != link.handshake.generation {
             self.leave([link.clone()]);
         }
         let core = self.clone();

@@ -17,11 +17,11 @@ use std::{
 
 /// Interval between two idle checks of an old connection. Two idle checks in a row end the connection: by then, calls
 /// that the other end started before it received `mesh.leave` have arrived.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Number of connections that are left at once; the rest follow one per `THEN_EVERY`. A control holds one connection
 /// with every agent, and each connection it leaves is dialled again.
-const AT_ONCE: u32 = 64;
-const THEN_EVERY: Duration = Duration::from_millis(10);
+const LEAVE_BURST: u32 = 64;
+const LEAVE_INTERVAL: Duration = Duration::from_millis(10);
 /// Timeout for the reply to `mesh.leave`. A peer of a version without `mesh.leave` does not answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -29,9 +29,9 @@ impl Core {
     /// Starts to leave `links`, which were made under earlier credentials.
     pub(crate) fn leave(self: &Arc<Self>, links: impl IntoIterator<Item = Link>) {
         for (n, link) in (0u32..).zip(links) {
-            let wait = THEN_EVERY * n.saturating_sub(AT_ONCE);
+            let wait = LEAVE_INTERVAL * n.saturating_sub(LEAVE_BURST);
             if wait.is_zero() {
-                link.distrusted.store(true, Ordering::Relaxed);
+                link.no_new_calls.store(true, Ordering::Relaxed);
             }
             let cancel = self.cancel.clone();
             let leaving = async move {
@@ -45,7 +45,7 @@ impl Core {
 }
 
 async fn leave(link: Link) {
-    link.distrusted.store(true, Ordering::Relaxed);
+    link.no_new_calls.store(true, Ordering::Relaxed);
     let told = async {
         let (mut send, mut recv) = link.connection.open_bi().await.ok()?;
         send.write_all(&request_bytes(LEAVE, &[])).await.ok()?;
@@ -64,9 +64,13 @@ async fn leave(link: Link) {
     while idle_looks < 2 {
         tokio::select! {
             _ = link.connection.closed() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(IDLE_CHECK_INTERVAL) => {}
         }
-        idle_looks = if link.uses.none() { idle_looks + 1 } else { 0 };
+        idle_looks = if link.running_calls.is_idle() {
+            idle_looks + 1
+        } else {
+            0
+        };
     }
     link.connection
         .close(CLOSE_RENEWED.into(), b"replaced by a newer connection");

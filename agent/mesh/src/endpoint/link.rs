@@ -15,7 +15,7 @@ pub(crate) struct HandshakeState {
     /// Generation of the credentials that this process presents.
     pub(crate) generation: u64,
     /// Number of changes of the trusted authorities and revocations.
-    pub(crate) judgements: u64,
+    pub(crate) trust_version: u64,
 }
 
 /// A live, mutually authenticated connection.
@@ -25,11 +25,11 @@ pub(crate) struct Link {
     pub(crate) identity: Identity,
     pub(crate) issued_at: UnixMillis,
     pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
-    pub(crate) made: HandshakeState,
+    pub(crate) handshake: HandshakeState,
     /// No new call starts on the connection: it was silent for a complete deadline, or one end is leaving it.
-    pub(crate) distrusted: Arc<AtomicBool>,
+    pub(crate) no_new_calls: Arc<AtomicBool>,
     /// Calls, streams and messages that run on the connection.
-    pub(crate) uses: CallCounter,
+    pub(crate) running_calls: CallCounter,
 }
 
 /// Counts the calls, streams and messages that run on a connection, in both directions.
@@ -46,7 +46,7 @@ impl CallCounter {
         CallGuard(self.0.clone())
     }
 
-    pub(crate) fn none(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.0.load(Ordering::Acquire) == 0
     }
 }

@@ -3,7 +3,7 @@
 use super::{link::Link, state::Core};
 use crate::{
     Caller,
-    pki::certificate::LeafFields,
+    pki::certificate::CertificateFields,
     rpc::{
         frame::{
             Fault, HELLO, LEAVE, ReadFault, Status, fault_bytes, frame_bytes, read_body,
@@ -38,7 +38,7 @@ pub(crate) async fn serve_link(core: &Arc<Core>, link: &Link) -> String {
     let expires_at = link
         .chain
         .first()
-        .and_then(|leaf| LeafFields::read(leaf).ok())
+        .and_then(|leaf| CertificateFields::read(leaf).ok())
         .map(|l| l.not_after);
     let mut check = tokio::time::interval(EXPIRY_CHECK);
     loop {
@@ -55,7 +55,7 @@ pub(crate) async fn serve_link(core: &Arc<Core>, link: &Link) -> String {
             stream = connection.accept_bi() => match stream {
                 Ok((send, recv)) => {
                     let (core, caller, link) = (core.clone(), caller.clone(), link.clone());
-                    let (tasks, running) = (core.tasks.clone(), link.uses.begin());
+                    let (tasks, running) = (core.tasks.clone(), link.running_calls.begin());
                     tasks.spawn(async move {
                         let _running = running;
                         serve_request(&core, &link, caller, send, recv).await;
@@ -66,7 +66,7 @@ pub(crate) async fn serve_link(core: &Arc<Core>, link: &Link) -> String {
             stream = connection.accept_uni() => match stream {
                 Ok(recv) => {
                     let (core, caller) = (core.clone(), caller.clone());
-                    let (tasks, running) = (core.tasks.clone(), link.uses.begin());
+                    let (tasks, running) = (core.tasks.clone(), link.running_calls.begin());
                     tasks.spawn(async move {
                         let _running = running;
                         serve_message(&core.router, caller, recv).await;
@@ -100,7 +100,7 @@ async fn serve_request(
     };
     match asked {
         IncomingRequest::Leave => {
-            link.distrusted.store(true, Ordering::Relaxed);
+            link.no_new_calls.store(true, Ordering::Relaxed);
             send_last(&mut send, &frame_bytes(Status::Item, &[])).await;
         }
         IncomingRequest::Hello => send_last(&mut send, &frame_bytes(Status::Item, &[])).await,

@@ -66,10 +66,10 @@ pub(crate) struct Core {
     pub(crate) router: OnceLock<Arc<Router>>,
     pub(crate) generation: AtomicU64,
     /// Incremented when the trusted authorities or revocations change.
-    pub(crate) judgements: AtomicU64,
+    pub(crate) trust_version: AtomicU64,
     /// Serialises changes of trust. Never held while waiting for the disk.
-    pub(crate) changing: Mutex<()>,
-    pub(crate) keeping: Mutex<BundleFolder>,
+    pub(crate) trust_change_lock: Mutex<()>,
+    pub(crate) bundle_folder: Mutex<BundleFolder>,
     /// The saved trust bundle is older than the one in force.
     pub(crate) unsaved: AtomicBool,
     pub(crate) trust_state: watch::Sender<TrustState>,
@@ -103,9 +103,9 @@ impl Core {
             client,
             router: OnceLock::new(),
             generation: AtomicU64::new(0),
-            judgements: AtomicU64::new(0),
-            changing: Mutex::default(),
-            keeping: Mutex::default(),
+            trust_version: AtomicU64::new(0),
+            trust_change_lock: Mutex::default(),
+            bundle_folder: Mutex::default(),
             unsaved: AtomicBool::new(false),
             trust_state,
             cancel: CancellationToken::new(),
@@ -121,10 +121,10 @@ impl Core {
     }
 
     /// Returns the present versions of credentials and trust; callers read them before a handshake begins.
-    pub(crate) fn made_now(&self) -> HandshakeState {
+    pub(crate) fn handshake_state(&self) -> HandshakeState {
         HandshakeState {
             generation: self.generation.load(Ordering::Acquire),
-            judgements: self.judgements.load(Ordering::Acquire),
+            trust_version: self.trust_version.load(Ordering::Acquire),
         }
     }
 
@@ -150,7 +150,7 @@ impl Core {
             .open
             .values()
             .find(|link| {
-                !link.distrusted.load(Ordering::Relaxed)
+                !link.no_new_calls.load(Ordering::Relaxed)
                     && link.connection.remote_address() == addr
                     && link.connection.close_reason().is_none()
                     && expect.matches(&link.identity)

@@ -15,7 +15,7 @@ use std::{
 
 /// Effect of applying a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedBundle {
     /// Number of the bundle now in force.
     pub number: u64,
     /// Whether the bundle changed the trust in force.
@@ -30,7 +30,10 @@ pub struct Applied {
 }
 
 impl Core {
-    pub(crate) fn apply_bundle(&self, signed: &SignedBundle) -> Result<Applied, BundleRefused> {
+    pub(crate) fn apply_bundle(
+        &self,
+        signed: &SignedBundle,
+    ) -> Result<AppliedBundle, BundleRefused> {
         let mut applied = self.put_bundle_in_force(signed)?;
         // The bundle is in force before it is saved: a full or hanging disk must not keep a revoked peer connected.
         if applied.changed || self.unsaved.load(Ordering::SeqCst) {
@@ -39,12 +42,12 @@ impl Core {
         Ok(applied)
     }
 
-    fn put_bundle_in_force(&self, signed: &SignedBundle) -> Result<Applied, BundleRefused> {
-        let _changing = self.changing.lock();
+    fn put_bundle_in_force(&self, signed: &SignedBundle) -> Result<AppliedBundle, BundleRefused> {
+        let _changing = self.trust_change_lock.lock();
         let trust = self.trust();
         let credentials = trust.credentials.with_bundle(signed)?;
         let number = credentials.trust_number();
-        let unchanged = Applied {
+        let unchanged = AppliedBundle {
             number,
             changed: false,
             closed_connections: 0,
@@ -66,7 +69,7 @@ impl Core {
             ?standing,
             "trust bundle in force"
         );
-        Ok(Applied {
+        Ok(AppliedBundle {
             changed: true,
             closed_connections,
             standing,
@@ -81,7 +84,7 @@ impl Core {
         // Checked again after the lock is released: a thread that found the lock taken relies on this thread to save
         // its bundle.
         while self.unsaved.load(Ordering::SeqCst) {
-            let Some(keeping) = self.keeping.try_lock() else {
+            let Some(keeping) = self.bundle_folder.try_lock() else {
                 return Some("an earlier save is still under way".to_owned());
             };
             self.unsaved.store(false, Ordering::SeqCst);
@@ -100,27 +103,27 @@ impl Core {
     /// in force, and returns one of them.
     pub(crate) fn rotate_with(
         self: &Arc<Self>,
-        brought: Credentials,
+        new_credentials: Credentials,
         choose: impl FnOnce(Credentials, Credentials) -> Result<Credentials, String>,
     ) -> Result<(), MeshError> {
         // The lock is held to the end; otherwise a bundle that arrives meanwhile would be lost.
-        let _changing = self.changing.lock();
+        let _changing = self.trust_change_lock.lock();
         let before = self.trust();
         let current = before.credentials.identity();
-        if brought.identity() != current {
+        if new_credentials.identity() != current {
             return Err(MeshError::IdentityChanged {
                 current: current.clone(),
-                new: brought.identity().clone(),
+                new: new_credentials.identity().clone(),
             });
         }
-        let brought = brought.with_reset(before.credentials.reset().clone());
+        let brought = new_credentials.with_reset(before.credentials.reset().clone());
         let new = brought.clone();
         let under_in_force = match (before.credentials.in_force(), new.bundle()) {
             // A new certificate must not undo revocations.
-            (Some(in_force), None) => new.under(in_force.clone()),
+            (Some(in_force), None) => new.with_trust(in_force.clone()),
             (Some(in_force), Some(other)) => match before.credentials.with_bundle(other) {
                 Ok(_) => new,
-                Err(BundleRefused::Older { .. }) => new.under(in_force.clone()),
+                Err(BundleRefused::Older { .. }) => new.with_trust(in_force.clone()),
                 Err(refused) => return Err(refused.into()),
             },
             (None, _) => new,
@@ -131,19 +134,19 @@ impl Core {
         let earlier = self.generation.fetch_add(1, Ordering::AcqRel);
         self.put_in_force(trust.clone());
         let links = self.open_links().into_iter();
-        self.leave(links.filter(|link| link.made.generation <= earlier));
+        self.leave(links.filter(|link| link.handshake.generation <= earlier));
         tracing::info!(identity = %trust.credentials.identity(), "mesh credentials rotated");
         Ok(())
     }
 
     /// Sets the folder in which later bundles are saved.
     pub(crate) fn keep_trust_in(&self, folder: &Path) {
-        self.keeping.lock().folder = Some(folder.to_owned());
+        self.bundle_folder.lock().folder = Some(folder.to_owned());
     }
 
     /// Saves the identity in force.
     pub(crate) fn save(&self, folder: &Path) -> Result<(), CredentialsError> {
-        let _keeping = self.keeping.lock();
+        let _keeping = self.bundle_folder.lock();
         self.trust().credentials.save(folder)
     }
 
@@ -151,7 +154,7 @@ impl Core {
     /// closed connections.
     fn put_in_force(&self, trust: Arc<Trust>) -> usize {
         let before = self.trust.swap(trust.clone());
-        self.judgements.fetch_add(1, Ordering::AcqRel);
+        self.trust_version.fetch_add(1, Ordering::AcqRel);
         let roots_changed = before.credentials.roots() != trust.credentials.roots();
         self.trust_state.send_replace(TrustState {
             number: trust.credentials.trust_number(),

@@ -2,13 +2,13 @@
 
 use super::{
     proof::{self, CaProofFault},
-    request::{STRANGER_TIMEOUT, WireRequest},
+    request::{EXCHANGE_TIMEOUT, WireRequest},
 };
 use crate::{
     Credentials, CredentialsError, EnrolRefused, Identity, InvalidIdentity, Issued, JoinToken,
     KeyAndCsr, MeshConfig, MeshError, Pin,
     encoding::{decode, encode},
-    pki::{certificate::LeafFields, pin::in_words},
+    pki::{certificate::CertificateFields, pin::join_pins},
     rpc::frame::{ENROL, Status, read_frame, request_bytes},
     transport::{
         close::{CLOSE_DONE, CLOSE_RATE_LIMITED},
@@ -33,7 +33,7 @@ const MAX_ANSWER_BYTES: usize = 256 << 10;
 
 /// Result of an enrolment.
 #[derive(Debug, Clone)]
-pub struct Enrolled {
+pub struct Enrolment {
     /// Credentials, ready for [`crate::Mesh::bind`] and [`Credentials::save`].
     pub credentials: Credentials,
     /// Gossip cell, for agents.
@@ -45,7 +45,7 @@ pub struct Enrolled {
 pub enum EnrolError {
     /// The server proved that it belongs to a pinned authority neither by its certificate nor by a key.
     #[error(
-        "the server at {addr} did not prove that it belongs to the cluster of this token (CA pin {}); the secret was not sent to it. {}", in_words(.pins, " or "), why_unknown(.shown.as_ref())
+        "the server at {addr} did not prove that it belongs to the cluster of this token (CA pin {}); the secret was not sent to it. {}", join_pins(.pins, " or "), pin_mismatch_advice(.shown.as_ref())
     )]
     PinMismatch {
         /// Address of the server.
@@ -84,7 +84,7 @@ pub enum EnrolError {
 }
 
 /// Returns advice for the operator.
-fn why_unknown(shown: Option<&Pin>) -> String {
+fn pin_mismatch_advice(shown: Option<&Pin>) -> String {
     let make = "make a new one with `lattice admin token create`";
     match shown {
         Some(shown) => format!(
@@ -113,7 +113,7 @@ pub async fn enrol(
     addr: SocketAddr,
     token: &JoinToken,
     name: &str,
-) -> Result<Enrolled, EnrolError> {
+) -> Result<Enrolment, EnrolError> {
     enrol_with(addr, token, name, false, &MeshConfig::default()).await
 }
 
@@ -125,7 +125,7 @@ pub async fn enrol_at_any(
     name: &str,
     replace: bool,
     config: &MeshConfig,
-) -> Option<Result<Enrolled, EnrolError>> {
+) -> Option<Result<Enrolment, EnrolError>> {
     let mut last = None;
     let new = match Credentials::generate_key_and_csr() {
         Ok(new) => new,
@@ -157,7 +157,7 @@ pub async fn enrol_with(
     name: &str,
     replace: bool,
     config: &MeshConfig,
-) -> Result<Enrolled, EnrolError> {
+) -> Result<Enrolment, EnrolError> {
     let new = Credentials::generate_key_and_csr()?;
     enrol_as(addr, token, name, replace, &new, config).await
 }
@@ -171,7 +171,7 @@ async fn enrol_as(
     replace: bool,
     new: &KeyAndCsr,
     config: &MeshConfig,
-) -> Result<Enrolled, EnrolError> {
+) -> Result<Enrolment, EnrolError> {
     let issued = enrol_key(addr, token, name, replace, &new.csr, config).await?;
     let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(CertificateDer::from).collect();
     let credentials = Credentials::new(
@@ -184,7 +184,7 @@ async fn enrol_as(
         let reason = format!("{identity} instead of {}/{name}", token.role());
         return Err(EnrolError::WrongCertificate { reason });
     }
-    Ok(Enrolled {
+    Ok(Enrolment {
         credentials,
         cell: issued.cell,
     })
@@ -218,7 +218,7 @@ pub async fn enrol_key(
         replace,
         csr: csr.to_vec(),
     };
-    let issued = ask(&quic, addr, token.pins(), asked, config).await;
+    let issued = request_certificate(&quic, addr, token.pins(), asked, config).await;
     quic.close(CLOSE_DONE.into(), b"done");
     // Waits for the close to be sent. A lost close only costs the server an idle timeout.
     let _ = tokio::time::timeout(Duration::from_millis(200), quic.wait_idle()).await;
@@ -232,11 +232,11 @@ pub async fn enrol_key(
     }
 }
 
-async fn ask(
+async fn request_certificate(
     quic: &quinn::Endpoint,
     addr: SocketAddr,
     pins: &[Pin],
-    asked: WireRequest,
+    wire_request: WireRequest,
     config: &MeshConfig,
 ) -> Result<Issued, EnrolError> {
     let unproven = Arc::new(AtomicBool::new(false));
@@ -252,10 +252,10 @@ async fn ask(
         }
         _ => EnrolError::Lost { addr, reason },
     };
-    let body = SecretBody::of(&asked).map_err(lost)?;
+    let body = SecretBody::of(&wire_request).map_err(lost)?;
     let exchange = async {
         if unproven.load(Ordering::SeqCst) {
-            let proved = proof::demand(&connection, pins, config).await;
+            let proved = proof::request_proof(&connection, pins, config).await;
             proved.map_err(|unproven| match unproven {
                 CaProofFault::Lost(reason) => lost(reason),
                 CaProofFault::NoProof => EnrolError::PinMismatch {
@@ -283,7 +283,7 @@ async fn ask(
             Err(fault) => Err(lost(fault.into_error(addr).to_string())),
         }
     };
-    tokio::time::timeout(STRANGER_TIMEOUT, exchange)
+    tokio::time::timeout(EXCHANGE_TIMEOUT, exchange)
         .await
         .unwrap_or_else(|_| Err(lost("no answer in time".to_owned())))
 }
@@ -315,7 +315,7 @@ async fn dial(
 fn shown_authority(connection: &Connection, pins: &[Pin]) -> Option<Pin> {
     let identity = connection.peer_identity()?;
     let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    let is_ca = |c: &&CertificateDer<'_>| LeafFields::read(c).is_ok_and(|read| read.is_ca);
+    let is_ca = |c: &&CertificateDer<'_>| CertificateFields::read(c).is_ok_and(|read| read.is_ca);
     let mut shown = chain.iter().filter(is_ca).map(Pin::of);
     shown.find(|pin| !pins.contains(pin))
 }

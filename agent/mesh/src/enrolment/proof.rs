@@ -36,7 +36,7 @@ impl From<String> for CaProofFault {
 }
 
 /// Requests a proof from the server that it holds the key of one of `pins`.
-pub(crate) async fn demand(
+pub(crate) async fn request_proof(
     connection: &Connection,
     pins: &[Pin],
     config: &MeshConfig,
@@ -54,7 +54,7 @@ pub(crate) async fn demand(
         Ok(_) | Err(ReadFault::Bad(_)) => None,
         Err(ReadFault::Lost(reason)) => return Err(CaProofFault::Lost(reason)),
     };
-    let holds = |proof: CaKeyProof| proof.holds(&session, pins, config.clock.now());
+    let holds = |proof: CaKeyProof| proof.is_valid(&session, pins, config.clock.now());
     match proof.is_some_and(holds) {
         true => Ok(()),
         false => Err(CaProofFault::NoProof),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Longest duration of the exchange after the dial.
-pub(super) const STRANGER_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Enrolment request on the wire.
 #[derive(Serialize, Deserialize)]

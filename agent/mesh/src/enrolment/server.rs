@@ -2,7 +2,7 @@
 
 use super::{
     proof,
-    request::{STRANGER_TIMEOUT, WireRequest},
+    request::{EXCHANGE_TIMEOUT, WireRequest},
 };
 use crate::{
     EnrolRequest, Enroller, Identity,
@@ -28,11 +28,11 @@ const MAX_REQUEST_BYTES: usize = 16 << 10;
 pub(crate) async fn serve_enrolment(
     core: &Core,
     enroller: &dyn Enroller,
-    door: &Admission,
+    admission: &Admission,
     connection: Connection,
 ) {
     let remote = connection.remote_address();
-    if let Err(retry_in_ms) = door.try_of(remote.ip()) {
+    if let Err(retry_in_ms) = admission.take_try(remote.ip()) {
         tracing::info!(%remote, "enrolment refused: rate limit");
         connection.close(
             CLOSE_RATE_LIMITED.into(),
@@ -64,7 +64,7 @@ pub(crate) async fn serve_enrolment(
     };
     tokio::select! {
         () = core.cancel.cancelled() => {}
-        _ = tokio::time::timeout(STRANGER_TIMEOUT, serve) => {}
+        _ = tokio::time::timeout(EXCHANGE_TIMEOUT, serve) => {}
     }
     connection.close(CLOSE_DONE.into(), b"done");
 }
@@ -76,7 +76,7 @@ async fn decide(
     remote: SocketAddr,
     recv: &mut RecvStream,
 ) -> Vec<u8> {
-    let request = match read_asked(recv, core.config.clock.now()).await {
+    let request = match read_enrol_request(recv, core.config.clock.now()).await {
         Ok(request) => request,
         Err(fault) => return fault_bytes(&fault),
     };
@@ -92,7 +92,7 @@ async fn decide(
     }
 }
 
-async fn read_asked(recv: &mut RecvStream, now: UnixMillis) -> Result<EnrolRequest, Fault> {
+async fn read_enrol_request(recv: &mut RecvStream, now: UnixMillis) -> Result<EnrolRequest, Fault> {
     let body = read_body(recv, MAX_REQUEST_BYTES)
         .await
         .map_err(ReadFault::into_fault)?;

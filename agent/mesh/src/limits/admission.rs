@@ -5,7 +5,7 @@
 //! continues regardless, or all sources together exceed [`crate::MeshConfig::enrol_rate_total`], the server refuses the
 //! first packet before any computation.
 
-use super::source_limiter::Limiter;
+use super::source_limiter::SourceLimiter;
 use crate::RateLimit;
 use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,26 +16,26 @@ use tokio::{
 
 /// Maximum number of unenrolled processes served at a time. Each holds its slot while it waits for the quorum, so
 /// unenrolled processes must not occupy the handshake slots of members.
-const MAX_STRANGERS: usize = 64;
+const MAX_UNENROLLED: usize = 64;
 /// Single key of a limiter that covers all sources.
 const ALL: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 pub(crate) struct Admission {
-    tries: Mutex<Limiter>,
+    tries: Mutex<SourceLimiter>,
     /// Limit of the retry answers per source; each answer costs a handshake.
-    answers: Mutex<Limiter>,
-    total: Mutex<Limiter>,
-    places: Semaphore,
+    answers: Mutex<SourceLimiter>,
+    total: Mutex<SourceLimiter>,
+    slots: Semaphore,
     started: Instant,
 }
 
 impl Admission {
     pub(crate) fn new(per_source: RateLimit, total: RateLimit) -> Self {
         Self {
-            tries: Mutex::new(Limiter::new(per_source)),
-            answers: Mutex::new(Limiter::new(per_source)),
-            total: Mutex::new(Limiter::new(total)),
-            places: Semaphore::new(MAX_STRANGERS),
+            tries: Mutex::new(SourceLimiter::new(per_source)),
+            answers: Mutex::new(SourceLimiter::new(per_source)),
+            total: Mutex::new(SourceLimiter::new(total)),
+            slots: Semaphore::new(MAX_UNENROLLED),
             started: Instant::now(),
         }
     }
@@ -46,17 +46,17 @@ impl Admission {
 
     /// Checks that an unenrolled process at `source` may receive an answer. Members dial from the same addresses, so
     /// the check counts nothing.
-    pub(crate) fn listens_to(&self, source: IpAddr) -> bool {
+    pub(crate) fn may_answer(&self, source: IpAddr) -> bool {
         self.answers.lock().has(source, self.now_ms())
     }
 
     /// Counts the handshake of one unenrolled process against the total limit, before it begins.
-    pub(crate) fn opens(&self) -> bool {
+    pub(crate) fn admit_handshake(&self) -> bool {
         self.total.lock().take(ALL, self.now_ms()).is_ok()
     }
 
     /// Counts one try of `source`, or returns the number of milliseconds until the next try.
-    pub(crate) fn try_of(&self, source: IpAddr) -> Result<(), u64> {
+    pub(crate) fn take_try(&self, source: IpAddr) -> Result<(), u64> {
         let now_ms = self.now_ms();
         self.tries.lock().take(source, now_ms).inspect_err(|_| {
             let _ = self.answers.lock().take(source, now_ms);
@@ -64,7 +64,7 @@ impl Admission {
     }
 
     /// Takes a slot among the enrolments served at a time, or returns `None` when all slots are taken.
-    pub(crate) fn place(&self) -> Option<SemaphorePermit<'_>> {
-        self.places.try_acquire().ok()
+    pub(crate) fn take_slot(&self) -> Option<SemaphorePermit<'_>> {
+        self.slots.try_acquire().ok()
     }
 }

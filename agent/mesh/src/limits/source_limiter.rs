@@ -8,7 +8,7 @@ const MAX_SOURCES: usize = 4096;
 
 /// Token buckets by source address. The caller supplies the time, in milliseconds of any monotonic clock.
 #[derive(Debug)]
-pub(crate) struct Limiter(RateLimiter<IpAddr>);
+pub(crate) struct SourceLimiter(RateLimiter<IpAddr>);
 
 /// Maps an address to its rate-limit key. One host holds a whole /64 of IPv6, so the /64 is the key.
 fn source_of(addr: IpAddr) -> IpAddr {
@@ -18,7 +18,7 @@ fn source_of(addr: IpAddr) -> IpAddr {
     }
 }
 
-impl Limiter {
+impl SourceLimiter {
     pub(crate) fn new(limit: RateLimit) -> Self {
         Self(RateLimiter::new(
             limit,
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_source_has_its_burst_then_its_rate() {
-        let mut limiter = Limiter::new(RateLimit {
+        let mut limiter = SourceLimiter::new(RateLimit {
             burst: 2,
             per_second: 0.5,
         });
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn one_ipv6_network_is_one_source() {
-        let mut limiter = Limiter::new(RateLimit {
+        let mut limiter = SourceLimiter::new(RateLimit {
             burst: 1,
             per_second: 1.0,
         });
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn remembered_sources_are_bounded() {
-        let mut limiter = Limiter::new(RateLimit {
+        let mut limiter = SourceLimiter::new(RateLimit {
             burst: 1,
             per_second: 0.0,
         });

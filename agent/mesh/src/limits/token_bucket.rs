@@ -9,7 +9,7 @@ const TOKEN: i64 = 1_000_000_000;
 /// Longest wait that is reported, for a rate of zero or nearly zero.
 const MAX_WAIT_MS: u64 = 86_400_000;
 /// Number of buckets that are kept without a sweep.
-const FEW: usize = 1_024;
+const MIN_SWEEP_KEYS: usize = 1_024;
 
 /// Rate limit of one key.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +60,7 @@ impl Rate {
 pub struct RateLimiter<K> {
     rate: Rate,
     max_keys: usize,
-    crowd: FullMapPolicy,
+    full_map: FullMapPolicy,
     buckets: HashMap<K, Bucket>,
     /// Number of buckets at which full ones are dropped: twice as many as the last sweep left, so that the cost of a
     /// sweep is amortised over new keys.
@@ -77,9 +77,9 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         Self {
             rate,
             max_keys,
-            crowd,
+            full_map: crowd,
             buckets: HashMap::new(),
-            sweep_at: FEW,
+            sweep_at: MIN_SWEEP_KEYS,
         }
     }
 
@@ -129,7 +129,7 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
     /// Makes space for one more key; returns `false` when the map is full and `crowd` refuses new keys.
     fn make_room(&mut self, now_ms: u64) -> bool {
         let rate = self.rate;
-        if self.buckets.len() >= self.sweep_at.max(FEW).min(self.max_keys) {
+        if self.buckets.len() >= self.sweep_at.max(MIN_SWEEP_KEYS).min(self.max_keys) {
             // A full bucket is equivalent to no bucket.
             (self.buckets).retain(|_, b| rate.level(b, now_ms) < rate.burst);
             self.buckets.shrink_to(2 * self.buckets.len());
@@ -138,7 +138,7 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         if self.buckets.len() < self.max_keys {
             return true;
         }
-        if self.crowd == FullMapPolicy::Refuse {
+        if self.full_map == FullMapPolicy::Refuse {
             return false;
         }
         let levels = self.buckets.values().map(|b| rate.level(b, now_ms));

@@ -26,9 +26,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Acceptor {
     pub(crate) core: Arc<Core>,
     pub(crate) router: Arc<Router>,
-    pub(crate) door: Arc<Admission>,
+    pub(crate) admission: Arc<Admission>,
     /// Server configuration for sources that have used up their enrolment tries and retry answers.
-    pub(crate) deaf: Arc<quinn::ServerConfig>,
+    pub(crate) without_enrolment: Arc<quinn::ServerConfig>,
     pub(crate) outdated: BundleServer,
 }
 
@@ -69,12 +69,12 @@ impl Acceptor {
     async fn accept_one(&self, incoming: Incoming, handshaking: OwnedSemaphorePermit) {
         let core = &self.core;
         let addr = incoming.remote_address();
-        let made = core.made_now();
+        let made = core.handshake_state();
         let handshake = async {
-            if self.door.listens_to(addr.ip()) {
+            if self.admission.may_answer(addr.ip()) {
                 incoming.accept()?.await
             } else {
-                incoming.accept_with(self.deaf.clone())?.await
+                incoming.accept_with(self.without_enrolment.clone())?.await
             }
         };
         let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
@@ -92,11 +92,13 @@ impl Acceptor {
             .and_then(|any| any.downcast::<quinn::crypto::rustls::HandshakeData>().ok())
             .and_then(|data| data.protocol);
         if protocol.as_deref() == Some(ENROL_ALPN) {
-            let (Some(enroller), Some(_place)) = (&self.router.enroller, self.door.place()) else {
+            let (Some(enroller), Some(_place)) =
+                (&self.router.enroller, self.admission.take_slot())
+            else {
                 connection.close(CLOSE_RATE_LIMITED.into(), b"1000");
                 return;
             };
-            serve_enrolment(core, enroller.as_ref(), &self.door, connection).await;
+            serve_enrolment(core, enroller.as_ref(), &self.admission, connection).await;
             return;
         }
         match core.link(connection, made) {

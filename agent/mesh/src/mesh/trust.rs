@@ -1,7 +1,7 @@
 //! Trust of an endpoint: rotation of its credentials, and trust bundles.
 
 use crate::{
-    Applied, BundleRefused, Credentials, CredentialsError, Mesh, MeshError, SignedBundle,
+    AppliedBundle, BundleRefused, Credentials, CredentialsError, Mesh, MeshError, SignedBundle,
     TrustState,
 };
 use std::path::Path;
@@ -22,14 +22,14 @@ impl Mesh {
     /// have signed the bundle, and the bundle must not be older than the one in force. Connections with revoked or
     /// untrusted peers are closed. The bundle is saved in the folder of [`Mesh::keep_trust_in`], and the call waits for
     /// the disk. Applying the bundle in force changes nothing.
-    pub fn apply_bundle(&self, bundle: &SignedBundle) -> Result<Applied, BundleRefused> {
+    pub fn apply_bundle(&self, bundle: &SignedBundle) -> Result<AppliedBundle, BundleRefused> {
         self.core().apply_bundle(bundle)
     }
 
     /// Saves the bundle in force, and every bundle put in force from now on, to `folder`, next to the identity.
     pub fn keep_trust_in(&self, folder: &Path) -> Result<(), CredentialsError> {
         let core = self.core();
-        let mut keeping = core.keeping.lock();
+        let mut keeping = core.bundle_folder.lock();
         keeping.folder = Some(folder.to_owned());
         let credentials = &core.trust().credentials;
         if credentials.bundle().is_some() {
@@ -59,7 +59,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::{
-        Authority, Clock as _, Identity, MeshConfig, Revoked, Role, SystemClock, TrustBundle,
+        Authority, Clock as _, Identity, MeshConfig, Revocation, Role, SystemClock, TrustBundle,
         TrustedAuthority, Validity,
     };
     use std::time::Duration;
@@ -83,7 +83,7 @@ mod tests {
                     certificate: authority.certificate().to_vec().into(),
                     issuing: true,
                 }],
-                revoked: vec![Revoked {
+                revoked: vec![Revocation {
                     role: Role::Agent,
                     name: format!("a{number}"),
                     issued_before: now,
@@ -93,7 +93,7 @@ mod tests {
             bundle.sign([&authority]).unwrap()
         };
         let core = mesh.core();
-        let hanging = core.keeping.lock();
+        let hanging = core.bundle_folder.lock();
         for number in [1, 2] {
             let applied = mesh.apply_bundle(&bundle(number)).unwrap();
             assert!(

@@ -22,7 +22,7 @@ use std::{
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum deadline of a call for judging its connection. A connection that receives nothing for a whole deadline of at
 /// least this length is not used again; the next call dials. Shorter deadlines indicate too little.
-const SILENCE: Duration = Duration::from_millis(500);
+const MIN_SILENCE: Duration = Duration::from_millis(500);
 
 /// Items of a stream. The stream ends after an error, or when the peer's handler has returned. Dropping the stream ends
 /// the handler.
@@ -80,7 +80,7 @@ impl Peer {
                 .await
                 .map_err(|e| unsent(self.addr(), &e))?;
             let heard = link.connection.stats().udp_rx.datagrams;
-            let _running = link.uses.begin();
+            let _running = link.running_calls.begin();
             used = Some((link.clone(), heard));
             let (_send, mut recv) = self.send_request(&link, R::METHOD, &body).await?;
             let limit = self.max_reply();
@@ -94,10 +94,10 @@ impl Peer {
             return outcome;
         }
         if let Some((link, heard)) = used
-            && deadline >= SILENCE
+            && deadline >= MIN_SILENCE
             && link.connection.stats().udp_rx.datagrams == heard
         {
-            self.state.distrust(&link);
+            self.state.stop_using(&link);
         }
         Err(CallError::Deadline { after: deadline })
     }
@@ -121,7 +121,7 @@ impl Peer {
                 .link()
                 .await
                 .map_err(|e| unsent(self.addr(), &e))?;
-            let running = link.uses.begin();
+            let running = link.running_calls.begin();
             let (send, mut recv) = self.send_request(&link, S::METHOD, &body).await?;
             match read_frame(&mut recv, self.max_reply()).await {
                 Ok((Status::Accepted, _)) => Ok(((link, running), send, recv)),

@@ -34,7 +34,7 @@ enum ConnectionState {
 }
 
 struct Dials {
-    way: ConnectionState,
+    connection: ConnectionState,
     failures: u32,
     /// Time before which no new dial starts, and the error of the last dial.
     wait: Option<(Instant, Arc<MeshError>)>,
@@ -71,7 +71,7 @@ impl PeerState {
             addr,
             expect,
             dials: Mutex::new(Dials {
-                way: ConnectionState::Closed,
+                connection: ConnectionState::Closed,
                 failures: 0,
                 wait: None,
             }),
@@ -95,13 +95,13 @@ impl PeerState {
         *self.used_at.lock() = Instant::now();
         let dialling = {
             let mut dials = self.dials.lock();
-            match &dials.way {
+            match &dials.connection {
                 ConnectionState::Open(link) if usable(link) => return Ok(link.clone()),
                 ConnectionState::Dialling(dialling) => dialling.clone(),
                 ConnectionState::Open(_) | ConnectionState::Closed => {
                     match self.start(&core, &mut dials)? {
-                        Started::Reused(link) => return Ok(link),
-                        Started::Dialling(dialling) => dialling,
+                        DialStart::Reused(link) => return Ok(link),
+                        DialStart::Dialling(dialling) => dialling,
                     }
                 }
             }
@@ -109,10 +109,14 @@ impl PeerState {
         dialling.await
     }
 
-    fn start(self: &Arc<Self>, core: &Arc<Core>, dials: &mut Dials) -> Result<Started, MeshError> {
+    fn start(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        dials: &mut Dials,
+    ) -> Result<DialStart, MeshError> {
         if let Some(link) = core.open_with(self.addr, &self.expect) {
-            dials.way = ConnectionState::Open(link.clone());
-            return Ok(Started::Reused(link));
+            dials.connection = ConnectionState::Open(link.clone());
+            return Ok(DialStart::Reused(link));
         }
         if let Some((until, last)) = &dials.wait {
             let retry_in = until.saturating_duration_since(Instant::now());
@@ -128,24 +132,24 @@ impl PeerState {
         let (state, core) = (self.clone(), core.clone());
         let dial = tokio::spawn(async move {
             let result = core.dial(state.addr, &state.expect).await;
-            state.dialled(&core, &result);
+            state.record_dial(&core, &result);
             result
         });
         let dialling = dial
             .map(|joined| joined.unwrap_or(Err(MeshError::Closed)))
             .boxed()
             .shared();
-        dials.way = ConnectionState::Dialling(dialling.clone());
-        Ok(Started::Dialling(dialling))
+        dials.connection = ConnectionState::Dialling(dialling.clone());
+        Ok(DialStart::Dialling(dialling))
     }
 
     /// Records the outcome of a dial.
-    fn dialled(&self, core: &Core, result: &Result<Link, MeshError>) {
+    fn record_dial(&self, core: &Core, result: &Result<Link, MeshError>) {
         let mut dials = self.dials.lock();
         match result {
             Ok(link) => {
                 *dials = Dials {
-                    way: ConnectionState::Open(link.clone()),
+                    connection: ConnectionState::Open(link.clone()),
                     failures: 0,
                     wait: None,
                 };
@@ -156,7 +160,7 @@ impl PeerState {
                 tracing::debug!(addr = %self.addr, expect = %self.expect, %error, failures, "mesh dial failed");
                 let wait = Some((Instant::now() + wait, Arc::new(error.clone())));
                 *dials = Dials {
-                    way: ConnectionState::Closed,
+                    connection: ConnectionState::Closed,
                     failures,
                     wait,
                 };
@@ -165,25 +169,25 @@ impl PeerState {
     }
 
     /// Stops using `link`, which has been silent for a whole deadline. Calls that run on the link continue.
-    pub(crate) fn distrust(&self, link: &Link) {
-        link.distrusted.store(true, Ordering::Relaxed);
+    pub(crate) fn stop_using(&self, link: &Link) {
+        link.no_new_calls.store(true, Ordering::Relaxed);
         let mut dials = self.dials.lock();
-        if let ConnectionState::Open(open) = &dials.way
+        if let ConnectionState::Open(open) = &dials.connection
             && open.connection.stable_id() == link.connection.stable_id()
         {
-            dials.way = ConnectionState::Closed;
+            dials.connection = ConnectionState::Closed;
         }
     }
 }
 
-enum Started {
+enum DialStart {
     Reused(Link),
     Dialling(Dialling),
 }
 
 /// Checks that the link is open and that new calls may start on it.
 fn usable(link: &Link) -> bool {
-    link.connection.close_reason().is_none() && !link.distrusted.load(Ordering::Relaxed)
+    link.connection.close_reason().is_none() && !link.no_new_calls.load(Ordering::Relaxed)
 }
 
 impl Peer {
@@ -200,7 +204,7 @@ impl Peer {
     /// Returns a handle on the same peer that accepts replies and stream items of at most `bytes` bytes, below the
     /// endpoint's own limits.
     #[must_use]
-    pub fn taking_at_most(mut self, bytes: usize) -> Self {
+    pub fn with_max_reply(mut self, bytes: usize) -> Self {
         self.max_reply = Some(bytes);
         self
     }
@@ -257,7 +261,7 @@ async fn send_messages(state: Weak<PeerState>, mut waiting: mpsc::Receiver<(u16,
         let Some(state) = state.upgrade() else { return };
         let sent = async {
             let link = state.link().await.map_err(|e| e.to_string())?;
-            let _running = link.uses.begin();
+            let _running = link.running_calls.begin();
             write_message(&link.connection, kind, &message).await
         };
         match tokio::time::timeout(MESSAGE_TIMEOUT, sent).await {

@@ -3,9 +3,9 @@
 
 use super::{
     atomic_file::write_secret,
-    certificate::LeafFields,
+    ca_key_proof::{CaKeyProof, EnrolmentSession},
+    certificate::CertificateFields,
     identity::Identity,
-    office::{CaKeyProof, EnrolmentSession},
     pem::to_pem,
     pin::Pin,
     validity::Validity,
@@ -120,8 +120,8 @@ impl Authority {
             .map_err(|e| unreadable(&cert_path, e.to_string()))?;
         let key = KeyPair::from_pem(secrecy::ExposeSecret::expose_secret(&pem))
             .map_err(|e| unreadable(&key_path, e.to_string()))?;
-        let leaf =
-            LeafFields::read(&certificate).map_err(|reason| unreadable(&cert_path, reason))?;
+        let leaf = CertificateFields::read(&certificate)
+            .map_err(|reason| unreadable(&cert_path, reason))?;
         if !leaf.is_ca {
             return Err(unreadable(
                 &cert_path,

@@ -8,7 +8,7 @@ use x509_parser::{extensions::GeneralName, prelude::FromDer, prelude::X509Certif
 
 /// Fields that the mesh reads from a certificate.
 #[derive(Debug, Clone)]
-pub(crate) struct LeafFields {
+pub(crate) struct CertificateFields {
     pub(crate) is_ca: bool,
     pub(crate) identity: Result<Identity, String>,
     pub(crate) public_key: Vec<u8>,
@@ -17,7 +17,7 @@ pub(crate) struct LeafFields {
     pub(crate) not_after: UnixMillis,
 }
 
-impl LeafFields {
+impl CertificateFields {
     /// Parses a certificate. The error states the defect.
     pub(crate) fn read(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let (rest, x509) = X509Certificate::from_der(certificate)

@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use std::time::Duration;
 
 /// Checks that a chain failed because it leads to none of the trusted authorities.
-pub(crate) fn is_of_strange_authority(error: &Error) -> bool {
+pub(crate) fn is_unknown_authority(error: &Error) -> bool {
     // `BadSignature` occurs when two authorities have the same name: then only the signature distinguishes them.
     matches!(
         error,

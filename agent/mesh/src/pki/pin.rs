@@ -28,7 +28,7 @@ impl fmt::Debug for Pin {
 }
 
 /// Joins all pins with `between` as the separator.
-pub(crate) fn in_words(pins: &[Pin], between: &str) -> String {
+pub(crate) fn join_pins(pins: &[Pin], between: &str) -> String {
     let pins: Vec<String> = pins.iter().map(Pin::to_string).collect();
     pins.join(between)
 }

@@ -8,7 +8,7 @@ impl Router {
     /// `mesh` weakly, because they must not keep it alive. A daemon can override a handler by registering its own after
     /// this call.
     #[must_use]
-    pub fn serving_trust(self, mesh: &Mesh) -> Self {
+    pub fn with_trust_handlers(self, mesh: &Mesh) -> Self {
         let (asked, pushed) = (Arc::downgrade(mesh.core()), Arc::downgrade(mesh.core()));
         self.rpc(move |_, GetTrust { have }| {
             let bundle = upgrade(&asked).map(|core| core.trust().credentials.bundle_above(have));

@@ -17,18 +17,18 @@ const TRUST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Renewal source that sends each request to the quorum members in turn, until one answers. Each request starts with
 /// another member.
-pub struct AskMembers {
+pub struct QuorumRenewalSource {
     members: Box<dyn Fn() -> Vec<Peer> + Send + Sync>,
     next: AtomicUsize,
 }
 
-impl fmt::Debug for AskMembers {
+impl fmt::Debug for QuorumRenewalSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AskMembers")
     }
 }
 
-impl AskMembers {
+impl QuorumRenewalSource {
     /// Creates a source that calls `members` for the quorum members at each request. The peer handles do not keep a
     /// mesh alive; `members` must not either.
     pub fn new(members: impl Fn() -> Vec<Peer> + Send + Sync + 'static) -> Self {
@@ -47,7 +47,7 @@ impl AskMembers {
     }
 
     /// Returns the answer of the first member that can give one, or the failures of all members.
-    async fn ask_renewal(&self, renew: &Renew) -> Result<Issued, RenewError> {
+    async fn request_renewal(&self, renew: &Renew) -> Result<Issued, RenewError> {
         let mut failures = Vec::new();
         for member in self.members_rotated() {
             match member.call(renew, RENEW_TIMEOUT).await {
@@ -65,7 +65,7 @@ impl AskMembers {
     /// Returns the bundle of the first member that answers. A member with a certificate of an authority that is not
     /// trusted here may have a bundle that names that authority. The request to such a member does not verify its
     /// certificate, and is only sent if no trusted member returned a newer bundle.
-    async fn ask_trust(&self, have: u64) -> Result<Option<SignedBundle>, RenewError> {
+    async fn request_trust(&self, have: u64) -> Result<Option<SignedBundle>, RenewError> {
         let (mut failures, mut distrusted) = (Vec::new(), Vec::new());
         let mut answered = false;
         for member in self.members_rotated() {
@@ -114,15 +114,15 @@ fn is_distrust(mut error: &MeshError) -> bool {
     matches!(error, MeshError::NotTrusted { .. })
 }
 
-impl RenewalSource for AskMembers {
+impl RenewalSource for QuorumRenewalSource {
     fn renew(
         &self,
         csr: CertificateSigningRequestDer<'static>,
     ) -> BoxFuture<'_, Result<Issued, RenewError>> {
-        async move { self.ask_renewal(&Renew { csr: csr.to_vec() }).await }.boxed()
+        async move { self.request_renewal(&Renew { csr: csr.to_vec() }).await }.boxed()
     }
 
     fn trust(&self, have: u64) -> BoxFuture<'_, Result<Option<SignedBundle>, RenewError>> {
-        self.ask_trust(have).boxed()
+        self.request_trust(have).boxed()
     }
 }

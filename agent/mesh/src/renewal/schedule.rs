@@ -11,7 +11,7 @@ const SPREAD: f64 = 0.05;
 const SUPERSEDED_SPREAD: Duration = Duration::from_secs(600);
 /// Part of [`SUPERSEDED_SPREAD`], at its start, in which no member renews. Members that have not yet received the
 /// bundle would refuse a certificate of the new authority.
-const SUPERSEDED_HEAD_START: f64 = 0.1;
+const SUPERSEDED_QUIET_PART: f64 = 0.1;
 
 /// Returns a number between 0 and 1, determined by `seed` and `occasion`.
 pub(super) fn fraction(seed: u64, occasion: u64) -> f64 {
@@ -37,7 +37,7 @@ pub(super) fn superseded_wait(
     fraction: f64,
 ) -> Duration {
     let life = Duration::from_millis(expires_at.since(issued_at));
-    let part = SUPERSEDED_HEAD_START + (1.0 - SUPERSEDED_HEAD_START) * fraction;
+    let part = SUPERSEDED_QUIET_PART + (1.0 - SUPERSEDED_QUIET_PART) * fraction;
     SUPERSEDED_SPREAD.min(life / 20).mul_f64(part)
 }
 

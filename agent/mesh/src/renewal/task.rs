@@ -20,16 +20,16 @@ use tokio::{
 };
 
 /// Longest sleep. The wall clock may step, and the monotonic clock does not show it.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const MAX_SLEEP: Duration = Duration::from_secs(60);
 
-pub(super) struct Task {
+pub(super) struct RenewalTask {
     core: Weak<Core>,
     source: Arc<dyn RenewalSource>,
     settings: RenewalSettings,
     state: watch::Sender<RenewalState>,
-    look: Arc<Notify>,
+    wake: Arc<Notify>,
     ask_trust_at: Instant,
-    trust_asked_at: Option<Instant>,
+    trust_requested_at: Option<Instant>,
     /// Earliest time of the next renewal.
     retry_at: Instant,
     failures: u32,
@@ -42,7 +42,7 @@ pub(super) struct Task {
     renew_error: Option<String>,
 }
 
-impl Task {
+impl RenewalTask {
     pub(super) fn new(
         core: &Arc<Core>,
         source: Arc<dyn RenewalSource>,
@@ -56,9 +56,9 @@ impl Task {
             source,
             settings,
             state,
-            look,
+            wake: look,
             ask_trust_at: now,
-            trust_asked_at: None,
+            trust_requested_at: None,
             retry_at: now,
             failures: 0,
             superseded: None,
@@ -79,14 +79,14 @@ impl Task {
         };
         loop {
             let wait = match self.core.upgrade() {
-                Some(core) => self.look(&core).await,
+                Some(core) => self.run_due_requests(&core).await,
                 None => return,
             };
             tokio::select! {
-                () = tokio::time::sleep(wait.min(LOOK_EVERY)) => {}
+                () = tokio::time::sleep(wait.min(MAX_SLEEP)) => {}
                 changed = trust_changes.changed() => if changed.is_err() { return },
-                () = trust.strange_authority.notified() => self.schedule_trust_request(),
-                () = self.look.notified() => {
+                () = trust.unknown_authority.notified() => self.schedule_trust_request(),
+                () = self.wake.notified() => {
                     self.ask_trust_at = Instant::now();
                     self.retry_at = Instant::now();
                 }
@@ -95,7 +95,7 @@ impl Task {
     }
 
     /// Performs due requests. Returns the time until the next one is due.
-    async fn look(&mut self, core: &Arc<Core>) -> Duration {
+    async fn run_due_requests(&mut self, core: &Arc<Core>) -> Duration {
         if self.unsaved {
             self.save_again(core).await;
         }
@@ -150,12 +150,12 @@ impl Task {
     fn schedule_trust_request(&mut self) {
         let now = Instant::now();
         let earliest = |asked_at| asked_at + self.settings.min_retry;
-        let soon = self.trust_asked_at.map_or(now, earliest).max(now);
+        let soon = self.trust_requested_at.map_or(now, earliest).max(now);
         self.ask_trust_at = self.ask_trust_at.min(soon);
     }
 
     async fn ask_trust(&mut self, core: &Arc<Core>) {
-        self.trust_asked_at = Some(Instant::now());
+        self.trust_requested_at = Some(Instant::now());
         let have = core.trust().credentials.trust_number();
         let asked = self.source.trust(have).await;
         let failed = match asked {
@@ -171,7 +171,7 @@ impl Task {
             }
             Err(error) => Some(error.to_string()),
         };
-        let every = self.settings.ask_trust_every;
+        let every = self.settings.trust_request_interval;
         let wait = match &failed {
             None => every,
             Some(error) => {
@@ -301,8 +301,8 @@ impl Core {
         let now = self.config.clock.now();
         let has_ended = now > self.trust().credentials.expires_at();
         self.rotate_with(renewed, |brought, under_in_force| {
-            match judge(&under_in_force, now) {
-                Err(_) if has_ended && judge(&brought, now).is_ok() => {
+            match check_acceptable(&under_in_force, now) {
+                Err(_) if has_ended && check_acceptable(&brought, now).is_ok() => {
                     tracing::warn!("enrolled again; previous authorities are no longer trusted");
                     Ok(brought)
                 }
@@ -316,7 +316,7 @@ impl Core {
 }
 
 /// Checks that peers with the same trust would accept this certificate.
-fn judge(renewed: &Credentials, now: UnixMillis) -> Result<(), String> {
+fn check_acceptable(renewed: &Credentials, now: UnixMillis) -> Result<(), String> {
     let trust = Trust::new(renewed.clone(), &provider()).map_err(|e| e.to_string())?;
     trust
         .admit_chain(renewed.chain(), now, &provider())

@@ -214,7 +214,7 @@ impl Router {
 
 /// Method of an endpoint, with the roles that may call it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Served {
+pub struct ServedMethod {
     /// Method name on the wire.
     pub method: &'static str,
     /// Roles that may call the method.

@@ -18,7 +18,7 @@ const ITEM_QUEUE: usize = 16;
 /// Transport that replaces QUIC for one endpoint, as its [`crate::MeshConfig::wire`]. The caller enforces deadlines.
 pub trait Wire: Send + Sync + 'static {
     /// Registers the handlers of the endpoint, which answers from now on.
-    fn serve(&self, answers: Answers);
+    fn serve(&self, answers: EndpointHandlers);
     /// Returns the identity that answers at `to`. The error states why `to` cannot be reached.
     fn dial(&self, to: SocketAddr) -> BoxFuture<'static, Result<Identity, String>>;
     /// Calls `method` with an encoded request; returns the encoded reply.
@@ -42,12 +42,12 @@ pub type EncodedItem = Result<Vec<u8>, CallError>;
 
 /// Handlers of one endpoint, as a [`Wire`] calls them.
 #[derive(Clone)]
-pub struct Answers {
+pub struct EndpointHandlers {
     addr: SocketAddr,
     router: Arc<Router>,
 }
 
-impl fmt::Debug for Answers {
+impl fmt::Debug for EndpointHandlers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Answers({})", self.addr)
     }
@@ -59,7 +59,7 @@ pub type OpenedStream = (
     BoxFuture<'static, Result<(), CallError>>,
 );
 
-impl Answers {
+impl EndpointHandlers {
     pub(crate) fn new(addr: SocketAddr, router: Arc<Router>) -> Self {
         Self { addr, router }
     }
@@ -124,7 +124,7 @@ pub(crate) struct NoSocket(pub(crate) SocketAddr);
 
 impl quinn::AsyncUdpSocket for NoSocket {
     fn create_io_poller(self: Arc<Self>) -> std::pin::Pin<Box<dyn quinn::UdpPoller>> {
-        Box::pin(Idle)
+        Box::pin(AlwaysWritable)
     }
     fn try_send(&self, _: &quinn::udp::Transmit<'_>) -> io::Result<()> {
         Ok(())
@@ -143,9 +143,9 @@ impl quinn::AsyncUdpSocket for NoSocket {
 }
 
 #[derive(Debug)]
-struct Idle;
+struct AlwaysWritable;
 
-impl quinn::UdpPoller for Idle {
+impl quinn::UdpPoller for AlwaysWritable {
     fn poll_writable(
         self: std::pin::Pin<&mut Self>,
         _: &mut std::task::Context<'_>,

@@ -52,13 +52,13 @@ pub(crate) enum UnenrolledPeers {
     /// The server enrols as long as the rate limit of the [`Admission`] allows.
     Served(Arc<Admission>),
     /// The source has used up its tries: the server presents no certificate.
-    NotHeard,
+    Throttled,
 }
 
 /// Server counterpart of [`CurrentCertificate`]: the certificate depends on the protocol that the client offers.
 struct ServerCertificate {
     trust: Arc<TrustStore>,
-    strangers: UnenrolledPeers,
+    unenrolled: UnenrolledPeers,
 }
 
 impl fmt::Debug for ServerCertificate {
@@ -73,20 +73,20 @@ impl ResolvesServerCert for ServerCertificate {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let trust = self.trust.load();
         if hello.alpn()?.any(|protocol| protocol != ENROL_ALPN) {
-            return Some(trust.shown.clone());
+            return Some(trust.certified_key.clone());
         }
-        let heard = match &self.strangers {
+        let heard = match &self.unenrolled {
             UnenrolledPeers::NotServed => true,
-            UnenrolledPeers::Served(door) => door.opens(),
-            UnenrolledPeers::NotHeard => false,
+            UnenrolledPeers::Served(door) => door.admit_handshake(),
+            UnenrolledPeers::Throttled => false,
         };
-        heard.then(|| trust.shown_to_strangers.clone())
+        heard.then(|| trust.certified_key_with_roots.clone())
     }
 }
 
 impl ResolvesClientCert for CurrentCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load().shown.clone())
+        Some(self.0.load().certified_key.clone())
     }
     fn has_certs(&self) -> bool {
         true
@@ -111,7 +111,7 @@ pub(crate) fn server_config(
     let verifier = MeshClients {
         trust: trust.clone(),
         provider: provider.clone(),
-        strangers_may_enrol,
+        offers_enrolment: strangers_may_enrol,
     };
     let time = Arc::new(TlsTime(config.clock.clone()));
     let mut tls = rustls::ServerConfig::builder_with_details(provider, time)
@@ -120,7 +120,7 @@ pub(crate) fn server_config(
         .with_client_cert_verifier(Arc::new(verifier))
         .with_cert_resolver(Arc::new(ServerCertificate {
             trust: trust.clone(),
-            strangers,
+            unenrolled: strangers,
         }));
     tls.alpn_protocols = vec![MESH_ALPN.to_vec(), TRUST_ALPN.to_vec()];
     if strangers_may_enrol {
@@ -132,7 +132,7 @@ pub(crate) fn server_config(
     let quic = QuicServerConfig::try_from(tls).map_err(failed)?;
     let mut server = quinn::ServerConfig::with_crypto(Arc::new(quic));
     let own = trust.load().credentials.identity().role();
-    server.transport_config(Arc::new(accepting(config, own)?));
+    server.transport_config(Arc::new(accepting_transport(config, own)?));
     // Hosts do not change addresses; a peer that moves dials again.
     server.migration(false);
     Ok(server)
@@ -154,7 +154,7 @@ impl DialConfigs {
 }
 
 /// Builds a client's configuration except for its own certificate.
-fn judging_by(
+fn client_builder(
     verifier: impl ServerCertVerifier + 'static,
     provider: Arc<CryptoProvider>,
     config: &MeshConfig,
@@ -176,10 +176,16 @@ pub(crate) fn client_config(
         trust: trust.clone(),
         provider: provider.clone(),
     };
-    let tls = judging_by(verifier, provider, config)?
+    let tls = client_builder(verifier, provider, config)?
         .with_client_cert_resolver(Arc::new(CurrentCertificate(trust.clone())));
     let own = trust.load().credentials.identity().role();
-    let to = |expected| finish_client(tls.clone(), MESH_ALPN, dialling(config, own, expected)?);
+    let to = |expected| {
+        finish_client(
+            tls.clone(),
+            MESH_ALPN,
+            dialling_transport(config, own, expected)?,
+        )
+    };
     Ok(DialConfigs {
         to_agents: to(Role::Agent)?,
         to_others: to(Role::Control)?,
@@ -196,10 +202,14 @@ pub(crate) fn outdated_config(
     let verifier = AnyServer {
         provider: provider.clone(),
     };
-    let tls = judging_by(verifier, provider, config)?
+    let tls = client_builder(verifier, provider, config)?
         .with_client_cert_resolver(Arc::new(CurrentCertificate(trust.clone())));
     let own = trust.load().credentials.identity().role();
-    finish_client(tls, TRUST_ALPN, dialling(config, own, Role::Quorum)?)
+    finish_client(
+        tls,
+        TRUST_ALPN,
+        dialling_transport(config, own, Role::Quorum)?,
+    )
 }
 
 /// Builds the configuration of an unenrolled process: no client certificate, and a server verified by the token's pins.
@@ -215,8 +225,8 @@ pub(crate) fn enrol_config(
         unproven,
         provider: provider.clone(),
     };
-    let tls = judging_by(verifier, provider, config)?.with_no_client_auth();
-    let transport = dialling(config, Role::Agent, Role::Quorum)?;
+    let tls = client_builder(verifier, provider, config)?.with_no_client_auth();
+    let transport = dialling_transport(config, Role::Agent, Role::Quorum)?;
     finish_client(tls, ENROL_ALPN, transport)
 }
 
@@ -237,7 +247,11 @@ fn finish_client(
 
 /// Settings of the dialling side, which keeps a connection alive and sets its idle timeout. The shorter timeout of both
 /// sides applies, so the accepting side allows the longest.
-fn dialling(config: &MeshConfig, own: Role, expected: Role) -> Result<TransportConfig, MeshError> {
+fn dialling_transport(
+    config: &MeshConfig,
+    own: Role,
+    expected: Role,
+) -> Result<TransportConfig, MeshError> {
     let (idle_timeout, keep_alive) = match (own, expected) {
         (Role::Agent, Role::Agent) => (config.agents_idle_timeout, config.agents_keep_alive),
         _ => (config.idle_timeout, config.keep_alive),
@@ -247,7 +261,7 @@ fn dialling(config: &MeshConfig, own: Role, expected: Role) -> Result<TransportC
     Ok(transport)
 }
 
-fn accepting(config: &MeshConfig, own: Role) -> Result<TransportConfig, MeshError> {
+fn accepting_transport(config: &MeshConfig, own: Role) -> Result<TransportConfig, MeshError> {
     let longest = config.idle_timeout.max(config.agents_idle_timeout);
     transport(config, own, longest)
 }

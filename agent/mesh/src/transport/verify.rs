@@ -4,8 +4,8 @@
 use crate::{
     Pin, Role,
     pki::{
-        certificate::LeafFields,
-        chain::{chain_to, is_of_strange_authority},
+        certificate::CertificateFields,
+        chain::{chain_to, is_unknown_authority},
     },
     trust::in_force::{DistrustReason, TrustStore},
 };
@@ -105,7 +105,7 @@ impl ServerCertVerifier for MeshServers {
     ) -> Result<ServerCertVerified, Error> {
         let trust = self.trust.load();
         let judged = chain_to(&trust.roots, end_entity, intermediates, now, &self.provider);
-        self.trust.noticing(judged)?;
+        self.trust.notify_unknown_authority(judged)?;
         trust.admit(end_entity).map_err(refused)?;
         Ok(ServerCertVerified::assertion())
     }
@@ -117,7 +117,7 @@ impl ServerCertVerifier for MeshServers {
 pub(crate) struct MeshClients {
     pub(crate) trust: Arc<TrustStore>,
     pub(crate) provider: Arc<CryptoProvider>,
-    pub(crate) strangers_may_enrol: bool,
+    pub(crate) offers_enrolment: bool,
 }
 
 impl fmt::Debug for MeshClients {
@@ -128,7 +128,7 @@ impl fmt::Debug for MeshClients {
 
 impl ClientCertVerifier for MeshClients {
     fn client_auth_mandatory(&self) -> bool {
-        !self.strangers_may_enrol
+        !self.offers_enrolment
     }
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
@@ -142,7 +142,7 @@ impl ClientCertVerifier for MeshClients {
         let trust = self.trust.load();
         let clients = &trust.clients;
         let judged = clients.verify_client_cert(end_entity, intermediates, now);
-        let verified = self.trust.noticing(judged)?;
+        let verified = self.trust.notify_unknown_authority(judged)?;
         trust.admit(end_entity).map_err(refused)?;
         Ok(verified)
     }
@@ -208,13 +208,13 @@ impl ServerCertVerifier for PinnedServer {
         }
         match chain_to(&roots, end_entity, intermediates, now, &self.provider) {
             Ok(()) => {}
-            Err(error) if is_of_strange_authority(&error) => {
+            Err(error) if is_unknown_authority(&error) => {
                 self.unproven.store(true, Ordering::SeqCst);
             }
             Err(error) => return Err(error),
         }
-        let identity = LeafFields::read(end_entity)
-            .and_then(LeafFields::identity)
+        let identity = CertificateFields::read(end_entity)
+            .and_then(CertificateFields::identity)
             .map_err(rejected)?;
         if identity.role() != Role::Quorum {
             return Err(rejected(format!("{identity} is not a quorum member")));

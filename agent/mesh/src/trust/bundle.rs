@@ -5,7 +5,7 @@ use crate::{
     Authority, CaError, Identity, Pin, Role,
     encoding::{decode, encode},
     pki::{
-        certificate::LeafFields,
+        certificate::CertificateFields,
         crypto::provider,
         signature::{Kind, MAX_SIGNATURE_BYTES, is_signed, message},
     },
@@ -38,7 +38,7 @@ pub struct TrustedAuthority {
 
 /// Revocation of all certificates of one identity issued before a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Revoked {
+pub struct Revocation {
     /// Role of the identity.
     pub role: Role,
     /// Name of the identity within its role.
@@ -60,7 +60,7 @@ pub struct TrustBundle {
     /// Complete list of trusted authorities.
     pub authorities: Vec<TrustedAuthority>,
     /// Revoked certificates of these authorities.
-    pub revoked: Vec<Revoked>,
+    pub revoked: Vec<Revocation>,
 }
 
 /// Signature of a bundle by one authority.
@@ -201,7 +201,7 @@ impl TrustBundle {
             return Err(invalid("it names no issuing authority"));
         }
         for root in self.roots() {
-            if !LeafFields::read(&root).map_err(invalid)?.is_ca {
+            if !CertificateFields::read(&root).map_err(invalid)?.is_ca {
                 return Err(invalid("one of the authorities is not a CA certificate"));
             }
         }
@@ -215,7 +215,7 @@ impl TrustBundle {
 
 impl SignedBundle {
     /// Decodes the bundle without verifying its signatures, for display. Checks limits.
-    pub fn peek(&self) -> Result<TrustBundle, BundleRefused> {
+    pub fn decode_unverified(&self) -> Result<TrustBundle, BundleRefused> {
         at_most("bytes", self.body.len(), MAX_BUNDLE_BYTES)?;
         at_most("signatures", self.signatures.len(), MAX_SIGNATURES)?;
         let longest = self.signatures.iter().map(|s| s.signature.len()).max();
@@ -264,7 +264,7 @@ impl SignedBundle {
     /// Checks that the bundle is complete and signed by one of its own authorities. The check detects damage, not
     /// forgery.
     pub(crate) fn verify_by_itself(&self) -> Result<TrustBundle, BundleRefused> {
-        let bundle = self.peek()?;
+        let bundle = self.decode_unverified()?;
         if self.is_signed_by_any(&bundle.roots()) {
             Ok(bundle)
         } else {
@@ -279,7 +279,7 @@ impl SignedBundle {
             trusted
                 .iter()
                 .filter(|root| Pin::of(root) == signed.pin)
-                .filter_map(|root| LeafFields::read(root).ok())
+                .filter_map(|root| CertificateFields::read(root).ok())
                 .any(|root| {
                     root.is_ca
                         && is_signed(&provider, &root.public_key, &message, &signed.signature)

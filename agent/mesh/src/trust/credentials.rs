@@ -5,7 +5,8 @@ use super::{
     reset::ResetKey,
 };
 use crate::{
-    Authority, Clock as _, Identity, Role, SystemClock, Validity, pki::certificate::LeafFields,
+    Authority, Clock as _, Identity, Role, SystemClock, Validity,
+    pki::certificate::CertificateFields,
 };
 use lattice_host::private_file::ExposedFile;
 use lattice_quorum_types::UnixMillis;
@@ -133,7 +134,7 @@ impl Credentials {
         if roots.is_empty() {
             return Err(CredentialsError::NoRoots);
         }
-        let leaf = LeafFields::read(first).map_err(certificate)?;
+        let leaf = CertificateFields::read(first).map_err(certificate)?;
         if leaf.public_key != key.public()? {
             return Err(key_error("it does not belong to the certificate"));
         }
@@ -261,7 +262,7 @@ impl Credentials {
         let signed = signed.clone();
         Ok(self
             .clone()
-            .under(Arc::new(BundleInForce { signed, bundle })))
+            .with_trust(Arc::new(BundleInForce { signed, bundle })))
     }
 
     /// Replaces the reset key by an earlier one, which a restarted process must still have.
@@ -275,7 +276,7 @@ impl Credentials {
     }
 
     /// Trusts the content of `in_force`, which is verified already.
-    pub(crate) fn under(mut self, in_force: Arc<BundleInForce>) -> Self {
+    pub(crate) fn with_trust(mut self, in_force: Arc<BundleInForce>) -> Self {
         self.roots = in_force.bundle.roots();
         self.in_force = Some(in_force);
         self

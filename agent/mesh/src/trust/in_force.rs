@@ -3,8 +3,8 @@
 use crate::{
     Credentials, CredentialsError, Identity, Role, TrustedAuthority,
     pki::{
-        certificate::LeafFields,
-        chain::{chain_to, is_of_strange_authority, unix_time},
+        certificate::CertificateFields,
+        chain::{chain_to, is_unknown_authority, unix_time},
         crypto::provider,
     },
 };
@@ -76,7 +76,7 @@ impl std::fmt::Display for DistrustReason {
 
 /// Identity and issue time of a verified certificate.
 #[derive(Debug, Clone)]
-pub(crate) struct Member {
+pub(crate) struct VerifiedPeer {
     pub(crate) identity: Identity,
     pub(crate) issued_at: UnixMillis,
 }
@@ -94,9 +94,9 @@ pub(crate) struct Trust {
     pub(crate) credentials: Credentials,
     pub(crate) roots: Arc<RootCertStore>,
     pub(crate) clients: Arc<dyn ClientCertVerifier>,
-    pub(crate) shown: Arc<CertifiedKey>,
+    pub(crate) certified_key: Arc<CertifiedKey>,
     /// Own chain followed by the roots. A process without a certificate compares its pins with the roots.
-    pub(crate) shown_to_strangers: Arc<CertifiedKey>,
+    pub(crate) certified_key_with_roots: Arc<CertifiedKey>,
     pub(crate) standing: CertificateStanding,
     revoked: BTreeMap<Role, HashMap<String, UnixMillis>>,
 }
@@ -106,14 +106,14 @@ pub(crate) struct TrustStore {
     in_force: ArcSwap<Trust>,
     /// Notified when a peer presented a certificate of an authority that is not trusted here. The peer is from another
     /// cluster, or the authority of this cluster has changed while this process was offline.
-    pub(crate) strange_authority: Notify,
+    pub(crate) unknown_authority: Notify,
 }
 
 impl TrustStore {
     pub(crate) fn new(first: Trust) -> Self {
         Self {
             in_force: ArcSwap::from_pointee(first),
-            strange_authority: Notify::new(),
+            unknown_authority: Notify::new(),
         }
     }
     pub(crate) fn load(&self) -> arc_swap::Guard<Arc<Trust>> {
@@ -126,11 +126,14 @@ impl TrustStore {
         self.in_force.swap(next)
     }
     /// Returns `judged` unchanged, and notifies `strange_authority` when the chain leads to an untrusted authority.
-    pub(crate) fn noticing<T>(&self, judged: Result<T, rustls::Error>) -> Result<T, rustls::Error> {
+    pub(crate) fn notify_unknown_authority<T>(
+        &self,
+        judged: Result<T, rustls::Error>,
+    ) -> Result<T, rustls::Error> {
         if let Err(error) = &judged
-            && is_of_strange_authority(error)
+            && is_unknown_authority(error)
         {
-            self.strange_authority.notify_one();
+            self.unknown_authority.notify_one();
         }
         judged
     }
@@ -142,7 +145,7 @@ impl Trust {
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, CredentialsError> {
         let certificate = |reason: String| CredentialsError::Certificate { reason };
-        let roots = store_of(credentials.roots())?;
+        let roots = root_store(credentials.roots())?;
         let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
             .build()
             .map_err(|e| certificate(e.to_string()))?;
@@ -166,8 +169,8 @@ impl Trust {
             credentials,
             roots,
             clients,
-            shown,
-            shown_to_strangers,
+            certified_key: shown,
+            certified_key_with_roots: shown_to_strangers,
             standing: CertificateStanding::Good,
             revoked,
         };
@@ -189,7 +192,7 @@ impl Trust {
             let Some((leaf, rest)) = self.credentials.chain().split_first() else {
                 return false;
             };
-            store_of(&[root]).is_ok_and(|root| chain_to(&root, leaf, rest, at, provider).is_ok())
+            root_store(&[root]).is_ok_and(|root| chain_to(&root, leaf, rest, at, provider).is_ok())
         };
         match bundle.authorities.iter().find(issued_by) {
             Some(authority) if authority.issuing => CertificateStanding::Good,
@@ -200,8 +203,11 @@ impl Trust {
 
     /// Checks that a leaf certificate is from this cluster and not revoked. The caller verifies its chain and validity
     /// period.
-    pub(crate) fn admit(&self, certificate: &CertificateDer<'_>) -> Result<Member, DistrustReason> {
-        let leaf = LeafFields::read(certificate).map_err(DistrustReason::Other)?;
+    pub(crate) fn admit(
+        &self,
+        certificate: &CertificateDer<'_>,
+    ) -> Result<VerifiedPeer, DistrustReason> {
+        let leaf = CertificateFields::read(certificate).map_err(DistrustReason::Other)?;
         let issued_at = leaf.issued_at;
         let identity = leaf.identity().map_err(DistrustReason::Other)?;
         let cluster = self.credentials.identity().cluster();
@@ -210,7 +216,7 @@ impl Trust {
             return Err(DistrustReason::Other(reason));
         }
         self.check_revoked(&identity, issued_at)?;
-        Ok(Member {
+        Ok(VerifiedPeer {
             identity,
             issued_at,
         })
@@ -237,7 +243,7 @@ impl Trust {
         chain: &[CertificateDer<'_>],
         now: UnixMillis,
         provider: &CryptoProvider,
-    ) -> Result<Member, DistrustReason> {
+    ) -> Result<VerifiedPeer, DistrustReason> {
         let (leaf, rest) = chain
             .split_first()
             .ok_or_else(|| DistrustReason::Other("there is no certificate".to_owned()))?;
@@ -247,7 +253,7 @@ impl Trust {
     }
 }
 
-pub(crate) fn store_of(
+pub(crate) fn root_store(
     roots: &[CertificateDer<'static>],
 ) -> Result<Arc<RootCertStore>, CredentialsError> {
     let mut store = RootCertStore::empty();

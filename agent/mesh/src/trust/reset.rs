@@ -16,9 +16,9 @@ use std::time::Duration;
 const ID_BYTES: usize = 8;
 
 /// Random connection ids. A reset is valid for every id, including those of an earlier run.
-pub(crate) struct RandomIds;
+pub(crate) struct RandomConnectionIds;
 
-impl ConnectionIdGenerator for RandomIds {
+impl ConnectionIdGenerator for RandomConnectionIds {
     fn generate_cid(&mut self) -> ConnectionId {
         ConnectionId::new(&rand::random::<[u8; ID_BYTES]>())
     }

@@ -3,12 +3,12 @@
 
 use super::{
     credentials::{Credentials, CredentialsError},
-    in_force::{DistrustReason, Trust, store_of},
+    in_force::{DistrustReason, Trust, root_store},
 };
 use crate::{
     Identity,
     pki::{
-        certificate::LeafFields,
+        certificate::CertificateFields,
         chain::{chain_to, unix_time},
         crypto::provider,
         signature::{Kind, is_signed, message},
@@ -92,7 +92,7 @@ impl StatementSignature {
         bytes: &[u8],
     ) -> Result<(), StatementRefused> {
         let message = message(Kind::Statement, &[context.as_bytes(), bytes]);
-        let leaf = leaf.and_then(|leaf| LeafFields::read(leaf).ok());
+        let leaf = leaf.and_then(|leaf| CertificateFields::read(leaf).ok());
         match leaf {
             Some(leaf) if is_signed(&provider(), &leaf.public_key, &message, &self.signature) => {
                 Ok(())
@@ -130,12 +130,12 @@ impl StatementSignature {
         let (leaf, rest) = chain
             .split_first()
             .ok_or_else(|| not_trusted("there is no certificate".to_owned()))?;
-        let roots = store_of(&[authority.clone().into_owned()]);
+        let roots = root_store(&[authority.clone().into_owned()]);
         let roots = roots.map_err(|error| not_trusted(error.to_string()))?;
         chain_to(&roots, leaf, rest, unix_time(at), &provider())
             .map_err(|error| not_trusted(error.to_string()))?;
         self.check_signature(chain.first(), context, bytes)?;
-        let leaf = LeafFields::read(leaf).map_err(not_trusted)?;
+        let leaf = CertificateFields::read(leaf).map_err(not_trusted)?;
         let issued_at = leaf.issued_at;
         let identity = leaf.identity().map_err(not_trusted)?;
         Ok(Signer {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::pki::{
     atomic_file::{BeforeStep, rename, replace},
-    certificate::LeafFields,
+    certificate::CertificateFields,
     pem::to_pem,
 };
 use lattice_host::private_file::{self, PrivateFileError};
@@ -57,7 +57,7 @@ impl Credentials {
         let path = |name| folder.join(name);
         let create = |folder: &Path| std::fs::create_dir_all(folder);
         create(folder).map_err(|e| file_error(folder, e))?;
-        settle(folder, before).map_err(|e| file_error(&path(NEXT_KEY_FILE), e))?;
+        finish_interrupted_save(folder, before).map_err(|e| file_error(&path(NEXT_KEY_FILE), e))?;
         let key = SecretString::from(self.key().pair()?.serialize_pem());
         let (next, chain) = (path(NEXT_KEY_FILE), path(CHAIN_FILE));
         let text = key.expose_secret().as_bytes();
@@ -134,7 +134,7 @@ impl Credentials {
                 let reason = format!("it is of cluster {found}; the certificate is of {own}");
                 Err(file_error(&folder.join(BUNDLE_FILE), reason))
             }
-            Some(in_force) => Ok(read.under(Arc::new(in_force))),
+            Some(in_force) => Ok(read.with_trust(Arc::new(in_force))),
         }
     }
 }
@@ -156,7 +156,7 @@ fn read_key(
 }
 
 fn is_key_of(key: &PrivateKey, leaf: &CertificateDer<'_>) -> bool {
-    LeafFields::read(leaf)
+    CertificateFields::read(leaf)
         .is_ok_and(|leaf| key.public().is_ok_and(|public| public == leaf.public_key))
 }
 
@@ -194,7 +194,7 @@ fn read_bundle(path: &Path) -> Result<Option<BundleInForce>, CredentialsError> {
 /// Completes or undoes a save that a crash interrupted. If the key in `identity.key.next` belongs to the certificate,
 /// the file is renamed to `identity.key`; otherwise it is removed. Without this step, a later save could overwrite the
 /// only valid key.
-fn settle(folder: &Path, before: BeforeStep<'_>) -> io::Result<()> {
+fn finish_interrupted_save(folder: &Path, before: BeforeStep<'_>) -> io::Result<()> {
     let next = folder.join(NEXT_KEY_FILE);
     if !next.exists() {
         return Ok(());

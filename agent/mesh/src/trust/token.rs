@@ -1,7 +1,7 @@
 //! Join tokens: `lattice-join-1.<role>.<pin>.<secret>`. Further pins follow the first, each after a `+`.
 
 use super::bundle::MAX_AUTHORITIES;
-use crate::pki::pin::{Pin, in_words};
+use crate::pki::pin::{Pin, join_pins};
 use lattice_quorum_types::rpc::Role;
 use secrecy::{ExposeSecret, SecretString};
 use std::{fmt, str::FromStr};
@@ -58,7 +58,7 @@ impl JoinToken {
     }
     /// Adds pins of further authorities, so that the token survives the change from one of them to another. Pins beyond
     /// [`MAX_AUTHORITIES`] are ignored.
-    pub fn trusting(mut self, pins: impl IntoIterator<Item = Pin>) -> Self {
+    pub fn with_pins(mut self, pins: impl IntoIterator<Item = Pin>) -> Self {
         for pin in pins {
             if self.pins.len() < MAX_AUTHORITIES && !self.pins.contains(&pin) {
                 self.pins.push(pin);
@@ -81,7 +81,7 @@ impl JoinToken {
     /// Returns the complete text, including the secret.
     pub fn expose(&self) -> SecretString {
         let secret = self.secret.expose_secret();
-        let pins = in_words(&self.pins, &BETWEEN_PINS.to_string());
+        let pins = join_pins(&self.pins, &BETWEEN_PINS.to_string());
         format!("{PREFIX}.{}.{pins}.{secret}", self.role.as_str()).into()
     }
     pub(crate) fn secret(&self) -> &SecretString {
@@ -134,7 +134,7 @@ impl FromStr for JoinToken {
             pins: vec![*first],
             secret: (*secret).into(),
         };
-        Ok(token.trusting(others.iter().copied()))
+        Ok(token.with_pins(others.iter().copied()))
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_token_of_several_authorities_keeps_their_order_and_has_each_once() {
         let others = [Pin([3; 32]), Pin([7; 32]), Pin([5; 32])];
-        let made = token().trusting(others);
+        let made = token().with_pins(others);
         let pins = [Pin([7; 32]), Pin([3; 32]), Pin([5; 32])];
         assert_eq!(made.pins(), pins);
         let text = made.expose();
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_token_has_at_most_as_many_pins_as_a_cluster_has_authorities() {
         let many = (1..=MAX_AUTHORITIES as u8 + 3).map(|n| Pin([n; 32]));
-        let full = token().trusting(many);
+        let full = token().with_pins(many);
         assert_eq!(full.pins().len(), MAX_AUTHORITIES);
         let text = full.expose();
         assert!(text.expose_secret().parse::<JoinToken>().is_ok());

@@ -1,8 +1,8 @@
 //! Trust bundles and certificate times.
 
 use lattice_mesh::{
-    Authority, Clock, Credentials, Identity, Revoked, Role, SignedBundle, SystemClock, TrustBundle,
-    TrustedAuthority, Validity,
+    Authority, Clock, Credentials, Identity, Revocation, Role, SignedBundle, SystemClock,
+    TrustBundle, TrustedAuthority, Validity,
 };
 use lattice_quorum_types::UnixMillis;
 use rustls_pki_types::pem::PemObject;
@@ -32,7 +32,7 @@ pub fn bundle(
         authorities: authorities(&[(authority, true)]),
         revoked: revoked
             .iter()
-            .map(|(identity, issued_before)| Revoked {
+            .map(|(identity, issued_before)| Revocation {
                 role: identity.role(),
                 name: identity.id().to_owned(),
                 issued_before: *issued_before,

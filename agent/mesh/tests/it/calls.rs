@@ -543,7 +543,7 @@ async fn an_agent_is_believed_less_at_a_time_than_others() {
         assert_eq!(is_too_large(&called), role == Role::Agent);
         let short = peer.call(&echo("hello"), SHORT).await;
         assert!(short.is_ok(), "{short:?}");
-        let less = peer.clone().taking_at_most(4);
+        let less = peer.clone().with_max_reply(4);
         let called = less.call(&echo("hello"), SHORT).await;
         assert!(is_too_large(&called));
     }

@@ -4,8 +4,8 @@
 use crate::common::*;
 use futures::future::BoxFuture;
 use lattice_mesh::{
-    Authority, CaKeyProof, Clock, Credentials, EnrolError, EnrolRefused, EnrolRequest, Enrolled,
-    Enroller, EnrolmentSession, ExpectedIdentity, Identity, Issued, JoinToken, Mesh, MeshConfig,
+    Authority, CaKeyProof, Clock, Credentials, EnrolError, EnrolRefused, EnrolRequest, Enroller,
+    Enrolment, EnrolmentSession, ExpectedIdentity, Identity, Issued, JoinToken, Mesh, MeshConfig,
     Pin, Role, SystemClock, Validity, enrol, enrol_with,
 };
 use lattice_quorum_types::UnixMillis;
@@ -94,7 +94,7 @@ impl EnrolmentServer {
         Self { desk, server }
     }
 
-    async fn enrol(&self, token: &JoinToken) -> Result<Enrolled, EnrolError> {
+    async fn enrol(&self, token: &JoinToken) -> Result<Enrolment, EnrolError> {
         enrol(self.server.local_addr(), token, "a1").await
     }
 
@@ -138,7 +138,7 @@ async fn a_token_of_the_authority_before_is_good_where_its_key_is_held() {
 #[tokio::test]
 async fn a_token_of_two_authorities_is_good_at_members_of_either() {
     let (old, new) = two();
-    let token = token_of(&new).trusting([old.pin()]);
+    let token = token_of(&new).with_pins([old.pin()]);
     for shows in [&old, &new] {
         let office = EnrolmentServer::open(shows, &[&old, &new], holding(vec![]));
         office.enrol(&token).await.unwrap();

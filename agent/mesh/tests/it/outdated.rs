@@ -3,9 +3,9 @@
 
 use crate::common::{renewal::issue, trust::*, *};
 use lattice_mesh::{
-    AskMembers, Authority, Caller, CertificateStanding, Credentials, ExpectedIdentity, Identity,
-    Mesh, Renew, Renewal, RenewalSettings, RenewalState, Role, SignedBundle, TrustBundle,
-    keep_renewed,
+    Authority, Caller, CertificateStanding, Credentials, ExpectedIdentity, Identity, Mesh,
+    QuorumRenewalSource, Renew, Renewal, RenewalSettings, RenewalState, Role, SignedBundle,
+    TrustBundle, keep_renewed,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -58,7 +58,7 @@ impl Change {
             let issued = issue(&issuing, &caller.identity, &csr, today(), &roots);
             async move { Ok(Ok(issued)) }
         };
-        let router = router().serving_trust(&member).rpc(renew);
+        let router = router().with_trust_handlers(&member).rpc(renew);
         member.serve(router).unwrap();
         member.apply_bundle(bundle).unwrap();
         member
@@ -88,7 +88,7 @@ fn kept_renewed(agent: &Mesh, members: &[&Mesh]) -> Renewal {
     let peers: Vec<_> = members.iter().map(peer).collect();
     keep_renewed(
         agent,
-        AskMembers::new(move || peers.clone()),
+        QuorumRenewalSource::new(move || peers.clone()),
         RenewalSettings {
             min_retry: Duration::from_millis(200),
             ..RenewalSettings::new(None, 7)
@@ -181,7 +181,7 @@ async fn call_from_renewed_peer_triggers_renewal() {
 fn without_the_old_key(change: &Change) -> Mesh {
     let bundle = change.bundle(3, Phase::Overlap).sign([&*change.new]);
     let member = bind_with(change.of_new(&id(Role::Quorum, "q3")), quiet());
-    member.serve(router().serving_trust(&member)).unwrap();
+    member.serve(router().with_trust_handlers(&member)).unwrap();
     member.apply_bundle(&bundle.unwrap()).unwrap();
     member
 }
@@ -203,7 +203,9 @@ async fn continues_search_after_useless_answer() {
     let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
     let of_no_use = without_the_old_key(&change);
     let cut_off = bind_with(change.of_old(&id(Role::Quorum, "q2")), quiet());
-    cut_off.serve(router().serving_trust(&cut_off)).unwrap();
+    cut_off
+        .serve(router().with_trust_handlers(&cut_off))
+        .unwrap();
     let before = change.bundle(1, Phase::Before).sign([&*change.old]);
     cut_off.apply_bundle(&before.unwrap()).unwrap();
     let agent = change.agent();

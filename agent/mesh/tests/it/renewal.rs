@@ -77,7 +77,7 @@ impl RenewalSource for Source {
             Some(error) => Err(error.clone()),
             None => Ok(self.0.bundle.lock().unwrap().clone()),
         };
-        let answer = answer.map(|b| b.filter(|b| b.peek().unwrap().number > have));
+        let answer = answer.map(|b| b.filter(|b| b.decode_unverified().unwrap().number > have));
         async move { answer }.boxed()
     }
 }

@@ -4,9 +4,9 @@
 use crate::common::{renewal::*, trust::*, *};
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use lattice_mesh::{
-    AskMembers, Authority, Clock, Credentials, ExpectedIdentity, Issued, Mesh, MeshConfig, Peer,
-    Renew, RenewError, RenewRefused, Renewal, RenewalSource, Role, SignedBundle, Validity,
-    keep_renewed,
+    Authority, Clock, Credentials, ExpectedIdentity, Issued, Mesh, MeshConfig, Peer,
+    QuorumRenewalSource, Renew, RenewError, RenewRefused, Renewal, RenewalSource, Role,
+    SignedBundle, Validity, keep_renewed,
 };
 use lattice_quorum_types::UnixMillis;
 use rustls_pki_types::CertificateSigningRequestDer;
@@ -53,7 +53,7 @@ fn wire_with(connect_timeout: Duration) -> Wire {
         async move { Ok(Ok(issued)) }
     };
     server
-        .serve(router().serving_trust(&server).rpc(renew))
+        .serve(router().with_trust_handlers(&server).rpc(renew))
         .unwrap();
     agent.serve(router()).unwrap();
     server.apply_bundle(&signed(1, &authority, &[])).unwrap();
@@ -70,7 +70,7 @@ impl Wire {
     fn renewed(&self, members: Vec<Peer>) -> Renewal {
         keep_renewed(
             &self.agent,
-            AskMembers::new(move || members.clone()),
+            QuorumRenewalSource::new(move || members.clone()),
             settings(None),
         )
     }
@@ -105,7 +105,7 @@ async fn a_renewal_cuts_no_stream_and_no_call() {
     };
     let before = wire.agent.issued_at();
     wire.at(0.75);
-    renewal.look_now();
+    renewal.refresh_now();
     changes.wait_for(|state| state.renewals == 1).await.unwrap();
     assert!(wire.agent.issued_at() > before);
     running.await.unwrap().unwrap();
@@ -149,7 +149,7 @@ async fn the_other_end_moves_to_the_new_connection_too() {
     );
     let renewal = wire.renewed(vec![wire.peer.clone()]);
     wire.at(0.75);
-    renewal.look_now();
+    renewal.refresh_now();
     renewal
         .watch()
         .wait_for(|state| state.renewals == 1)
@@ -192,19 +192,19 @@ async fn believes_refusal_but_not_missing_answer() {
     let agent = bind(&authority, Role::Agent, "a1");
     let peer = |m: &Mesh| agent.peer(m.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let (busy_peer, firm_peer) = (peer(&busy), peer(&firm));
-    let source = AskMembers::new(move || vec![busy_peer.clone(), firm_peer.clone()]);
+    let source = QuorumRenewalSource::new(move || vec![busy_peer.clone(), firm_peer.clone()]);
     let csr = || Credentials::generate_key_and_csr().unwrap().csr;
     let refused = source.renew(csr()).await.unwrap_err();
     assert_eq!(refused.to_string(), "a1 is retired");
     let peer = peer(&busy);
-    let source = AskMembers::new(move || vec![peer.clone()]);
+    let source = QuorumRenewalSource::new(move || vec![peer.clone()]);
     let unreached = source.renew(csr()).await.unwrap_err();
     println!("{unreached}");
     assert!(
         matches!(unreached, RenewError::NotReached { .. }),
         "{unreached}"
     );
-    let nobody = AskMembers::new(Vec::new);
+    let nobody = QuorumRenewalSource::new(Vec::new);
     assert!(
         nobody
             .trust(0)
@@ -257,7 +257,7 @@ async fn a_restart_after_a_renewal_is_noticed_before_the_idle_timeout() {
     .await;
     let at = START.after(LIFE.mul_f64(0.75).as_millis() as u64);
     clock.0.store(at.0, std::sync::atomic::Ordering::SeqCst);
-    renewal.look_now();
+    renewal.refresh_now();
     renewal
         .watch()
         .wait_for(|state| state.renewals == 1)

@@ -21,7 +21,7 @@ fn serving_trust(own: Credentials) -> Mesh {
 
 fn serving_trust_at(addr: SocketAddr, own: Credentials) -> Mesh {
     let mesh = Mesh::bind(addr, own, patient()).unwrap();
-    mesh.serve(router().serving_trust(&mesh)).unwrap();
+    mesh.serve(router().with_trust_handlers(&mesh)).unwrap();
     mesh
 }
 
@@ -127,10 +127,10 @@ async fn forged_and_broken_bundles_change_nothing() {
         };
         let refused = mesh.apply_bundle(&changed).unwrap_err();
         assert_eq!(refused, BundleRefused::NotSigned, "bit {at}");
-        let _ = changed.peek();
+        let _ = changed.decode_unverified();
         let mut shorter = good.clone();
         shorter.body.truncate(at / 8);
-        assert!(shorter.peek().is_err(), "{} bytes", at / 8);
+        assert!(shorter.decode_unverified().is_err(), "{} bytes", at / 8);
         assert!(mesh.apply_bundle(&shorter).is_err());
     }
     assert_eq!(mesh.bundle(), before);
@@ -451,7 +451,7 @@ async fn a_bundle_of_full_length_is_taken_in_little_time() {
     let authority = authority("demo");
     let mesh = bind(&authority, Role::Agent, "a1");
     let mut long = bundle(1, &authority, &[]);
-    let of = |n| lattice_mesh::Revoked {
+    let of = |n| lattice_mesh::Revocation {
         role: Role::Agent,
         name: format!("gpu{n:06}"),
         issued_before: ahead(0),

@@ -1,6 +1,6 @@
 //! Health gate: the site's decision whether a node may return to service.
 
-use super::runner::Runner;
+use super::runner::HookRunner;
 use crate::attempt::{Hook, HookName};
 use crate::executor::block_reason::BlockReasons;
 use lattice_agent_rpc::GateFailed;
@@ -16,8 +16,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(in crate::executor) struct HealthGate {
     hook: Option<Hook>,
-    runner: Runner,
-    hindrances: Arc<BlockReasons>,
+    runner: HookRunner,
+    block_reasons: Arc<BlockReasons>,
     running: tokio::sync::Mutex<()>,
 }
 
@@ -27,18 +27,18 @@ impl HealthGate {
         node: NodeId,
         boot_id: String,
         folder: &Path,
-        hindrances: Arc<BlockReasons>,
+        block_reasons: Arc<BlockReasons>,
     ) -> Self {
         Self {
             hook,
-            runner: Runner::new(HookName::HealthGate, node, boot_id, folder),
-            hindrances,
+            runner: HookRunner::new(HookName::HealthGate, node, boot_id, folder),
+            block_reasons,
             running: tokio::sync::Mutex::default(),
         }
     }
 
     /// Whether a gate is configured.
-    pub(in crate::executor) fn is_there(&self) -> bool {
+    pub(in crate::executor) fn is_configured(&self) -> bool {
         self.hook.is_some()
     }
 
@@ -55,13 +55,13 @@ impl HealthGate {
             Some(reason) => tracing::error!(%reason, "the health gate failed"),
             None => tracing::info!("the health gate was passed"),
         }
-        self.hindrances.record_gate_result(failure);
+        self.block_reasons.record_gate_result(failure);
         passed
     }
 
     /// Runs the gate on an idle node until it has passed once; until then the node takes no jobs. For an agent that
     /// starts on a node without jobs.
-    pub(in crate::executor) async fn pass_once(self: Arc<Self>, is_idle: impl Fn() -> bool) {
+    pub(in crate::executor) async fn run_until_passed(self: Arc<Self>, is_idle: impl Fn() -> bool) {
         loop {
             if is_idle() && self.check().await.is_ok() {
                 return;
@@ -71,8 +71,8 @@ impl HealthGate {
     }
 
     /// Blocks jobs on the node until the first result of the gate.
-    pub(in crate::executor) fn close(&self) {
-        self.hindrances
+    pub(in crate::executor) fn block_until_first_result(&self) {
+        self.block_reasons
             .record_gate_result(Some("it was not run yet".to_owned()));
     }
 }

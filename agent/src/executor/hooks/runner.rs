@@ -20,11 +20,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// Longest wait for output after the hook has ended.
-const DRAIN_WITHIN: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runner of one hook of the node; at most one start at a time.
 #[derive(Debug)]
-pub(in crate::executor) struct Runner {
+pub(in crate::executor) struct HookRunner {
     name: HookName,
     node: NodeId,
     boot_id: String,
@@ -33,7 +33,7 @@ pub(in crate::executor) struct Runner {
     starting: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Runner {
+impl HookRunner {
     /// Creates a runner that writes the output to `<name>.log` in `folder`.
     pub(in crate::executor) fn new(
         name: HookName,
@@ -57,19 +57,19 @@ impl Runner {
     pub(in crate::executor) async fn run(
         &self,
         hook: &Hook,
-        more: &[(&'static str, String)],
+        extra_env: &[(&'static str, String)],
     ) -> Result<(), String> {
         let limit = Duration::from_millis(hook.timeout_ms);
         let deadline = Instant::now() + limit;
         let program = hook.program.display();
         let not_started = |why| format!("{program} could not be started: {why}");
-        let started = timeout_at(deadline, self.start(hook, more)).await;
+        let started = timeout_at(deadline, self.start(hook, extra_env)).await;
         let (mut child, output) = match started {
             Ok(Ok(started)) => started,
             Ok(Err(error)) => return Err(not_started(error.to_string())),
             Err(_) => return Err(not_started(format!("it hangs since {} s", limit.as_secs()))),
         };
-        let mut group = Group::of(&child);
+        let mut group = ProcessGroup::of(&child);
         let mut kept = Vec::new();
         let ended = {
             let reading = read(output, &mut kept);
@@ -88,12 +88,12 @@ impl Runner {
             // keeps the output open; the agent does not wait for it.
             group.end();
             if !is_read {
-                let _ = tokio::time::timeout(DRAIN_WITHIN, reading).await;
+                let _ = tokio::time::timeout(DRAIN_TIMEOUT, reading).await;
             }
             ended
         };
         let log = self.log.clone();
-        let written = tokio::task::spawn_blocking(move || keep(&kept, &log)).await;
+        let written = tokio::task::spawn_blocking(move || save_output(&kept, &log)).await;
         if let Ok(Err(error)) = written {
             tracing::warn!(
                 %error,
@@ -103,15 +103,15 @@ impl Runner {
         }
         let what = match ended {
             Ok(Ok(status)) if status.success() => return Ok(()),
-            Ok(Ok(status)) => described(status),
+            Ok(Ok(status)) => describe_status(status),
             Ok(Err(error)) => format!("it cannot be waited for: {error}"),
             Err(_) => format!("killed at its deadline of {} s", limit.as_secs()),
         };
-        Err(self.told(&what).await)
+        Err(self.describe(&what).await)
     }
 
     /// Description of a run: `what`, and the last line of output.
-    pub(in crate::executor) async fn told(&self, what: &str) -> String {
+    pub(in crate::executor) async fn describe(&self, what: &str) -> String {
         let (what, log) = (what.to_owned(), self.log.clone());
         let told = tokio::task::spawn_blocking(move || with_last_line(&what, &log)).await;
         told.unwrap_or_else(|error| error.to_string())
@@ -161,7 +161,7 @@ impl Runner {
     }
 }
 
-fn described(status: ExitStatus) -> String {
+fn describe_status(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
@@ -171,9 +171,9 @@ fn described(status: ExitStatus) -> String {
 }
 
 /// Process group of the hook, killed on drop, also when the agent stops meanwhile.
-struct Group(Option<Pid>);
+struct ProcessGroup(Option<Pid>);
 
-impl Group {
+impl ProcessGroup {
     fn of(child: &Child) -> Self {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         Self(pid.and_then(Pid::from_raw))
@@ -185,7 +185,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.end();
     }
@@ -201,7 +201,7 @@ async fn read(mut output: Receiver, kept: &mut Vec<u8>) {
     }
 }
 
-fn keep(output: &[u8], log: &Path) -> io::Result<()> {
+fn save_output(output: &[u8], log: &Path) -> io::Result<()> {
     let mut file = File::options()
         .write(true)
         .create(true)

@@ -3,9 +3,9 @@
 //! The site's hook runs once for each order. The order is recorded before the hook runs, and the result when it has
 //! ended. So a repeated order gets the same answer after a restart and after a reboot.
 
-use super::runner::Runner;
+use super::runner::HookRunner;
 use crate::attempt::{Hook, HookName, RecordError, write_durably_from_reserve};
-use crate::supervisor::{Process, signal_process, with_variable};
+use crate::supervisor::{Process, find_with_variable, signal_process};
 use lattice_agent_rpc::{Wipe, WipeStatus};
 use lattice_mesh::Clock;
 use lattice_quorum_types::node_claim::WipeOutcome;
@@ -20,15 +20,15 @@ use tokio::task::spawn_blocking;
 
 const FORMAT: u32 = 1;
 /// Variable that marks the environment of the hook and its descendants.
-const MARK: &str = "LATTICE_WIPE";
+const MARKER_VARIABLE: &str = "LATTICE_WIPE";
 /// Pause between two checks of killed processes, and between two writes to a full disk.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for the end of processes that a killed agent left; a process that remains is stuck in the kernel.
-const END_WITHIN: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Record of the last wipe, on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
+struct WipeRecord {
     version: u32,
     number: u64,
     since: UnixMillis,
@@ -42,19 +42,19 @@ pub(in crate::executor) struct Wiper {
     hook: Option<Hook>,
     /// Whether the site declares that the node needs no wipe.
     is_needless: bool,
-    runner: Runner,
+    runner: HookRunner,
     path: PathBuf,
     /// Agent id: another agent on the machine must not treat this wipe's processes as its own.
     agent: String,
     boot: String,
     clock: Arc<dyn Clock>,
     /// Number of a wipe that a previous agent started and that has no recorded outcome.
-    cut_short: Option<u64>,
-    last: tokio::sync::Mutex<Option<Record>>,
+    interrupted: Option<u64>,
+    last: tokio::sync::Mutex<Option<WipeRecord>>,
 }
 
 /// Parameters of [`Wiper::open`].
-pub(in crate::executor) struct Site<'a> {
+pub(in crate::executor) struct WiperParameters<'a> {
     pub(in crate::executor) hook: Option<Hook>,
     pub(in crate::executor) is_needless: bool,
     pub(in crate::executor) node: NodeId,
@@ -66,7 +66,7 @@ pub(in crate::executor) struct Site<'a> {
 
 impl Wiper {
     /// Opens the wiper with the last record on disk.
-    pub(in crate::executor) fn open(site: Site<'_>) -> Result<Self, RecordError> {
+    pub(in crate::executor) fn open(site: WiperParameters<'_>) -> Result<Self, RecordError> {
         let path = site.folder.join("wipe.json");
         let last = match std::fs::read(&path) {
             Ok(bytes) => Some(read(&path, &bytes)?),
@@ -75,10 +75,10 @@ impl Wiper {
         };
         let open = last.as_ref().filter(|record| record.outcome.is_none());
         Ok(Self {
-            cut_short: open.map(|record| record.number),
+            interrupted: open.map(|record| record.number),
             hook: site.hook,
             is_needless: site.is_needless,
-            runner: Runner::new(HookName::Wipe, site.node, site.boot.clone(), site.folder),
+            runner: HookRunner::new(HookName::Wipe, site.node, site.boot.clone(), site.folder),
             path,
             agent: site.agent,
             boot: site.boot,
@@ -92,8 +92,9 @@ impl Wiper {
     pub(in crate::executor) async fn recover(&self) {
         let mut last = self.last.lock().await;
         // A wipe that this agent has started itself is running, and must continue.
-        let is_cut =
-            |record: &Record| record.outcome.is_none() && self.cut_short == Some(record.number);
+        let is_cut = |record: &WipeRecord| {
+            record.outcome.is_none() && self.interrupted == Some(record.number)
+        };
         let Some(cut) = last.clone().filter(is_cut) else {
             return;
         };
@@ -111,7 +112,7 @@ impl Wiper {
             reason,
         };
         *last = Some(
-            self.keep(Record {
+            self.write_until_saved(WipeRecord {
                 outcome: Some(outcome),
                 ..cut
             })
@@ -121,18 +122,18 @@ impl Wiper {
 
     /// Starts a wipe, or returns the status of the same order. Only one wipe runs at a time, and none while jobs run on
     /// the node.
-    pub(in crate::executor) async fn ask(
+    pub(in crate::executor) async fn accept(
         &self,
-        asked: &Wipe,
+        order: &Wipe,
         has_work: bool,
     ) -> Result<WipeAnswer, String> {
         let mut last = self.last.lock().await;
         if let Some(known) = last.as_ref() {
-            if known.number == asked.number {
+            if known.number == order.number {
                 return Ok(WipeAnswer::Known(known.status()));
             }
-            if known.number > asked.number {
-                let (number, newer) = (asked.number, known.number);
+            if known.number > order.number {
+                let (number, newer) = (order.number, known.number);
                 return Err(format!(
                     "stale wipe number {number}; wipe {newer} was requested since"
                 ));
@@ -144,9 +145,9 @@ impl Wiper {
         if has_work {
             return Err("work still runs here; it is ended first".to_owned());
         }
-        let record = Record {
+        let record = WipeRecord {
             version: FORMAT,
-            number: asked.number,
+            number: order.number,
             since: self.clock.now(),
             boot: self.boot.clone(),
             outcome: None,
@@ -159,15 +160,15 @@ impl Wiper {
     }
 
     /// Runs the wipe that [`Wiper::ask`] accepted, and records its outcome.
-    pub(in crate::executor) async fn run(&self, asked: &Wipe) {
-        let outcome = self.outcome(asked).await;
-        tracing::info!(wipe = asked.number, %outcome, "the wipe has ended");
+    pub(in crate::executor) async fn run(&self, order: &Wipe) {
+        let outcome = self.outcome(order).await;
+        tracing::info!(wipe = order.number, %outcome, "the wipe has ended");
         let mut last = self.last.lock().await;
-        let Some(begun) = last.clone().filter(|record| record.number == asked.number) else {
+        let Some(begun) = last.clone().filter(|record| record.number == order.number) else {
             return;
         };
         *last = Some(
-            self.keep(Record {
+            self.write_until_saved(WipeRecord {
                 outcome: Some(outcome),
                 ..begun
             })
@@ -179,7 +180,7 @@ impl Wiper {
         let ended = match (&self.hook, self.is_needless) {
             (Some(hook), _) => {
                 let more = [
-                    (MARK, self.mark(asked.number)),
+                    (MARKER_VARIABLE, self.marker(asked.number)),
                     ("LATTICE_USER", asked.user.clone()),
                     ("LATTICE_PROJECT", asked.project.clone()),
                     ("LATTICE_SENSITIVE", "1".to_owned()),
@@ -202,23 +203,23 @@ impl Wiper {
             Ok(()) => WipeOutcome::Wiped {
                 at,
                 boot,
-                evidence: self.runner.told("exit code 0").await,
+                evidence: self.runner.describe("exit code 0").await,
             },
             Err(reason) => WipeOutcome::Failed { at, boot, reason },
         }
     }
 
-    fn mark(&self, number: u64) -> String {
+    fn marker(&self, number: u64) -> String {
         format!("{}-{number}", self.agent)
     }
 
     /// Ends the processes of a hook that a killed agent left. Returns a text for the failure reason, empty on success.
     async fn end_leftover_processes(&self, number: u64) -> String {
-        let variable = format!("{MARK}={}", self.mark(number));
+        let variable = format!("{MARKER_VARIABLE}={}", self.marker(number));
         let begun = Instant::now();
         loop {
             let wanted = variable.clone();
-            let found = spawn_blocking(move || with_variable(wanted.as_bytes())).await;
+            let found = spawn_blocking(move || find_with_variable(wanted.as_bytes())).await;
             let found: Vec<Process> = match found {
                 Ok(Ok(found)) => found,
                 Ok(Err(error)) => {
@@ -229,29 +230,29 @@ impl Wiper {
             if found.is_empty() {
                 return String::new();
             }
-            if begun.elapsed() >= END_WITHIN {
+            if begun.elapsed() >= KILL_TIMEOUT {
                 return format!("; {} processes of it could not be ended", found.len());
             }
             found
                 .iter()
                 .for_each(|process| signal_process(process, Signal::KILL));
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
     /// Writes a record, and retries until the write succeeds. The outcome becomes visible to callers only afterwards.
-    async fn keep(&self, record: Record) -> Record {
+    async fn write_until_saved(&self, record: WipeRecord) -> WipeRecord {
         let mut is_told = false;
         while let Err(error) = self.write(record.clone()).await {
             if !std::mem::replace(&mut is_told, true) {
                 tracing::error!(%error, "outcome of a wipe could not be recorded yet");
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
         record
     }
 
-    async fn write(&self, record: Record) -> io::Result<()> {
+    async fn write(&self, record: WipeRecord) -> io::Result<()> {
         let path = self.path.clone();
         let written = spawn_blocking(move || {
             let bytes = serde_json::to_vec(&record).map_err(io::Error::other)?;
@@ -270,7 +271,7 @@ pub(in crate::executor) enum WipeAnswer {
     Known(WipeStatus),
 }
 
-impl Record {
+impl WipeRecord {
     fn status(&self) -> WipeStatus {
         match &self.outcome {
             Some(outcome) => WipeStatus::Ended(outcome.clone()),
@@ -279,9 +280,9 @@ impl Record {
     }
 }
 
-fn read(path: &Path, bytes: &[u8]) -> Result<Record, RecordError> {
+fn read(path: &Path, bytes: &[u8]) -> Result<WipeRecord, RecordError> {
     let path = path.to_owned();
-    match serde_json::from_slice::<Record>(bytes) {
+    match serde_json::from_slice::<WipeRecord>(bytes) {
         Ok(record) if record.version == FORMAT => Ok(record),
         Ok(record) => Err(RecordError::OtherFormat {
             path,

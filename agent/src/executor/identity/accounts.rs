@@ -87,19 +87,19 @@ impl Accounts {
     /// Accounts of this system. A system without `getent` has no name services, only its files.
     pub fn system() -> Self {
         match Path::new(GETENT).exists() {
-            true => Self::asked_of(GETENT, DEADLINE),
-            false => Self::at(PASSWD),
+            true => Self::from_getent(GETENT, DEADLINE),
+            false => Self::from_file(PASSWD),
         }
     }
     /// Accounts that `getent`, or a program with the same interface, returns.
-    pub fn asked_of(getent: impl Into<PathBuf>, deadline: Duration) -> Self {
+    pub fn from_getent(getent: impl Into<PathBuf>, deadline: Duration) -> Self {
         Self::of(Source::NameServices {
             getent: getent.into(),
             deadline,
         })
     }
     /// Accounts in the passwd file at `path`, with the groups in the file `group` in the same folder.
-    pub fn at(path: impl Into<PathBuf>) -> Self {
+    pub fn from_file(path: impl Into<PathBuf>) -> Self {
         Self::of(Source::File(path.into()))
     }
     fn of(source: Source) -> Self {
@@ -110,7 +110,7 @@ impl Accounts {
     }
 
     /// Name of the place where an operator adds an account.
-    pub fn place(&self) -> String {
+    pub fn source_name(&self) -> String {
         match &self.source {
             Source::NameServices { .. } => "the name services (getent passwd)".to_owned(),
             Source::File(path) => path.display().to_string(),
@@ -131,7 +131,9 @@ impl Accounts {
             return answer;
         }
         let answer = match &self.source {
-            Source::NameServices { getent, deadline } => getent::ask(getent, *deadline, &key).await,
+            Source::NameServices { getent, deadline } => {
+                getent::look_up(getent, *deadline, &key).await
+            }
             // Files are read on each call, without the cache.
             Source::File(path) => return files::read(path, &key),
         };

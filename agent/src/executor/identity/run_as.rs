@@ -5,7 +5,7 @@ mod tests;
 
 use super::accounts::{Accounts, LookupError, is_account_name};
 use super::ids::{AgentUser, Ids, NO_ID};
-use super::user_map::{Mapped, UserMap};
+use super::user_map::{MapEntry, UserMap};
 use crate::attempt::LocalUser;
 use lattice_agent_rpc::LaunchRefused;
 use std::sync::Arc;
@@ -54,9 +54,9 @@ impl RunAs {
     /// Selects the account for jobs of `user`. Queries the name services, which may take up to their timeout.
     pub async fn choose(&self, user: &str) -> Result<JobAccount, LaunchRefused> {
         let chosen = if self.agent.uid == 0 {
-            self.other_user(user).await
+            self.select_account(user).await
         } else {
-            self.same_user().await
+            self.select_agent_account().await
         };
         chosen.map_err(|why| match why {
             NoAccount::Refused(reason) => LaunchRefused::UserNotAllowed {
@@ -70,7 +70,7 @@ impl RunAs {
         })
     }
 
-    async fn other_user(&self, user: &str) -> Result<JobAccount, NoAccount> {
+    async fn select_account(&self, user: &str) -> Result<JobAccount, NoAccount> {
         let account = match self.fixed {
             Some(ids) => self.fixed_account(ids).await?,
             None => self.own_account(user).await?,
@@ -100,7 +100,7 @@ impl RunAs {
         })
     }
 
-    async fn same_user(&self) -> Result<JobAccount, NoAccount> {
+    async fn select_agent_account(&self) -> Result<JobAccount, NoAccount> {
         let uid = self.agent.uid;
         if !self.allow_same_user {
             return Err(NoAccount::Refused(format!(
@@ -131,14 +131,14 @@ impl RunAs {
 
     async fn own_account(&self, user: &str) -> Result<LocalUser, NoAccount> {
         let name = match self.mapped(user).await {
-            Some((_, Mapped::Account(name))) => name,
-            Some((map, Mapped::Refused)) => {
+            Some((_, MapEntry::Account(name))) => name,
+            Some((map, MapEntry::Refused)) => {
                 let map = map.path().display();
                 let text = format!("{map} refuses jobs of this user on this node");
                 return Err(NoAccount::Refused(text));
             }
-            Some((_, Mapped::Unsaid)) | None if is_account_name(user) => user.to_owned(),
-            Some((_, Mapped::Unsaid)) | None => {
+            Some((_, MapEntry::Unlisted)) | None if is_account_name(user) => user.to_owned(),
+            Some((_, MapEntry::Unlisted)) | None => {
                 let text = "that is no name of a local account; map it in executor.user_map";
                 return Err(NoAccount::Refused(text.to_owned()));
             }
@@ -147,17 +147,17 @@ impl RunAs {
             NoAccount::Refused(format!(
                 "there is no local account {name}; add one to {}, map the user to another in \
                  executor.user_map, or set executor.run_as",
-                self.accounts.place()
+                self.accounts.source_name()
             ))
         })
     }
 
-    async fn mapped(&self, user: &str) -> Option<(Arc<UserMap>, Mapped)> {
+    async fn mapped(&self, user: &str) -> Option<(Arc<UserMap>, MapEntry)> {
         let map = self.map.clone()?;
         let (at, user) = (map.clone(), user.to_owned());
         let found = tokio::task::spawn_blocking(move || at.find(&user)).await;
         // The lookup task failed: treated as a refusal.
-        Some((map, found.unwrap_or(Mapped::Refused)))
+        Some((map, found.unwrap_or(MapEntry::Refused)))
     }
 }
 

@@ -60,12 +60,15 @@ pub enum DistrustCause {
 
 /// Checks that only root and the agent's user can change the file at `path`. Returns the path without links: no other
 /// user can replace that file, whereas a link on the way may lead elsewhere later.
-pub(in crate::executor) fn file(path: &Path, agent: AgentUser) -> Result<PathBuf, DistrustCause> {
+pub(in crate::executor) fn check_file(
+    path: &Path,
+    agent: AgentUser,
+) -> Result<PathBuf, DistrustCause> {
     Ok(check(path, agent)?.0)
 }
 
 /// Checks like [`file`], and also that the file is executable.
-pub(in crate::executor) fn program(
+pub(in crate::executor) fn check_program(
     path: &Path,
     agent: AgentUser,
 ) -> Result<PathBuf, DistrustCause> {
@@ -97,23 +100,23 @@ fn check(path: &Path, agent: AgentUser) -> Result<(PathBuf, Metadata), DistrustC
             path: path.to_owned(),
         });
     }
-    owned(&real, &found, agent, 0)?;
+    check_owner(&real, &found, agent, 0)?;
     for folder in real.ancestors().skip(1) {
         let meta = folder.metadata().map_err(failed)?;
-        owned(folder, &meta, agent, STICKY)?;
+        check_owner(folder, &meta, agent, STICKY)?;
     }
     Ok((real, found))
 }
 
 /// Checks owner and write permission. `excused`: mode bits that permit a writable folder.
-fn owned(
+fn check_owner(
     path: &Path,
     meta: &Metadata,
     agent: AgentUser,
-    excused: u32,
+    allowed_bits: u32,
 ) -> Result<(), DistrustCause> {
     let is_ours = meta.uid() == 0 || meta.uid() == agent.uid;
-    let is_closed = meta.mode() & OTHERS_WRITE == 0 || meta.mode() & excused != 0;
+    let is_closed = meta.mode() & OTHERS_WRITE == 0 || meta.mode() & allowed_bits != 0;
     if is_ours && is_closed {
         return Ok(());
     }
@@ -144,29 +147,29 @@ mod tests {
         mode(&within, 0o755);
         mode(&path, 0o644);
         assert!(matches!(
-            program(&path, agent),
+            check_program(&path, agent),
             Err(DistrustCause::NotExecutable { .. })
         ));
         mode(&path, 0o755);
-        program(&path, agent).unwrap();
+        check_program(&path, agent).unwrap();
         mode(&path, 0o775);
         assert!(matches!(
-            program(&path, agent),
+            check_program(&path, agent),
             Err(DistrustCause::Writable { .. })
         ));
         mode(&path, 0o755);
         mode(&within, 0o777);
-        let error = program(&path, agent).unwrap_err();
+        let error = check_program(&path, agent).unwrap_err();
         assert!(error.to_string().contains("mode 0777"), "{error}");
         mode(&within, 0o1777);
-        program(&path, agent).unwrap();
+        check_program(&path, agent).unwrap();
         assert!(matches!(
-            program(&within, agent),
+            check_program(&within, agent),
             Err(DistrustCause::NoFile { .. })
         ));
-        let gone = program(&within.join("no"), agent).unwrap_err();
+        let gone = check_program(&within.join("no"), agent).unwrap_err();
         assert!(matches!(gone, DistrustCause::Io { .. }));
-        let relative = program(Path::new("prolog"), agent).unwrap_err();
+        let relative = check_program(Path::new("prolog"), agent).unwrap_err();
         assert!(matches!(relative, DistrustCause::Relative { .. }));
     }
 }

@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Account entry that denies all jobs.
-const NOBODY_HERE: &str = "-";
+const DENIED: &str = "-";
 /// Principal entry that applies to every principal not listed.
 const OTHERS: &str = "*";
 
@@ -47,13 +47,13 @@ pub enum UserMapError {
 
 /// Entry of a principal in the user map.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::executor) enum Mapped {
+pub(in crate::executor) enum MapEntry {
     /// The principal runs jobs as this account.
     Account(String),
     /// The principal runs no jobs on this node.
     Refused,
     /// The map has no entry for the principal.
-    Unsaid,
+    Unlisted,
 }
 
 /// User map as last read.
@@ -61,11 +61,11 @@ pub(in crate::executor) enum Mapped {
 pub struct UserMap {
     path: PathBuf,
     agent: AgentUser,
-    read: Mutex<Read>,
+    read: Mutex<LoadedMap>,
 }
 
 #[derive(Debug)]
-struct Read {
+struct LoadedMap {
     of: Version,
     accounts: BTreeMap<String, String>,
 }
@@ -104,7 +104,7 @@ impl UserMap {
     }
 
     /// Current entry of a principal. Blocks on the disk.
-    pub(in crate::executor) fn find(&self, principal: &str) -> Mapped {
+    pub(in crate::executor) fn find(&self, principal: &str) -> MapEntry {
         let mut now = self.read.lock();
         // A missing file counts as unreadable: the previous map stays.
         let version = std::fs::metadata(&self.path).map(|meta| Version::of(&meta));
@@ -125,15 +125,15 @@ impl UserMap {
             .or_else(|| now.accounts.get(OTHERS))
             .map(String::as_str)
         {
-            Some(NOBODY_HERE) => Mapped::Refused,
-            Some(account) => Mapped::Account(account.to_owned()),
-            None => Mapped::Unsaid,
+            Some(DENIED) => MapEntry::Refused,
+            Some(account) => MapEntry::Account(account.to_owned()),
+            None => MapEntry::Unlisted,
         }
     }
 }
 
-fn read(path: &Path, agent: AgentUser) -> Result<Read, UserMapError> {
-    let real = trusted::file(path, agent)?;
+fn read(path: &Path, agent: AgentUser) -> Result<LoadedMap, UserMapError> {
+    let real = trusted::check_file(path, agent)?;
     let failed = |source| UserMapError::Io {
         path: path.to_owned(),
         source,
@@ -144,7 +144,7 @@ fn read(path: &Path, agent: AgentUser) -> Result<Read, UserMapError> {
         path: path.to_owned(),
         reason,
     })?;
-    Ok(Read { of, accounts })
+    Ok(LoadedMap { of, accounts })
 }
 
 fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
@@ -154,7 +154,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
     let read: Option<BTreeMap<String, String>> =
         serde_yaml_ng::from_value(read).map_err(|error| error.to_string())?;
     let accounts = read.unwrap_or_default();
-    let is_wrong = |account: &str| account != NOBODY_HERE && !is_account_name(account);
+    let is_wrong = |account: &str| account != DENIED && !is_account_name(account);
     let wrong = accounts.iter().filter(|(_, account)| is_wrong(account));
     let mut mistakes: Vec<String> = wrong
         .map(|(principal, account)| format!("{principal}: {account:?} is not a valid account name"))
@@ -181,8 +181,8 @@ mod tests {
         std::fs::rename(&next, path).unwrap();
     }
 
-    fn account(name: &str) -> Mapped {
-        Mapped::Account(name.to_owned())
+    fn account(name: &str) -> MapEntry {
+        MapEntry::Account(name.to_owned())
     }
 
     #[test]
@@ -192,11 +192,11 @@ mod tests {
         write(&path, "# who is whom\nalice@example.org: alice\neve: '-'\n");
         let map = UserMap::open(&path, AgentUser::current()).unwrap();
         assert_eq!(map.find("alice@example.org"), account("alice"));
-        assert_eq!(map.find("eve"), Mapped::Refused);
-        assert_eq!(map.find("bob"), Mapped::Unsaid);
+        assert_eq!(map.find("eve"), MapEntry::Refused);
+        assert_eq!(map.find("bob"), MapEntry::Unlisted);
         write(&path, "bob: robert\n'*': '-'\n");
         assert_eq!(map.find("bob"), account("robert"));
-        assert_eq!(map.find("alice@example.org"), Mapped::Refused);
+        assert_eq!(map.find("alice@example.org"), MapEntry::Refused);
         write(&path, "bob: [robert]\n");
         assert_eq!(map.find("bob"), account("robert"));
         std::fs::remove_file(&path).unwrap();

@@ -18,12 +18,12 @@ impl Executor {
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
         let asked = move || {
-            epoch.hear(wanted.epoch).map_err(stale)?;
+            epoch.accept(wanted.epoch).map_err(stale)?;
             if let Err(error) = epoch.write() {
                 // The epoch is held in memory; the next launch is rejected until the epoch is on disk.
                 executor.shared.journal.failed(&error);
             }
-            executor.ask(wanted.key, wanted.order)
+            executor.order_checkpoint(wanted.key, wanted.order)
         };
         let asked = tokio::task::spawn_blocking(asked).await;
         asked.unwrap_or_else(|error| {
@@ -34,7 +34,7 @@ impl Executor {
     }
 
     /// Checks and records a checkpoint request. Blocks on the disk.
-    fn ask(
+    fn order_checkpoint(
         &self,
         key: AttemptKey,
         order: CheckpointOrder,
@@ -49,7 +49,7 @@ impl Executor {
             }
             let status = dir.checkpoint_status(before).map_err(unreadable)?;
             if given == current {
-                return self.again(&dir, before, status);
+                return self.repeated_order_status(&dir, before, status);
             }
             let has_ended = matches!(status, CheckpointStatus::Ended(_));
             if !has_ended {
@@ -84,7 +84,7 @@ impl Executor {
 
     /// Status of a repeated request. If the supervisor has written no status, its signal may be missing: a previous
     /// agent may have ended between the record and the signal.
-    fn again(
+    fn repeated_order_status(
         &self,
         dir: &AttemptDir,
         before: &OrderRecord,

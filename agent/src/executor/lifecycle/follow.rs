@@ -8,7 +8,7 @@ use super::termination;
 use crate::attempt::{AttemptDir, ExitRecord, RecordError, StartedRecord, StartingRecord};
 use crate::executor::Shared;
 use crate::executor::block_reason::BlockReason;
-use crate::executor::rank::{Rank, ended};
+use crate::executor::rank::{Rank, end_report};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use rustix::process::Pid;
@@ -17,11 +17,11 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 /// Maximum number of starts of a supervisor that ends before it has written a record.
-const MOST_TRIES: u32 = 5;
+const MAX_STARTS: u32 = 5;
 /// Pause between two starts, multiplied by the number of starts so far.
-const TRY_PAUSE: Duration = Duration::from_millis(200);
+const START_RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Pause after the disk or the kernel failed to return the state of an attempt.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const READ_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// First poll interval for a supervisor of a previous agent, which cannot wake this agent when its job starts. Each
 /// further interval is twice as long.
 const START_POLL: Duration = Duration::from_millis(50);
@@ -40,13 +40,13 @@ enum AttemptState {
     Unfinished(ExitRecord),
     /// No supervisor lives; `was` states whether there was one.
     Unsupervised {
-        was: bool,
+        had_supervisor: bool,
     },
     /// Processes of the attempt were found without a record.
     Orphaned,
 }
 
-fn look(dir: &AttemptDir) -> Result<AttemptState, RecordError> {
+fn read_state(dir: &AttemptDir) -> Result<AttemptState, RecordError> {
     if let Some(exit) = dir.exit()? {
         return Ok(AttemptState::Ended(exit));
     }
@@ -69,7 +69,9 @@ fn look(dir: &AttemptDir) -> Result<AttemptState, RecordError> {
         return Ok(AttemptState::Orphaned);
     }
     let was = was?.is_some();
-    Ok(AttemptState::Unsupervised { was })
+    Ok(AttemptState::Unsupervised {
+        had_supervisor: was,
+    })
 }
 
 /// Reads the state off the async threads, repeats a stop request to the supervisor, and passes changes on to the
@@ -77,7 +79,7 @@ fn look(dir: &AttemptDir) -> Result<AttemptState, RecordError> {
 async fn read_and_report(shared: &Shared, rank: &Arc<Rank>) -> Result<AttemptState, String> {
     let at = rank.clone();
     let look = move || {
-        let sight = look(at.dir())?;
+        let sight = read_state(at.dir())?;
         if matches!(sight, AttemptState::Supervised { .. }) && at.is_end_wanted() {
             termination::signal_supervisor(at.dir())?;
         }
@@ -91,13 +93,13 @@ async fn read_and_report(shared: &Shared, rank: &Arc<Rank>) -> Result<AttemptSta
         AttemptState::Supervised { hang, .. } => hang.clone(),
         _ => None,
     };
-    rank.record_hang(hang, &shared.hindrances);
+    rank.record_hang(hang, &shared.block_reasons);
     match &sight {
-        AttemptState::Ended(exit) => rank.say(ended(exit.clone())),
+        AttemptState::Ended(exit) => rank.set_report(end_report(exit.clone())),
         AttemptState::Supervised {
             started: Some(started),
             ..
-        } => rank.say(RankReport::Started { at: started.at }),
+        } => rank.set_report(RankReport::Started { at: started.at }),
         AttemptState::Supervised { started: None, .. }
         | AttemptState::Unfinished(_)
         | AttemptState::Unsupervised { .. }
@@ -108,12 +110,15 @@ async fn read_and_report(shared: &Shared, rank: &Arc<Rank>) -> Result<AttemptSta
 
 /// Ensures that the attempt ends, and that control receives the end.
 pub(in crate::executor) async fn follow(shared: Arc<Shared>, rank: Arc<Rank>) {
-    tokio::join!(run(&shared, &rank), report::tell(&shared, &rank));
+    tokio::join!(
+        run(&shared, &rank),
+        report::report_until_acknowledged(&shared, &rank)
+    );
 }
 
 async fn run(shared: &Shared, rank: &Arc<Rank>) {
-    let mut tries = Tries::default();
-    let mut finishing = Tries::default();
+    let mut tries = StartCounter::default();
+    let mut finishing = StartCounter::default();
     while !rank.has_ended() {
         match read_and_report(shared, rank).await {
             Ok(AttemptState::Ended(_)) => {}
@@ -135,12 +140,18 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
             Ok(AttemptState::Unsupervised { .. }) if rank.is_orphaned() => {
                 orphans::end(shared, rank).await;
             }
-            Ok(AttemptState::Unsupervised { was: true }) => lost::end(shared, rank).await,
+            Ok(AttemptState::Unsupervised {
+                had_supervisor: true,
+            }) => lost::end(shared, rank).await,
             Ok(AttemptState::Orphaned) => orphans::end(shared, rank).await,
-            Ok(AttemptState::Unsupervised { was: false }) if rank.is_end_wanted() => {
+            Ok(AttemptState::Unsupervised {
+                had_supervisor: false,
+            }) if rank.is_end_wanted() => {
                 write_end(shared, rank, RankExit::Stopped).await;
             }
-            Ok(AttemptState::Unsupervised { was: false }) => {
+            Ok(AttemptState::Unsupervised {
+                had_supervisor: false,
+            }) => {
                 if tries.is_another_due().await {
                     supervise(shared, rank).await;
                 } else {
@@ -150,32 +161,34 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
             }
             Err(error) => {
                 tracing::error!(attempt = %rank, %error, "state of an attempt unreadable");
-                tokio::time::sleep(LOOK_PAUSE).await;
+                tokio::time::sleep(READ_RETRY_DELAY).await;
             }
         }
     }
-    rank.record_hang(None, &shared.hindrances);
-    shared.hindrances.remove(BlockReason::Finishing, rank.key());
+    rank.record_hang(None, &shared.block_reasons);
+    shared
+        .block_reasons
+        .remove(BlockReason::Finishing, rank.key());
 }
 
 /// Counter of supervisor starts.
 #[derive(Default)]
-struct Tries(u32);
+struct StartCounter(u32);
 
-impl Tries {
+impl StartCounter {
     /// Whether another start is due; waits between two starts.
     async fn is_another_due(&mut self) -> bool {
         if self.0 > 0 {
-            tokio::time::sleep(TRY_PAUSE * self.0).await;
+            tokio::time::sleep(START_RETRY_DELAY * self.0).await;
         }
         self.0 += 1;
-        self.0 <= MOST_TRIES
+        self.0 <= MAX_STARTS
     }
 }
 
 fn no_supervisor(rank: &Rank) -> String {
     format!(
-        "its supervisor did not come up in {MOST_TRIES} tries; see {} on the node",
+        "its supervisor did not come up in {MAX_STARTS} tries; see {} on the node",
         rank.dir().supervisor_log().display()
     )
 }
@@ -206,13 +219,13 @@ async fn supervise(shared: &Shared, rank: &Arc<Rank>) {
     }
     if let Err(error) = child.wait().await {
         tracing::error!(attempt = %rank, %error, "cannot wait for a supervisor");
-        tokio::time::sleep(LOOK_PAUSE).await;
+        tokio::time::sleep(READ_RETRY_DELAY).await;
     }
 }
 
 /// Watches a supervisor of a previous agent until it exits.
 async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
-    let gone = match spawn::gone(by) {
+    let gone = match spawn::exit_detector(by) {
         Ok(gone) => gone,
         Err(error) => {
             tracing::debug!(attempt = %rank, %error, "supervisor exited during the check");
@@ -237,7 +250,7 @@ async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
             () = tokio::time::sleep(pause) => {
                 let sight = read_and_report(shared, rank).await;
                 pause = match sight {
-                    Ok(AttemptState::Supervised { started: None, .. }) => (pause * 2).min(LOOK_PAUSE),
+                    Ok(AttemptState::Supervised { started: None, .. }) => (pause * 2).min(READ_RETRY_DELAY),
                     _ => HANG_POLL,
                 };
             }

@@ -6,7 +6,7 @@ use lattice_agent_rpc::{AttemptKey, CheckpointSetup, Launch, LaunchRefused};
 
 impl Shared {
     /// Records an attempt, or removes its folder on failure: a rejected launch must not start later.
-    pub(in crate::executor) fn journal_launch(
+    pub(in crate::executor) fn record_launch(
         &self,
         key: AttemptKey,
         record: &LaunchRecord,
@@ -21,7 +21,10 @@ impl Shared {
     }
 
     /// Rejects a launch of an earlier boot, and a launch while orphans or unfinished hooks block the node.
-    pub(in crate::executor) fn check_boot(&self, launch: &Launch) -> Result<(), LaunchRefused> {
+    pub(in crate::executor) fn check_node_ready(
+        &self,
+        launch: &Launch,
+    ) -> Result<(), LaunchRefused> {
         let current = &self.settings.boot_id;
         if let Some(expected) = launch.boot.as_ref().filter(|boot| *boot != current) {
             return Err(LaunchRefused::OtherBoot {
@@ -30,12 +33,12 @@ impl Shared {
             });
         }
         let names = |hindrance| {
-            let attempts = self.hindrances.attempts(hindrance).into_iter();
+            let attempts = self.block_reasons.attempts(hindrance).into_iter();
             let names = attempts.map(|key| format!("{}.{}", key.allocation, key.attempt));
             names.collect::<Vec<_>>().join(", ")
         };
-        let orphans = self.hindrances.attempts(BlockReason::Orphans);
-        let finishing = self.hindrances.attempts(BlockReason::Finishing);
+        let orphans = self.block_reasons.attempts(BlockReason::Orphans);
+        let finishing = self.block_reasons.attempts(BlockReason::Finishing);
         let reason = match (orphans.is_empty(), finishing.is_empty()) {
             (true, true) => return Ok(()),
             (false, _) => format!(
@@ -61,7 +64,7 @@ impl Shared {
         }
     }
 
-    pub(in crate::executor) fn record(
+    pub(in crate::executor) fn launch_record(
         &self,
         launch: Launch,
         gpus: Option<GpuChoice>,
@@ -89,7 +92,10 @@ impl Shared {
             gpus,
             sensitive: launch.sensitive,
             hooks: settings.hooks.rank.clone(),
-            cgroup: self.cgroups.as_ref().map(|groups| groups.of(launch.key)),
+            cgroup: self
+                .cgroups
+                .as_ref()
+                .map(|groups| groups.record_for(launch.key)),
             checkpoint,
             become_user,
             account,

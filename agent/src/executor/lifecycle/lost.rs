@@ -2,9 +2,9 @@
 
 use crate::attempt::{AttemptDir, ExitRecord, RecordError};
 use crate::executor::Shared;
-use crate::executor::processes::clearing::{ChangeFilter, Search, kill, kill_until_empty};
+use crate::executor::processes::clearing::{ChangeFilter, FoundProcesses, kill, kill_until_empty};
 use crate::executor::rank::Rank;
-use crate::supervisor::{Cgroup, OrphanProcesses, ScanTarget, left_of_attempt};
+use crate::supervisor::{Cgroup, OrphanProcesses, ScanTarget, find_orphans};
 use lattice_quorum_types::allocation::RankExit;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ async fn remove_shared_folder(rank: &Arc<Rank>) {
             .launch()
             .map_err(|error| crate::with_causes(&error))?;
         let plan = launch.and_then(|launch| launch.checkpoint);
-        let removed = plan.map_or(Ok(()), |plan| plan.remove_place());
+        let removed = plan.map_or(Ok(()), |plan| plan.remove_shared_folder());
         removed.map_err(|error| error.to_string())
     };
     if let Ok(Err(error)) = tokio::task::spawn_blocking(leave).await {
@@ -53,10 +53,10 @@ async fn remove_shared_folder(rank: &Arc<Rank>) {
 }
 
 /// Ends all remaining processes of the rank, and returns when they have ended.
-async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
+async fn clear(shared: &Shared, rank: &Arc<Rank>) -> FoundProcesses {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
     kill_until_empty(rank.as_ref(), move || {
-        kill_left(&dir, &boot_id, ScanTarget::Job)
+        kill_remaining(&dir, &boot_id, ScanTarget::Job)
     })
     .await
 }
@@ -65,17 +65,17 @@ async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
 pub(in crate::executor) async fn clear_hooks(shared: &Shared, rank: &Arc<Rank>) {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
     kill_until_empty(rank.as_ref(), move || {
-        kill_left(&dir, &boot_id, ScanTarget::Hooks)
+        kill_remaining(&dir, &boot_id, ScanTarget::Hooks)
     })
     .await;
 }
 
 /// Kills remaining processes and returns them. The result is empty while a supervisor lives: it started meanwhile, and
 /// the running processes are its own.
-fn kill_left(
+fn kill_remaining(
     dir: &AttemptDir,
     boot_id: &str,
-    sought: ScanTarget,
+    target: ScanTarget,
 ) -> Result<OrphanProcesses, String> {
     let failed = |error: &dyn std::error::Error| crate::with_causes(error);
     let launch = dir.launch().map_err(|e| failed(&e))?;
@@ -89,11 +89,11 @@ fn kill_left(
         ),
         false => (None, None),
     };
-    let left = left_of_attempt(
+    let left = find_orphans(
         &launch,
         supervisor.as_ref(),
         started.as_ref(),
-        (dir.path(), sought),
+        (dir.path(), target),
     );
     let left = left.map_err(|e| failed(&e))?;
     if dir.living_supervisor().map_err(|e| failed(&e))?.is_some() {
@@ -109,12 +109,12 @@ pub(in crate::executor) async fn write_end(
     shared: &Shared,
     rank: &Arc<Rank>,
     record: ExitRecord,
-    how: fn(&AttemptDir, &ExitRecord) -> Result<(), RecordError>,
+    write_file: fn(&AttemptDir, &ExitRecord) -> Result<(), RecordError>,
 ) {
     let mut said = ChangeFilter::default();
     loop {
         let (dir, body) = (rank.dir().clone(), record.clone());
-        let written = tokio::task::spawn_blocking(move || how(&dir, &body)).await;
+        let written = tokio::task::spawn_blocking(move || write_file(&dir, &body)).await;
         let error = match written {
             Ok(Ok(())) => return,
             Ok(Err(error)) => {
@@ -123,7 +123,7 @@ pub(in crate::executor) async fn write_end(
             }
             Err(error) => error.to_string(),
         };
-        if said.is_news(Some(error.clone())) {
+        if said.is_changed(Some(error.clone())) {
             tracing::error!(attempt = %rank, %error, "end of an attempt could not be written");
         }
         tokio::time::sleep(WRITE_PAUSE).await;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Pause between two checks of orphans under [`OrphanPolicy::Report`].
-const LOOK_PAUSE: Duration = Duration::from_secs(10);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Interval of log messages about orphans that outlast [`ORPHAN_HOLD`](crate::executor::ORPHAN_HOLD).
 const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
@@ -33,7 +33,7 @@ const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
 pub(in crate::executor) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     let (key, finder) = (rank.key(), shared.finder());
     let clearing = kill_until_empty(rank.as_ref(), move || finder.kill(key));
-    let search = keeping_work_away(shared, key, clearing).await;
+    let search = block_jobs_until(shared, key, clearing).await;
     let evidence = format!(
         "nothing was recorded of it on this node; {} processes with its mark, in its cgroup or \
          supervising it were found and ended",
@@ -42,17 +42,13 @@ pub(in crate::executor) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     tracing::warn!(attempt = %rank, %evidence, "a rank is lost");
     let lost = RankExit::Lost { evidence };
     let exit = ExitRecord::new(shared.clock.now(), lost);
-    lost::write_end(shared, rank, exit, write_exit_anew).await;
+    lost::write_end(shared, rank, exit, create_and_write_exit).await;
 }
 
 /// Keeps jobs away from the node while `gone` waits for the processes of `key` to end. Unproven processes keep jobs
 /// away for a limited time only; a repeated log message informs the operator.
-async fn keeping_work_away<T>(
-    shared: &Shared,
-    key: AttemptKey,
-    gone: impl Future<Output = T>,
-) -> T {
-    let hindrances = &shared.hindrances;
+async fn block_jobs_until<T>(shared: &Shared, key: AttemptKey, gone: impl Future<Output = T>) -> T {
+    let hindrances = &shared.block_reasons;
     hindrances.add(BlockReason::Orphans, key);
     tokio::pin!(gone);
     let mut pause = shared.settings.orphan_hold;
@@ -62,7 +58,7 @@ async fn keeping_work_away<T>(
             () = tokio::time::sleep(pause) => {}
         }
         let finder = shared.finder();
-        let found = tokio::task::spawn_blocking(move || finder.of(key)).await;
+        let found = tokio::task::spawn_blocking(move || finder.attempt(key)).await;
         let found = found.ok().and_then(Result::ok).unwrap_or_default();
         let (allocation, attempt, pids) = (key.allocation, key.attempt, found.pids());
         let is_proven = found.is_proven;
@@ -82,7 +78,7 @@ async fn keeping_work_away<T>(
 }
 
 /// Creates the attempt's folder, which may not exist, and writes the end.
-fn write_exit_anew(dir: &AttemptDir, exit: &ExitRecord) -> Result<(), RecordError> {
+fn create_and_write_exit(dir: &AttemptDir, exit: &ExitRecord) -> Result<(), RecordError> {
     dir.make()?;
     dir.write_exit(exit)
 }
@@ -97,7 +93,7 @@ fn kill_unless_known(
     finder: &OrphanFinder,
     key: AttemptKey,
 ) -> Result<OrphanProcesses, String> {
-    let found = finder.of(key).map_err(|error| error.to_string())?;
+    let found = finder.attempt(key).map_err(|error| error.to_string())?;
     if shared.known().contains_key(&key) || shared.attempts.dir(key).exists() {
         return Ok(OrphanProcesses::default());
     }
@@ -109,7 +105,7 @@ fn kill_unless_known(
 impl Executor {
     /// Resumes an attempt without a record if processes of it run, to end and report it. Blocks on `/proc`.
     pub(in crate::executor) fn resume_unrecorded(&self, key: AttemptKey) -> Option<AttemptStatus> {
-        match self.shared.finder().of(key) {
+        match self.shared.finder().attempt(key) {
             Ok(found) if found.is_empty() => None,
             Ok(found) => Some(self.resume_attempt(key, &found.pids())),
             Err(error) => {
@@ -132,17 +128,17 @@ impl Executor {
             // A later agent finds the processes in the same way.
             self.shared.journal.failed(&error);
         }
-        self.shared.hindrances.add(BlockReason::Orphans, key);
+        self.shared.block_reasons.add(BlockReason::Orphans, key);
         let rank = Rank::new(key, dir, None);
-        rank.orphan();
+        rank.mark_orphaned();
         self.follow_rank(rank);
         AttemptStatus { key, report: None }
     }
 
     /// Searches once for processes without a record, after all recorded attempts are followed.
-    pub(in crate::executor) fn look_for_orphans(&self) {
+    pub(in crate::executor) fn search_orphans(&self) {
         let finder = self.shared.finder();
-        let everything = match finder.everything() {
+        let everything = match finder.all_attempts() {
             Ok(everything) => everything,
             Err(error) => {
                 tracing::error!(%error, "cannot look for processes without a record");
@@ -164,18 +160,18 @@ impl Executor {
                 continue;
             }
             match (self.shared.settings.orphans, ended_before) {
-                (OrphanPolicy::Report, _) => self.release_orphans(key, &found),
+                (OrphanPolicy::Report, _) => self.watch_orphans(key, &found),
                 (OrphanPolicy::End, None) if found.is_proven => {
                     drop(self.resume_attempt(key, &found.pids()));
                 }
-                (OrphanPolicy::End, told) => self.clear_away(key, &found, told.is_some()),
+                (OrphanPolicy::End, told) => self.end_unreported(key, &found, told.is_some()),
             }
         }
     }
 
     /// Ends the processes without a report on the attempt: its end was reported before, or the processes are the only
     /// evidence of the attempt.
-    fn clear_away(&self, key: AttemptKey, found: &OrphanAttempt, is_told: bool) {
+    fn end_unreported(&self, key: AttemptKey, found: &OrphanAttempt, is_reported: bool) {
         let rank = Rank::new(key, self.shared.attempts.dir(key), None);
         let pids = found.pids();
         tracing::error!(
@@ -183,33 +179,33 @@ impl Executor {
             ?pids,
             "processes without a record are running; ending them"
         );
-        self.shared.hindrances.add(BlockReason::Orphans, key);
+        self.shared.block_reasons.add(BlockReason::Orphans, key);
         let (shared, finder) = (self.shared.clone(), self.shared.finder());
         self.spawn(async move {
             let at = shared.clone();
-            let clearing = kill_until_empty(&rank, move || match is_told {
+            let clearing = kill_until_empty(&rank, move || match is_reported {
                 true => finder.kill(key),
                 false => kill_unless_known(&at, &finder, key),
             });
-            keeping_work_away(&shared, key, clearing).await;
+            block_jobs_until(&shared, key, clearing).await;
         });
     }
 
-    fn release_orphans(&self, key: AttemptKey, found: &OrphanAttempt) {
+    fn watch_orphans(&self, key: AttemptKey, found: &OrphanAttempt) {
         let (allocation, attempt, pids) = (key.allocation, key.attempt, found.pids());
         tracing::error!(
             %allocation, attempt, ?pids,
             "processes without a record are running; executor.orphans is report: end them, and \
              this node takes work again"
         );
-        self.shared.hindrances.add(BlockReason::Orphans, key);
+        self.shared.block_reasons.add(BlockReason::Orphans, key);
         let (shared, finder) = (self.shared.clone(), self.shared.finder());
         self.spawn(async move {
             let gone = async {
                 loop {
-                    tokio::time::sleep(LOOK_PAUSE).await;
+                    tokio::time::sleep(CHECK_INTERVAL).await;
                     let at = finder.clone();
-                    let found = tokio::task::spawn_blocking(move || at.of(key)).await;
+                    let found = tokio::task::spawn_blocking(move || at.attempt(key)).await;
                     if let Ok(Ok(found)) = found
                         && found.is_empty()
                     {
@@ -217,7 +213,7 @@ impl Executor {
                     }
                 }
             };
-            keeping_work_away(&shared, key, gone).await;
+            block_jobs_until(&shared, key, gone).await;
         });
     }
 }

@@ -3,7 +3,7 @@
 use crate::attempt::{AttemptDir, ExitRecord, LaunchRecord, RecordError};
 use crate::executor::Shared;
 use crate::executor::block_reason::BlockReason;
-use crate::executor::rank::ended;
+use crate::executor::rank::end_report;
 use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
@@ -29,7 +29,7 @@ pub(in crate::executor) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>
         let exit = match (dir.exit()?, dir.launch()?) {
             (Some(exit), _) => Some(exit),
             (None, Some(launch)) if launch.boot_id != shared.settings.boot_id => {
-                after_reboot(shared, &dir, &launch)?
+                end_after_reboot(shared, &dir, &launch)?
             }
             (None, Some(_)) => None,
             (None, None) if dir.orphan()?.is_some() => None,
@@ -39,29 +39,29 @@ pub(in crate::executor) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>
                 continue;
             }
         };
-        left.push((key, dir, exit.map(ended)));
+        left.push((key, dir, exit.map(end_report)));
     }
     Ok(left)
 }
 
 /// Result of an attempt of an earlier boot: no process survives a reboot. A written end stays valid. The hooks of the
 /// attempt have still to run, because a reboot does not wipe disks.
-fn after_reboot(
+fn end_after_reboot(
     shared: &Shared,
     dir: &AttemptDir,
     launch: &LaunchRecord,
 ) -> Result<Option<ExitRecord>, RecordError> {
     if let Some(plan) = &launch.checkpoint
-        && let Err(error) = plan.remove_place()
+        && let Err(error) = plan.remove_shared_folder()
     {
         tracing::debug!(
             %error,
             "shared folder of an attempt from another boot could not be removed"
         );
     }
-    let is_finishing = launch.finishing().next().is_some();
+    let is_finishing = launch.hooks_after_job().next().is_some();
     if is_finishing && dir.job_end()?.is_some() {
-        shared.hindrances.add(BlockReason::Finishing, launch.key);
+        shared.block_reasons.add(BlockReason::Finishing, launch.key);
         return Ok(None);
     }
     let (boot_then, boot_now) = (&launch.boot_id, &shared.settings.boot_id);
@@ -72,7 +72,7 @@ fn after_reboot(
         shared.journal.failed(error);
     }
     if is_finishing && written.is_ok() {
-        shared.hindrances.add(BlockReason::Finishing, launch.key);
+        shared.block_reasons.add(BlockReason::Finishing, launch.key);
         return Ok(None);
     }
     // An end that cannot be written is reported nevertheless: the next agent reaches the same result.
@@ -80,7 +80,7 @@ fn after_reboot(
 }
 
 /// Removes attempts that control acknowledged long ago, for as long as the agent runs.
-pub(in crate::executor) async fn prune_for_ever(shared: Arc<Shared>) {
+pub(in crate::executor) async fn prune_periodically(shared: Arc<Shared>) {
     loop {
         let at = shared.clone();
         let pruned = tokio::task::spawn_blocking(move || prune(&at, SystemTime::now())).await;

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// First pause after a report that was not accepted; each further pause is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Longest pause: upper bound for the delay of an end after control is reachable again.
-const LAST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// Reports every change of `rank` until control acknowledges the end, then removes the attempt from memory.
-pub(in crate::executor) async fn tell(shared: &Shared, rank: &Arc<Rank>) {
+pub(in crate::executor) async fn report_until_acknowledged(shared: &Shared, rank: &Arc<Rank>) {
     let mut changes = rank.subscribe();
     let mut told: Option<RankReport> = None;
-    let mut pause = FIRST_PAUSE;
+    let mut pause = MIN_RETRY_DELAY;
     loop {
         let news = changes.wait_for(|now| now.is_some() && *now != told).await;
         let Some(report) = news.ok().and_then(|now| now.clone()) else {
@@ -35,12 +35,12 @@ pub(in crate::executor) async fn tell(shared: &Shared, rank: &Arc<Rank>) {
                     return forget(shared, rank).await;
                 }
                 told = Some(report);
-                pause = FIRST_PAUSE;
+                pause = MIN_RETRY_DELAY;
             }
             Err(error) => {
                 tracing::debug!(attempt = %rank, %error, "control did not accept a report");
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LAST_PAUSE);
+                pause = (pause * 2).min(MAX_RETRY_DELAY);
             }
         }
     }

@@ -40,7 +40,7 @@ pub(in crate::executor) fn supervisor(program: &Path, dir: &AttemptDir) -> io::R
 pub(in crate::executor) struct ExitDetector(AsyncFd<OwnedFd>);
 
 /// Opens a handle on the process that has this id at present.
-pub(in crate::executor) fn gone(pid: Pid) -> io::Result<ExitDetector> {
+pub(in crate::executor) fn exit_detector(pid: Pid) -> io::Result<ExitDetector> {
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     register(handle).map(ExitDetector)
 }

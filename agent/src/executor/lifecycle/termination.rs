@@ -50,14 +50,14 @@ impl Executor {
     }
 
     /// Records an attempt without a record as stopped, to reject a launch of it that arrives later.
-    pub(in crate::executor) fn stop_unseen(&self, key: AttemptKey) -> AttemptStatus {
+    pub(in crate::executor) fn record_as_stopped(&self, key: AttemptKey) -> AttemptStatus {
         let exit = ExitRecord::new(self.shared.clock.now(), RankExit::Stopped);
         if let Err(error) = self.write_stopped(key, &exit) {
             self.shared.journal.failed(&error);
             self.shared.unwritten().insert(key, exit.clone());
             self.spawn(self.clone().write_when_possible(key, exit.clone()));
         }
-        let report = Some(rank::ended(exit));
+        let report = Some(rank::end_report(exit));
         self.follow(key, self.shared.attempts.dir(key), report.clone());
         AttemptStatus { key, report }
     }

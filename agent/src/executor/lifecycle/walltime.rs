@@ -15,12 +15,12 @@ impl Executor {
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
         let taken = move || {
-            epoch.hear(wanted.epoch).map_err(stale)?;
+            epoch.accept(wanted.epoch).map_err(stale)?;
             if let Err(error) = epoch.write() {
                 // The epoch is held in memory; the next launch is rejected until the epoch is on disk.
                 executor.shared.journal.failed(&error);
             }
-            executor.take_walltime(&wanted)
+            executor.apply_walltime(&wanted)
         };
         let taken = tokio::task::spawn_blocking(taken).await;
         taken.unwrap_or_else(|error| {
@@ -31,7 +31,7 @@ impl Executor {
     }
 
     /// Records a walltime change and signals the supervisor. Blocks on the disk.
-    fn take_walltime(&self, wanted: &SetWalltime) -> Result<WalltimeStatus, WalltimeRefused> {
+    fn apply_walltime(&self, wanted: &SetWalltime) -> Result<WalltimeStatus, WalltimeRefused> {
         let SetWalltime {
             key,
             number,

@@ -12,19 +12,19 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Processes of a rank that were found after its supervisor had ended.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::executor) struct Search {
+pub(in crate::executor) struct FoundProcesses {
     /// Process ids that were killed.
     ended: BTreeSet<i32>,
     /// Process ids that may belong to the rank and were waited for.
-    awaited: BTreeSet<i32>,
+    unverified: BTreeSet<i32>,
 }
 
-impl Search {
+impl FoundProcesses {
     fn add(&mut self, left: &OrphanProcesses) {
         self.ended
-            .extend(left.ours.iter().map(|process| process.pid));
-        let unknown = left.unknown.iter().map(|process| process.pid);
-        self.awaited.extend(unknown);
+            .extend(left.of_attempt.iter().map(|process| process.pid));
+        let unknown = left.possibly_of_attempt.iter().map(|process| process.pid);
+        self.unverified.extend(unknown);
     }
 
     /// Number of processes that were ended.
@@ -44,8 +44,8 @@ impl Search {
                  program were found and ended"
             ),
         };
-        if !self.awaited.is_empty() {
-            let n = self.awaited.len();
+        if !self.unverified.is_empty() {
+            let n = self.unverified.len();
             text += &format!("; {n} of its user's that could not be read were waited for");
         }
         text
@@ -57,7 +57,7 @@ impl Search {
 pub(in crate::executor) struct ChangeFilter(Option<String>);
 
 impl ChangeFilter {
-    pub(in crate::executor) fn is_news(&mut self, text: Option<String>) -> bool {
+    pub(in crate::executor) fn is_changed(&mut self, text: Option<String>) -> bool {
         let is_news = self.0 != text;
         self.0 = text;
         is_news && self.0.is_some()
@@ -68,21 +68,23 @@ impl ChangeFilter {
 pub(in crate::executor) async fn kill_until_empty(
     rank: &impl std::fmt::Display,
     kill_left: impl Fn() -> Result<OrphanProcesses, String> + Clone + Send + 'static,
-) -> Search {
-    let mut search = Search::default();
+) -> FoundProcesses {
+    let mut search = FoundProcesses::default();
     let mut pause = FIRST_PAUSE;
     let mut said = ChangeFilter::default();
     loop {
         let look = tokio::task::spawn_blocking(kill_left.clone()).await;
         let obstacle = match look.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(left) if left.ours.is_empty() && left.unknown.is_empty() => return search,
+            Ok(left) if left.of_attempt.is_empty() && left.possibly_of_attempt.is_empty() => {
+                return search;
+            }
             Ok(left) => {
                 search.add(&left);
                 obstacle(&left)
             }
             Err(error) => Some(error),
         };
-        if said.is_news(obstacle.clone())
+        if said.is_changed(obstacle.clone())
             && let Some(error) = obstacle
         {
             tracing::error!(
@@ -101,14 +103,14 @@ fn obstacle(left: &OrphanProcesses) -> Option<String> {
         let all: Vec<String> = all.iter().map(|process| process.pid.to_string()).collect();
         all.join(", ")
     };
-    let stuck = left.ours.iter().copied();
+    let stuck = left.of_attempt.iter().copied();
     let stuck: Vec<_> = stuck.filter(|process| process.state == 'D').collect();
     let mut parts = Vec::new();
     if !stuck.is_empty() {
         parts.push(format!("stuck in the kernel: {}", pids(&stuck)));
     }
-    if !left.unknown.is_empty() {
-        let unknown = pids(&left.unknown);
+    if !left.possibly_of_attempt.is_empty() {
+        let unknown = pids(&left.possibly_of_attempt);
         parts.push(format!(
             "the environment of processes of its user cannot be read: {unknown}; end them if they \
              are its own"
@@ -122,10 +124,10 @@ pub(in crate::executor) fn kill(left: &OrphanProcesses, group: Option<&Cgroup>) 
     if let Some(group) = group {
         group.kill();
     }
-    for process in &left.ours {
+    for process in &left.of_attempt {
         signal_process(process, Signal::KILL);
     }
-    if let (Some(group), true) = (group, left.ours.is_empty())
+    if let (Some(group), true) = (group, left.of_attempt.is_empty())
         && let Err(error) = group.remove()
     {
         tracing::debug!(%error, "empty cgroup could not be removed");
@@ -149,12 +151,12 @@ mod tests {
 
     #[test]
     fn evidence_lists_only_checked_items() {
-        let mut search = Search::default();
+        let mut search = FoundProcesses::default();
         assert!(search.evidence().contains("no process with its mark"));
         for _ in 0..2 {
             search.add(&OrphanProcesses {
-                ours: vec![process(7, 'R'), process(8, 'D')],
-                unknown: vec![process(9, 'S')],
+                of_attempt: vec![process(7, 'R'), process(8, 'D')],
+                possibly_of_attempt: vec![process(9, 'S')],
             });
         }
         let text = search.evidence();
@@ -168,19 +170,19 @@ mod tests {
     #[test]
     fn reports_obstacle_once_until_changed() {
         let left = |unknown| OrphanProcesses {
-            ours: vec![process(7, 'R')],
-            unknown,
+            of_attempt: vec![process(7, 'R')],
+            possibly_of_attempt: unknown,
         };
         let mut said = ChangeFilter::default();
-        assert!(!said.is_news(obstacle(&left(vec![]))));
-        assert!(said.is_news(obstacle(&left(vec![process(9, 'S')]))));
-        assert!(!said.is_news(obstacle(&left(vec![process(9, 'S')]))));
-        assert!(said.is_news(obstacle(&left(vec![process(10, 'S')]))));
-        assert!(!said.is_news(obstacle(&left(vec![]))));
+        assert!(!said.is_changed(obstacle(&left(vec![]))));
+        assert!(said.is_changed(obstacle(&left(vec![process(9, 'S')]))));
+        assert!(!said.is_changed(obstacle(&left(vec![process(9, 'S')]))));
+        assert!(said.is_changed(obstacle(&left(vec![process(10, 'S')]))));
+        assert!(!said.is_changed(obstacle(&left(vec![]))));
         let stuck = OrphanProcesses {
-            ours: vec![process(8, 'D')],
-            unknown: vec![],
+            of_attempt: vec![process(8, 'D')],
+            possibly_of_attempt: vec![],
         };
-        assert!(said.is_news(obstacle(&stuck)));
+        assert!(said.is_changed(obstacle(&stuck)));
     }
 }

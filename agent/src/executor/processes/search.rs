@@ -1,7 +1,7 @@
 //! Search for the running processes of an agent, by attempt.
 
 use super::clearing::kill;
-use crate::supervisor::{Cgroup, Cgroups, OrphanProcesses, Process, marked, process};
+use crate::supervisor::{Cgroup, Cgroups, OrphanProcesses, Process, find_marked, process};
 use lattice_agent_rpc::AttemptKey;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
@@ -29,31 +29,35 @@ pub(in crate::executor) struct OrphanAttempt {
 
 impl OrphanAttempt {
     pub(in crate::executor) fn is_empty(&self) -> bool {
-        self.left.ours.is_empty()
+        self.left.of_attempt.is_empty()
     }
     /// Whether only supervisors are left, which have written the end and are about to exit.
     pub(in crate::executor) fn is_over(&self) -> bool {
-        self.left.ours.len() <= self.supervisors
+        self.left.of_attempt.len() <= self.supervisors
     }
     pub(in crate::executor) fn pids(&self) -> Vec<i32> {
-        self.left.ours.iter().map(|process| process.pid).collect()
+        self.left
+            .of_attempt
+            .iter()
+            .map(|process| process.pid)
+            .collect()
     }
     fn add(&mut self, process: Process) {
         let is_same =
             |one: &Process| (one.pid, one.start_ticks) == (process.pid, process.start_ticks);
-        if !self.left.ours.iter().any(is_same) {
-            self.left.ours.push(process);
+        if !self.left.of_attempt.iter().any(is_same) {
+            self.left.of_attempt.push(process);
         }
     }
 }
 
 impl OrphanFinder {
     /// All running processes, by attempt. An empty cgroup is listed without processes.
-    pub(in crate::executor) fn everything(
+    pub(in crate::executor) fn all_attempts(
         &self,
     ) -> std::io::Result<BTreeMap<AttemptKey, OrphanAttempt>> {
         let mut found: BTreeMap<AttemptKey, OrphanAttempt> = BTreeMap::new();
-        for one in marked(&self.agent, &self.attempts)? {
+        for one in find_marked(&self.agent, &self.attempts)? {
             let of_key = found.entry(one.key).or_default();
             of_key.add(one.process);
             of_key.supervisors += usize::from(one.is_supervisor);
@@ -67,7 +71,7 @@ impl OrphanFinder {
             for pid in group.processes()? {
                 // A process that has ended meanwhile is skipped.
                 if let Some(process) = Pid::from_raw(pid).and_then(|pid| process(pid).ok()) {
-                    of_key.is_proven |= !process.is_gone();
+                    of_key.is_proven |= !process.is_zombie();
                     of_key.add(process);
                 }
             }
@@ -77,12 +81,12 @@ impl OrphanFinder {
     }
 
     /// Running processes of one attempt.
-    pub(in crate::executor) fn of(&self, key: AttemptKey) -> std::io::Result<OrphanAttempt> {
-        Ok(self.everything()?.remove(&key).unwrap_or_default())
+    pub(in crate::executor) fn attempt(&self, key: AttemptKey) -> std::io::Result<OrphanAttempt> {
+        Ok(self.all_attempts()?.remove(&key).unwrap_or_default())
     }
 
     pub(in crate::executor) fn kill(&self, key: AttemptKey) -> Result<OrphanProcesses, String> {
-        let found = self.of(key).map_err(|error| error.to_string())?;
+        let found = self.attempt(key).map_err(|error| error.to_string())?;
         kill(&found.left, found.group.as_ref());
         Ok(found.left)
     }

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::node::triggers::{KernelNotice, TriggerListener};
+use crate::node::triggers::{KernelNotice, NoticeRecorder};
 use crate::node::{HistorySettings, Limits};
 use lattice_agent_rpc::GetHistory;
 use lattice_conformance::{
@@ -76,9 +76,9 @@ async fn written_since(history: &NodeHistory, since: &mut u64) -> Vec<Event> {
             most: 1000,
         };
         let page = history.page(wanted).await.unwrap();
-        let records: Vec<Record> = serde_json::from_slice(&page.entries).unwrap();
+        let records: Vec<HistoryRecord> = serde_json::from_slice(&page.entries).unwrap();
         all.extend(records.into_iter().map(|record| match record {
-            Record::Event(event) => event,
+            HistoryRecord::Event(event) => event,
             other => unreachable!("{other:?}"),
         }));
         *since = page.next;
@@ -94,7 +94,7 @@ async fn records_starts_and_boots() {
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     for boot in ["b1", "b1", "b2", "b2"] {
         let (events, history) = open(folder.path(), boot, &hand);
-        events.began("0.1.0", None);
+        events.record_start("0.1.0", None);
         history.write().await;
     }
     let (_, history) = open(folder.path(), "b2", &hand);
@@ -112,7 +112,7 @@ async fn an_agent_that_restarts_again_and_again_does_not_fill_the_journal() {
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     for _ in 0..100 {
         let (events, history) = open(folder.path(), "b1", &hand);
-        events.began("0.1.0", None);
+        events.record_start("0.1.0", None);
         history.write().await;
         hand.forward(5_000);
     }
@@ -126,16 +126,16 @@ async fn many_xids_fold_into_few_lines() {
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
     for n in 0..5_000 {
-        events.tell(xid(n % 8, 13, Severity::Inform));
+        events.record_now(xid(n % 8, 13, Severity::Inform));
         if n == 2_500 {
-            events.tell(xid(3, 79, Severity::Faulty));
+            events.record_now(xid(3, 79, Severity::Faulty));
         }
     }
     let first = written(&history).await;
     assert_eq!(first.len(), 9, "{first:?}");
     assert!(first.contains(&("xid 0000:03:00.0 gpu.xid.79".to_owned(), 1)));
     hand.forward(10 * MINUTE);
-    events.look();
+    events.write_due();
     let all = written(&history).await;
     assert_eq!(all.len(), 17);
     let counted: u32 = all.iter().map(|(_, count)| count).sum();
@@ -148,9 +148,9 @@ async fn what_was_counted_is_written_at_the_end() {
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
     for _ in 0..7 {
-        events.tell(xid(1, 31, Severity::Degraded));
+        events.record_now(xid(1, 31, Severity::Degraded));
     }
-    events.end("0.1.0");
+    events.record_stop("0.1.0");
     let written = written(&history).await;
     let counts: Vec<u32> = written.iter().map(|(_, n)| *n).collect();
     assert_eq!(counts, [1, 1, 6]);
@@ -166,11 +166,11 @@ async fn week_of_events_keeps_journal_bounded() {
     let all = |event: &Event| u64::from(event.count) + u64::from(event.left_out);
     for minute in 0..7 * 24 * 60 {
         for gpu in 0..8 {
-            events.tell(xid(gpu, 13 + minute % 40, Severity::Inform));
-            events.tell(xid(gpu, 79, Severity::Faulty));
+            events.record_now(xid(gpu, 13 + minute % 40, Severity::Inform));
+            events.record_now(xid(gpu, 79, Severity::Faulty));
             told += 2;
         }
-        events.look();
+        events.write_due();
         hand.forward(MINUTE);
         if minute % 60 == 0 {
             let new = written_since(&history, &mut since).await;
@@ -194,7 +194,7 @@ async fn week_of_events_keeps_journal_bounded() {
         EventKind::Driver { module },
     ];
     for other in &others {
-        events.tell(other.clone());
+        events.record_now(other.clone());
         told += 1;
     }
     let new = written_since(&history, &mut since).await;
@@ -204,7 +204,7 @@ async fn week_of_events_keeps_journal_bounded() {
     // Merged events are written once the node is quiet.
     for _ in 0..24 * 6 {
         hand.forward(10 * MINUTE);
-        events.look();
+        events.write_due();
     }
     let rest = written_since(&history, &mut since).await;
     counted += rest.iter().map(all).sum::<u64>();
@@ -233,14 +233,14 @@ async fn a_reason_that_turned_often_and_turns_faulty_is_written_at_once() {
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
     for _ in 0..3 {
-        events.tell(nvlink(Severity::Degraded, ReasonChange::Began));
-        events.tell(nvlink(Severity::Degraded, ReasonChange::Ended));
+        events.record_now(nvlink(Severity::Degraded, ReasonChange::Began));
+        events.record_now(nvlink(Severity::Degraded, ReasonChange::Ended));
     }
     let mut since = 0;
     let turns = written_since(&history, &mut since).await;
     assert_eq!(turns.len(), 4, "the others are counted");
     let worse = nvlink(Severity::Faulty, ReasonChange::Changed);
-    events.tell(worse.clone());
+    events.record_now(worse.clone());
     let new = written_since(&history, &mut since).await;
     let new: Vec<EventKind> = new.into_iter().map(|event| event.event).collect();
     assert_eq!(new, [worse]);
@@ -256,12 +256,12 @@ async fn records_module_load_with_devices() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
-    let mut hearing = TriggerListener::new(events);
-    hearing.take(heard("add", "/module/nvidia", "module"), 0);
-    hearing.take(heard("add", "/module/nvidia_uvm", "module"), 10);
+    let mut hearing = NoticeRecorder::new(events);
+    hearing.record_notice(heard("add", "/module/nvidia", "module"), 0);
+    hearing.record_notice(heard("add", "/module/nvidia_uvm", "module"), 10);
     let gpu = "/devices/pci0000:00/0000:17:00.0";
-    hearing.take(heard("remove", gpu, "pci"), 20);
-    hearing.take(heard("add", "/devices/virtual/net/veth7", "net"), 30);
+    hearing.record_notice(heard("remove", gpu, "pci"), 20);
+    hearing.record_notice(heard("add", "/devices/virtual/net/veth7", "net"), 30);
     let told = written(&history).await;
     let told: Vec<&str> = told.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(
@@ -279,7 +279,7 @@ async fn a_flash_update_and_the_parameters_of_a_driver_are_device_events() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
-    let mut hearing = TriggerListener::new(events);
+    let mut hearing = NoticeRecorder::new(events);
     let told = |action| {
         KernelNotice::Devlink(DevlinkEvent {
             action,
@@ -288,9 +288,9 @@ async fn a_flash_update_and_the_parameters_of_a_driver_are_device_events() {
         })
     };
     for n in 0..20 {
-        hearing.take(told(DevlinkAction::Parameter), n);
+        hearing.record_notice(told(DevlinkAction::Parameter), n);
     }
-    hearing.take(told(DevlinkAction::FlashEnd), 30);
+    hearing.record_notice(told(DevlinkAction::FlashEnd), 30);
     let told = written(&history).await;
     let mut names: Vec<&str> = told.iter().map(|(key, _)| key.as_str()).collect();
     names.dedup();
@@ -308,12 +308,12 @@ async fn device_storm_keeps_hourly_room() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
-    let mut hearing = TriggerListener::new(events.clone());
+    let mut hearing = NoticeRecorder::new(events.clone());
     for n in 0..1_000 {
         let function = format!("/devices/pci0000:00/0000:17:{n:02x}.0");
-        hearing.take(heard("change", &function, "pci"), n);
+        hearing.record_notice(heard("change", &function, "pci"), n);
     }
-    hearing.take(KernelNotice::Lost, 1_000);
+    hearing.record_notice(KernelNotice::Lost, 1_000);
     let others = "device others";
     let told = written(&history).await;
     let first = "device pci change 0000:17:00.0".to_owned();
@@ -322,14 +322,14 @@ async fn device_storm_keeps_hourly_room() {
     let lost = "device too many events to receive".to_owned();
     assert_eq!(told.last(), Some(&(lost, 1)));
     hand.forward(10 * MINUTE);
-    events.look();
+    events.write_due();
     let told = written(&history).await;
     assert_eq!(told.iter().map(|(_, count)| count).sum::<u32>(), 1_001);
     let rest = told.iter().filter(|(key, _)| key == others);
     let most = rest.map(|(_, count)| *count).max().unwrap();
     assert!(most > 900, "{most}");
     let later = heard("remove", "/devices/pci0000:00/0000:18:00.0", "pci");
-    TriggerListener::new(events).take(later, 0);
+    NoticeRecorder::new(events).record_notice(later, 0);
     let removed = "device pci remove 0000:18:00.0".to_owned();
     assert_eq!(written(&history).await.last(), Some(&(removed, 1)));
 }
@@ -339,7 +339,7 @@ async fn writes_pending_events_once_journal_is_readable() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
-    events.began("0.1.0", None);
+    events.record_start("0.1.0", None);
     history.write().await;
     let (place, away) = (folder.path().join("history"), folder.path().join("away"));
     std::fs::rename(&place, &away).unwrap();
@@ -348,7 +348,7 @@ async fn writes_pending_events_once_journal_is_readable() {
     let (events, history) = open(folder.path(), "b1", &hand);
     let (trigger, mut triggers) = mpsc::channel(1);
     events.resume_when_readable(trigger);
-    events.began("0.2.0", None);
+    events.record_start("0.2.0", None);
     history.write().await;
     assert!(triggers.try_recv().is_err());
     std::fs::remove_file(&place).unwrap();
@@ -361,6 +361,6 @@ async fn writes_pending_events_once_journal_is_readable() {
     assert_eq!(told, [(1, &version("0.1.0")), (2, &version("0.2.0"))]);
     assert_eq!(triggers.try_recv(), Ok(Cause::AgentStart));
     // Later events continue from that number.
-    events.tell(xid(1, 79, Severity::Faulty));
+    events.record_now(xid(1, 79, Severity::Faulty));
     assert_eq!(written_since(&history, &mut 2).await[0].seq, 3);
 }

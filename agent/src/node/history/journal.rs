@@ -7,12 +7,12 @@
 //! - `<number>.damaged`: a segment as found, if its content had been altered.
 
 use super::line::{Scan, encode, scan};
-use super::preimage_files::{Contents, make_folder};
+use super::preimage_files::{PreimageStore, make_folder};
 use crate::attempt::write_durably;
 use bytes::Bytes;
 use lattice_conformance::{
     Digest,
-    history::{Checkpoint, Line, Record},
+    history::{Checkpoint, HistoryRecord, Line},
 };
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -37,7 +37,7 @@ pub struct Limits {
     /// Bytes of all preimages.
     pub content_bytes: u64,
     /// Lines kept in memory while the disk fails.
-    pub waiting: usize,
+    pub waiting_lines: usize,
 }
 
 impl Default for Limits {
@@ -48,7 +48,7 @@ impl Default for Limits {
             events: 2_000,
             segment_bytes: 1 << 20,
             content_bytes: 64 << 20,
-            waiting: 512,
+            waiting_lines: 512,
         }
     }
 }
@@ -71,13 +71,13 @@ pub(super) struct Journal {
     limits: Limits,
     /// Id of the journal.
     pub(super) id: u64,
-    is_named: bool,
+    has_id_file: bool,
     pub(super) segments: Vec<Segment>,
     /// File of the last segment; `None` if the next line starts a new segment.
     open: Option<File>,
     /// State after all accepted lines, written or not.
     pub(super) checkpoint: Checkpoint,
-    pub(super) contents: Contents,
+    pub(super) contents: PreimageStore,
     /// Number of segments found altered.
     pub(super) damaged: usize,
 }
@@ -86,7 +86,7 @@ pub(super) struct Journal {
 pub(super) struct OpenedJournal {
     pub(super) journal: Journal,
     /// Newest records, oldest first.
-    pub(super) records: VecDeque<Record>,
+    pub(super) records: VecDeque<HistoryRecord>,
     most: usize,
 }
 
@@ -105,20 +105,20 @@ impl Journal {
                 folder: folder.to_owned(),
                 limits,
                 id: id.unwrap_or(new_id),
-                is_named: id.is_some(),
+                has_id_file: id.is_some(),
                 segments: Vec::new(),
                 open: None,
                 checkpoint: Checkpoint::default(),
-                contents: Contents::new(folder),
+                contents: PreimageStore::new(folder),
                 damaged: 0,
             },
             records: VecDeque::new(),
             most: newest,
         };
-        for (number, path) in numbered(folder)? {
-            found.take(number, path)?;
+        for (number, path) in list_segments(folder)? {
+            found.read_segment(number, path)?;
         }
-        found.journal.contents.look()?;
+        found.journal.contents.measure()?;
         found.journal.reopen();
         Ok(found)
     }
@@ -136,12 +136,12 @@ impl Journal {
     /// Writes the preimages, then the lines, and flushes them. On failure, none of the lines is written.
     pub(super) fn append(&mut self, lines: &[Line], new: &[(Digest, Bytes)]) -> io::Result<()> {
         make_folder(&self.folder)?;
-        if !self.is_named {
+        if !self.has_id_file {
             write_durably(
                 &self.folder.join("journal"),
                 format!("{:016x}\n", self.id).as_bytes(),
             )?;
-            self.is_named = true;
+            self.has_id_file = true;
         }
         for (digest, bytes) in new {
             self.contents.store(*digest, bytes)?;
@@ -150,7 +150,7 @@ impl Journal {
         for line in lines {
             bytes.extend(encode(line)?);
         }
-        self.make_room(bytes.len() as u64)?;
+        self.open_segment_for(bytes.len() as u64)?;
         let (Some(file), Some(segment)) = (&mut self.open, self.segments.last_mut()) else {
             return Err(io::Error::other("no segment is open"));
         };
@@ -164,7 +164,7 @@ impl Journal {
         segment.bytes += bytes.len() as u64;
         for line in lines {
             self.checkpoint.fold(line);
-            note(segment, &mut self.contents, line);
+            count_line(segment, &mut self.contents, line);
         }
         self.prune();
         Ok(())
@@ -178,7 +178,7 @@ impl Journal {
     }
 
     /// Starts a new segment if none is open or the last one is full.
-    fn make_room(&mut self, more: u64) -> io::Result<()> {
+    fn open_segment_for(&mut self, more: u64) -> io::Result<()> {
         let last = self.segments.last();
         let is_full = |last: &Segment| {
             let holds = last.entries + last.events;
@@ -207,7 +207,7 @@ impl Journal {
 
     /// Applies the limits: removes events, then the oldest segments, then preimages without a reference.
     fn prune(&mut self) {
-        self.prune_oldest();
+        self.prune_events();
         let mut gone = 0;
         while let Some(rest) = self.segments.get(gone..)
             && rest.len() > 1
@@ -233,7 +233,7 @@ impl Journal {
 
     /// Removes the oldest events while they exceed their limit or the journal exceeds its size. Entries of the same
     /// segments stay.
-    fn prune_oldest(&mut self) {
+    fn prune_events(&mut self) {
         loop {
             let is_too_much = sum(&self.segments, |segment| segment.events) > self.limits.events
                 || sum(&self.segments, |segment| segment.bytes) > self.limits.bytes;
@@ -243,7 +243,7 @@ impl Journal {
             let Some((at, segment)) = with_events.next().filter(|_| is_too_much) else {
                 return;
             };
-            match without_events(segment, &self.limits) {
+            match rewrite_without_events(segment, &self.limits) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.segments.remove(at);
@@ -280,7 +280,7 @@ impl Journal {
 
 impl OpenedJournal {
     /// Reads one segment.
-    fn take(&mut self, number: u64, path: PathBuf) -> io::Result<()> {
+    fn read_segment(&mut self, number: u64, path: PathBuf) -> io::Result<()> {
         let bytes = read_bounded(&path, &self.journal.limits)?;
         let scan = scan(&bytes);
         let mut segment = Segment {
@@ -309,7 +309,7 @@ impl OpenedJournal {
         }
         for (line, _) in scan.lines {
             self.journal.checkpoint.fold(&line);
-            note(&mut segment, &mut self.journal.contents, &line);
+            count_line(&mut segment, &mut self.journal.contents, &line);
             if let Some(record) = record(line) {
                 self.records.push_back(record);
                 if self.records.len() > self.most {
@@ -323,10 +323,10 @@ impl OpenedJournal {
 }
 
 /// Record of a line, if the line is visible to callers.
-pub(super) fn record(line: Line) -> Option<Record> {
+pub(super) fn record(line: Line) -> Option<HistoryRecord> {
     match line {
-        Line::Entry(entry) => Some(Record::Entry(entry)),
-        Line::Event(event) => Some(Record::Event(event)),
+        Line::Entry(entry) => Some(HistoryRecord::Entry(entry)),
+        Line::Event(event) => Some(HistoryRecord::Event(event)),
         Line::Checkpoint(_) | Line::Boot { .. } | Line::Other(_) => None,
     }
 }
@@ -336,25 +336,25 @@ fn sum(segments: &[Segment], of: fn(&Segment) -> u64) -> u64 {
 }
 
 /// Counts a line of a segment.
-fn note(segment: &mut Segment, contents: &mut Contents, line: &Line) {
+fn count_line(segment: &mut Segment, contents: &mut PreimageStore, line: &Line) {
     match line {
         Line::Entry(entry) => {
             segment.entries += 1;
-            segment.reaches(entry.seq);
+            segment.extend_span(entry.seq);
             for mark in [entry.from, Some(entry.to)].into_iter().flatten() {
                 if let Some(digest) = mark.digest() {
-                    contents.name(digest, entry.seq);
+                    contents.add_reference(digest, entry.seq);
                 }
             }
         }
         Line::Checkpoint(checkpoint) => {
             checkpoint
                 .digests()
-                .for_each(|d| contents.name(d, checkpoint.seq));
+                .for_each(|d| contents.add_reference(d, checkpoint.seq));
         }
         Line::Event(event) => {
             segment.events += 1;
-            segment.reaches(event.seq);
+            segment.extend_span(event.seq);
         }
         // A line of a newer agent version is removed with its segment, as an entry is.
         Line::Other(_) => segment.entries += 1,
@@ -363,14 +363,14 @@ fn note(segment: &mut Segment, contents: &mut Contents, line: &Line) {
 }
 
 impl Segment {
-    fn reaches(&mut self, seq: u64) {
+    fn extend_span(&mut self, seq: u64) {
         let first = self.span.map_or(seq, |(first, _)| first);
         self.span = Some((first, seq));
     }
 }
 
 /// Rewrites a segment without its events. Removes the file and returns `false` if no entry is left.
-fn without_events(segment: &mut Segment, limits: &Limits) -> io::Result<bool> {
+fn rewrite_without_events(segment: &mut Segment, limits: &Limits) -> io::Result<bool> {
     let bytes = read_bounded(&segment.path, limits)?;
     let scan = scan(&bytes);
     let mut kept = Vec::new();
@@ -384,7 +384,7 @@ fn without_events(segment: &mut Segment, limits: &Limits) -> io::Result<bool> {
     for (line, at) in &scan.lines {
         match line {
             Line::Event(_) => continue,
-            Line::Entry(entry) => left.reaches(entry.seq),
+            Line::Entry(entry) => left.extend_span(entry.seq),
             Line::Checkpoint(_) | Line::Boot { .. } | Line::Other(_) => {}
         }
         left.entries += u64::from(matches!(line, Line::Entry(_) | Line::Other(_)));
@@ -419,7 +419,7 @@ fn set_aside(segment: &Segment, scan: &Scan, bytes: &[u8]) {
 }
 
 /// All segments, oldest first.
-fn numbered(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+fn list_segments(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let listed = match std::fs::read_dir(folder) {
         Ok(listed) => listed,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

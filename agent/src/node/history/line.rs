@@ -8,28 +8,28 @@ use std::io;
 use std::ops::Range;
 
 /// Number of checksum digits.
-const SUM: usize = 16;
+const CHECKSUM_DIGITS: usize = 16;
 
 pub(super) fn encode(line: &Line) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(line)?;
-    let mut bytes = sum(&json).into_bytes();
+    let mut bytes = checksum(&json).into_bytes();
     bytes.push(b' ');
     bytes.extend_from_slice(&json);
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-fn sum(json: &[u8]) -> String {
+fn checksum(json: &[u8]) -> String {
     let mut hex = blake3::hash(json).to_hex().to_string();
-    hex.truncate(SUM);
+    hex.truncate(CHECKSUM_DIGITS);
     hex
 }
 
 /// Decodes a line; `None` if the line is partial, altered or unknown.
 fn decode(bytes: &[u8]) -> Option<Line> {
-    let (found, rest) = bytes.split_at_checked(SUM)?;
+    let (found, rest) = bytes.split_at_checked(CHECKSUM_DIGITS)?;
     let json = rest.strip_prefix(b" ")?;
-    if found != sum(json).as_bytes() {
+    if found != checksum(json).as_bytes() {
         return None;
     }
     serde_json::from_slice(json).ok()

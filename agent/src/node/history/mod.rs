@@ -17,7 +17,7 @@ use bytes::Bytes;
 use journal::{Journal, Segment, record};
 use lattice_conformance::{
     Class, Digest,
-    history::{History, Line, Record},
+    history::{History, HistoryRecord, Line},
 };
 use parking_lot::{Mutex, MutexGuard};
 use reopen::Resume;
@@ -28,21 +28,21 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 /// Pause between two writes to a disk that failed.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval of disk space checks: a full disk is reported before an entry is lost.
-const LOOK: Duration = Duration::from_secs(60);
+const SPACE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Minimum free space, bytes: an entry and its preimage take up to about 100 KiB.
-const ROOM_BYTES: u64 = 256 << 10;
+const MIN_FREE_BYTES: u64 = 256 << 10;
 /// Number of records kept in memory, so that requests for the newest do not wait for the disk.
 const RECENT: usize = 256;
 /// Longest wait for the disk when the agent stops.
-const FLUSH: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait of a request for its turn at the disk.
-const TURN: Duration = Duration::from_secs(5);
+const READ_QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Public status of the journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct HistoryStatus {
     /// Id of the journal.
     pub journal: u64,
     /// Number of the last entry or event on disk; 0 before the first.
@@ -72,7 +72,7 @@ pub struct RestoredHistory {
     /// Available preimages of the published classes.
     pub preimages: Vec<(Class, Digest, Bytes)>,
     /// Newest records on disk, oldest first.
-    pub newest: Vec<Record>,
+    pub newest: Vec<HistoryRecord>,
 }
 
 /// Handle on the history. Clones share the state.
@@ -91,7 +91,7 @@ struct Shared {
     /// nothing is appended.
     journal: tokio::sync::Mutex<Option<Journal>>,
     wake: Notify,
-    status: watch::Sender<Status>,
+    status: watch::Sender<HistoryStatus>,
     /// Permits one reader of the disk at a time: a hung disk must not block every thread.
     reading: Arc<Semaphore>,
 }
@@ -101,14 +101,14 @@ struct Shared {
 struct State {
     /// Whether a journal has been read, from which the numbers continue.
     is_open: bool,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedLine>,
     /// Preimages of earlier publications: the next write restores those that are missing on disk.
-    again: Vec<(Digest, Bytes)>,
+    to_restore: Vec<(Digest, Bytes)>,
     /// Lines dropped since the last write, which the next checkpoint must include. Empty while no journal is open.
     dropped: Vec<Line>,
     /// Number of lines, events included, dropped since the last write.
     lost: u64,
-    recent: VecDeque<Record>,
+    recent: VecDeque<HistoryRecord>,
     segments: Vec<Segment>,
     first_kept: u64,
     /// Journal id and last number on disk. They change under the same lock as `waiting`, so that a line is either
@@ -118,7 +118,7 @@ struct State {
 }
 
 #[derive(Debug, Clone)]
-struct Waiting {
+struct QueuedLine {
     line: Line,
     preimage: Option<(Digest, Bytes)>,
 }
@@ -141,7 +141,7 @@ impl NodeHistory {
             }
         };
         let restored = reopen::restore(&folder, journal.as_ref(), &records);
-        let status = Status {
+        let status = HistoryStatus {
             journal: journal.as_ref().map_or(new_id, |journal| journal.id),
             last: journal.as_ref().map_or(0, Journal::last),
             fault,
@@ -152,7 +152,7 @@ impl NodeHistory {
             ..State::default()
         };
         if let Some(journal) = &journal {
-            state.found(journal, records);
+            state.reset_to(journal, records);
         }
         let shared = Shared {
             folder,
@@ -174,7 +174,7 @@ impl NodeHistory {
     }
 
     /// Status, with notification of changes.
-    pub fn status(&self) -> watch::Receiver<Status> {
+    pub fn status(&self) -> watch::Receiver<HistoryStatus> {
         self.0.status.subscribe()
     }
 
@@ -194,17 +194,17 @@ impl NodeHistory {
                 .iter()
                 .position(|(found, _)| Some(*found) == digest);
             let preimage = at.map(|at| preimages.swap_remove(at));
-            state.waiting.push_back(Waiting { line, preimage });
+            state.waiting.push_back(QueuedLine { line, preimage });
         }
         for one in preimages {
-            let is_there = state.again.iter().any(|(digest, _)| *digest == one.0);
-            if !is_there && state.again.len() < self.0.limits.waiting {
-                state.again.push(one);
+            let is_there = state.to_restore.iter().any(|(digest, _)| *digest == one.0);
+            if !is_there && state.to_restore.len() < self.0.limits.waiting_lines {
+                state.to_restore.push(one);
             }
         }
-        while state.waiting.len() > self.0.limits.waiting {
+        while state.waiting.len() > self.0.limits.waiting_lines {
             // Events are dropped first: the log contains them, and no other record depends on them.
-            let is_event = |waiting: &Waiting| matches!(waiting.line, Line::Event(_));
+            let is_event = |waiting: &QueuedLine| matches!(waiting.line, Line::Event(_));
             let at = state.waiting.iter().position(is_event);
             if let Some(lost) = state.waiting.remove(at.unwrap_or(0)) {
                 if state.lost == 0 {
@@ -225,7 +225,11 @@ impl NodeHistory {
         loop {
             self.write().await;
             let is_faulty = self.0.status.borrow().fault.is_some();
-            let pause = if is_faulty { RETRY } else { LOOK };
+            let pause = if is_faulty {
+                RETRY_INTERVAL
+            } else {
+                SPACE_CHECK_INTERVAL
+            };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 // While the disk fails, lines wait for the next attempt.
@@ -236,7 +240,7 @@ impl NodeHistory {
 
     /// Writes queued lines when the agent stops, with a bound on the wait for the disk.
     pub async fn flush(&self) {
-        let _ = tokio::time::timeout(FLUSH, self.write()).await;
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, self.write()).await;
     }
 
     pub(super) async fn write(&self) {
@@ -261,7 +265,7 @@ impl NodeHistory {
         loop {
             let (batch, dropped) = {
                 let mut state = self.state();
-                let batch: Vec<Waiting> = state.waiting.iter().cloned().collect();
+                let batch: Vec<QueuedLine> = state.waiting.iter().cloned().collect();
                 (batch, std::mem::take(&mut state.dropped))
             };
             if !dropped.is_empty() {
@@ -269,29 +273,30 @@ impl NodeHistory {
             }
             if batch.is_empty() {
                 let restored = self.restore_lost(journal);
-                return self.say(journal, restored.and_then(|()| room(&self.0.folder)));
+                return self
+                    .set_status(journal, restored.and_then(|()| check_space(&self.0.folder)));
             }
             let lines: Vec<Line> = batch.iter().map(|waiting| waiting.line.clone()).collect();
             let preimages: Vec<_> = batch.into_iter().filter_map(|w| w.preimage).collect();
             if let Err(error) = journal.append(&lines, &preimages) {
-                return self.say(journal, Err(error));
+                return self.set_status(journal, Err(error));
             }
-            self.written(journal, lines);
+            self.remove_written(journal, lines);
         }
     }
 
     /// Writes preimages of earlier publications that are missing on disk, because one was damaged or removed.
     fn restore_lost(&self, journal: &mut Journal) -> std::io::Result<()> {
-        let again = self.state().again.clone();
+        let again = self.state().to_restore.clone();
         for (digest, bytes) in again {
             journal.contents.restore(digest, &bytes)?;
-            self.state().again.retain(|(done, _)| *done != digest);
+            self.state().to_restore.retain(|(done, _)| *done != digest);
         }
         Ok(())
     }
 
     /// Removes `lines`, which are on disk, from the queue; some may have been dropped meanwhile.
-    fn written(&self, journal: &Journal, lines: Vec<Line>) {
+    fn remove_written(&self, journal: &Journal, lines: Vec<Line>) {
         let mut state = self.state();
         for line in &lines {
             if state
@@ -307,7 +312,7 @@ impl NodeHistory {
         if lost > 0 {
             tracing::warn!(lost, "history entries were not written");
         }
-        state.see(journal);
+        state.update_from(journal);
         for line in lines {
             if let Some(record) = record(line) {
                 state.remember(record);
@@ -315,7 +320,7 @@ impl NodeHistory {
         }
     }
 
-    fn say(&self, journal: &Journal, outcome: std::io::Result<()>) {
+    fn set_status(&self, journal: &Journal, outcome: std::io::Result<()>) {
         let fault = outcome.err().map(|error| error.to_string());
         let waiting = self.state().waiting.len();
         self.0.status.send_if_modified(|now| {
@@ -326,7 +331,7 @@ impl NodeHistory {
                 (Some(_), None) => tracing::info!("the history can be written again"),
                 _ => {}
             }
-            let next = Status {
+            let next = HistoryStatus {
                 journal: journal.id,
                 last: journal.last(),
                 fault,
@@ -341,7 +346,10 @@ impl NodeHistory {
     /// Waits for a turn at the disk; `None` if the present reader does not return in time.
     async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         let turn = self.0.reading.clone().acquire_owned();
-        tokio::time::timeout(TURN, turn).await.ok()?.ok()
+        tokio::time::timeout(READ_QUEUE_TIMEOUT, turn)
+            .await
+            .ok()?
+            .ok()
     }
 
     /// Preimage of an earlier record; `None` also if the disk does not answer.
@@ -349,7 +357,7 @@ impl NodeHistory {
         let waits = {
             let state = self.state();
             let kept = state.waiting.iter().filter_map(|w| w.preimage.as_ref());
-            let mut kept = kept.chain(&state.again);
+            let mut kept = kept.chain(&state.to_restore);
             kept.find(|(found, _)| *found == digest)
                 .map(|(_, bytes)| bytes.clone())
         };
@@ -369,21 +377,21 @@ impl NodeHistory {
 
 impl State {
     /// Sets the state of an opened journal with its newest records.
-    fn found(&mut self, journal: &Journal, newest: VecDeque<Record>) {
+    fn reset_to(&mut self, journal: &Journal, newest: VecDeque<HistoryRecord>) {
         self.is_open = true;
-        self.see(journal);
+        self.update_from(journal);
         self.recent.clear();
         newest.into_iter().for_each(|record| self.remember(record));
     }
 
-    fn see(&mut self, journal: &Journal) {
+    fn update_from(&mut self, journal: &Journal) {
         self.segments.clone_from(&journal.segments);
         self.first_kept = journal.first_kept();
         self.journal = journal.id;
         self.last = journal.last();
     }
 
-    fn remember(&mut self, record: Record) {
+    fn remember(&mut self, record: HistoryRecord) {
         self.recent.push_back(record);
         if self.recent.len() > RECENT {
             self.recent.pop_front();
@@ -393,7 +401,7 @@ impl State {
 
 /// Checks that the disk has space for the next entry. For a missing folder, the check applies to its nearest existing
 /// parent.
-fn room(folder: &std::path::Path) -> std::io::Result<()> {
+fn check_space(folder: &std::path::Path) -> std::io::Result<()> {
     let mut at = folder;
     let stat = loop {
         match rustix::fs::statvfs(at) {
@@ -404,7 +412,7 @@ fn room(folder: &std::path::Path) -> std::io::Result<()> {
             found => break found?,
         }
     };
-    let is_full = stat.f_bavail.saturating_mul(stat.f_frsize) < ROOM_BYTES;
+    let is_full = stat.f_bavail.saturating_mul(stat.f_frsize) < MIN_FREE_BYTES;
     // A filesystem without an inode count cannot run out of inodes.
     let no_inode = stat.f_files > 0 && stat.f_favail == 0;
     if is_full || no_inode {

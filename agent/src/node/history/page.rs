@@ -5,19 +5,19 @@ use super::line::scan;
 use super::{NodeHistory, State};
 use bytes::Bytes;
 use lattice_agent_rpc::{GetHistory, HistoryPage};
-use lattice_conformance::history::Record;
+use lattice_conformance::history::HistoryRecord;
 use std::path::PathBuf;
 
 /// Maximum number of entries of a page.
-const MOST: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 /// Maximum number of bytes of a page; one entry always fits.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_PAGE_BYTES: usize = 256 << 10;
 /// Maximum number of bytes of unwritten entries in a page.
-const MOST_UNWRITTEN_BYTES: usize = 64 << 10;
+const MAX_UNWRITTEN_BYTES: usize = 64 << 10;
 
 /// Source of the next entries.
 enum Source {
-    Memory(Vec<Record>),
+    Memory(Vec<HistoryRecord>),
     Disk(PathBuf),
 }
 
@@ -26,9 +26,11 @@ impl NodeHistory {
     ///
     /// # Errors
     /// The disk could not be read, or does not answer.
-    pub async fn page(&self, wanted: GetHistory) -> Result<HistoryPage, String> {
-        let GetHistory { since, most } = wanted;
-        let most = usize::try_from(most).unwrap_or(MOST).clamp(1, MOST);
+    pub async fn page(&self, request: GetHistory) -> Result<HistoryPage, String> {
+        let GetHistory { since, most } = request;
+        let most = usize::try_from(most)
+            .unwrap_or(MAX_ENTRIES)
+            .clamp(1, MAX_ENTRIES);
         // Read under one lock: an entry that is not on disk yet is in the queue.
         let (source, unwritten, first_kept, journal, last) = {
             let state = self.state();
@@ -49,7 +51,7 @@ impl NodeHistory {
         let mut after = found
             .into_iter()
             .filter(|record| number(record) > since && number(record) <= last);
-        let (entries, next) = json_list(after.by_ref().take(most), MOST_BYTES)?;
+        let (entries, next) = json_list(after.by_ref().take(most), MAX_PAGE_BYTES)?;
         if is_there && next.is_none() {
             return Err("the history was changed on the disk".to_owned());
         }
@@ -59,11 +61,11 @@ impl NodeHistory {
             first_kept,
             next: next.unwrap_or(last.max(since)),
             last,
-            unwritten: json_list(unwritten.into_iter(), MOST_UNWRITTEN_BYTES)?.0,
+            unwritten: json_list(unwritten.into_iter(), MAX_UNWRITTEN_BYTES)?.0,
         })
     }
 
-    async fn read(&self, path: PathBuf) -> Result<Vec<Record>, String> {
+    async fn read(&self, path: PathBuf) -> Result<Vec<HistoryRecord>, String> {
         let turn = self.turn().await;
         let turn = turn.ok_or("the disk does not answer; ask again later")?;
         let limits = self.0.limits.clone();
@@ -80,7 +82,7 @@ impl NodeHistory {
 }
 
 /// Record number; records of the journal have one.
-fn number(record: &Record) -> u64 {
+fn number(record: &HistoryRecord) -> u64 {
     record.seq().unwrap_or_default()
 }
 
@@ -97,7 +99,7 @@ impl State {
         }
     }
 
-    fn unwritten(&self) -> Vec<Record> {
+    fn unwritten(&self) -> Vec<HistoryRecord> {
         let waiting = self.waiting.iter();
         let waiting = waiting.filter_map(|waiting| record(waiting.line.clone()));
         waiting.collect()
@@ -106,7 +108,7 @@ impl State {
 
 /// JSON list of as many records as fit, at least one, and the number of the last.
 fn json_list(
-    records: impl Iterator<Item = Record>,
+    records: impl Iterator<Item = HistoryRecord>,
     most_bytes: usize,
 ) -> Result<(Bytes, Option<u64>), String> {
     let mut json = b"[".to_vec();

@@ -14,30 +14,30 @@ const MOST_BYTES: u64 = 4 << 20;
 
 /// Folder of preimages.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(super) struct PreimageStore {
     folder: PathBuf,
     /// For each digest, the last entry that references it, and the size of its file (0: no file).
-    named: BTreeMap<Digest, Named>,
+    references: BTreeMap<Digest, PreimageUse>,
     bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Named {
+struct PreimageUse {
     last: u64,
     bytes: u64,
 }
 
-impl Contents {
+impl PreimageStore {
     pub(super) fn new(journal: &Path) -> Self {
         Self {
             folder: journal.join("content"),
-            named: BTreeMap::new(),
+            references: BTreeMap::new(),
             bytes: 0,
         }
     }
 
     /// Measures existing files, and removes files without an entry.
-    pub(super) fn look(&mut self) -> io::Result<()> {
+    pub(super) fn measure(&mut self) -> io::Result<()> {
         let listed = match std::fs::read_dir(&self.folder) {
             Ok(listed) => listed,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -46,7 +46,7 @@ impl Contents {
         for file in listed {
             let file = file?;
             let digest = file.file_name().to_str().and_then(|name| name.parse().ok());
-            match digest.and_then(|digest: Digest| self.named.get_mut(&digest)) {
+            match digest.and_then(|digest: Digest| self.references.get_mut(&digest)) {
                 Some(named) => {
                     named.bytes = file.metadata()?.len();
                     self.bytes += named.bytes;
@@ -59,8 +59,8 @@ impl Contents {
     }
 
     /// Records that entry `seq` references `digest`.
-    pub(super) fn name(&mut self, digest: Digest, seq: u64) {
-        let named = self.named.entry(digest).or_default();
+    pub(super) fn add_reference(&mut self, digest: Digest, seq: u64) {
+        let named = self.references.entry(digest).or_default();
         named.last = named.last.max(seq);
     }
 
@@ -71,7 +71,7 @@ impl Contents {
             make_folder(&self.folder)?;
             write_durably(&path, bytes)?;
         }
-        let named = self.named.entry(digest).or_default();
+        let named = self.references.entry(digest).or_default();
         self.bytes -= named.bytes;
         named.bytes = bytes.len() as u64;
         self.bytes += named.bytes;
@@ -80,7 +80,7 @@ impl Contents {
 
     /// Writes a preimage again if entries reference it.
     pub(super) fn restore(&mut self, digest: Digest, bytes: &[u8]) -> io::Result<()> {
-        match self.named.contains_key(&digest) {
+        match self.references.contains_key(&digest) {
             true => self.store(digest, bytes),
             false => Ok(()),
         }
@@ -90,7 +90,7 @@ impl Contents {
     /// `most_bytes` are left. Preimages in `needed` stay.
     pub(super) fn prune(&mut self, first_kept: u64, needed: &[Digest], most_bytes: u64) {
         let mut oldest_first: Vec<(u64, Digest)> = self
-            .named
+            .references
             .iter()
             .filter(|(digest, _)| !needed.contains(digest))
             .map(|(digest, named)| (named.last, *digest))
@@ -101,7 +101,7 @@ impl Contents {
                 return;
             }
             let _ = std::fs::remove_file(path(&self.folder, &digest));
-            if let Some(named) = self.named.remove(&digest) {
+            if let Some(named) = self.references.remove(&digest) {
                 self.bytes -= named.bytes;
             }
         }

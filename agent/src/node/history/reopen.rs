@@ -3,14 +3,14 @@
 use super::journal::Journal;
 use super::preimage_files;
 use super::{NodeHistory, RECENT, RestoredHistory};
-use lattice_conformance::history::{Event, EventKind, FoldedLine, History, Line, Record};
+use lattice_conformance::history::{Event, EventKind, FoldedLine, History, HistoryRecord, Line};
 use std::collections::VecDeque;
 use std::path::Path;
 
 /// Continuation for a reopened journal. The continuation takes the locks that exclude writers meanwhile.
-type GoOn = dyn Fn(&NodeHistory, Reopened<'_>) + Send + Sync;
+type Continuation = dyn Fn(&NodeHistory, ReopenedJournal<'_>) + Send + Sync;
 
-pub(super) struct Resume(Box<GoOn>);
+pub(super) struct Resume(Box<Continuation>);
 
 impl std::fmt::Debug for Resume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -20,18 +20,18 @@ impl std::fmt::Debug for Resume {
 
 /// Journal that has become readable.
 #[derive(Debug)]
-pub struct Reopened<'j> {
+pub struct ReopenedJournal<'j> {
     journal: &'j Journal,
     restored: RestoredHistory,
-    records: VecDeque<Record>,
+    records: VecDeque<HistoryRecord>,
 }
 
-impl Reopened<'_> {
+impl ReopenedJournal<'_> {
     /// Returns the state to continue from, and the waiting events, which need new numbers. Waiting entries are
     /// discarded: they were compared with an empty history, and the next read creates them again.
     pub fn take(self, history: &NodeHistory) -> (RestoredHistory, Vec<FoldedLine<EventKind>>) {
         let mut state = history.state();
-        state.found(self.journal, self.records);
+        state.reset_to(self.journal, self.records);
         state.dropped.clear();
         let waiting = std::mem::take(&mut state.waiting).into_iter();
         let events = waiting.filter_map(|waiting| match waiting.line {
@@ -56,7 +56,7 @@ fn folded(event: Event) -> FoldedLine<EventKind> {
 pub(super) fn restore(
     folder: &Path,
     journal: Option<&Journal>,
-    records: &VecDeque<Record>,
+    records: &VecDeque<HistoryRecord>,
 ) -> RestoredHistory {
     let checkpoint = journal.map(|journal| journal.checkpoint.clone());
     let mut preimages = Vec::new();
@@ -76,8 +76,11 @@ pub(super) fn restore(
 impl NodeHistory {
     /// Registers the continuation for a journal that becomes readable later. Numbers and states then come from the
     /// journal, not from the replacement in memory. Only the first registration counts.
-    pub fn set_continuation(&self, go_on: impl Fn(&Self, Reopened<'_>) + Send + Sync + 'static) {
-        let _ = self.0.resume.set(Resume(Box::new(go_on)));
+    pub fn set_continuation(
+        &self,
+        continuation: impl Fn(&Self, ReopenedJournal<'_>) + Send + Sync + 'static,
+    ) {
+        let _ = self.0.resume.set(Resume(Box::new(continuation)));
     }
 
     /// Tries again to open the journal. Without a registered continuation, returns `None`.
@@ -98,7 +101,7 @@ impl NodeHistory {
             }
         };
         let (journal, records) = (found.journal, found.records);
-        let reopened = Reopened {
+        let reopened = ReopenedJournal {
             restored: restore(&shared.folder, Some(&journal), &records),
             journal: &journal,
             records,

@@ -10,7 +10,7 @@ fn open(folder: &Path) -> (NodeHistory, RestoredHistory) {
         folder: folder.join("history"),
         limits: Limits {
             segment_bytes: 16 << 10,
-            waiting: 8,
+            waiting_lines: 8,
             ..Limits::default()
         },
         new_id: 5,
@@ -106,7 +106,7 @@ async fn entry_is_readable_before_notification() {
         let waiting = history.state().waiting.clone();
         let lines: Vec<Line> = waiting.into_iter().map(|waiting| waiting.line).collect();
         journal.append(&lines, &[]).unwrap();
-        history.written(journal, lines);
+        history.remove_written(journal, lines);
     }
     assert_eq!(history.status().borrow().last, 0);
     let (page, entries) = page(&history, 0, 10).await;
@@ -154,7 +154,7 @@ async fn while_the_disk_refuses_events_make_room_for_changes() {
     change(&history, &mut restored.history, 1);
     for at in 0..500 {
         let module = format!("m{at}");
-        let line = restored.history.enter(
+        let line = restored.history.record_event(
             "boot-1",
             lattice_conformance::history::FoldedLine {
                 what: lattice_conformance::history::EventKind::Driver { module },
@@ -175,14 +175,16 @@ async fn while_the_disk_refuses_events_make_room_for_changes() {
         })
         .await
         .unwrap();
-    let records: Vec<Record> = serde_json::from_slice(&page.entries).unwrap();
-    let entries = records.iter().filter(|r| matches!(r, Record::Entry(_)));
+    let records: Vec<HistoryRecord> = serde_json::from_slice(&page.entries).unwrap();
+    let entries = records
+        .iter()
+        .filter(|r| matches!(r, HistoryRecord::Entry(_)));
     assert_eq!(
         (entries.count(), records.len()),
         (2, 7),
         "as many as may wait, beside the boot"
     );
-    let numbers: Vec<u64> = records.iter().filter_map(Record::seq).collect();
+    let numbers: Vec<u64> = records.iter().filter_map(HistoryRecord::seq).collect();
     assert!(
         numbers.windows(2).all(|pair| pair[0] < pair[1]),
         "{numbers:?}"
@@ -249,7 +251,9 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
         let mut machine = goes_on.lock();
         let (restored, events) = reopened.take(history);
         *machine = restored.history;
-        let lines = events.into_iter().map(|event| machine.enter("b", event));
+        let lines = events
+            .into_iter()
+            .map(|event| machine.record_event("b", event));
         history.record(lines.collect(), Vec::new());
     });
     for version in 10..=40 {
@@ -264,7 +268,7 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
         count: 1,
         left_out: 0,
     };
-    let line = machine.lock().enter("b", happened);
+    let line = machine.lock().record_event("b", happened);
     {
         // The queue is over its limit, and the dropped lines need no checkpoint without a journal.
         let mut state = history.state();
@@ -285,14 +289,14 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
     history.write().await;
     let wanted = GetHistory { since: 0, most: 99 };
     let page = history.page(wanted).await.unwrap();
-    let records: Vec<Record> = serde_json::from_slice(&page.entries).unwrap();
-    let numbers: Vec<u64> = records.iter().filter_map(Record::seq).collect();
+    let records: Vec<HistoryRecord> = serde_json::from_slice(&page.entries).unwrap();
+    let numbers: Vec<u64> = records.iter().filter_map(HistoryRecord::seq).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5], "as if it had been read at once");
-    assert!(matches!(&records[3], Record::Event(event) if event.at == 50));
-    let Record::Entry(last) = &records[4] else {
+    assert!(matches!(&records[3], HistoryRecord::Event(event) if event.at == 50));
+    let HistoryRecord::Entry(last) = &records[4] else {
         panic!("{records:?}");
     };
-    let Record::Entry(third) = &records[2] else {
+    let HistoryRecord::Entry(third) = &records[2] else {
         panic!("{records:?}");
     };
     assert_eq!(last.from, Some(third.to), "what came between was dropped");

@@ -2,7 +2,7 @@
 use super::*;
 use crate::node::{HistorySettings, InventoryUnavailable, Limits, Publication};
 use lattice_agent_rpc::GetHistory;
-use lattice_conformance::history::{Entry, Record};
+use lattice_conformance::history::{Entry, HistoryRecord};
 use lattice_conformance::{Class, ClassMark};
 use lattice_hwprobe::{NvmlSource, probe_all};
 use lattice_mesh::SystemClock;
@@ -35,7 +35,7 @@ fn settings(root: &Path, confirm_after: Duration, fresh_for: Duration) -> ProbeS
 }
 
 /// Dependencies with a history in `folder`, the trigger channel and the publication.
-fn surroundings(folder: &Path) -> (ProberDependencies, mpsc::Sender<Cause>, Shared) {
+fn surroundings(folder: &Path) -> (ProberDependencies, mpsc::Sender<Cause>, SharedPublication) {
     let publication = Publication::new("n1".to_owned(), None);
     let publication = Arc::new(Mutex::new(publication));
     let (trigger, triggers) = mpsc::channel(1);
@@ -63,7 +63,7 @@ async fn running(settings: ProbeSettings) -> (NodeView, watch::Receiver<Announce
 async fn running_in(
     settings: ProbeSettings,
     surroundings: ProberDependencies,
-    publication: Shared,
+    publication: SharedPublication,
 ) -> (NodeView, watch::Receiver<Announcement>, impl Drop) {
     let reader = Reader::new(probe_all);
     let prober = Prober::new(settings, reader, publication, surroundings);
@@ -172,11 +172,11 @@ async fn kernel_entries(history: &NodeHistory) -> Vec<Entry> {
         most: 100,
     };
     let page = history.page(wanted).await.unwrap();
-    let mut all: Vec<Record> = serde_json::from_slice(&page.entries).unwrap();
-    let unwritten: Vec<Record> = serde_json::from_slice(&page.unwritten).unwrap();
+    let mut all: Vec<HistoryRecord> = serde_json::from_slice(&page.entries).unwrap();
+    let unwritten: Vec<HistoryRecord> = serde_json::from_slice(&page.unwritten).unwrap();
     all.extend(unwritten);
     let of_kernel = |record| match record {
-        Record::Entry(entry) if entry.class == Class::Kernel => Some(entry),
+        HistoryRecord::Entry(entry) if entry.class == Class::Kernel => Some(entry),
         _ => None,
     };
     all.into_iter().filter_map(of_kernel).collect()

@@ -127,7 +127,7 @@ fn the_document_is_served_by_its_address_and_follows_the_facts() {
 /// A later build: this build with one more kernel key, a newer schema, and digests under the earlier schema.
 fn later_build() -> Schemas {
     let rows = ROWS.iter().map(|row| match row.pattern {
-        "kernel.osrelease" => row.came_with(2),
+        "kernel.osrelease" => row.since_schema(2),
         _ => *row,
     });
     Schemas {
@@ -137,7 +137,7 @@ fn later_build() -> Schemas {
                 earlier: Some(1),
                 oldest: 1,
             },
-            other => other.written(),
+            other => other.written_schemas(),
         },
         rows: Box::leak(rows.collect()),
     }
@@ -147,7 +147,7 @@ fn earlier_build() -> Schemas {
     Schemas {
         written: |class| match class {
             Class::Kernel => WrittenSchemas::only(1),
-            other => other.written(),
+            other => other.written_schemas(),
         },
         ..later_build()
     }

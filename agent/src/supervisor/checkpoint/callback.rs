@@ -27,12 +27,12 @@ pub(super) mod v1 {
 }
 
 /// Limits of the job's connections, streams and messages, so that their cost to the supervisor is bounded.
-const MOST_CONNECTIONS: usize = 16;
-const MOST_STREAMS: u32 = 32;
-const MOST_WAITING: usize = 64;
+const MAX_CONNECTIONS: usize = 16;
+const MAX_STREAMS: u32 = 32;
+const MAX_PENDING_REPORTS: usize = 64;
 const MOST_MESSAGE_BYTES: usize = 64 << 10;
 /// Maximum number of characters of a failure reason.
-const MOST_REASON: usize = 1000;
+const MAX_REASON_CHARS: usize = 1000;
 /// Pause after the kernel failed to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -52,25 +52,25 @@ impl Drop for CallbackServer {
 pub(super) fn serve(
     listener: Listener,
     uid: u32,
-    asked: &RequestSender,
+    request: &RequestSender,
     to: mpsc::UnboundedSender<CheckpointMessage>,
 ) -> io::Result<CallbackServer> {
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
     let (hand_on, connections) = mpsc::channel(1);
     let service = Service {
-        asked: asked.subscribe(),
+        request: request.subscribe(),
         to,
-        places: Arc::new(Semaphore::new(MOST_WAITING)),
+        slots: Arc::new(Semaphore::new(MAX_PENDING_REPORTS)),
     };
     let service = CheckpointsServer::new(service).max_decoding_message_size(MOST_MESSAGE_BYTES);
     let server = Server::builder()
-        .max_concurrent_streams(MOST_STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .add_service(service)
         .serve_with_incoming(ReceiverStream::new(connections));
     let server = async move {
         if let Err(error) = server.await {
-            super::super::supervisor_log::complain(format_args!(
+            super::super::supervisor_log::log_line(format_args!(
                 "the job cannot be served: {error}"
             ));
         }
@@ -80,10 +80,10 @@ pub(super) fn serve(
 }
 
 async fn accept(listener: UnixListener, uid: u32, to: mpsc::Sender<io::Result<Connection>>) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     while let Ok(place) = places.clone().acquire_owned().await {
         match listener.accept().await {
-            Ok((stream, _)) if is_users(&stream, uid) => {
+            Ok((stream, _)) if has_uid(&stream, uid) => {
                 let connection = Connection {
                     stream,
                     _place: place,
@@ -99,7 +99,7 @@ async fn accept(listener: UnixListener, uid: u32, to: mpsc::Sender<io::Result<Co
 }
 
 /// Whether the client runs as `uid`. The socket's mode already excludes other users, except root.
-fn is_users(stream: &UnixStream, uid: u32) -> bool {
+fn has_uid(stream: &UnixStream, uid: u32) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid.as_raw() == uid)
 }
 
@@ -141,10 +141,10 @@ impl AsyncWrite for Connection {
 }
 
 struct Service {
-    asked: watch::Receiver<Option<v1::WriteRequest>>,
+    request: watch::Receiver<Option<v1::WriteRequest>>,
     to: mpsc::UnboundedSender<CheckpointMessage>,
     /// Slots for reports that are not processed yet.
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 fn is_ending() -> Status {
@@ -152,19 +152,19 @@ fn is_ending() -> Status {
 }
 
 /// Text of the job, made safe for printing.
-fn tidy(text: &str) -> String {
-    let text: String = text.chars().take(MOST_REASON).collect();
+fn printable(text: &str) -> String {
+    let text: String = text.chars().take(MAX_REASON_CHARS).collect();
     text.replace(char::is_control, " ").trim().to_owned()
 }
 
-fn word(report: Option<Report>) -> Result<ReportContent, Status> {
+fn report_content(report: Option<Report>) -> Result<ReportContent, Status> {
     Ok(match report {
         None => return Err(Status::invalid_argument("report: it is empty")),
         Some(Report::Started(_) | Report::Progress(_)) => ReportContent::Alive,
-        Some(Report::Deferred(v1::Deferred { for_ms })) => ReportContent::PutOff { for_ms },
-        Some(Report::Completed(v1::Completed { bytes })) => ReportContent::Whole { bytes },
+        Some(Report::Deferred(v1::Deferred { for_ms })) => ReportContent::Deferral { for_ms },
+        Some(Report::Completed(v1::Completed { bytes })) => ReportContent::Complete { bytes },
         Some(Report::Failed(v1::Failed { reason })) => {
-            ReportContent::Declined(match tidy(&reason) {
+            ReportContent::Declined(match printable(&reason) {
                 said if said.is_empty() => "the job reported a failure without a reason".to_owned(),
                 said => said,
             })
@@ -180,7 +180,7 @@ impl Checkpoints for Service {
         &self,
         _: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let requests = WatchStream::new(self.asked.clone());
+        let requests = WatchStream::new(self.request.clone());
         Ok(Response::new(Box::pin(
             requests.filter_map(|asked| asked.map(Ok)),
         )))
@@ -191,21 +191,21 @@ impl Checkpoints for Service {
         request: Request<v1::ReportRequest>,
     ) -> Result<Response<v1::ReportReply>, Status> {
         let v1::ReportRequest { number, report } = request.into_inner();
-        let word = word(report)?;
-        let place = self.places.clone().acquire_owned().await;
+        let word = report_content(report)?;
+        let place = self.slots.clone().acquire_owned().await;
         let (reply, answered) = oneshot::channel();
         let said = CheckpointMessage {
             number,
-            word,
+            content: word,
             reply: Some(reply),
-            place: Some(place.map_err(|_| is_ending())?),
+            slot: Some(place.map_err(|_| is_ending())?),
         };
         self.to.send(said).map_err(|_| is_ending())?;
         match answered.await.map_err(|_| is_ending())? {
             Ok(until) => Ok(Response::new(v1::ReportReply {
                 deferred_until_ms: until.map(|until| until.0),
             })),
-            Err(ReportRejection::Over(why)) => Err(Status::failed_precondition(why)),
+            Err(ReportRejection::NotRequested(why)) => Err(Status::failed_precondition(why)),
             Err(ReportRejection::Invalid(why)) => Err(Status::invalid_argument(why)),
         }
     }
@@ -217,10 +217,10 @@ mod tests {
 
     #[test]
     fn report_text_is_printable() {
-        assert!(word(None).is_err());
+        assert!(report_content(None).is_err());
         let failed = |reason: &str| {
             let reason = reason.to_owned();
-            word(Some(Report::Failed(v1::Failed { reason }))).ok()
+            report_content(Some(Report::Failed(v1::Failed { reason }))).ok()
         };
         let said = |text: &str| Some(ReportContent::Declined(text.to_owned()));
         assert_eq!(failed("no\nroom\u{1b} "), said("no room"));

@@ -24,10 +24,10 @@ pub(super) const PROGRESS: &str = "progress";
 /// Marks a failed checkpoint; contains its number, then the reason.
 pub(super) const FAILED: &str = "failed";
 /// Maximum number of bytes read of any of these files.
-const MOST_READ: u64 = 1024;
+const MAX_READ_BYTES: u64 = 1024;
 /// Maximum number of files that are counted for the size. A count beyond this number or [`COUNT_WITHIN`] is abandoned.
-const MOST_ENTRIES: usize = 100_000;
-const COUNT_WITHIN: Duration = Duration::from_secs(5);
+const MAX_ENTRIES: usize = 100_000;
+const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Part of one rank in one checkpoint, in the filesystem.
 #[derive(Debug, Clone)]
@@ -67,10 +67,10 @@ impl Part {
     pub(super) fn path(&self) -> PathBuf {
         self.directory
             .join(self.number.to_string())
-            .join(self.last())
+            .join(self.rank_folder())
     }
 
-    fn last(&self) -> String {
+    fn rank_folder(&self) -> String {
         format!("rank-{}", self.rank)
     }
 
@@ -83,14 +83,14 @@ impl Part {
         let mut folder = open_directory(&self.directory)
             .map_err(|error| format!("{directory} cannot be opened: {error}"))?;
         let mut path = self.directory.clone();
-        for part in [self.number.to_string(), self.last()] {
+        for part in [self.number.to_string(), self.rank_folder()] {
             path.push(&part);
             let refused = |why: String| format!("{}: {why}", path.display());
             match mkdirat(&folder, &*part, Mode::from_raw_mode(0o700)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(refused(format!("cannot be made: {error}"))),
             }
-            folder = enter(&folder, &part).map_err(|error| refused(explained(error)))?;
+            folder = enter(&folder, &part).map_err(|error| refused(describe_error(error)))?;
             let owner = fstat(&folder)
                 .map_err(|error| refused(error.to_string()))?
                 .st_uid;
@@ -145,9 +145,9 @@ impl Part {
     }
 
     /// Reads the job's answers.
-    pub(super) fn look(&self) -> io::Result<PartState> {
+    pub(super) fn read_state(&self) -> io::Result<PartState> {
         let mut folder = open_directory(&self.directory)?;
-        for part in [self.number.to_string(), self.last()] {
+        for part in [self.number.to_string(), self.rank_folder()] {
             folder = enter(&folder, &part)?;
         }
         let mut obstacle = None;
@@ -176,7 +176,7 @@ impl Part {
         let file = match openat(folder, name, how, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(format!("{name} does not count: {}", explained(error))),
+            Err(error) => return Err(format!("{name} does not count: {}", describe_error(error))),
         };
         let is_file = fstat(&file)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
@@ -184,7 +184,9 @@ impl Part {
             return Err(format!("{name} does not count: it is no file"));
         }
         let mut bytes = Vec::new();
-        let read = File::from(file).take(MOST_READ).read_to_end(&mut bytes);
+        let read = File::from(file)
+            .take(MAX_READ_BYTES)
+            .read_to_end(&mut bytes);
         read.map_err(|error| format!("{name} cannot be read: {error}"))?;
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim();
@@ -201,14 +203,14 @@ impl Part {
 
     /// Total size of the regular files; `None` if they cannot be counted or are too many.
     pub(super) fn bytes(&self) -> Option<u64> {
-        let give_up_at = Instant::now() + COUNT_WITHIN;
+        let give_up_at = Instant::now() + COUNT_TIMEOUT;
         let (mut bytes, mut entries) = (0_u64, 0);
         let mut folders = vec![self.path()];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).ok()? {
                 let entry = entry.ok()?;
                 entries += 1;
-                if entries > MOST_ENTRIES || Instant::now() > give_up_at {
+                if entries > MAX_ENTRIES || Instant::now() > give_up_at {
                     return None;
                 }
                 // Metadata of the entry itself: a link is not followed.
@@ -240,7 +242,7 @@ fn enter(folder: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Text of an error. With `O_DIRECTORY`, the kernel reports a link as "not a directory".
-fn explained(error: Errno) -> String {
+fn describe_error(error: Errno) -> String {
     match error {
         Errno::LOOP => "it is a link, and links are not followed".to_owned(),
         Errno::NOTDIR => "it is no folder, or a link, and links are not followed".to_owned(),

@@ -17,7 +17,7 @@ mod timing;
 mod user_files;
 
 use super::processes::process_tree::{self, Process};
-use super::supervisor_log::complain;
+use super::supervisor_log::log_line;
 use crate::attempt::{AttemptDir, CheckpointPlan, LaunchRecord};
 use callback::{CallbackServer, RequestSender};
 use lattice_quorum_types::checkpoint::CheckpointMode;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use user_files::UserFiles;
+use user_files::UserFileThread;
 
 /// Channel to the job, by mode.
 enum Channel {
@@ -38,33 +38,33 @@ enum Channel {
     },
     Memory(Arc<SharedFile>),
     Callback {
-        asked: Arc<RequestSender>,
+        request: Arc<RequestSender>,
         listener: Option<UnixListener>,
-        serving: Option<CallbackServer>,
+        server: Option<CallbackServer>,
     },
 }
 
 /// Checkpoint setup of a job that is about to start, made before the supervisor gives up its privileges.
-pub(super) struct Prepared {
+pub(super) struct PreparedCheckpoints {
     plan: CheckpointPlan,
     rank: u32,
     /// Owner of the job's folders.
     uid: u32,
-    eyes: UserFiles,
+    user_files: UserFileThread,
     channel: Channel,
     to: mpsc::UnboundedSender<CheckpointMessage>,
-    said: mpsc::UnboundedReceiver<CheckpointMessage>,
+    reports: mpsc::UnboundedReceiver<CheckpointMessage>,
 }
 
 /// Checkpoint handling of a running job.
 pub(super) struct Checkpoints {
-    look: Arc<Notify>,
+    wake: Arc<Notify>,
     job_ended: CancellationToken,
     task: JoinHandle<()>,
 }
 
 /// Prepares the channel; `None` for a job without checkpoints. The error text is for operators.
-pub(super) fn prepare(launch: &LaunchRecord) -> Result<Option<Prepared>, String> {
+pub(super) fn prepare(launch: &LaunchRecord) -> Result<Option<PreparedCheckpoints>, String> {
     let Some(plan) = launch.checkpoint.clone() else {
         return Ok(None);
     };
@@ -76,16 +76,16 @@ pub(super) fn prepare(launch: &LaunchRecord) -> Result<Option<Prepared>, String>
         let mode = plan.setup.mode;
         format!("what checkpoints in mode {mode} need cannot be made: {error}")
     })?;
-    let eyes =
-        UserFiles::open(user).map_err(|why| format!("its files cannot be inspected: {why}"))?;
-    Ok(Some(Prepared {
+    let eyes = UserFileThread::open(user)
+        .map_err(|why| format!("its files cannot be inspected: {why}"))?;
+    Ok(Some(PreparedCheckpoints {
         plan,
         rank: launch.rank,
         uid,
-        eyes,
+        user_files: eyes,
         channel,
         to,
-        said,
+        reports: said,
     }))
 }
 
@@ -98,7 +98,7 @@ fn open(plan: &CheckpointPlan, launch: &LaunchRecord) -> Result<Channel, String>
             let path = plan.place.join("checkpoint.shm");
             let failed = |error: std::io::Error| format!("{}: {error}", path.display());
             let shared = SharedFile::make(&path).map_err(failed)?;
-            shared_folder::give(&path, user).map_err(failed)?;
+            shared_folder::set_owner(&path, user).map_err(failed)?;
             Ok(Channel::Memory(Arc::new(shared)))
         }
         CheckpointMode::Callback => {
@@ -106,17 +106,17 @@ fn open(plan: &CheckpointPlan, launch: &LaunchRecord) -> Result<Channel, String>
             let path = plan.place.join("checkpoint.sock");
             let failed = |error: std::io::Error| format!("{}: {error}", path.display());
             let listener = UnixListener::bind(&path).map_err(failed)?;
-            shared_folder::give(&path, user).map_err(failed)?;
+            shared_folder::set_owner(&path, user).map_err(failed)?;
             Ok(Channel::Callback {
-                asked: Arc::default(),
+                request: Arc::default(),
                 listener: Some(listener),
-                serving: None,
+                server: None,
             })
         }
     }
 }
 
-impl Prepared {
+impl PreparedCheckpoints {
     /// Starts to serve a running job with first process `first`. A request from before the start is sent now.
     pub(super) fn begin(mut self, dir: &AttemptDir, first: Pid) -> Checkpoints {
         match &mut self.channel {
@@ -124,9 +124,9 @@ impl Prepared {
             // The process id stays valid until the process is reaped, which has not happened yet.
             Channel::Signal { first: known } => *known = process_tree::process(first).ok(),
             Channel::Callback {
-                asked,
+                request: asked,
                 listener,
-                serving,
+                server: serving,
             } => {
                 let (uid, to) = (self.uid, self.to.clone());
                 let begun = listener.take();
@@ -134,7 +134,7 @@ impl Prepared {
                 match begun {
                     Some(Ok(begun)) => *serving = Some(begun),
                     Some(Err(error)) => {
-                        complain(format_args!("the job cannot be served: {error}"));
+                        log_line(format_args!("the job cannot be served: {error}"));
                     }
                     None => {}
                 }
@@ -144,7 +144,7 @@ impl Prepared {
         look.notify_one();
         let task = processing::serve(self, dir.clone(), look.clone(), job_ended.clone());
         Checkpoints {
-            look,
+            wake: look,
             job_ended,
             task: tokio::spawn(task),
         }
@@ -153,8 +153,8 @@ impl Prepared {
 
 impl Checkpoints {
     /// Requests a read of the checkpoint order.
-    pub(super) fn look(&self) {
-        self.look.notify_one();
+    pub(super) fn read_order(&self) {
+        self.wake.notify_one();
     }
 
     /// Ends the handling after the job: an incomplete checkpoint is recorded as failed. Returns after the result is

@@ -4,8 +4,8 @@ use super::callback::{RequestSender, v1};
 use super::files::{Part, PartState};
 use super::report::{ReportContent, ReportSender};
 use super::shared::{SharedFile, StoredNumbers};
-use super::signal_handlers::{SignalEffect, fate};
-use super::user_files::UserFiles;
+use super::signal_handlers::{SignalEffect, disposition};
+use super::user_files::UserFileThread;
 use crate::supervisor::processes::process_tree::{Process, signal_process};
 use lattice_quorum_types::checkpoint::CheckpointFailure;
 use rustix::process::{Pid, Signal};
@@ -15,18 +15,18 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Time from which a filesystem is reported as unresponsive.
-const LOOK_WITHIN: Duration = Duration::from_secs(5);
+const SLOW_FILESYSTEM_AFTER: Duration = Duration::from_secs(5);
 /// Longest poll interval of files, as a multiple of the first. A poll costs the filesystem's servers three calls, and
 /// there may be thousands of nodes.
-const RAREST: u32 = 10;
+const MAX_POLL_FACTOR: u32 = 10;
 /// Divisor of the elapsed time that gives the poll interval, so that the delay in noticing the completion is a fraction
 /// of the checkpoint's duration.
-const PART_OF_TIME: u32 = 20;
+const POLL_DIVISOR: u32 = 20;
 
 /// Parameters of a request in any mode.
 pub(super) struct CheckpointRequestParams {
-    pub(super) teller: ReportSender,
-    pub(super) eyes: UserFiles,
+    pub(super) reports: ReportSender,
+    pub(super) user_files: UserFileThread,
     /// Shortest time between two polls.
     pub(super) poll: Duration,
     /// Timeout of the checkpoint.
@@ -37,18 +37,22 @@ pub(super) struct CheckpointRequestParams {
 
 impl CheckpointRequestParams {
     /// Runs filesystem work as the user, and reports the storage as an obstacle if the work takes long.
-    async fn see<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let seen = self.eyes.see(work);
+    async fn run_as_user<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let seen = self.user_files.run(work);
         tokio::pin!(seen);
-        let within = LOOK_WITHIN.min(self.timeout / 2);
+        let within = SLOW_FILESYSTEM_AFTER.min(self.timeout / 2);
         if let Ok(seen) = timeout(within, &mut seen).await {
             return seen;
         }
         let path = self.part.as_ref().map(Part::path).unwrap_or_default();
         let why = format!("the filesystem of {} does not answer", path.display());
-        self.teller.hindered(CheckpointFailure::Storage, why);
+        self.reports
+            .report_obstacle(CheckpointFailure::Storage, why);
         let seen = seen.await;
-        self.teller.free();
+        self.reports.clear_obstacle();
         seen
     }
 
@@ -57,23 +61,24 @@ impl CheckpointRequestParams {
         let Some(part) = self.part.clone() else {
             return true;
         };
-        let made = self.see(move || part.prepare()).await;
-        self.is_done(made)
+        let made = self.run_as_user(move || part.prepare()).await;
+        self.report_result(made)
     }
 
-    fn is_done(&self, made: Option<Result<(), String>>) -> bool {
+    fn report_result(&self, made: Option<Result<(), String>>) -> bool {
         let why = match made {
             Some(Ok(())) => return true,
             Some(Err(why)) => why,
             None => "the thread that looks at files is gone".to_owned(),
         };
-        self.teller.say(ReportContent::NoPlace(why));
+        self.reports
+            .send(ReportContent::DestinationUnavailable(why));
         false
     }
 
     /// Mode `signal`: writes the request into a file, sends SIGUSR1 to the job's first process, and polls the files
     /// with its answer.
-    pub(super) async fn by_signal(self, first: Process, request: PathBuf) {
+    pub(super) async fn run_signal_mode(self, first: Process, request: PathBuf) {
         let Some(part) = self.part.clone() else {
             return;
         };
@@ -82,12 +87,14 @@ impl CheckpointRequestParams {
         }
         let at = part.clone();
         let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
-        let written = self.see(move || at.request(&request, timeout_ms)).await;
-        if !self.is_done(written) {
+        let written = self
+            .run_as_user(move || at.request(&request, timeout_ms))
+            .await;
+        if !self.report_result(written) {
             return;
         }
         self.signal(&first).await;
-        self.teller.say(ReportContent::Told);
+        self.reports.send(ReportContent::RequestSent);
         self.watch_files(part).await;
     }
 
@@ -96,7 +103,7 @@ impl CheckpointRequestParams {
     async fn signal(&self, first: &Process) {
         let mut is_said = false;
         while let Some(pid) = Pid::from_raw(first.pid) {
-            match fate(pid, Signal::USR1) {
+            match disposition(pid, Signal::USR1) {
                 Some(SignalEffect::Default) => {}
                 // The process has ended, or ignores the signal and polls the file itself.
                 None | Some(SignalEffect::Ignored) => break,
@@ -108,34 +115,35 @@ impl CheckpointRequestParams {
             if !is_said {
                 let why = "its first process has no handler for SIGUSR1, which would end it: it was \
                            not asked";
-                self.teller.hindered(CheckpointFailure::Unresponsive, why);
+                self.reports
+                    .report_obstacle(CheckpointFailure::Unresponsive, why);
                 is_said = true;
             }
             sleep(self.poll).await;
         }
         if is_said {
-            self.teller.free();
+            self.reports.clear_obstacle();
         }
     }
 
     async fn watch_files(&self, part: Part) {
         // A sign of life is valid for a quarter of the timeout, and must be read before it expires.
         let often = (self.timeout / 20).max(self.poll);
-        let rarest = often.min(self.poll * RAREST);
+        let rarest = often.min(self.poll * MAX_POLL_FACTOR);
         let (begun, mut before, mut obstacle) = (Instant::now(), None, None);
         loop {
             let at = part.clone();
-            let now = match self.see(move || at.look()).await {
+            let now = match self.run_as_user(move || at.read_state()).await {
                 None => return,
                 Some(Ok(PartState::Complete)) => {
-                    return self.teller.say(ReportContent::Whole { bytes: None });
+                    return self.reports.send(ReportContent::Complete { bytes: None });
                 }
                 Some(Ok(PartState::Failed(why))) => {
-                    return self.teller.say(ReportContent::Declined(why));
+                    return self.reports.send(ReportContent::Declined(why));
                 }
                 Some(Ok(PartState::Open { progress, obstacle })) => {
                     if progress.is_some() && progress != before {
-                        self.teller.say(ReportContent::Alive);
+                        self.reports.send(ReportContent::Alive);
                         before = progress;
                     }
                     obstacle
@@ -148,41 +156,43 @@ impl CheckpointRequestParams {
             if now != obstacle {
                 match &now {
                     Some(why) => self
-                        .teller
-                        .hindered(CheckpointFailure::Storage, why.clone()),
-                    None => self.teller.free(),
+                        .reports
+                        .report_obstacle(CheckpointFailure::Storage, why.clone()),
+                    None => self.reports.clear_obstacle(),
                 }
                 obstacle = now;
             }
-            sleep((begun.elapsed() / PART_OF_TIME).clamp(self.poll, rarest)).await;
+            sleep((begun.elapsed() / POLL_DIVISOR).clamp(self.poll, rarest)).await;
         }
     }
 
     /// Mode `shared_memory`: stores the request number, and polls the numbers that the job stores.
-    pub(super) async fn by_memory(self, shared: Arc<SharedFile>, folder: String) {
+    pub(super) async fn run_shared_memory_mode(self, shared: Arc<SharedFile>, folder: String) {
         if !self.prepare().await {
             return;
         }
-        let number = self.teller.number;
+        let number = self.reports.number;
         let before = shared.read();
         if let Err(error) = shared.request(number, &folder) {
             let why =
                 format!("the request cannot be written to the shared file of the job: {error}");
-            return self.teller.say(ReportContent::NoPlace(why));
+            return self
+                .reports
+                .send(ReportContent::DestinationUnavailable(why));
         }
-        self.teller.say(ReportContent::Told);
+        self.reports.send(ReportContent::RequestSent);
         let mut before = before.ok();
         let mut is_hindered = false;
         loop {
             match shared.read() {
                 Ok(now) => {
                     if is_hindered {
-                        self.teller.free();
+                        self.reports.clear_obstacle();
                         is_hindered = false;
                     }
-                    if let Some(word) = heard(number, before.as_ref(), &now) {
+                    if let Some(word) = answer_from_numbers(number, before.as_ref(), &now) {
                         let is_last = word != ReportContent::Alive;
-                        self.teller.say(word);
+                        self.reports.send(word);
                         if is_last {
                             return;
                         }
@@ -191,7 +201,8 @@ impl CheckpointRequestParams {
                 }
                 Err(error) if !is_hindered => {
                     let why = format!("the job's shared file cannot be read: {error}");
-                    self.teller.hindered(CheckpointFailure::Unresponsive, why);
+                    self.reports
+                        .report_obstacle(CheckpointFailure::Unresponsive, why);
                     is_hindered = true;
                 }
                 Err(_) => {}
@@ -201,12 +212,16 @@ impl CheckpointRequestParams {
     }
 
     /// Mode `callback`: sends the request to all watchers. Their reports arrive through the service.
-    pub(super) async fn by_callback(self, asked: Arc<RequestSender>, request: v1::WriteRequest) {
+    pub(super) async fn run_callback_mode(
+        self,
+        asked: Arc<RequestSender>,
+        request: v1::WriteRequest,
+    ) {
         if !self.prepare().await {
             return;
         }
         asked.send_replace(Some(request));
-        self.teller.say(ReportContent::Told);
+        self.reports.send(ReportContent::RequestSent);
         let mut is_deaf = false;
         loop {
             // One receiver belongs to the service itself.
@@ -216,24 +231,25 @@ impl CheckpointRequestParams {
                 match is_deaf {
                     true => {
                         let why = "the job does not listen: nothing watches on its socket";
-                        self.teller.hindered(CheckpointFailure::Unresponsive, why);
+                        self.reports
+                            .report_obstacle(CheckpointFailure::Unresponsive, why);
                     }
-                    false => self.teller.free(),
+                    false => self.reports.clear_obstacle(),
                 }
             }
-            sleep(self.poll * RAREST).await;
+            sleep(self.poll * MAX_POLL_FACTOR).await;
         }
     }
 }
 
 /// Answer of the job, derived from its stored numbers.
-fn heard(
+fn answer_from_numbers(
     number: u32,
     before: Option<&StoredNumbers>,
     now: &StoredNumbers,
 ) -> Option<ReportContent> {
     if now.completed == number {
-        return Some(ReportContent::Whole { bytes: None });
+        return Some(ReportContent::Complete { bytes: None });
     }
     if now.failed == number {
         let why = "the job reports in its shared file that it cannot".to_owned();
@@ -263,13 +279,13 @@ mod tests {
             heartbeat,
         };
         let before = stored(2, 2, 1, 9);
-        let heard = |now| heard(3, Some(&before), &now);
+        let heard = |now| answer_from_numbers(3, Some(&before), &now);
         assert_eq!(heard(before), None);
         assert_eq!(heard(stored(3, 2, 1, 9)), Some(ReportContent::Alive));
         assert_eq!(heard(stored(2, 2, 1, 10)), Some(ReportContent::Alive));
         assert_eq!(
             heard(stored(3, 3, 1, 9)),
-            Some(ReportContent::Whole { bytes: None })
+            Some(ReportContent::Complete { bytes: None })
         );
         assert_eq!(heard(stored(4, 4, 2, 9)), None);
         assert!(matches!(

@@ -9,9 +9,9 @@ use super::report::{
 };
 use super::state_file::CheckpointRecorder;
 use super::timing::{DueAction, Timing};
-use super::{Channel, Prepared};
+use super::{Channel, PreparedCheckpoints};
 use crate::attempt::{AttemptDir, OrderRecord, job_ended};
-use crate::supervisor::supervisor_log::complain;
+use crate::supervisor::supervisor_log::log_line;
 use lattice_quorum_types::checkpoint::{CheckpointFailure, CheckpointOutcome};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Longest wait for a last read of the job's answers, which delays the end of the job.
-const LAST_LOOK_WITHIN: Duration = Duration::from_secs(2);
+const FINAL_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for the size of a checkpoint.
-const COUNT_WITHIN: Duration = Duration::from_secs(6);
+const SIZE_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Processes checkpoint requests until the job has ended.
 pub(super) async fn serve(
-    mut of: Prepared,
+    mut prepared: PreparedCheckpoints,
     dir: AttemptDir,
     look: Arc<Notify>,
     ended: CancellationToken,
@@ -36,20 +36,20 @@ pub(super) async fn serve(
     loop {
         while let Some(order) = next(&dir, done) {
             done = order.order.number;
-            CheckpointTask::new(&of, &dir, order)
-                .run(&mut of, &ended)
+            CheckpointTask::new(&prepared, &dir, order)
+                .run(&mut prepared, &ended)
                 .await;
-            if let Channel::Callback { asked, .. } = &of.channel {
+            if let Channel::Callback { request: asked, .. } = &prepared.channel {
                 asked.send_replace(None);
             }
         }
         tokio::select! {
             () = ended.cancelled() => return,
             () = look.notified() => {}
-            Some(said) = of.said.recv() => {
+            Some(said) = prepared.reports.recv() => {
                 let number = said.number;
                 let why = format!("number: {number} is not asked for");
-                answer(said.reply, Err(ReportRejection::Over(why)));
+                answer(said.reply, Err(ReportRejection::NotRequested(why)));
             }
         }
     }
@@ -61,7 +61,7 @@ fn next(dir: &AttemptDir, done: u32) -> Option<OrderRecord> {
         Ok(order) => order.filter(|order| order.order.number > done),
         Err(error) => {
             let error = crate::with_causes(&error);
-            complain(format_args!(
+            log_line(format_args!(
                 "which checkpoint is wanted cannot be read: {error}"
             ));
             None
@@ -86,13 +86,13 @@ impl Drop for RequestTask {
 
 /// Processing of one checkpoint.
 struct CheckpointTask {
-    of: OrderRecord,
+    order_record: OrderRecord,
     part: Option<Part>,
     timing: Timing,
     clock: MonotonicTime,
-    hindered: Option<NoAnswerReason>,
-    is_told: bool,
-    noting: CheckpointRecorder,
+    obstacle: Option<NoAnswerReason>,
+    is_request_sent: bool,
+    recorder: CheckpointRecorder,
 }
 
 /// Result of a step.
@@ -102,66 +102,67 @@ enum StepResult {
 }
 
 impl CheckpointTask {
-    fn new(prepared: &Prepared, dir: &AttemptDir, of: OrderRecord) -> Self {
+    fn new(prepared: &PreparedCheckpoints, dir: &AttemptDir, of: OrderRecord) -> Self {
         let order = &of.order;
         let part = is_path(&order.directory);
         Self {
             part: part.then(|| Part::new(order, prepared.rank, prepared.uid)),
             timing: Timing::new(of.clone()),
             clock: MonotonicTime::of(&of),
-            noting: CheckpointRecorder::new(dir, order.number),
-            of,
-            hindered: None,
-            is_told: false,
+            recorder: CheckpointRecorder::new(dir, order.number),
+            order_record: of,
+            obstacle: None,
+            is_request_sent: false,
         }
     }
 
     fn number(&self) -> u32 {
-        self.of.order.number
+        self.order_record.order.number
     }
 
     /// Runs a checkpoint from its request to its end.
-    async fn run(mut self, of: &mut Prepared, ended: &CancellationToken) {
-        if let Err(error) = self.of.order.check(of.plan.setup.mode) {
+    async fn run(mut self, of: &mut PreparedCheckpoints, ended: &CancellationToken) {
+        if let Err(error) = self.order_record.order.check(of.plan.setup.mode) {
             let outcome = self.failed(CheckpointFailure::Storage, error.to_string());
-            return self.noting.end(outcome, ended).await;
+            return self.recorder.end(outcome, ended).await;
         }
-        let _asked = self.ask(of);
+        let _asked = self.start_request(of);
         loop {
-            self.noting.note(self.timing.status(), self.clock.now());
+            self.recorder
+                .record_status(self.timing.status(), self.clock.now());
             let due_at = self.clock.instant(self.timing.due_at());
             let next = tokio::select! {
                 () = ended.cancelled() => {
                     let outcome = self.final_outcome(of).await;
-                    return self.noting.end(outcome, ended).await;
+                    return self.recorder.end(outcome, ended).await;
                 }
-                Some(said) = of.said.recv() => {
-                    match self.hear(of, said).await {
+                Some(said) = of.reports.recv() => {
+                    match self.process_report(of, said).await {
                         (StepResult::End(outcome), reply) => {
-                            self.noting.end(outcome, ended).await;
+                            self.recorder.end(outcome, ended).await;
                             // The job gets its reply only after the result is on disk.
                             return answer(reply, Ok(None));
                         }
                         (next, _) => next,
                     }
                 }
-                () = sleep_until(due_at) => self.wake(of),
+                () = sleep_until(due_at) => self.process_timer(of),
             };
             if let StepResult::End(outcome) = next {
-                return self.noting.end(outcome, ended).await;
+                return self.recorder.end(outcome, ended).await;
             }
         }
     }
 
     /// Starts to send the request, in the job's mode.
-    fn ask(&self, of: &Prepared) -> RequestTask {
-        let order = &self.of.order;
+    fn start_request(&self, of: &PreparedCheckpoints) -> RequestTask {
+        let order = &self.order_record.order;
         let asking = CheckpointRequestParams {
-            teller: ReportSender {
+            reports: ReportSender {
                 number: order.number,
                 to: of.to.clone(),
             },
-            eyes: of.eyes.clone(),
+            user_files: of.user_files.clone(),
             poll: Duration::from_millis(of.plan.poll_ms),
             timeout: Duration::from_millis(order.timeout_ms),
             part: self.part.clone(),
@@ -174,23 +175,25 @@ impl CheckpointTask {
                 tokio::spawn(async move {
                     // Without a process the job has ended, which arrives as a separate event.
                     if let (Some(first), Some(request)) = (first, request) {
-                        asking.by_signal(first, request).await;
+                        asking.run_signal_mode(first, request).await;
                     }
                 })
             }
-            Channel::Memory(shared) => tokio::spawn(asking.by_memory(shared.clone(), folder)),
-            Channel::Callback { asked, .. } => {
-                tokio::spawn(asking.by_callback(asked.clone(), self.request(of)))
+            Channel::Memory(shared) => {
+                tokio::spawn(asking.run_shared_memory_mode(shared.clone(), folder))
+            }
+            Channel::Callback { request: asked, .. } => {
+                tokio::spawn(asking.run_callback_mode(asked.clone(), self.request(of)))
             }
         })
     }
 
     /// Request message in callback mode.
-    fn request(&self, of: &Prepared) -> v1::WriteRequest {
+    fn request(&self, of: &PreparedCheckpoints) -> v1::WriteRequest {
         let (deferrals_left, deferral_left_ms) = self.timing.deferrals_left();
         v1::WriteRequest {
             number: self.number(),
-            folder: self.of.order.folder(of.rank),
+            folder: self.order_record.order.folder(of.rank),
             timeout_ms: self.timing.fails_at().since(self.clock.now()),
             deferrals_left,
             deferral_left_ms,
@@ -198,52 +201,54 @@ impl CheckpointTask {
     }
 
     /// Processes one report. Returns the next step, and the reply channel if the reply is still due.
-    async fn hear(
+    async fn process_report(
         &mut self,
-        of: &Prepared,
+        of: &PreparedCheckpoints,
         said: CheckpointMessage,
     ) -> (StepResult, Option<tokio::sync::oneshot::Sender<Answer>>) {
         let CheckpointMessage {
             number,
-            word,
+            content: word,
             reply,
-            place: _place,
+            slot: _place,
         } = said;
         if number != self.number() {
             let wanted = self.number();
             let why = format!("number: {number} is over; {wanted} is asked for");
-            answer(reply, Err(ReportRejection::Over(why)));
+            answer(reply, Err(ReportRejection::NotRequested(why)));
             return (StepResult::Wait, None);
         }
-        if reply.is_some() && !self.is_told {
+        if reply.is_some() && !self.is_request_sent {
             let why = format!("number: {number} is not asked for yet");
-            answer(reply, Err(ReportRejection::Over(why)));
+            answer(reply, Err(ReportRejection::NotRequested(why)));
             return (StepResult::Wait, None);
         }
         let now = self.clock.now();
         let end = match word {
-            ReportContent::Told => {
-                self.is_told = true;
+            ReportContent::RequestSent => {
+                self.is_request_sent = true;
                 None
             }
             ReportContent::Alive => {
-                self.timing.hear(now);
+                self.timing.record_sign_of_life(now);
                 None
             }
-            ReportContent::PutOff { for_ms } => {
-                let until = self.timing.put_off(for_ms, now);
+            ReportContent::Deferral { for_ms } => {
+                let until = self.timing.defer(for_ms, now);
                 answer(reply, until.map(Some).map_err(ReportRejection::Invalid));
                 return (StepResult::Wait, None);
             }
-            ReportContent::Hindered(hindered) => {
-                self.hindered = hindered;
+            ReportContent::Obstacle(hindered) => {
+                self.obstacle = hindered;
                 None
             }
-            ReportContent::Whole { bytes } => Some(self.written(of, bytes).await),
+            ReportContent::Complete { bytes } => Some(self.written_outcome(of, bytes).await),
             ReportContent::Declined(reason) => {
                 Some(self.failed(CheckpointFailure::Declined, reason))
             }
-            ReportContent::NoPlace(reason) => Some(self.failed(CheckpointFailure::Storage, reason)),
+            ReportContent::DestinationUnavailable(reason) => {
+                Some(self.failed(CheckpointFailure::Storage, reason))
+            }
         };
         match end {
             Some(outcome) => (StepResult::End(outcome), reply),
@@ -255,24 +260,24 @@ impl CheckpointTask {
     }
 
     /// Processes a timer that is due.
-    fn wake(&mut self, of: &Prepared) -> StepResult {
+    fn process_timer(&mut self, of: &PreparedCheckpoints) -> StepResult {
         match self.timing.due(self.clock.now()) {
-            DueAction::Nothing | DueAction::MoreTime => StepResult::Wait,
-            DueAction::AskAgain => {
-                if let Channel::Callback { asked, .. } = &of.channel {
+            DueAction::Nothing | DueAction::Extended => StepResult::Wait,
+            DueAction::RequestAgain => {
+                if let Channel::Callback { request: asked, .. } = &of.channel {
                     asked.send_replace(Some(self.request(of)));
                 }
                 StepResult::Wait
             }
-            DueAction::GiveUp(cause) => StepResult::End(self.given_up(cause)),
+            DueAction::GiveUp(cause) => StepResult::End(self.timeout_outcome(cause)),
         }
     }
 
-    fn given_up(&self, cause: CheckpointFailure) -> CheckpointOutcome {
+    fn timeout_outcome(&self, cause: CheckpointFailure) -> CheckpointOutcome {
         let now = self.clock.now();
         let seconds = |ms: u64| format!("{}.{:01} s", ms / 1000, ms % 1000 / 100);
-        let within = seconds(now.since(self.of.asked_at));
-        let mut reason = match self.timing.heard_at() {
+        let within = seconds(now.since(self.order_record.asked_at));
+        let mut reason = match self.timing.last_report_at() {
             Some(at) => format!(
                 "it was not complete within {within}; the last report came {} before",
                 seconds(now.since(at))
@@ -280,7 +285,7 @@ impl CheckpointTask {
             None => format!("no report within {within}"),
         };
         let mut cause = cause;
-        if let Some(hindered) = &self.hindered {
+        if let Some(hindered) = &self.obstacle {
             reason = format!("{reason}: {}", hindered.why);
             cause = hindered.cause;
         }
@@ -295,31 +300,35 @@ impl CheckpointTask {
         }
     }
 
-    async fn written(&self, of: &Prepared, bytes: Option<u64>) -> CheckpointOutcome {
+    async fn written_outcome(
+        &self,
+        of: &PreparedCheckpoints,
+        bytes: Option<u64>,
+    ) -> CheckpointOutcome {
         let at = self.clock.now();
         let bytes = match (bytes, self.part.clone()) {
             (None, Some(part)) => {
-                let count = of.eyes.see(move || part.bytes());
-                timeout(COUNT_WITHIN, count).await.ok().flatten().flatten()
+                let count = of.user_files.run(move || part.bytes());
+                timeout(SIZE_TIMEOUT, count).await.ok().flatten().flatten()
             }
             (said, _) => said,
         };
         CheckpointOutcome::Written {
             at,
             bytes,
-            took_ms: at.since(self.of.asked_at),
+            took_ms: at.since(self.order_record.asked_at),
         }
     }
 
     /// Result after the job has ended. Reports from before the end count.
-    async fn final_outcome(&mut self, of: &mut Prepared) -> CheckpointOutcome {
-        while let Ok(said) = of.said.try_recv() {
-            if let (StepResult::End(outcome), reply) = self.hear(of, said).await {
+    async fn final_outcome(&mut self, of: &mut PreparedCheckpoints) -> CheckpointOutcome {
+        while let Ok(said) = of.reports.try_recv() {
+            if let (StepResult::End(outcome), reply) = self.process_report(of, said).await {
                 answer(reply, Ok(None));
                 return outcome;
             }
         }
-        let is_whole = self.is_told
+        let is_whole = self.is_request_sent
             && match &of.channel {
                 Channel::Memory(shared) => shared
                     .read()
@@ -328,15 +337,15 @@ impl CheckpointTask {
                 Channel::Callback { .. } => false,
                 Channel::Signal { .. } => match self.part.clone() {
                     Some(part) => {
-                        let look = of.eyes.see(move || part.look());
-                        let seen = timeout(LAST_LOOK_WITHIN, look).await;
+                        let look = of.user_files.run(move || part.read_state());
+                        let seen = timeout(FINAL_READ_TIMEOUT, look).await;
                         matches!(seen, Ok(Some(Ok(PartState::Complete))))
                     }
                     None => false,
                 },
             };
         match is_whole {
-            true => self.written(of, None).await,
+            true => self.written_outcome(of, None).await,
             false => job_ended(self.clock.now()),
         }
     }

@@ -9,11 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 pub(super) struct CheckpointMessage {
     /// Number of the checkpoint.
     pub(super) number: u32,
-    pub(super) word: ReportContent,
+    pub(super) content: ReportContent,
     /// Receives the reply, if the reporter waits for one.
     pub(super) reply: Option<oneshot::Sender<Answer>>,
     /// Queue slot, held until the report is processed.
-    pub(super) place: Option<OwnedSemaphorePermit>,
+    pub(super) slot: Option<OwnedSemaphorePermit>,
 }
 
 /// End of the deferral, if the checkpoint was deferred; the error is for the job.
@@ -23,7 +23,7 @@ pub(super) type Answer = Result<Option<UnixMillis>, ReportRejection>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReportRejection {
     /// The checkpoint is not requested, or no longer requested.
-    Over(String),
+    NotRequested(String),
     /// The content of the report is invalid.
     Invalid(String),
 }
@@ -32,19 +32,19 @@ pub(super) enum ReportRejection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReportContent {
     /// The request was sent; later reports are answers to it.
-    Told,
+    RequestSent,
     /// The job is writing.
     Alive,
     /// The job requests a deferral.
-    PutOff { for_ms: u64 },
+    Deferral { for_ms: u64 },
     /// The job's part is complete.
-    Whole { bytes: Option<u64> },
+    Complete { bytes: Option<u64> },
     /// The job cannot write the checkpoint.
     Declined(String),
     /// The destination cannot be prepared.
-    NoPlace(String),
+    DestinationUnavailable(String),
     /// Present obstacle to the request or its answer; `None`: the obstacle is gone.
-    Hindered(Option<NoAnswerReason>),
+    Obstacle(Option<NoAnswerReason>),
 }
 
 /// Reason that no answer arrives.
@@ -62,22 +62,22 @@ pub(super) struct ReportSender {
 }
 
 impl ReportSender {
-    pub(super) fn say(&self, word: ReportContent) {
+    pub(super) fn send(&self, word: ReportContent) {
         // The receiver is gone once the job has ended.
         let _ = self.to.send(CheckpointMessage {
             number: self.number,
-            word,
+            content: word,
             reply: None,
-            place: None,
+            slot: None,
         });
     }
 
-    pub(super) fn hindered(&self, cause: CheckpointFailure, why: impl Into<String>) {
+    pub(super) fn report_obstacle(&self, cause: CheckpointFailure, why: impl Into<String>) {
         let why = why.into();
-        self.say(ReportContent::Hindered(Some(NoAnswerReason { cause, why })));
+        self.send(ReportContent::Obstacle(Some(NoAnswerReason { cause, why })));
     }
 
-    pub(super) fn free(&self) {
-        self.say(ReportContent::Hindered(None));
+    pub(super) fn clear_obstacle(&self) {
+        self.send(ReportContent::Obstacle(None));
     }
 }

@@ -36,7 +36,7 @@ const REQUESTED: u64 = 16;
 const ACKNOWLEDGED: u64 = 24;
 const FOLDER: u64 = 64;
 /// Longest folder path, including its NUL, bytes.
-const MOST_FOLDER: usize = 4032;
+const MAX_FOLDER_BYTES: usize = 4032;
 
 /// Supervisor's side of the file.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl SharedFile {
     pub(super) fn request(&self, number: u32, folder: &str) -> io::Result<()> {
         let mut text = folder.as_bytes().to_vec();
         text.push(0);
-        if text.len() > MOST_FOLDER || folder.contains('\0') {
+        if text.len() > MAX_FOLDER_BYTES || folder.contains('\0') {
             return Err(io::Error::other("the folder's path is too long for it"));
         }
         self.file.write_all_at(&text, FOLDER)?;

@@ -1,6 +1,6 @@
 //! Folder that a supervisor and its job share.
 
-use crate::attempt::{CheckpointPlan, LocalUser, others_may_write};
+use crate::attempt::{CheckpointPlan, LocalUser, foreign_write_access};
 use rustix::fs::{AtFlags, CWD, chownat};
 use rustix::process::{Gid, Uid};
 use std::fs::{DirBuilder, Permissions};
@@ -16,7 +16,8 @@ pub(super) fn make(plan: &CheckpointPlan) -> Result<(), String> {
     let place = &plan.place;
     let failed =
         |path: &Path, error: io::Error| format!("{} cannot be made: {error}", path.display());
-    plan.remove_place().map_err(|error| failed(place, error))?;
+    plan.remove_shared_folder()
+        .map_err(|error| failed(place, error))?;
     // The folder of this agent, and the parent of all agents' folders.
     let parent = place.parent().unwrap_or(place);
     let above = parent.parent().unwrap_or(parent);
@@ -28,7 +29,7 @@ pub(super) fn make(plan: &CheckpointPlan) -> Result<(), String> {
 
 fn make_one(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(MODE).create(path)?;
-    if let Some((uid, mode)) = others_may_write(path)? {
+    if let Some((uid, mode)) = foreign_write_access(path)? {
         let why =
             format!("it belongs to uid {uid} with mode {mode:04o}, so others could change it");
         return Err(io::Error::other(why));
@@ -39,7 +40,7 @@ fn make_one(path: &Path) -> io::Result<()> {
 }
 
 /// Makes the job's user the owner of `path`, with access for the owner only.
-pub(super) fn give(path: &Path, user: Option<&LocalUser>) -> io::Result<()> {
+pub(super) fn set_owner(path: &Path, user: Option<&LocalUser>) -> io::Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     if let Some(user) = user {
         let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));

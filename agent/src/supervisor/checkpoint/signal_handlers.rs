@@ -14,7 +14,7 @@ pub(super) enum SignalEffect {
 }
 
 /// Disposition of `pid` according to the kernel; `None` if it is not available.
-pub(super) fn fate(pid: Pid, signal: Signal) -> Option<SignalEffect> {
+pub(super) fn disposition(pid: Pid, signal: Signal) -> Option<SignalEffect> {
     let pid = pid.as_raw_nonzero();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     parse(&status, signal)

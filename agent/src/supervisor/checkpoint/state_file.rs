@@ -1,7 +1,7 @@
 //! Checkpoint status records.
 
 use crate::attempt::{AttemptDir, CheckpointState};
-use crate::supervisor::supervisor_log::complain;
+use crate::supervisor::supervisor_log::log_line;
 use lattice_agent_rpc::CheckpointStatus;
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::checkpoint::CheckpointOutcome;
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 /// Shortest interval between two records of signs of life, milliseconds.
-const NOTE_EVERY_MS: u64 = 1_000;
+const MIN_RECORD_INTERVAL_MS: u64 = 1_000;
 /// Pause between two writes of an end to a disk that fails.
 const WRITE_RETRY: Duration = Duration::from_secs(1);
 
@@ -19,7 +19,7 @@ const WRITE_RETRY: Duration = Duration::from_secs(1);
 pub(super) struct CheckpointRecorder {
     dir: AttemptDir,
     number: u32,
-    noted: Option<(CheckpointStatus, UnixMillis)>,
+    recorded: Option<(CheckpointStatus, UnixMillis)>,
 }
 
 impl CheckpointRecorder {
@@ -27,16 +27,16 @@ impl CheckpointRecorder {
         Self {
             dir: dir.clone(),
             number,
-            noted: None,
+            recorded: None,
         }
     }
 
     /// Records the status if it has changed.
-    pub(super) fn note(&mut self, status: CheckpointStatus, now: UnixMillis) {
-        let is_news = self.noted.as_ref().is_none_or(|(before, at)| {
+    pub(super) fn record_status(&mut self, status: CheckpointStatus, now: UnixMillis) {
+        let is_news = self.recorded.as_ref().is_none_or(|(before, at)| {
             let is_other = discriminant(before) != discriminant(&status);
             let is_beat = matches!(status, CheckpointStatus::Writing { .. });
-            let is_due = !is_beat || now.since(*at) >= NOTE_EVERY_MS;
+            let is_due = !is_beat || now.since(*at) >= MIN_RECORD_INTERVAL_MS;
             is_other || (*before != status && is_due)
         });
         if !is_news {
@@ -48,11 +48,11 @@ impl CheckpointRecorder {
         };
         if let Err(error) = self.dir.write_checkpoint_state(&state) {
             let error = crate::with_causes(&error);
-            complain(format_args!(
+            log_line(format_args!(
                 "state of a checkpoint could not be recorded: {error}"
             ));
         }
-        self.noted = Some((status, now));
+        self.recorded = Some((status, now));
     }
 
     /// Records the end, and retries until the disk has space. Once the job has ended, only one more attempt is made:
@@ -64,7 +64,7 @@ impl CheckpointRecorder {
         };
         while let Err(error) = self.dir.write_checkpoint_state(&state) {
             let error = crate::with_causes(&error);
-            complain(format_args!(
+            log_line(format_args!(
                 "end of a checkpoint could not be written: {error}"
             ));
             if job_ended.is_cancelled() || !self.dir.exists() {

@@ -11,13 +11,13 @@ pub(super) struct Timing {
     of: OrderRecord,
     heard_at: Option<UnixMillis>,
     /// Whether the job is writing, according to its reports.
-    writes: bool,
+    is_writing: bool,
     is_extended: bool,
-    put_off: PutOff,
+    deferrals: Deferrals,
 }
 
 #[derive(Debug, Clone, Default)]
-struct PutOff {
+struct Deferrals {
     times: u32,
     total_ms: u64,
     until: Option<UnixMillis>,
@@ -29,9 +29,9 @@ pub(super) enum DueAction {
     /// No action: a report has moved the deadline.
     Nothing,
     /// The deferral has ended: request the checkpoint again.
-    AskAgain,
+    RequestAgain,
     /// The timeout is extended from now on.
-    MoreTime,
+    Extended,
     /// The timeout has passed.
     GiveUp(CheckpointFailure),
 }
@@ -41,35 +41,35 @@ impl Timing {
         Self {
             of,
             heard_at: None,
-            writes: false,
+            is_writing: false,
             is_extended: false,
-            put_off: PutOff::default(),
+            deferrals: Deferrals::default(),
         }
     }
 
     /// Records a sign of life: the job is writing.
-    pub(super) fn hear(&mut self, now: UnixMillis) {
+    pub(super) fn record_sign_of_life(&mut self, now: UnixMillis) {
         self.heard_at = Some(now);
-        self.writes = true;
-        if let Some(until) = self.put_off.until.take() {
+        self.is_writing = true;
+        if let Some(until) = self.deferrals.until.take() {
             // The job began before the deferral ended: the unused time is not added to its timeout.
-            self.put_off.total_ms -= until.since(now).min(self.put_off.total_ms);
+            self.deferrals.total_ms -= until.since(now).min(self.deferrals.total_ms);
         }
     }
 
     /// Defers the checkpoint by `for_ms` from now on, and returns the end of the deferral. The error text is for the
     /// job's log.
-    pub(super) fn put_off(&mut self, for_ms: u64, now: UnixMillis) -> Result<UnixMillis, String> {
+    pub(super) fn defer(&mut self, for_ms: u64, now: UnixMillis) -> Result<UnixMillis, String> {
         let order = &self.of.order;
         if for_ms == 0 {
             return Err("for_ms: must be at least 1".to_owned());
         }
-        if self.put_off.times >= order.most_deferrals {
+        if self.deferrals.times >= order.most_deferrals {
             let most = order.most_deferrals;
             return Err(format!("it may be put off {most} times, and was"));
         }
-        let unused = self.put_off.until.map_or(0, |until| until.since(now));
-        let before = self.put_off.total_ms.saturating_sub(unused);
+        let unused = self.deferrals.until.map_or(0, |until| until.since(now));
+        let before = self.deferrals.total_ms.saturating_sub(unused);
         let total_ms = before.saturating_add(for_ms);
         let most = order.most_deferral_ms;
         if total_ms > most {
@@ -79,29 +79,31 @@ impl Timing {
             ));
         }
         let until = now.after(for_ms);
-        self.put_off = PutOff {
-            times: self.put_off.times + 1,
+        self.deferrals = Deferrals {
+            times: self.deferrals.times + 1,
             total_ms,
             until: Some(until),
         };
         self.heard_at = Some(now);
-        self.writes = false;
+        self.is_writing = false;
         Ok(until)
     }
 
     /// Remaining number of deferrals, and their remaining total time in milliseconds.
     pub(super) fn deferrals_left(&self) -> (u32, u64) {
         let order = &self.of.order;
-        let times = order.most_deferrals.saturating_sub(self.put_off.times);
+        let times = order.most_deferrals.saturating_sub(self.deferrals.times);
         (
             times,
-            order.most_deferral_ms.saturating_sub(self.put_off.total_ms),
+            order
+                .most_deferral_ms
+                .saturating_sub(self.deferrals.total_ms),
         )
     }
 
     /// Time of the next call of [`Timing::due`].
     pub(super) fn due_at(&self) -> UnixMillis {
-        self.put_off.until.unwrap_or_else(|| self.fails_at())
+        self.deferrals.until.unwrap_or_else(|| self.fails_at())
     }
 
     /// Time at which the checkpoint fails, without a further extension.
@@ -114,7 +116,7 @@ impl Timing {
         let time = order.timeout_ms.saturating_add(more);
         self.of
             .asked_at
-            .after(time.saturating_add(self.put_off.total_ms))
+            .after(time.saturating_add(self.deferrals.total_ms))
     }
 
     /// Action that is due now.
@@ -122,8 +124,8 @@ impl Timing {
         if now < self.due_at() {
             return DueAction::Nothing;
         }
-        if self.put_off.until.take().is_some() {
-            return DueAction::AskAgain;
+        if self.deferrals.until.take().is_some() {
+            return DueAction::RequestAgain;
         }
         let order = &self.of.order;
         let Some(heard_at) = self.heard_at else {
@@ -131,27 +133,27 @@ impl Timing {
         };
         if !self.is_extended && order.extension_ms > 0 && order.is_answering(heard_at, now) {
             self.is_extended = true;
-            return DueAction::MoreTime;
+            return DueAction::Extended;
         }
-        match self.writes {
+        match self.is_writing {
             true => DueAction::GiveUp(CheckpointFailure::TooSlow),
             false => DueAction::GiveUp(CheckpointFailure::Unresponsive),
         }
     }
 
     /// Time of the last report of the job.
-    pub(super) fn heard_at(&self) -> Option<UnixMillis> {
+    pub(super) fn last_report_at(&self) -> Option<UnixMillis> {
         self.heard_at
     }
 
     /// Status for the agent.
     pub(super) fn status(&self) -> CheckpointStatus {
-        match (self.put_off.until, self.heard_at) {
+        match (self.deferrals.until, self.heard_at) {
             (Some(until), _) => CheckpointStatus::Deferred {
                 until,
-                times: self.put_off.times,
+                times: self.deferrals.times,
             },
-            (None, Some(heard_at)) if self.writes => CheckpointStatus::Writing { heard_at },
+            (None, Some(heard_at)) if self.is_writing => CheckpointStatus::Writing { heard_at },
             _ => CheckpointStatus::Asked {
                 at: self.of.asked_at,
             },
@@ -195,16 +197,16 @@ mod tests {
     #[test]
     fn one_that_is_slow_and_answers_gets_more_time_once() {
         let mut timing = timing();
-        timing.hear(at(8_000));
+        timing.record_sign_of_life(at(8_000));
         assert_eq!(
             timing.status(),
             CheckpointStatus::Writing {
                 heard_at: at(8_000)
             }
         );
-        assert_eq!(timing.due(at(10_000)), DueAction::MoreTime);
+        assert_eq!(timing.due(at(10_000)), DueAction::Extended);
         assert_eq!(timing.due_at(), at(15_000));
-        timing.hear(at(14_900));
+        timing.record_sign_of_life(at(14_900));
         assert_eq!(
             timing.due(at(15_000)),
             DueAction::GiveUp(CheckpointFailure::TooSlow)
@@ -214,7 +216,7 @@ mod tests {
     #[test]
     fn one_that_has_fallen_silent_gets_none() {
         let mut timing = timing();
-        timing.hear(at(7_499));
+        timing.record_sign_of_life(at(7_499));
         assert_eq!(
             timing.due(at(10_000)),
             DueAction::GiveUp(CheckpointFailure::TooSlow)
@@ -224,42 +226,42 @@ mod tests {
     #[test]
     fn time_for_which_it_is_put_off_does_not_count() {
         let mut timing = timing();
-        assert_eq!(timing.put_off(4_000, at(1_000)), Ok(at(5_000)));
+        assert_eq!(timing.defer(4_000, at(1_000)), Ok(at(5_000)));
         let status = CheckpointStatus::Deferred {
             until: at(5_000),
             times: 1,
         };
         assert_eq!(timing.status(), status);
-        assert_eq!(timing.due(at(5_000)), DueAction::AskAgain);
+        assert_eq!(timing.due(at(5_000)), DueAction::RequestAgain);
         assert_eq!(timing.status(), CheckpointStatus::Asked { at: at(0) });
         assert_eq!(timing.due_at(), at(14_000));
         // The unused part of the second deferral is not added.
-        timing.put_off(2_000, at(6_000)).unwrap();
-        timing.hear(at(6_500));
+        timing.defer(2_000, at(6_000)).unwrap();
+        timing.record_sign_of_life(at(6_500));
         assert_eq!(timing.due_at(), at(14_500));
     }
 
     #[test]
     fn it_is_put_off_so_often_and_so_long() {
         let mut timing = timing();
-        assert!(timing.put_off(0, at(0)).unwrap_err().starts_with("for_ms"));
-        let error = timing.put_off(6_001, at(0)).unwrap_err();
+        assert!(timing.defer(0, at(0)).unwrap_err().starts_with("for_ms"));
+        let error = timing.defer(6_001, at(0)).unwrap_err();
         assert!(error.contains("6000 ms in all, 6000 are left"), "{error}");
-        timing.put_off(5_000, at(0)).unwrap();
+        timing.defer(5_000, at(0)).unwrap();
         assert_eq!(timing.deferrals_left(), (1, 1_000));
         // 2 s of the first deferral were used, so 4 s are left.
-        let error = timing.put_off(4_001, at(2_000)).unwrap_err();
+        let error = timing.defer(4_001, at(2_000)).unwrap_err();
         assert!(error.contains("4000 are left"), "{error}");
-        assert_eq!(timing.put_off(4_000, at(2_000)), Ok(at(6_000)));
-        let error = timing.put_off(1, at(3_000)).unwrap_err();
+        assert_eq!(timing.defer(4_000, at(2_000)), Ok(at(6_000)));
+        let error = timing.defer(1, at(3_000)).unwrap_err();
         assert!(error.contains("2 times"), "{error}");
     }
 
     #[test]
     fn one_that_only_puts_off_has_not_written() {
         let mut timing = timing();
-        timing.put_off(6_000, at(9_000)).unwrap();
-        assert_eq!(timing.due(at(15_000)), DueAction::AskAgain);
+        timing.defer(6_000, at(9_000)).unwrap();
+        assert_eq!(timing.due(at(15_000)), DueAction::RequestAgain);
         assert_eq!(
             timing.due(at(16_000)),
             DueAction::GiveUp(CheckpointFailure::Unresponsive)

@@ -16,18 +16,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Longest wait for the thread to change its ids: these system calls do not block.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Handle on the thread that accesses the user's files. The thread ends after all handles and all submitted work are
 /// gone.
 #[derive(Clone)]
-pub(super) struct UserFiles {
+pub(super) struct UserFileThread {
     work: mpsc::Sender<Work>,
 }
 
-impl UserFiles {
+impl UserFileThread {
     /// Starts the thread as `user`; `None`: as the user of this process. Works only while this process may still change
     /// its ids.
     pub(super) fn open(user: Option<&LocalUser>) -> Result<Self, String> {
@@ -48,13 +48,13 @@ impl UserFiles {
         };
         let thread = Builder::new().name("eyes".to_owned()).spawn(body);
         thread.map_err(|error| error.to_string())?;
-        let begun = ready.recv_timeout(READY_WITHIN);
+        let begun = ready.recv_timeout(SETUP_TIMEOUT);
         begun.map_err(|error| error.to_string())??;
         Ok(Self { work })
     }
 
     /// Runs `work` on the thread; `None` if the thread is gone. Dropping the future does not cancel the work.
-    pub(super) async fn see<T: Send + 'static>(
+    pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {

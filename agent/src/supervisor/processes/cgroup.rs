@@ -18,7 +18,7 @@ use sysinfo::{MemoryRefreshKind, System};
 /// Name of the cgroup of the supervisors.
 const SUPERVISORS: &str = "supervisors";
 /// Longest wait for the removal of a cgroup, which fails until the last process is reaped by its parent.
-const REMOVE_WITHIN: Duration = Duration::from_millis(500);
+const REMOVE_TIMEOUT: Duration = Duration::from_millis(500);
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Use of cgroups for ranks.
@@ -38,7 +38,7 @@ pub enum CgroupUse {
 #[derive(Debug, Clone, Default)]
 pub struct CgroupSettings {
     /// Whether cgroups are used.
-    pub using: CgroupUse,
+    pub use_of_cgroups: CgroupUse,
     /// Parent of the agent's own cgroup, as a path from the root of the mount.
     pub parent: PathBuf,
     /// Memory withheld from ranks, bytes: `memory.max` is the machine's memory minus this value. `None`: no limit.
@@ -104,13 +104,14 @@ impl Cgroups {
     /// Creates the parent cgroup named `agent`. `None`: cgroups are off, or are [`CgroupUse::Auto`] and unavailable. In
     /// the second case, the log contains the reason.
     pub fn open(settings: &CgroupSettings, agent: &str) -> Result<Option<Self>, CgroupError> {
-        if settings.using == CgroupUse::Off {
+        if settings.use_of_cgroups == CgroupUse::Off {
             return Ok(None);
         }
-        let opened = mounted().and_then(|mount| Self::below(&mount, settings, agent));
+        let opened =
+            cgroup2_mount_point().and_then(|mount| Self::create_below(&mount, settings, agent));
         match opened {
             Ok(opened) => Ok(Some(opened)),
-            Err(error) if settings.using == CgroupUse::Auto => {
+            Err(error) if settings.use_of_cgroups == CgroupUse::Auto => {
                 let error = crate::with_causes(&error);
                 tracing::info!(%error, "ranks are not put into cgroups");
                 Ok(None)
@@ -120,7 +121,11 @@ impl Cgroups {
     }
 
     /// Creates the parent cgroup below `mount`, a cgroup filesystem.
-    fn below(mount: &Path, settings: &CgroupSettings, agent: &str) -> Result<Self, CgroupError> {
+    fn create_below(
+        mount: &Path,
+        settings: &CgroupSettings,
+        agent: &str,
+    ) -> Result<Self, CgroupError> {
         let parent = settings.parent.strip_prefix("/");
         let parent = mount.join(parent.unwrap_or(&settings.parent));
         let folder = parent.join("lattice").join(agent);
@@ -136,19 +141,19 @@ impl Cgroups {
         access(&procs, Access::WRITE_OK).map_err(|e| refused(&procs)(e.into()))?;
         let mut opened = Self {
             folder,
-            is_required: settings.using == CgroupUse::Required,
+            is_required: settings.use_of_cgroups == CgroupUse::Required,
             memory_max: None,
             cpus: None,
         };
         if let Some(reserve) = settings.memory_reserve_bytes
-            && opened.has(mount, "memory", "executor.memory_reserve_bytes")?
+            && opened.enable_controller(mount, "memory", "executor.memory_reserve_bytes")?
         {
             let total = total_memory().map_err(refused(Path::new("/proc/meminfo")))?;
             // A reserve that withholds all memory leaves one mebibyte: the job then fails with a clear reason.
             opened.memory_max = Some(total.saturating_sub(reserve).max(1 << 20));
         }
         if let Some(cpus) = &settings.cpus
-            && opened.has(mount, "cpuset", "executor.cpus")?
+            && opened.enable_controller(mount, "cpuset", "executor.cpus")?
         {
             opened.cpus = Some(cpus.clone());
         }
@@ -157,7 +162,7 @@ impl Cgroups {
 
     /// Enables a controller from the mount down to the ranks' cgroups. A failure is an error if cgroups are required,
     /// and otherwise logged.
-    fn has(
+    fn enable_controller(
         &self,
         mount: &Path,
         controller: &'static str,
@@ -197,7 +202,7 @@ impl Cgroups {
     }
 
     /// Cgroup of an attempt, for its launch record.
-    pub(crate) fn of(&self, key: AttemptKey) -> CgroupRecord {
+    pub(crate) fn record_for(&self, key: AttemptKey) -> CgroupRecord {
         CgroupRecord {
             path: self
                 .folder
@@ -231,8 +236,8 @@ impl Cgroups {
 }
 
 /// Mount point of cgroup version 2.
-fn mounted() -> Result<PathBuf, CgroupError> {
-    crate::supervisor::mounts::find(mount_point).ok_or(CgroupError::NotMounted)
+fn cgroup2_mount_point() -> Result<PathBuf, CgroupError> {
+    crate::supervisor::mounts::find_in_mount_table(mount_point).ok_or(CgroupError::NotMounted)
 }
 
 /// Parses `… <mount point> <options> … - cgroup2 <source> <options>`.
@@ -266,7 +271,7 @@ impl Cgroup {
     }
 
     /// Creates the cgroup with its limits, and opens its `cgroup.procs`.
-    pub(in crate::supervisor) fn make(record: &CgroupRecord) -> io::Result<(Self, OwnedFd)> {
+    pub(in crate::supervisor) fn create(record: &CgroupRecord) -> io::Result<(Self, OwnedFd)> {
         let group = Self::at(&record.path);
         std::fs::create_dir_all(&group.path)?;
         if let Some(bytes) = record.memory_max {
@@ -332,7 +337,7 @@ impl Cgroup {
                 Err(error) if is_gone(&error) => return Ok(()),
                 Err(error)
                     if error.kind() == io::ErrorKind::ResourceBusy
-                        && began.elapsed() < REMOVE_WITHIN =>
+                        && began.elapsed() < REMOVE_TIMEOUT =>
                 {
                     std::thread::sleep(REMOVE_PAUSE);
                 }

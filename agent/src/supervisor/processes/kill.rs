@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// First pause before SIGKILL is repeated: processes may have started between listing and signalling.
-const FIRST_REPEAT: Duration = Duration::from_millis(10);
+const MIN_KILL_PAUSE: Duration = Duration::from_millis(10);
 /// Longest pause between two SIGKILLs: a process that survives SIGKILL is stuck in the kernel.
-const LAST_REPEAT: Duration = Duration::from_secs(1);
+const MAX_KILL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Repeated SIGKILL to all descendants of this process.
 pub(in crate::supervisor) struct KillLoop {
@@ -22,17 +22,17 @@ impl KillLoop {
     pub(in crate::supervisor) fn begin(group: Option<&Cgroup>) -> Self {
         send_kill(group);
         Self {
-            again_at: Instant::now() + FIRST_REPEAT,
-            pause: FIRST_REPEAT,
+            again_at: Instant::now() + MIN_KILL_PAUSE,
+            pause: MIN_KILL_PAUSE,
         }
     }
     /// Time of the next SIGKILL.
-    pub(in crate::supervisor) fn again_at(&self) -> Instant {
+    pub(in crate::supervisor) fn next_kill_at(&self) -> Instant {
         self.again_at
     }
-    pub(in crate::supervisor) fn again(&mut self, group: Option<&Cgroup>) {
+    pub(in crate::supervisor) fn repeat_kill(&mut self, group: Option<&Cgroup>) {
         send_kill(group);
-        self.pause = (self.pause * 2).min(LAST_REPEAT);
+        self.pause = (self.pause * 2).min(MAX_KILL_PAUSE);
         self.again_at = Instant::now() + self.pause;
     }
 }

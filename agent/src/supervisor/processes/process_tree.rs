@@ -1,6 +1,6 @@
 //! Process tree below a supervisor, read from `/proc`.
 
-use crate::supervisor::supervisor_log::complain;
+use crate::supervisor::supervisor_log::log_line;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +25,7 @@ pub struct Process {
 impl Process {
     /// Whether the process has ended and is not reaped. State `Z` alone does not prove the end: a process also has this
     /// state while only its first thread has ended.
-    pub fn is_gone(&self) -> bool {
+    pub fn is_zombie(&self) -> bool {
         self.state == 'Z' && self.threads <= 1
     }
 }
@@ -53,7 +53,7 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
 }
 
 /// All processes. Processes that end meanwhile are skipped.
-pub(in crate::supervisor) fn all() -> io::Result<Vec<Process>> {
+pub(in crate::supervisor) fn all_processes() -> io::Result<Vec<Process>> {
     let pids = std::fs::read_dir("/proc")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     Ok(pids
@@ -64,7 +64,7 @@ pub(in crate::supervisor) fn all() -> io::Result<Vec<Process>> {
 /// All processes below this one.
 fn descendants() -> io::Result<Vec<Process>> {
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
-    for found in all()? {
+    for found in all_processes()? {
         children.entry(found.parent).or_default().push(found);
     }
     let mut below = Vec::new();
@@ -83,11 +83,11 @@ pub(in crate::supervisor) fn signal_descendants(signals: &[Signal]) {
     let below = match descendants() {
         Ok(below) => below,
         Err(error) => {
-            complain(format_args!("cannot list processes: {error}"));
+            log_line(format_args!("cannot list processes: {error}"));
             return;
         }
     };
-    for found in below.iter().filter(|found| !found.is_gone()) {
+    for found in below.iter().filter(|found| !found.is_zombie()) {
         for signal in signals {
             signal_process(found, *signal);
         }
@@ -129,9 +129,9 @@ mod tests {
                 format!("42 (a) Z 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 {threads} 0 98765 1");
             parse(42, &text).unwrap()
         };
-        assert!(!stat(2).is_gone());
-        assert!(stat(1).is_gone());
-        assert!(stat(0).is_gone());
+        assert!(!stat(2).is_zombie());
+        assert!(stat(1).is_zombie());
+        assert!(stat(0).is_zombie());
     }
 
     #[test]
@@ -139,6 +139,11 @@ mod tests {
         let me = process(getpid()).unwrap();
         let parent = rustix::process::getppid().unwrap();
         assert_eq!(me.parent, parent.as_raw_nonzero().get());
-        assert!(all().unwrap().iter().any(|found| found.pid == me.pid));
+        assert!(
+            all_processes()
+                .unwrap()
+                .iter()
+                .any(|found| found.pid == me.pid)
+        );
     }
 }

@@ -52,9 +52,9 @@ impl Step {
 }
 
 /// Working directory of the job.
-pub(in crate::supervisor) enum Directory {
+pub(in crate::supervisor) enum WorkingDirectory {
     /// This directory; failure ends the start.
-    Wanted(CString),
+    Required(CString),
     /// This directory, or `/` if it cannot be entered.
     Home(CString),
 }
@@ -65,7 +65,7 @@ pub(in crate::supervisor) struct Child {
     /// `cgroup.procs` of the job's cgroup.
     pub(in crate::supervisor) cgroup: Option<OwnedFd>,
     pub(in crate::supervisor) user: Option<ChildUser>,
-    pub(in crate::supervisor) directory: Directory,
+    pub(in crate::supervisor) directory: WorkingDirectory,
     pub(in crate::supervisor) stdout: Option<CString>,
     pub(in crate::supervisor) stderr: Option<CString>,
     /// Pipe that receives each [`Step`].
@@ -111,58 +111,58 @@ impl ChildUser {
 impl Child {
     /// Sets up the process for the job, up to but excluding exec.
     pub(in crate::supervisor) fn become_job(&self) -> rustix::io::Result<()> {
-        self.at(Step::Session);
+        self.report_step(Step::Session);
         setsid()?;
         if let Some(procs) = &self.cgroup {
-            self.at(Step::Cgroup);
+            self.report_step(Step::Cgroup);
             // "0" stands for the calling process; its later children start in the cgroup.
             rustix::io::write(procs, b"0")?;
         }
-        self.at(Step::Privileges);
+        self.report_step(Step::Privileges);
         privileges::empty_bounding_set()?;
         if let Some(user) = &self.user {
-            self.at(Step::User);
+            self.report_step(Step::User);
             set_thread_groups(&user.groups)?;
             set_thread_res_gid(user.gid, user.gid, user.gid)?;
             set_thread_res_uid(user.uid, user.uid, user.uid)?;
         }
-        self.at(Step::Privileges);
+        self.report_step(Step::Privileges);
         privileges::drop_all()?;
         if let Some(user) = &self.user {
-            self.at(Step::User);
+            self.report_step(Step::User);
             user.check()?;
         }
         // The supervisor's umask is for private files; the user decides on the mode of the job's files.
         umask(Mode::from_raw_mode(0o022));
         // After the change of user, which clears the setting, and before any step that can hang.
-        self.at(Step::Parent);
+        self.report_step(Step::Parent);
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The supervisor may have died before the setting took effect.
         if getppid() != Some(self.supervisor) {
             return Err(Errno::INTR);
         }
-        self.at(Step::Keyring);
+        self.report_step(Step::Keyring);
         keyring::leave_session()?;
         // With the user's rights, because the user chooses these paths.
-        self.at(Step::Directory);
+        self.report_step(Step::Directory);
         self.enter_directory()?;
-        self.at(Step::Stdout);
+        self.report_step(Step::Stdout);
         redirect(self.stdout.as_ref(), 1)?;
-        self.at(Step::Stderr);
+        self.report_step(Step::Stderr);
         redirect(self.stderr.as_ref(), 2)?;
-        self.at(Step::Program);
+        self.report_step(Step::Program);
         Ok(())
     }
 
     /// Reports a step; a failed write only loses the name of the step.
-    fn at(&self, step: Step) {
+    fn report_step(&self, step: Step) {
         let _ = rustix::io::write(&self.steps, &[step as u8]);
     }
 
     fn enter_directory(&self) -> rustix::io::Result<()> {
         match &self.directory {
-            Directory::Wanted(path) => chdir(path.as_c_str()),
-            Directory::Home(path) => chdir(path.as_c_str()).or_else(|_| chdir(c"/")),
+            WorkingDirectory::Required(path) => chdir(path.as_c_str()),
+            WorkingDirectory::Home(path) => chdir(path.as_c_str()).or_else(|_| chdir(c"/")),
         }
     }
 }

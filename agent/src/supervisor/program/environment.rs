@@ -20,7 +20,7 @@ const VISIBILITY: [&str; 5] = [
 
 /// Variables that make the selected GPUs visible, by UUID if known. Numbers depend on the enumeration order, so for
 /// numbers CUDA is set to PCI order.
-fn visible(choice: &GpuChoice) -> Vec<(&'static str, String)> {
+fn gpu_variables(choice: &GpuChoice) -> Vec<(&'static str, String)> {
     let numbers = || {
         let slots: Vec<String> = choice.slots.iter().map(u32::to_string).collect();
         slots.join(",")
@@ -47,7 +47,7 @@ fn visible(choice: &GpuChoice) -> Vec<(&'static str, String)> {
 }
 
 /// Variables for checkpoint requests, and for the checkpoint to restore.
-fn checkpoints(launch: &LaunchRecord) -> Vec<(&'static str, String)> {
+fn checkpoint_variables(launch: &LaunchRecord) -> Vec<(&'static str, String)> {
     let Some(plan) = &launch.checkpoint else {
         return Vec::new();
     };
@@ -86,7 +86,7 @@ pub(in crate::supervisor) fn environment(
     let env = &launch.workload.env;
     let is_users_choice = VISIBILITY.iter().any(|name| env.contains_key(*name));
     let gpus = launch.gpus.as_ref().filter(|_| !is_users_choice);
-    for (name, value) in gpus.into_iter().flat_map(visible) {
+    for (name, value) in gpus.into_iter().flat_map(gpu_variables) {
         all.push((name.to_owned(), value));
     }
     for (name, value) in env {
@@ -106,7 +106,7 @@ pub(in crate::supervisor) fn environment(
         ("LATTICE_USER", launch.user.clone()),
         (MARK, launch.mark.clone()),
     ];
-    for (name, value) in ours.into_iter().chain(checkpoints(launch)) {
+    for (name, value) in ours.into_iter().chain(checkpoint_variables(launch)) {
         all.push((name.to_owned(), value));
     }
     Ok(all)

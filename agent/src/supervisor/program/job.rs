@@ -1,13 +1,13 @@
 //! First process of the job.
 
-use super::child::{Child, ChildUser, Directory, Step};
+use super::child::{Child, ChildUser, Step, WorkingDirectory};
 use super::environment::environment;
 use super::job_paths::JobPaths;
 use super::privileges;
 use super::script::{self, Script};
 use crate::attempt::{LaunchRecord, LocalUser};
 use crate::supervisor::starter::{self, StartingProcess};
-use crate::supervisor::supervisor_log::complain;
+use crate::supervisor::supervisor_log::log_line;
 use rustix::fs::fchown;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Gid, Uid, geteuid, getpid};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Job that is ready to start.
-pub(in crate::supervisor) struct Prepared {
+pub(in crate::supervisor) struct PreparedJob {
     command: Command,
     /// Script that the child opens.
     script: Option<Script>,
@@ -43,9 +43,11 @@ pub(in crate::supervisor) struct Job {
 pub(in crate::supervisor) fn prepare(
     launch: &LaunchRecord,
     procs: Option<OwnedFd>,
-) -> Result<Prepared, String> {
+) -> Result<PreparedJob, String> {
     let script: Option<Script> = match &launch.workload.script {
-        Some(text) => Some(script::hold(text).map_err(|e| format!("cannot hold the script: {e}"))?),
+        Some(text) => {
+            Some(script::create_sealed(text).map_err(|e| format!("cannot hold the script: {e}"))?)
+        }
         None => None,
     };
     let mut argv: Vec<String> = script.as_ref().map(Script::argv).unwrap_or_default();
@@ -56,8 +58,8 @@ pub(in crate::supervisor) fn prepare(
         pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|e| e.to_string())?;
     let child = child(launch, &places, procs, told)?;
     let user = launch.become_user.as_ref();
-    let (to_stdout, stdout) = captured(places.stdout.as_ref(), user)?;
-    let (to_stderr, stderr) = captured(places.stderr.as_ref(), user)?;
+    let (to_stdout, stdout) = output_stream(places.stdout.as_ref(), user)?;
+    let (to_stderr, stderr) = output_stream(places.stderr.as_ref(), user)?;
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -67,7 +69,7 @@ pub(in crate::supervisor) fn prepare(
         .stdout(to_stdout)
         .stderr(to_stderr);
     before_exec(&mut command, child);
-    Ok(Prepared {
+    Ok(PreparedJob {
         command,
         script,
         job: Job {
@@ -80,20 +82,20 @@ pub(in crate::supervisor) fn prepare(
     })
 }
 
-impl Prepared {
+impl PreparedJob {
     /// Starts the process.
     pub(in crate::supervisor) fn start(self) -> io::Result<(StartingProcess, Job)> {
         // The forking thread needs no more privileges than the main thread.
-        let starting = starter::start(self.command, self.script, privileges::give_up)?;
+        let starting = starter::start(self.command, self.script, privileges::drop_except_kill)?;
         Ok((starting, self.job))
     }
 }
 
 impl Job {
     /// Text for the present step of the child before its program runs.
-    pub(in crate::supervisor) fn at(&mut self) -> String {
+    pub(in crate::supervisor) fn step_text(&mut self) -> String {
         let step = self.step();
-        self.places.at(step)
+        self.places.step_text(step)
     }
 
     /// Reason that the child failed.
@@ -116,7 +118,7 @@ impl Job {
 
 /// Output stream for the job, and the read end of its pipe; no pipe if the output goes to a file. The user owns the
 /// pipe: only the owner of a pipe can open it again, as `/dev/stderr` does.
-fn captured(
+fn output_stream(
     file: Option<&PathBuf>,
     user: Option<&LocalUser>,
 ) -> Result<(Stdio, Option<OwnedFd>), String> {
@@ -127,7 +129,7 @@ fn captured(
     if let Some(user) = user.filter(|user| user.uid != u32::MAX && user.gid != u32::MAX) {
         let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
         if let Err(error) = fchown(&to, Some(uid), Some(gid)) {
-            complain(format_args!(
+            log_line(format_args!(
                 "the job cannot open /dev/stdout or /dev/stderr: {error}"
             ));
         }
@@ -163,8 +165,8 @@ fn child(
         cgroup,
         user,
         directory: match launch.workload.working_dir {
-            Some(_) => Directory::Wanted(directory),
-            None => Directory::Home(directory),
+            Some(_) => WorkingDirectory::Required(directory),
+            None => WorkingDirectory::Home(directory),
         },
         stdout: of_file(&places.stdout)?,
         stderr: of_file(&places.stderr)?,

@@ -55,7 +55,7 @@ impl JobPaths {
     }
 
     /// Text for the present step of a child.
-    pub(in crate::supervisor) fn at(&self, step: Option<Step>) -> String {
+    pub(in crate::supervisor) fn step_text(&self, step: Option<Step>) -> String {
         match step {
             None => "its fork".to_owned(),
             Some(Step::Session | Step::Parent) => "its ties to its supervisor".to_owned(),
@@ -81,10 +81,10 @@ impl JobPaths {
             Some(Step::Keyring) => {
                 format!("it cannot have a session keyring of its own: {error}")
             }
-            Some(Step::Directory) => format!("{}: {error}", self.at(step)),
+            Some(Step::Directory) => format!("{}: {error}", self.step_text(step)),
             Some(Step::Stdout | Step::Stderr) => {
                 let errno = error.raw_os_error();
-                let file = self.at(step);
+                let file = self.step_text(step);
                 match errno.map(rustix::io::Errno::from_raw_os_error) {
                     Some(rustix::io::Errno::LOOP) => {
                         format!("{file}: it is a link, and links are not followed")

@@ -1,6 +1,6 @@
 //! Privileges of a supervisor and of a job.
 
-use crate::supervisor::supervisor_log::complain;
+use crate::supervisor::supervisor_log::log_line;
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -9,13 +9,13 @@ use rustix::thread::{
 use std::io;
 
 /// Upper bound of the kernel's capability numbers.
-const MOST_CAPABILITIES: u32 = 63;
+const MAX_CAPABILITY_NUMBER: u32 = 63;
 
 /// Drops all privileges except those needed to end the job's processes, for good: no program executed from here on can
 /// gain more. Applies to the calling thread only, so each thread of a supervisor calls it.
-pub(in crate::supervisor) fn give_up() {
+pub(in crate::supervisor) fn drop_except_kill() {
     if let Err(error) = keep_kill_capability() {
-        complain(format_args!(
+        log_line(format_args!(
             "privileges that are not needed could not be dropped: {error}"
         ));
     }
@@ -44,7 +44,7 @@ fn keep_kill_capability() -> io::Result<()> {
 
 /// Empties the bounding set: no program executed from here on gets a capability from its file. Makes system calls only.
 pub(in crate::supervisor) fn empty_bounding_set() -> rustix::io::Result<()> {
-    for number in 0..=MOST_CAPABILITIES {
+    for number in 0..=MAX_CAPABILITY_NUMBER {
         let one = CapabilitySet::from_bits_retain(1 << number);
         match remove_capability_from_bounding_set(one) {
             Ok(()) => {}
@@ -75,7 +75,7 @@ pub(in crate::supervisor) fn drop_all() -> rustix::io::Result<()> {
 
 /// Whether `/proc` is mounted with `hidepid`.
 fn processes_are_hidden() -> bool {
-    crate::supervisor::mounts::find(hides_processes).unwrap_or(false)
+    crate::supervisor::mounts::find_in_mount_table(hides_processes).unwrap_or(false)
 }
 
 /// Parses the mount table; `None` if it has no row for `/proc`.

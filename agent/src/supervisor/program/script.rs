@@ -13,12 +13,12 @@ const DEFAULT_INTERPRETER: &str = "/bin/sh";
 
 /// Script that child processes can read.
 pub(in crate::supervisor) struct Script {
-    held: OwnedFd,
+    file: OwnedFd,
     interpreter: Vec<String>,
 }
 
 /// Creates the sealed file with this text.
-pub(in crate::supervisor) fn hold(text: &str) -> io::Result<Script> {
+pub(in crate::supervisor) fn create_sealed(text: &str) -> io::Result<Script> {
     // Without close-on-exec: the job's interpreter opens the file.
     let held = memfd_create("lattice-script", MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(held);
@@ -29,7 +29,7 @@ pub(in crate::supervisor) fn hold(text: &str) -> io::Result<Script> {
         SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
     )?;
     Ok(Script {
-        held,
+        file: held,
         interpreter: interpreter(text),
     })
 }
@@ -38,7 +38,7 @@ impl Script {
     /// Command line that runs the script.
     pub(in crate::supervisor) fn argv(&self) -> Vec<String> {
         let mut argv = self.interpreter.clone();
-        argv.push(format!("/proc/self/fd/{}", self.held.as_raw_fd()));
+        argv.push(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
         argv
     }
 }

@@ -7,7 +7,7 @@ use crate::support::{self, PATIENCE, eventually, program};
 use lattice_agent_rpc::{ClearReason, GetHealth, GetHistory};
 use lattice_conformance::{
     health::Action,
-    history::{Event, EventKind, ReasonChange, Record},
+    history::{Event, EventKind, HistoryRecord, ReasonChange},
 };
 use lattice_fake_nvml::{CONTROL_ENV, Control, DESCRIPTION_ENV, GpuRef, Xid, library_path};
 use lattice_gossip::{Member, Verdict};
@@ -148,11 +148,11 @@ async fn history_and_rest(peer: &Peer) -> (Vec<Event>, Vec<Event>) {
     };
     let page = peer.call(&wanted, PATIENCE).await.unwrap().unwrap();
     let event = |record| match record {
-        Record::Event(event) => Some(event),
-        Record::Entry(_) | Record::Other(_) => None,
+        HistoryRecord::Event(event) => Some(event),
+        HistoryRecord::Entry(_) | HistoryRecord::Other(_) => None,
     };
     let events = |json: &[u8]| {
-        let records: Vec<Record> = serde_json::from_slice(json).unwrap();
+        let records: Vec<HistoryRecord> = serde_json::from_slice(json).unwrap();
         records.into_iter().filter_map(event).collect()
     };
     (events(&page.entries), events(&page.unwritten))
@@ -314,7 +314,7 @@ async fn full_disk_keeps_state_in_memory() {
     let app = start(&cluster, settings, "b1").await;
     // The first records take space and release some: each class, the start, the finding of the checks on this host, and
     // the health state file.
-    let all = lattice_conformance::Class::STANDING.len() as u64 + 2;
+    let all = lattice_conformance::Class::ALWAYS_PUBLISHED.len() as u64 + 2;
     let has_entered = |m: &Member| m.published.history.is_some_and(|mark| mark.seq >= all);
     cluster.member("n1", |m| sound(m) && has_entered(m)).await;
     eventually("what was found at first on the disk", || {

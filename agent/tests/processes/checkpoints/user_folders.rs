@@ -200,7 +200,7 @@ async fn a_dead_filesystem(hang: Hang) {
             asked_at.elapsed()
         );
     }
-    scene.executor.abandon();
+    scene.executor.stop_now();
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! Quorum: members, their progress, and membership changes.
 
-use lattice_quorum_types::membership::{Incarnation, MemberRow, Progress, QuorumView as Known};
+use lattice_quorum_types::membership::{
+    ChangeProgress, Incarnation, MemberRow, QuorumView as Known,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -163,23 +165,23 @@ impl QuorumStep {
     }
 }
 
-impl From<Progress> for QuorumStep {
-    fn from(progress: Progress) -> Self {
+impl From<ChangeProgress> for QuorumStep {
+    fn from(progress: ChangeProgress) -> Self {
         match progress {
-            Progress::Done { already, leader } => Self {
+            ChangeProgress::Done { already, leader } => Self {
                 state: "done".to_owned(),
                 already,
                 leader,
                 ..Self::default()
             },
-            Progress::CatchingUp { at, of, fault } => Self {
+            ChangeProgress::CatchingUp { at, of, fault } => Self {
                 state: "catching_up".to_owned(),
                 at: Some(at),
                 of: Some(of),
                 fault,
                 ..Self::default()
             },
-            Progress::UnderWay => Self {
+            ChangeProgress::UnderWay => Self {
                 state: "under_way".to_owned(),
                 ..Self::default()
             },

@@ -8,7 +8,7 @@ use crate::{
         audit::{self, AuditHeadView, AuditView},
         authority::AuthorityView,
         certificate::CertificateView,
-        token::{TokenCreated, TokenRequest, TokenView, once},
+        token::{TokenCreated, TokenRequest, TokenView, default_uses},
     },
     v1,
 };
@@ -35,7 +35,7 @@ impl From<v1::CreateTokenRequest> for TokenRequest {
         Self {
             role: r.role,
             ttl: r.ttl,
-            uses: r.uses.unwrap_or_else(once),
+            uses: r.uses.unwrap_or_else(default_uses),
             // A node list that is given but empty is rejected later: an empty list must never mean "any name".
             nodes: r.nodes,
             cidrs: r.cidrs,
@@ -140,7 +140,7 @@ impl From<AuditView> for v1::AuditRecord {
             revision: entry.revision.0,
             at: entry.at.clone(),
             by: entry.by.clone(),
-            action: audit::word(&entry.action).to_owned(),
+            action: audit::action_name(&entry.action).to_owned(),
             summary: entry.summary.clone(),
             // The entry has plain values only, so writing it cannot fail. If it did, `json` would be empty and the hash
             // present.

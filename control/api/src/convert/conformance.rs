@@ -1,6 +1,6 @@
 //! Conformance: groups, drift, changes, baselines, the brake.
 
-use super::filled;
+use super::non_empty;
 use crate::{
     nodes::{
         baseline::{
@@ -187,8 +187,8 @@ impl From<v1::SetBaselineRequest> for BaselineRequest {
             description: r.description,
             nodes: r.nodes,
             cohort: r.cohort.map(Into::into),
-            from_node: r.from_node.and_then(filled),
-            from_group: r.from_group.and_then(filled),
+            from_node: r.from_node.and_then(non_empty),
+            from_group: r.from_group.and_then(non_empty),
             policy: r.policy,
             sensitive: r.sensitive,
             classes: classes.map(|(name, rule)| (name, rule.into())).collect(),

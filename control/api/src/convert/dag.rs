@@ -34,7 +34,7 @@ impl TryFrom<v1::SubmitDagRequest> for DagRequest {
             })?;
             let after = member.after.into_iter().map(|edge| EdgeBody {
                 member: edge.member,
-                condition: super::filled(edge.condition),
+                condition: super::non_empty(edge.condition),
             });
             Ok(MemberRequest {
                 after: AfterBody::Edges(after.collect()),

@@ -1,6 +1,6 @@
 //! Nodes: hardware, history and health.
 
-use super::filled;
+use super::non_empty;
 use crate::{
     nodes::{
         claim::{ClaimView, Claimed, Released},
@@ -128,7 +128,7 @@ impl From<v1::ClearHealthRequest> for ClearRequest {
     fn from(r: v1::ClearHealthRequest) -> Self {
         Self {
             code: r.code,
-            entity: r.entity.and_then(filled),
+            entity: r.entity.and_then(non_empty),
         }
     }
 }

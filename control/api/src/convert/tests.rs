@@ -33,7 +33,7 @@ use crate::{
             PowerView, Reprobed,
         },
     },
-    notation::amount::{Amount, Hours, Parts},
+    notation::amount::{Amount, Fraction, Hours},
     page::Page,
     tenancy::{
         accounting::{AccountingStatus, ParkedView, ReconcileView, TotalDifference},
@@ -130,7 +130,7 @@ macro_rules! amounts {
     ($($amount:ty)*) => { $(
         impl Full for $amount {
             fn full(next: &mut u16) -> Self {
-                Self::of(u64::full(next) * 1_000)
+                Self::from_small_units(u64::full(next) * 1_000)
             }
         }
         impl Back<$amount> for f64 {
@@ -141,7 +141,7 @@ macro_rules! amounts {
     )* };
 }
 
-amounts! { Hours Parts }
+amounts! { Hours Fraction }
 
 impl<T: Full> Full for Option<T> {
     fn full(next: &mut u16) -> Self {

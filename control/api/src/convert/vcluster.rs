@@ -7,7 +7,7 @@ use crate::{
     tenancy::{
         scheduler::{
             AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsChange,
-            WeightsView, wrong,
+            WeightsView, setting_error,
         },
         vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
     },
@@ -147,7 +147,7 @@ impl TryFrom<v1::Reservations> for ReservationsView {
             Some(Which::First(first)) => Ok(Self::First(first)),
             Some(Which::All(false)) | None => {
                 let reason = "give `first` with a number, or `all` as true";
-                Err(wrong("reservations", reason))
+                Err(setting_error("reservations", reason))
             }
         }
     }
@@ -160,7 +160,7 @@ impl TryFrom<v1::SchedulerChange> for SchedulerChange {
         let checkpoint_gb_s = match (change.checkpoint_gb_s, change.no_checkpoint_gb_s) {
             (Some(_), true) => {
                 let reason = "it is set, and unset by no_checkpoint_gb_s; give one of the two";
-                return Err(wrong("checkpoint_gb_s", reason));
+                return Err(setting_error("checkpoint_gb_s", reason));
             }
             (None, true) => Some(None),
             (gb_s, false) => gb_s.map(Some),

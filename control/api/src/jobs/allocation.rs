@@ -15,21 +15,21 @@ mod constraints;
 mod demand;
 mod field_checks;
 mod progress;
-mod sight;
 mod terms;
 mod view;
-pub use actions::{CheckpointRequest, ExtendRequest, Walltime};
+mod workload_access;
+pub use actions::{CheckpointRequest, ExtendRequest, WalltimeChange};
 pub use constraints::ConstraintsBody;
 pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
 pub use progress::{
     CheckpointsView, DagPlaceView, DependencyView, ElementView, KeptView, TallyView, WaitsForView,
     WritingView,
 };
-pub use sight::Sight;
 pub use terms::{
     CheckpointBody, DependencyBody, JobBody, MetricBody, RequestContext, ScaleBody, read_condition,
 };
-pub use view::{AllocationView, RankView, WorkloadView, stop_of};
+pub use view::{AllocationView, RankView, WorkloadView, stop_reason};
+pub use workload_access::WorkloadAccess;
 
 /// Shown in place of every environment value, to every caller.
 pub const REDACTED: &str = "<redacted>";
@@ -38,7 +38,7 @@ pub const REDACTED: &str = "<redacted>";
 pub use lattice_quorum_types::vcluster::DEFAULT_VCLUSTER;
 
 /// Priority class of a request that names none: the middle of 0-10.
-pub const DEFAULT_CLASS: u8 = AllocationSpec::CLASS;
+pub const DEFAULT_CLASS: u8 = AllocationSpec::DEFAULT_CLASS;
 
 /// Request for nodes. The user comes from the token; the request has no field for it.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -170,14 +170,14 @@ impl std::fmt::Debug for AllocationRequest {
     }
 }
 
-fn at<E: std::fmt::Display>(field: &'static str) -> impl Fn(E) -> FieldError {
+fn field_error<E: std::fmt::Display>(field: &'static str) -> impl Fn(E) -> FieldError {
     move |error| FieldError {
         field: field.to_owned(),
         reason: error.to_string(),
     }
 }
 
-fn word<T>(
+fn keyword<T>(
     text: Option<&str>,
     field: &'static str,
     words: &[(&str, T)],
@@ -200,20 +200,23 @@ where
 }
 
 /// Rejects a relative working directory, since the base of a relative path depends on the node.
-fn folder(text: Option<String>) -> Result<Option<String>, FieldError> {
+fn check_working_dir(text: Option<String>) -> Result<Option<String>, FieldError> {
     match text {
         Some(text) if !text.starts_with('/') => {
             let reason = format!("{text:?} does not begin at the root; write it like /scratch/run");
-            Err(at("working_dir")(reason))
+            Err(field_error("working_dir")(reason))
         }
         text => Ok(text),
     }
 }
 
 /// Rejects names of output files that no node could open. Only a node can expand the patterns in a name.
-fn path(text: Option<String>, field: &'static str) -> Result<Option<String>, FieldError> {
+fn check_output_file(
+    text: Option<String>,
+    field: &'static str,
+) -> Result<Option<String>, FieldError> {
     let Some(text) = text else { return Ok(None) };
-    let fail = |reason: String| Err(at(field)(reason));
+    let fail = |reason: String| Err(field_error(field)(reason));
     if text.trim().is_empty() {
         return fail("give a file, or leave it out to have it kept as logs".to_owned());
     }
@@ -252,33 +255,33 @@ impl AllocationRequest {
     pub fn into_spec_with(self, known: &RequestContext) -> Result<AllocationSpec, FieldError> {
         self.check_not_empty()?;
         if self.nodes == 0 {
-            return Err(at("nodes")("ask for at least 1 node"));
+            return Err(field_error("nodes")("ask for at least 1 node"));
         }
         let (demand, terms) = (self.demand()?, self.terms(known)?);
         Ok(AllocationSpec {
             name: self.name,
-            project: ProjectPath::new(&self.project).map_err(at("project"))?,
+            project: ProjectPath::new(&self.project).map_err(field_error("project"))?,
             vcluster: VclusterName::new(self.vcluster.as_deref().unwrap_or(DEFAULT_VCLUSTER))
-                .map_err(at("vcluster"))?,
+                .map_err(field_error("vcluster"))?,
             nodes: self.nodes,
             workload: Workload {
                 argv: self.argv,
                 script: self.script,
                 env: self.env,
-                working_dir: folder(self.working_dir)?,
+                working_dir: check_working_dir(self.working_dir)?,
                 output: OutputFiles {
-                    stdout: path(self.output, "output")?,
-                    stderr: path(self.error, "error")?,
+                    stdout: check_output_file(self.output, "output")?,
+                    stderr: check_output_file(self.error, "error")?,
                 },
             },
             walltime_ms: self
                 .walltime
-                .map(|text| duration::parse(&text).map_err(at("walltime")))
+                .map(|text| duration::parse(&text).map_err(field_error("walltime")))
                 .transpose()?,
             class: self.class.unwrap_or(DEFAULT_CLASS),
             sensitive: self.sensitive,
             constraints: self.constraints.try_into()?,
-            requeue: word(self.requeue.as_deref(), "requeue", &REQUEUES)?.unwrap_or_default(),
+            requeue: keyword(self.requeue.as_deref(), "requeue", &REQUEUES)?.unwrap_or_default(),
             hold: self.hold,
             demand,
             terms,
@@ -291,7 +294,7 @@ impl AllocationRequest {
     /// # Errors
     /// The first field that cannot be read or has an impossible value.
     pub fn into_spec(self) -> Result<AllocationSpec, FieldError> {
-        self.named()?;
+        self.dependency_refs()?;
         let without = Self {
             dependencies: Vec::new(),
             dependency: None,

@@ -310,7 +310,7 @@ impl From<&Dag> for DagView {
 
 impl DagView {
     /// Creates the view with the members; `now` returns the state of an allocation and the reason for its stop.
-    pub fn whole(
+    pub fn with_members(
         dag: &Dag,
         now: impl Fn(AllocationId) -> (Option<String>, Option<String>),
     ) -> Self {

@@ -19,7 +19,7 @@ pub struct JobRef {
 
 /// Dependency on one allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct After {
+pub struct AllocationDependency {
     /// Required end of the allocation.
     pub condition: Condition,
     /// Allocation that must end first.
@@ -30,7 +30,7 @@ pub struct After {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dependencies {
     /// Dependencies in the order written.
-    pub after: Vec<After>,
+    pub after: Vec<AllocationDependency>,
     /// Whether only one allocation of the same user and name is eligible at a time, in the order of submission.
     pub singleton: bool,
 }
@@ -111,7 +111,7 @@ pub enum DependencyError {
     TooMany,
 }
 
-const KINDS: [(&str, Condition); 4] = [
+const DEPENDENCY_TYPES: [(&str, Condition); 4] = [
     ("afterok", Condition::Success),
     ("afternotok", Condition::Failure),
     ("afterany", Condition::Any),
@@ -135,8 +135,10 @@ const UNSUPPORTED: [(&str, &str); 3] = [
     ),
 ];
 
-fn written(condition: Condition) -> &'static str {
-    let found = KINDS.iter().find(|(_, known)| *known == condition);
+fn slurm_type(condition: Condition) -> &'static str {
+    let found = DEPENDENCY_TYPES
+        .iter()
+        .find(|(_, known)| *known == condition);
     found.map_or("", |(kind, _)| kind)
 }
 
@@ -167,7 +169,7 @@ impl FromStr for JobRef {
 /// Returns the condition of a type, ignoring case.
 fn condition(kind: &str) -> Result<Condition, DependencyError> {
     let is = |known: &str| known.eq_ignore_ascii_case(kind);
-    if let Some((_, condition)) = KINDS.iter().find(|(known, _)| is(known)) {
+    if let Some((_, condition)) = DEPENDENCY_TYPES.iter().find(|(known, _)| is(known)) {
         return Ok(*condition);
     }
     let kind = kind.to_owned();
@@ -203,19 +205,20 @@ impl Dependencies {
             if condition == Condition::Corresponding && on.index.is_some() {
                 return Err(DependencyError::CorrespondingElement { on });
             }
-            self.after.push(After { condition, on });
+            self.after.push(AllocationDependency { condition, on });
         }
         Ok(())
     }
 
     /// Removes duplicates, and checks for contradictions and for the maximum number.
-    fn settle(&mut self) -> Result<(), DependencyError> {
+    fn deduplicate_and_check(&mut self) -> Result<(), DependencyError> {
         let mut sorted = self.after.clone();
         sorted.sort_by_key(|after| (after.on, after.condition));
         sorted.dedup();
         for same in sorted.chunk_by(|a, b| a.on == b.on) {
-            let is_against = |a: &&After| same.iter().any(|b| a.condition.excludes(b.condition));
-            if let Some(After { on, .. }) = same.iter().find(is_against) {
+            let is_against =
+                |a: &&AllocationDependency| same.iter().any(|b| a.condition.excludes(b.condition));
+            if let Some(AllocationDependency { on, .. }) = same.iter().find(is_against) {
                 return Err(DependencyError::Contradiction { on: *on });
             }
         }
@@ -242,7 +245,7 @@ impl FromStr for Dependencies {
         for part in text.split(',') {
             all.add(part)?;
         }
-        all.settle()?;
+        all.deduplicate_and_check()?;
         Ok(all)
     }
 }
@@ -260,7 +263,7 @@ impl fmt::Display for Dependencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
         for same in self.after.chunk_by(|a, b| a.condition == b.condition) {
-            let kind = same.first().map_or("", |after| written(after.condition));
+            let kind = same.first().map_or("", |after| slurm_type(after.condition));
             write!(f, "{comma}{kind}")?;
             same.iter()
                 .try_for_each(|after| write!(f, ":{}", after.on))?;

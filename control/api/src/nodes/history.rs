@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 ///
 /// # Errors
 /// A text that is not a duration; the error describes the fault.
-pub fn within(text: Option<&str>) -> Result<u64, String> {
+pub fn context_ms(text: Option<&str>) -> Result<u64, String> {
     let text = text.filter(|text| !text.is_empty()).unwrap_or("10m");
     crate::notation::text::length(text)
 }
@@ -25,7 +25,7 @@ pub struct KeyChangeView {
 }
 
 /// Kinds of history lines, as filters name them.
-pub const KINDS: [&str; 13] = [
+pub const LINE_KINDS: [&str; 13] = [
     "change",
     "boot",
     "agent",

@@ -9,13 +9,13 @@ const DAY_MS: u64 = 86_400_000;
 
 /// Reason that a text is not a valid begin time or deadline.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidMoment {
+pub enum InvalidTime {
     /// Not a known format.
     #[error(
         "{text:?} is not a valid time; write 2026-12-01, 2026-12-01T08:00 (UTC, or with an offset \
          such as +01:00), 16:00, noon, midnight, today, tomorrow, now, or now+1hour"
     )]
-    Unread {
+    UnknownFormat {
         /// Text as given.
         text: String,
     },
@@ -60,10 +60,10 @@ pub enum InvalidMoment {
 ///
 /// # Errors
 /// A text that is not a time, or a time more than ten years away; the error shows valid formats.
-pub fn begin(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
+pub fn parse_begin_time(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidTime> {
     let at = moment(text, now)?;
     match at.since(now) > duration::MAX_MS {
-        true => Err(InvalidMoment::TooFar {
+        true => Err(InvalidTime::TooFar {
             text: text.to_owned(),
         }),
         false => Ok(at),
@@ -74,11 +74,11 @@ pub fn begin(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
 ///
 /// # Errors
 /// As [`begin`], and for a time that is not in the future.
-pub fn deadline(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
-    let at = begin(text, now)?;
+pub fn parse_deadline(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidTime> {
+    let at = parse_begin_time(text, now)?;
     match at > now {
         true => Ok(at),
-        false => Err(InvalidMoment::Past {
+        false => Err(InvalidTime::Past {
             text: text.to_owned(),
             at,
             now,
@@ -90,11 +90,11 @@ pub fn deadline(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment
 ///
 /// # Errors
 /// A text that is not a time; the error shows valid formats.
-pub fn check(text: &str) -> Result<(), InvalidMoment> {
+pub fn check(text: &str) -> Result<(), InvalidTime> {
     moment(text, UnixMillis(0)).map(drop)
 }
 
-fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
+fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidTime> {
     let word = text.trim().to_ascii_lowercase();
     let today = now.0 - now.0 % DAY_MS;
     // Today's occurrence, or tomorrow's if today's has passed.
@@ -111,7 +111,7 @@ fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
         _ => {}
     }
     if let Some(distance) = word.strip_prefix("now+") {
-        let ahead = length(distance).ok_or_else(|| InvalidMoment::Distance {
+        let ahead = parse_distance(distance).ok_or_else(|| InvalidTime::Distance {
             text: text.to_owned(),
         })?;
         return Ok(now.after(ahead));
@@ -120,11 +120,11 @@ fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
         return Ok(next(of_day));
     }
     date(text.trim()).ok_or_else(|| match unsupported(&word) {
-        Some(reason) => InvalidMoment::Unsupported {
+        Some(reason) => InvalidTime::Unsupported {
             text: text.to_owned(),
             reason,
         },
-        None => InvalidMoment::Unread {
+        None => InvalidTime::UnknownFormat {
             text: text.to_owned(),
         },
     })
@@ -152,7 +152,7 @@ const UNITS: [(&str, u64); 5] = [
 ];
 
 /// Returns the milliseconds of `60` (seconds), `90minutes`, `2 days` and `1h30m`.
-fn length(text: &str) -> Option<u64> {
+fn parse_distance(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = text.split_at(digits);
@@ -227,7 +227,7 @@ mod tests {
             // A past time has no effect.
             ("2020-01-01", "2020-01-01T00:00:00.000Z"),
         ] {
-            let at = begin(text, NOW).unwrap_or_else(|error| panic!("{error}"));
+            let at = parse_begin_time(text, NOW).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(text::time(at), wanted, "{text}");
         }
     }
@@ -264,15 +264,15 @@ mod tests {
             ("12.01.26", "write 2026-12-01"),
             ("12/01-16:00", "write 2026-12-01"),
         ] {
-            let error = begin(text, NOW).unwrap_err().to_string();
+            let error = parse_begin_time(text, NOW).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
-            assert!(deadline(text, NOW).is_err(), "{text}");
+            assert!(parse_deadline(text, NOW).is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_deadline_is_to_come() {
-        assert_eq!(deadline("now+1hour", NOW), Ok(NOW.after(3_600_000)));
+        assert_eq!(parse_deadline("now+1hour", NOW), Ok(NOW.after(3_600_000)));
         for (text, why) in [
             (
                 "today",
@@ -282,7 +282,7 @@ mod tests {
             ("now", "which is in the past"),
             ("2020-01-01", "which is in the past"),
         ] {
-            let error = deadline(text, NOW).unwrap_err().to_string();
+            let error = parse_deadline(text, NOW).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
     }
@@ -291,7 +291,7 @@ mod tests {
         #[test]
         fn a_time_of_day_is_within_a_day(now in 0..4_102_444_800_000_u64, minute in 0..1_440_u64) {
             let text = format!("{:02}:{:02}", minute / 60, minute % 60);
-            let at = begin(&text, UnixMillis(now)).unwrap();
+            let at = parse_begin_time(&text, UnixMillis(now)).unwrap();
             prop_assert!(at.0 >= now && at.0 - now < DAY_MS);
             prop_assert_eq!(at.0 % DAY_MS, minute * 60_000);
         }
@@ -299,13 +299,13 @@ mod tests {
         #[test]
         fn what_is_shown_is_read_back(at in 0..4_102_444_800_000_u64) {
             let at = UnixMillis(at);
-            prop_assert_eq!(begin(&text::time(at), at), Ok(at));
+            prop_assert_eq!(parse_begin_time(&text::time(at), at), Ok(at));
         }
 
         #[test]
         fn no_text_is_too_strange(text in "[a-z0-9:+/. TZ-]{0,24}", now: u64) {
-            let _ = begin(&text, UnixMillis(now));
-            let _ = begin(&format!("now+{text}"), UnixMillis(now));
+            let _ = parse_begin_time(&text, UnixMillis(now));
+            let _ = parse_begin_time(&format!("now+{text}"), UnixMillis(now));
         }
     }
 }

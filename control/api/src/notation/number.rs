@@ -27,25 +27,25 @@ pub(crate) fn finite_or_null<S: Serializer>(
 }
 
 /// Value that may be a number without a JSON form.
-pub(crate) trait Sendable: Serialize {
+pub(crate) trait JsonNumber: Serialize {
     /// Whether JSON can represent the value.
     fn is_sendable(&self) -> bool {
         true
     }
 }
 
-impl Sendable for bool {}
+impl JsonNumber for bool {}
 
-impl Sendable for u32 {}
+impl JsonNumber for u32 {}
 
-impl Sendable for f64 {
+impl JsonNumber for f64 {
     fn is_sendable(&self) -> bool {
         self.is_finite()
     }
 }
 
 /// As [`finite_or_null`], for any type of value.
-pub(crate) fn sendable<T: Sendable, S: Serializer>(
+pub(crate) fn finite_or_null_of<T: JsonNumber, S: Serializer>(
     value: &Option<Option<T>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

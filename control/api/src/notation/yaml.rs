@@ -9,21 +9,21 @@ use serde_yaml_ng::Value;
 /// # Errors
 /// The first such number, by its path (`members[1].data_ready`).
 pub fn all_finite(value: &Value) -> Result<(), FieldError> {
-    under(value, "")
+    check_below(value, "")
 }
 
-fn under(value: &Value, path: &str) -> Result<(), FieldError> {
+fn check_below(value: &Value, path: &str) -> Result<(), FieldError> {
     match value {
         Value::Number(number) if !number.is_finite() => Err(FieldError {
             field: path.to_owned(),
             reason: format!("{number} is not a finite number"),
         }),
         Value::Sequence(all) => (all.iter().enumerate())
-            .try_for_each(|(place, value)| under(value, &format!("{path}[{place}]"))),
+            .try_for_each(|(place, value)| check_below(value, &format!("{path}[{place}]"))),
         Value::Mapping(fields) => fields.iter().try_for_each(|(name, value)| {
             let name = name.as_str().unwrap_or("?");
             let dot = if path.is_empty() { "" } else { "." };
-            under(value, &format!("{path}{dot}{name}"))
+            check_below(value, &format!("{path}{dot}{name}"))
         }),
         _ => Ok(()),
     }

@@ -14,7 +14,7 @@ const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 const PROBLEM: &str = "type.googleapis.com/lattice.v1.Problem";
 
-fn packed(type_url: &str, message: &impl Message) -> prost_types::Any {
+fn pack_any(type_url: &str, message: &impl Message) -> prost_types::Any {
     prost_types::Any {
         type_url: type_url.to_owned(),
         value: message.encode_to_vec(),
@@ -37,9 +37,9 @@ impl Problem {
             }],
         });
         let code = self.kind().grpc();
-        let mut details = vec![packed(ERROR_INFO, &info)];
-        details.extend(field.map(|field| packed(BAD_REQUEST, &field)));
-        details.push(packed(PROBLEM, &v1::Problem::from(self.clone())));
+        let mut details = vec![pack_any(ERROR_INFO, &info)];
+        details.extend(field.map(|field| pack_any(BAD_REQUEST, &field)));
+        details.push(pack_any(PROBLEM, &v1::Problem::from(self.clone())));
         let status = pb::Status {
             code: code.into(),
             message: self.detail.clone(),

@@ -4,8 +4,8 @@ use super::*;
 use lattice_quorum_types::{ProjectPath, limit::Resource, refusal::LimitRequest};
 use tonic_types::StatusExt;
 
-fn level(path: &str, current: u64, requested: u64, limit: u64) -> Level {
-    Level {
+fn level(path: &str, current: u64, requested: u64, limit: u64) -> ViolatedLevel {
+    ViolatedLevel {
         path: ProjectPath::new(path).unwrap(),
         resource: Resource::Nodes,
         current,

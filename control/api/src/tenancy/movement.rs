@@ -5,7 +5,7 @@
 //! all settings, can check that they are consistent.
 
 use crate::{
-    notation::{nullable::given, number::sendable, suggestion::nearest},
+    notation::{nullable::deserialize_present, number::finite_or_null_of, suggestion::nearest},
     problem::FieldError,
     v1,
 };
@@ -21,7 +21,7 @@ pub const MAX_S: f64 = lattice_quorum_types::scheduler::MAX_TIME_MS as f64 / 1e3
 
 /// Type of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingType {
     /// Boolean.
     Flag,
     /// Whole number.
@@ -31,12 +31,12 @@ pub enum Kind {
     /// Time, seconds.
     Seconds,
     /// Decimal number.
-    Part,
+    Number,
 }
 
 /// Value of a setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value {
+pub enum SettingValue {
     /// Boolean.
     Flag(bool),
     /// Whole number.
@@ -46,28 +46,28 @@ pub enum Value {
     /// Time, seconds.
     Seconds(f64),
     /// Decimal number.
-    Part(f64),
+    Number(f64),
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for SettingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(yes) => yes.fmt(f),
             Self::Count(count) | Self::Limit(Some(count)) => count.fmt(f),
             Self::Limit(None) => f.write_str("no limit"),
-            Self::Seconds(number) | Self::Part(number) => number.fmt(f),
+            Self::Seconds(number) | Self::Number(number) => number.fmt(f),
         }
     }
 }
 
-impl Value {
+impl SettingValue {
     /// Checks the range of the value, as far as it is independent of other settings.
     fn check(self) -> Result<(), String> {
         match self {
             Self::Seconds(seconds) if !(0.0..=MAX_S).contains(&seconds) => Err(format!(
                 "it is {seconds} s; it must be from 0 to a year ({MAX_S} s)"
             )),
-            Self::Part(part) if !part.is_finite() => {
+            Self::Number(part) if !part.is_finite() => {
                 Err(format!("it is {part}; it must be a finite number"))
             }
             _ => Ok(()),
@@ -77,33 +77,35 @@ impl Value {
 
 /// Parses a value from a command line.
 trait SettingText: Sized {
-    fn read(kind: Kind, text: &str) -> Result<Self, String>;
+    fn read(kind: SettingType, text: &str) -> Result<Self, String>;
 }
 
-fn plain<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
+fn parse_plain<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| format!("it is {text:?}; it must be {what}"))
 }
 
 impl SettingText for bool {
-    fn read(_: Kind, text: &str) -> Result<Self, String> {
-        plain(text, "true or false")
+    fn read(_: SettingType, text: &str) -> Result<Self, String> {
+        parse_plain(text, "true or false")
     }
 }
 
 impl SettingText for u32 {
-    fn read(_: Kind, text: &str) -> Result<Self, String> {
-        plain(text, "a whole number from 0 to 4294967295")
+    fn read(_: SettingType, text: &str) -> Result<Self, String> {
+        parse_plain(text, "a whole number from 0 to 4294967295")
     }
 }
 
 impl SettingText for f64 {
     /// A time may also be written as `90s` or `1h30m`, as elsewhere.
-    fn read(kind: Kind, text: &str) -> Result<Self, String> {
+    fn read(kind: SettingType, text: &str) -> Result<Self, String> {
         match (kind, crate::notation::duration::parse(text)) {
-            (Kind::Seconds, Ok(millis)) => Ok(millis as f64 / 1000.0),
-            (Kind::Seconds, Err(_)) => plain(text, "a number of seconds, or like 90s or 1h30m"),
-            _ => plain(text, "a number"),
+            (SettingType::Seconds, Ok(millis)) => Ok(millis as f64 / 1000.0),
+            (SettingType::Seconds, Err(_)) => {
+                parse_plain(text, "a number of seconds, or like 90s or 1h30m")
+            }
+            _ => parse_plain(text, "a number"),
         }
     }
 }
@@ -139,9 +141,9 @@ macro_rules! settings {
                 $(
                     $(#[$what])*
                     #[serde(
-                        deserialize_with = "given",
+                        deserialize_with = "deserialize_present",
                         skip_serializing_if = "Option::is_none",
-                        serialize_with = "sendable"
+                        serialize_with = "finite_or_null_of"
                     )]
                     #[schema(value_type = Option<$given>, required = false)]
                     pub $field: Option<Option<$given>>,
@@ -157,8 +159,8 @@ macro_rules! settings {
         )*
 
         /// All settings, by the names used in a body and on a command line.
-        pub const SETTINGS: &[(&str, Kind)] = &[ $( $(
-            (concat!(stringify!($group), ".", stringify!($field)), Kind::$kind),
+        pub const SETTINGS: &[(&str, SettingType)] = &[ $( $(
+            (concat!(stringify!($group), ".", stringify!($field)), SettingType::$kind),
         )* )* ];
 
         /// Movement settings of a vCluster that are in force.
@@ -174,10 +176,10 @@ macro_rules! settings {
 
         impl MovementView {
             /// Returns all settings by name.
-            pub fn named(&self) -> Vec<(&'static str, Value)> {
+            pub fn named(&self) -> Vec<(&'static str, SettingValue)> {
                 vec![ $( $( (
                     concat!(stringify!($group), ".", stringify!($field)),
-                    Value::$kind(self.$group.$field.into()),
+                    SettingValue::$kind(self.$group.$field.into()),
                 ), )* )* ]
             }
         }
@@ -195,12 +197,12 @@ macro_rules! settings {
 
         impl MovementChange {
             /// Returns the changed settings by name; `None` resets a setting to its default.
-            pub fn given(&self) -> Vec<(&'static str, Option<Value>)> {
+            pub fn given(&self) -> Vec<(&'static str, Option<SettingValue>)> {
                 let mut given = Vec::new();
                 $( if let Some(group) = &self.$group { $(
                     if let Some(value) = group.$field {
                         let name = concat!(stringify!($group), ".", stringify!($field));
-                        given.push((name, value.map(|value| Value::$kind(value.into()))));
+                        given.push((name, value.map(|value| SettingValue::$kind(value.into()))));
                     }
                 )* } )*
                 given
@@ -213,16 +215,16 @@ macro_rules! settings {
             pub fn put(&mut self, name: &str, text: Option<&str>) -> Result<(), FieldError> {
                 $( $(
                     if name == concat!(stringify!($group), ".", stringify!($field)) {
-                        let value = text.map(|text| <$given>::read(Kind::$kind, text)).transpose();
-                        let value = value.map_err(|reason| wrong(name, reason))?;
+                        let value = text.map(|text| <$given>::read(SettingType::$kind, text)).transpose();
+                        let value = value.map_err(|reason| setting_error(name, reason))?;
                         let slot = &mut self.$group.get_or_insert_default().$field;
                         return match slot.replace(value) {
                             None => Ok(()),
-                            Some(_) => Err(wrong(name, "it is given twice; give it once")),
+                            Some(_) => Err(setting_error(name, "it is given twice; give it once")),
                         };
                     }
                 )* )*
-                Err(wrong(name, unknown(name)))
+                Err(setting_error(name, unknown(name)))
             }
         }
 
@@ -302,7 +304,7 @@ settings! {
     /// Scaling: how quickly services follow their metrics.
     scaling: ScalingView = ScalingSettings, ScalingChange = ScalingChange {
         /// A service shrinks below this fraction of the target; above 0 and below 1. Default: 0.5.
-        threshold: [f64] f64 Part,
+        threshold: [f64] f64 Number,
         /// Interval between readings of the metric, seconds. Default: 60.
         evaluation_s: [f64] f64 Seconds,
         /// Time for which the metric must be above the target before the service grows, seconds. Default: 120.
@@ -334,7 +336,9 @@ impl MovementChange {
     pub fn check(&self) -> Result<(), FieldError> {
         for (name, value) in self.given() {
             if let Some(value) = value {
-                value.check().map_err(|reason| wrong(name, reason))?;
+                value
+                    .check()
+                    .map_err(|reason| setting_error(name, reason))?;
             }
         }
         Ok(())
@@ -359,7 +363,7 @@ fn unknown(name: &str) -> String {
 }
 
 /// Creates the error for an invalid setting.
-pub fn wrong(name: &str, reason: impl Into<String>) -> FieldError {
+pub fn setting_error(name: &str, reason: impl Into<String>) -> FieldError {
     FieldError {
         field: format!("movement.{name}"),
         reason: reason.into(),

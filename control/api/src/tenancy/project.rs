@@ -204,7 +204,7 @@ impl From<LimitsBody> for ProjectUpdate {
 
 impl ProjectUpdate {
     /// Returns the same change for the named project.
-    pub fn of(self, path: impl Into<String>) -> LimitChangeBody {
+    pub fn for_project(self, path: impl Into<String>) -> LimitChangeBody {
         LimitChangeBody {
             path: path.into(),
             max_nodes: self.max_nodes,

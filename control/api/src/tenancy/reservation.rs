@@ -57,7 +57,7 @@ fn at<E: std::fmt::Display>(field: &'static str) -> impl Fn(E) -> FieldError {
     }
 }
 
-fn given(text: &Option<String>) -> Option<&str> {
+fn non_blank(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.trim().is_empty())
 }
 
@@ -72,7 +72,7 @@ impl ReservationRequest {
         grouped: BTreeSet<NodeId>,
     ) -> Result<ReservationSpec, FieldError> {
         let mut nodes = grouped;
-        if let Some(list) = given(&self.nodes) {
+        if let Some(list) = non_blank(&self.nodes) {
             nodes.extend(hostlist::expand(list).map_err(at("nodes"))?);
         }
         if nodes.is_empty() {
@@ -80,8 +80,8 @@ impl ReservationRequest {
                 "name nodes, as gpu[001-016], or groups that have some",
             ));
         }
-        let from = match given(&self.from) {
-            Some(text) => begin::begin(text, now).map_err(at("from"))?,
+        let from = match non_blank(&self.from) {
+            Some(text) => begin::parse_begin_time(text, now).map_err(at("from"))?,
             None => now,
         };
         let projects = self.projects.iter();
@@ -97,9 +97,11 @@ impl ReservationRequest {
     }
 
     fn until(&self, now: UnixMillis, from: UnixMillis) -> Result<Option<UnixMillis>, FieldError> {
-        match (given(&self.until), given(&self.duration)) {
+        match (non_blank(&self.until), non_blank(&self.duration)) {
             (None, None) => Ok(None),
-            (Some(text), None) => begin::begin(text, now).map(Some).map_err(at("until")),
+            (Some(text), None) => begin::parse_begin_time(text, now)
+                .map(Some)
+                .map_err(at("until")),
             (None, Some(text)) => {
                 let ms = duration::parse(text).map_err(at("duration"))?;
                 Ok(Some(from.after(ms)))
@@ -174,7 +176,7 @@ impl ReservationView {
             node_count: u32::try_from(spec.nodes.len()).unwrap_or(u32::MAX),
             from: text::time(spec.from),
             until: spec.until.map(text::time),
-            active: spec.meets(now, Some(1)),
+            active: spec.overlaps(now, Some(1)),
             users: spec.users.iter().cloned().collect(),
             projects: spec.projects.iter().map(ToString::to_string).collect(),
             usable: false,

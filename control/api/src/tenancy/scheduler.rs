@@ -2,7 +2,7 @@
 
 use crate::{
     notation::{
-        nullable::given,
+        nullable::deserialize_present,
         number::{finite, finite_or_null},
     },
     problem::FieldError,
@@ -31,7 +31,7 @@ const MAX_WEIGHT: f64 = MAX_WEIGHT_PARTS.0 as f64 / 1e6;
 /// Resolution of weights: the smallest weight above 0.
 const MIN_WEIGHT: f64 = 1e-6;
 /// Largest bandwidth of checkpoint storage, GB/s.
-const MAX_CHECKPOINT_GB_S: f64 = MAX_CHECKPOINT_BYTES_S as f64 / 1e9;
+const MAX_CHECKPOINT_BANDWIDTH_GB_S: f64 = MAX_CHECKPOINT_BYTES_S as f64 / 1e9;
 
 /// Weights of the nine factors. Weights are relative: they need not add up to 1. The resolution is 0.000001.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -208,7 +208,7 @@ pub struct SchedulerChange {
     pub reservations: Option<ReservationsView>,
     /// Total bandwidth of all nodes to checkpoint storage, GB/s; `null`: unknown.
     #[serde(
-        deserialize_with = "given",
+        deserialize_with = "deserialize_present",
         skip_serializing_if = "Option::is_none",
         serialize_with = "finite_or_null"
     )]
@@ -226,37 +226,39 @@ impl SchedulerChange {
             && !PROFILES.contains(&name.as_str())
         {
             let reason = format!("{name:?} is not one of {}", PROFILES.join(", "));
-            return Err(wrong("profile", reason));
+            return Err(setting_error("profile", reason));
         }
         // NaN is in no range, so these comparisons reject it.
         for (name, weight) in self.weights.iter().flat_map(WeightsChange::given) {
             if !(0.0..=MAX_WEIGHT).contains(&weight) {
                 let reason = format!("it is {weight:?}; it must be from 0 to {MAX_WEIGHT}");
-                return Err(wrong(&format!("weights.{name}"), reason));
+                return Err(setting_error(&format!("weights.{name}"), reason));
             }
             if weight > 0.0 && weight < MIN_WEIGHT {
                 let reason = format!("it is {weight:?}; it must be 0 or at least 0.000001");
-                return Err(wrong(&format!("weights.{name}"), reason));
+                return Err(setting_error(&format!("weights.{name}"), reason));
             }
         }
         if let Some(seconds) = self.reference_wait_s
             && !(0.001..=MAX_REFERENCE_WAIT_S).contains(&seconds)
         {
             let reason = format!("it is {seconds} s; it must be from a millisecond to a year");
-            return Err(wrong("reference_wait_s", reason));
+            return Err(setting_error("reference_wait_s", reason));
         }
         if let Some(Some(gb_s)) = self.checkpoint_gb_s
-            && !(0.0..=MAX_CHECKPOINT_GB_S).contains(&gb_s)
+            && !(0.0..=MAX_CHECKPOINT_BANDWIDTH_GB_S).contains(&gb_s)
         {
-            let reason = format!("it is {gb_s:?} GB/s; it must be from 0 to {MAX_CHECKPOINT_GB_S}");
-            return Err(wrong("checkpoint_gb_s", reason));
+            let reason = format!(
+                "it is {gb_s:?} GB/s; it must be from 0 to {MAX_CHECKPOINT_BANDWIDTH_GB_S}"
+            );
+            return Err(setting_error("checkpoint_gb_s", reason));
         }
         Ok(())
     }
 }
 
 /// Creates the error for an invalid scheduler field.
-pub fn wrong(field: &str, reason: impl Into<String>) -> FieldError {
+pub fn setting_error(field: &str, reason: impl Into<String>) -> FieldError {
     FieldError {
         field: format!("scheduler.{field}"),
         reason: reason.into(),

@@ -2,7 +2,7 @@
 
 use super::project::{LimitsBody, ProjectView, UsageView, is_false, is_unchanged, patch};
 use crate::{
-    notation::amount::{Hours, Parts, patch as amount},
+    notation::amount::{Fraction, Hours, patch as amount},
     problem::FieldError,
 };
 use lattice_quorum_types::{
@@ -37,11 +37,11 @@ pub struct TenantView {
     /// Share of the cluster that the tenant should have, 0 to 1; `null`: not set.
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
-    pub fair_share_target: Option<Parts>,
+    pub fair_share_target: Option<Fraction>,
     /// Multiple of that share that the tenant may hold while others need nothing, 1 or more; `null`: not set.
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
-    pub burst_allowance: Option<Parts>,
+    pub burst_allowance: Option<Fraction>,
     /// Usage of the tenant and everything in it.
     pub usage: UsageView,
     /// Administrators, which may also set the limits of the tenant's projects.
@@ -68,8 +68,8 @@ impl TenantView {
             max_concurrent_allocations: root.limits.max_concurrent_allocations,
             gpu_hours_budget: soft.gpu_ms_budget.map(Hours),
             node_hours_budget: soft.node_ms_budget.map(Hours),
-            fair_share_target: soft.fair_share_ppm.map(Parts),
-            burst_allowance: soft.burst_ppm.map(Parts),
+            fair_share_target: soft.fair_share_ppm.map(Fraction),
+            burst_allowance: soft.burst_ppm.map(Fraction),
             usage: root.total,
             admins: root.admins,
             description: root.description,

@@ -1,6 +1,6 @@
 //! Usage of tenants and users, in hours.
 
-use crate::notation::amount::{Hours, Parts};
+use crate::notation::amount::{Fraction, Hours};
 use lattice_quorum_types::Revision;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -43,10 +43,10 @@ pub struct TenantUsage {
     pub source: String,
     /// Share of the cluster that the tenant should have; `null`: not set.
     #[schema(value_type = Option<f64>)]
-    pub fair_share_target: Option<Parts>,
+    pub fair_share_target: Option<Fraction>,
     /// Multiple of that share that the tenant may hold while others need nothing; `null`: not set.
     #[schema(value_type = Option<f64>)]
-    pub burst_allowance: Option<Parts>,
+    pub burst_allowance: Option<Fraction>,
     /// Fraction of the cluster's nodes that the tenant holds now.
     pub share: f64,
     /// Whether the tenant holds more than its share; the tenant's newest allocations are then the first victims of

@@ -4,7 +4,7 @@ use super::{
     movement::{MovementChange, MovementView},
     scheduler::{SchedulerChange, SchedulerView},
 };
-use crate::{notation::nullable::given, problem::FieldError};
+use crate::{notation::nullable::deserialize_present, problem::FieldError};
 use lattice_quorum_types::{
     ProjectPath, Revision,
     vcluster::{TenantsPatch, VclusterPatch},
@@ -60,7 +60,7 @@ pub struct VclusterRequest {
     /// Tenants that may use the vCluster; `null`: all, `[]`: none.
     #[serde(
         default,
-        deserialize_with = "given",
+        deserialize_with = "deserialize_present",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<Vec<crate::notation::schema::Name>>, inline, required = false)]

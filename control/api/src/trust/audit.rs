@@ -90,7 +90,7 @@ impl From<&AuditEntry> for AuditView {
 /// Line of an export with fields that are invalid or contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("entry {number} was altered: {reason}")]
-pub struct Altered {
+pub struct AlteredEntry {
     /// Entry number in the line.
     pub number: u64,
     /// Fault of the line.
@@ -98,10 +98,10 @@ pub struct Altered {
 }
 
 impl TryFrom<&AuditView> for AuditEntry {
-    type Error = Altered;
+    type Error = AlteredEntry;
     /// Recovers the entry from its view. Fields that are derived from other fields must agree with them.
-    fn try_from(view: &AuditView) -> Result<Self, Altered> {
-        let altered = |reason| Altered {
+    fn try_from(view: &AuditView) -> Result<Self, AlteredEntry> {
+        let altered = |reason| AlteredEntry {
             number: view.number,
             reason,
         };
@@ -127,7 +127,7 @@ impl TryFrom<&AuditView> for AuditEntry {
 }
 
 /// Returns the name of the action.
-pub fn word(action: &AuditAction) -> &'static str {
+pub fn action_name(action: &AuditAction) -> &'static str {
     action.word()
 }
 
@@ -427,7 +427,7 @@ mod tests {
     fn an_entry_survives_its_json_and_its_word_is_its_tag() {
         assert_eq!(every_action().len(), ACTIONS.len());
         for (action, named) in every_action().into_iter().zip(ACTIONS) {
-            assert_eq!(word(&action), named);
+            assert_eq!(action_name(&action), named);
             let entry = entry(action);
             let json = serde_json::to_value(AuditView::from(&entry)).unwrap();
             assert!(json["action"].get(named).is_some(), "{json}");

@@ -31,7 +31,7 @@ pub struct AuthorityView {
 impl AuthorityView {
     /// Creates the view. `certificates`: see the field. The subject is empty if the certificate cannot be read.
     pub fn new(authority: &view::Authority, certificates: Option<u64>) -> Self {
-        let described = x509::describe(&authority.certificate).ok();
+        let described = x509::parse_certificate(&authority.certificate).ok();
         Self {
             pin: authority.pin.clone(),
             phase: match authority.issuing {

@@ -32,7 +32,7 @@ pub struct TokenRequest {
     #[schema(example = "1h")]
     pub ttl: String,
     /// Number of enrolments, 100000 at most; 1 when left out.
-    #[serde(default = "once")]
+    #[serde(default = "default_uses")]
     #[schema(minimum = 1, maximum = 100_000, default = 1)]
     pub uses: u32,
     /// Names that may enrol with the token, as a hostlist; left out: any name.
@@ -50,7 +50,7 @@ pub struct TokenRequest {
     pub replace: bool,
 }
 
-pub(crate) fn once() -> u32 {
+pub(crate) fn default_uses() -> u32 {
     1
 }
 

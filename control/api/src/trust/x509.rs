@@ -49,7 +49,7 @@ fn moment(seconds: i64) -> UnixMillis {
 ///
 /// # Errors
 /// Bytes that are not exactly one certificate; the text describes the fault.
-pub fn describe(der: &[u8]) -> Result<CertificateFields, String> {
+pub fn parse_certificate(der: &[u8]) -> Result<CertificateFields, String> {
     let (rest, x509) =
         X509Certificate::from_der(der).map_err(|e| format!("it is not a certificate: {e}"))?;
     if !rest.is_empty() {
@@ -130,7 +130,7 @@ pub fn read_authority(text: &str) -> Result<(Vec<u8>, CertificateFields), FieldE
         let reason = "it holds several certificates; give the authority's alone";
         return Err(fail(reason.to_owned()));
     };
-    let described = describe(&der).map_err(fail)?;
+    let described = parse_certificate(&der).map_err(fail)?;
     if !described.is_authority {
         let reason = format!(
             "{} is not a CA certificate: it may not sign others; give ca.pem of the new authority",

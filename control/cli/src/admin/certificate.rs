@@ -164,20 +164,20 @@ async fn revoke(args: &RevokeArgs, connection: &Connection) -> Result<(), Failur
             Err(error) => {
                 let mut failure = Failure::from(error);
                 failure.text = format!("{role}/{name}: {}", failure.text);
-                Failure::note(&mut first, failure);
+                Failure::keep_first(&mut first, failure);
             }
         }
     }
     for (role, names) in done {
         let names = hostlist::fold(&names);
         eprintln!("{role}/{names}: revoked; connections end now, running allocations continue");
-        eprintln!("  {}", comes_back(role, &names));
+        eprintln!("  {}", reenrolment_hint(role, &names));
     }
     first.map_or(Ok(()), Err)
 }
 
 /// Describes how a member can enrol again.
-fn comes_back(role: Role, names: &str) -> String {
+fn reenrolment_hint(role: Role, names: &str) -> String {
     let uses = hostlist::expand(names).map_or(1, |names| names.len());
     let uses = match uses {
         1 => String::new(),
@@ -191,7 +191,7 @@ fn comes_back(role: Role, names: &str) -> String {
 
 /// Contents of a certificate file, as a document.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct CertificateDocument {
     file: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     identity: Option<String>,
@@ -214,14 +214,14 @@ fn file_in(path: &Path) -> PathBuf {
     found.unwrap_or_else(|| path.to_owned())
 }
 
-fn described(path: &Path) -> anyhow::Result<Vec<CertificateFields>> {
+fn read_certificates(path: &Path) -> anyhow::Result<Vec<CertificateFields>> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let about = || format!("{}: not a certificate's file", path.display());
     let all = x509::read_pem(&text)
         .map_err(anyhow::Error::msg)
         .with_context(about)?;
     all.iter()
-        .map(|der| x509::describe(der).map_err(anyhow::Error::msg))
+        .map(|der| x509::parse_certificate(der).map_err(anyhow::Error::msg))
         .collect::<anyhow::Result<_>>()
         .with_context(about)
 }
@@ -229,13 +229,13 @@ fn described(path: &Path) -> anyhow::Result<Vec<CertificateFields>> {
 /// Shows the contents of a certificate file.
 pub fn show(args: &ShowArgs, format: Format) -> Result<(), Failure> {
     let file = file_in(&args.file);
-    let mut all = described(&file)?;
+    let mut all = read_certificates(&file)?;
     let leaf = all.remove(0);
     // The issuers' certificates are in the same file, or in `roots.pem` in the same folder.
     if let Some(beside) = file.parent().map(|folder| folder.join("roots.pem"))
         && beside.exists()
     {
-        all.extend(described(&beside)?);
+        all.extend(read_certificates(&beside)?);
     }
     let issuer = match leaf.is_authority && leaf.subject == leaf.issuer {
         true => Some(&leaf),
@@ -244,7 +244,7 @@ pub fn show(args: &ShowArgs, format: Format) -> Result<(), Failure> {
             .find(|other| other.is_authority && leaf.names_as_issuer(other)),
     };
     let backdating = u64::try_from(BACKDATING.as_millis()).unwrap_or(0);
-    let shown = Shown {
+    let shown = CertificateDocument {
         file: file.display().to_string(),
         identity: leaf.uri.clone(),
         subject: leaf.subject.clone(),
@@ -263,7 +263,7 @@ pub fn show(args: &ShowArgs, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-fn rows(shown: &Shown, format: Format) -> Vec<Vec<String>> {
+fn rows(shown: &CertificateDocument, format: Format) -> Vec<Vec<String>> {
     let line = |key: &str, value: String| vec![key.to_owned(), value];
     let what = match (&shown.identity, shown.is_authority) {
         (Some(identity), _) => line("identity", identity.clone()),

@@ -19,9 +19,9 @@ use std::{
 pub use backup::{restore, verify};
 
 /// Interval between two steps of a change.
-const STEP: Duration = Duration::from_millis(300);
+const STEP_INTERVAL: Duration = Duration::from_millis(300);
 /// Longest wait for a quorum that does not answer: an election takes a second.
-const PATIENCE: Duration = Duration::from_secs(30);
+const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Quorum subcommands.
 #[derive(Subcommand)]
@@ -140,20 +140,20 @@ pub async fn run(command: QuorumCommand, connection: &Connection) -> Result<(), 
         QuorumCommand::Status => status(connection).await,
         QuorumCommand::Add(args) => {
             add(connection, args.id, &args.address, args.wait).await?;
-            told(connection).await
+            print_quorum(connection).await
         }
         QuorumCommand::Remove(args) => {
             remove(connection, args.id, &args.reason, args.force, args.wait).await?;
-            told(connection).await
+            print_quorum(connection).await
         }
         QuorumCommand::Replace(args) => {
             add(connection, args.new, &args.address, args.wait).await?;
             let reason = format!("replaced by member {}", args.new);
             remove(connection, args.old, &reason, false, args.wait).await?;
-            told(connection).await
+            print_quorum(connection).await
         }
         QuorumCommand::StepDown { to } => step_down(connection, to).await,
-        QuorumCommand::Backup(args) => backup::make(connection, &args.file).await,
+        QuorumCommand::Backup(args) => backup::write_backup(connection, &args.file).await,
         QuorumCommand::Restore { file } => restore(&file),
     }
 }
@@ -237,7 +237,7 @@ async fn status(connection: &Connection) -> Result<(), Failure> {
 }
 
 /// Prints the state of the quorum after a change: one line and the warnings or, as JSON or YAML, all members.
-async fn told(connection: &Connection) -> Result<(), Failure> {
+async fn print_quorum(connection: &Connection) -> Result<(), Failure> {
     let view = connection.client.quorum().await?;
     if matches!(connection.format, Format::Table | Format::Wide) {
         eprintln!("{}", headline(&view));
@@ -255,12 +255,12 @@ async fn told(connection: &Connection) -> Result<(), Failure> {
 }
 
 /// Returns an idempotency key for one change, so that a repeated request takes effect and is audited only once.
-fn key() -> String {
+fn idempotency_key() -> String {
     format!("cli-{:032x}", rand::random::<u128>())
 }
 
 /// Requests steps until the change is done.
-async fn finish<F>(
+async fn repeat_until_done<F>(
     what: &str,
     wait: Wait,
     mut step: impl FnMut() -> F,
@@ -288,7 +288,7 @@ where
                 }
             }
             // Between two leaders no member answers.
-            Err(ClientError::Unavailable(_)) if heard.elapsed() < PATIENCE => {}
+            Err(ClientError::Unavailable(_)) if heard.elapsed() < UNAVAILABLE_TIMEOUT => {}
             Err(error) => return Err(error.into()),
         }
         if Instant::now() >= until {
@@ -297,14 +297,15 @@ where
                 wait.timeout
             )));
         }
-        tokio::time::sleep(STEP).await;
+        tokio::time::sleep(STEP_INTERVAL).await;
     }
 }
 
 async fn add(connection: &Connection, id: u64, address: &str, wait: Wait) -> Result<(), Failure> {
-    let (key, client) = (key(), &connection.client);
+    let (key, client) = (idempotency_key(), &connection.client);
     let what = format!("adding member {id}");
-    let done = finish(&what, wait, || client.add_member(id, address, Some(&key))).await?;
+    let done =
+        repeat_until_done(&what, wait, || client.add_member(id, address, Some(&key))).await?;
     match done.already {
         true => eprintln!("member {id} votes already"),
         false => eprintln!("member {id} at {address} votes from now on"),
@@ -319,10 +320,10 @@ async fn remove(
     force: bool,
     wait: Wait,
 ) -> Result<(), Failure> {
-    let (key, client) = (key(), &connection.client);
+    let (key, client) = (idempotency_key(), &connection.client);
     let what = format!("removing member {id}");
     let step = || client.remove_member(id, reason, force, Some(&key));
-    let done = finish(&what, wait, step).await?;
+    let done = repeat_until_done(&what, wait, step).await?;
     match done.already {
         true => eprintln!("there is no member {id}: nothing to do"),
         false => {
@@ -337,7 +338,10 @@ async fn remove(
 }
 
 async fn step_down(connection: &Connection, to: Option<u64>) -> Result<(), Failure> {
-    let done = connection.client.step_down(to, Some(&key())).await?;
+    let done = connection
+        .client
+        .step_down(to, Some(&idempotency_key()))
+        .await?;
     match (done.leader, done.already) {
         (Some(id), true) => eprintln!("member {id} leads already"),
         (Some(id), false) => eprintln!("member {id} leads now"),

@@ -8,7 +8,7 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
-    amount::{Amount, Hours, Parts},
+    amount::{Amount, Fraction, Hours},
     tenant::{TenantRequest, TenantUpdate, TenantView},
 };
 use lattice_quorum_types::limit::Patch;
@@ -54,16 +54,16 @@ pub struct NewLimits {
     /// GPU hours that the tenant may use in the budget period (90 days unless the site sets another): a number, or
     /// none.
     #[arg(long, value_name = "HOURS")]
-    gpu_hours_budget: Option<Soft<Hours>>,
+    gpu_hours_budget: Option<AmountChange<Hours>>,
     /// Node hours that the tenant may use in the budget period. Of two budgets the one that is used more counts.
     #[arg(long, value_name = "HOURS")]
-    node_hours_budget: Option<Soft<Hours>>,
+    node_hours_budget: Option<AmountChange<Hours>>,
     /// Share of the cluster that the tenant should have: 0 to 1, or none.
     #[arg(long, value_name = "SHARE")]
-    fair_share_target: Option<Soft<Parts>>,
+    fair_share_target: Option<AmountChange<Fraction>>,
     /// Multiple of that share that the tenant may hold while others need nothing: 1 or more, or none.
     #[arg(long, value_name = "FACTOR")]
-    burst_allowance: Option<Soft<Parts>>,
+    burst_allowance: Option<AmountChange<Fraction>>,
 }
 
 #[derive(Args)]
@@ -103,42 +103,42 @@ pub struct Changes {
     /// GPU hours that the tenant may use in the budget period (90 days unless the site sets another): a number, or
     /// none.
     #[arg(long, value_name = "HOURS")]
-    gpu_hours_budget: Option<Soft<Hours>>,
+    gpu_hours_budget: Option<AmountChange<Hours>>,
     /// Node hours that the tenant may use in the budget period. Of two budgets the one that is used more counts.
     #[arg(long, value_name = "HOURS")]
-    node_hours_budget: Option<Soft<Hours>>,
+    node_hours_budget: Option<AmountChange<Hours>>,
     /// Share of the cluster that the tenant should have: 0 to 1, or none.
     #[arg(long, value_name = "SHARE")]
-    fair_share_target: Option<Soft<Parts>>,
+    fair_share_target: Option<AmountChange<Fraction>>,
     /// Multiple of that share that the tenant may hold while others need nothing: 1 or more, or none.
     #[arg(long, value_name = "FACTOR")]
-    burst_allowance: Option<Soft<Parts>>,
+    burst_allowance: Option<AmountChange<Fraction>>,
 }
 
 /// Change of an amount: a new amount, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Soft<A> {
+pub enum AmountChange<A> {
     /// New amount.
     Set(A),
     /// Removal of the amount.
-    Lifted,
+    Removed,
 }
 
-impl<A: FromStr<Err = String>> FromStr for Soft<A> {
+impl<A: FromStr<Err = String>> FromStr for AmountChange<A> {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "none" | "unlimited" => Ok(Self::Lifted),
+            "none" | "unlimited" => Ok(Self::Removed),
             number => number.parse().map(Self::Set),
         }
     }
 }
 
-fn soft<A: Amount>(given: Option<Soft<A>>) -> Patch {
+fn soft<A: Amount>(given: Option<AmountChange<A>>) -> Patch {
     match given {
         None => Patch::Unchanged,
-        Some(Soft::Lifted) => Patch::Unlimited,
-        Some(Soft::Set(amount)) => Patch::Set(amount.small()),
+        Some(AmountChange::Removed) => Patch::Unlimited,
+        Some(AmountChange::Set(amount)) => Patch::Set(amount.in_small_units()),
     }
 }
 

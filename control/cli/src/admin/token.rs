@@ -184,7 +184,7 @@ async fn revoke(ids: &[String], connection: &Connection) -> Result<(), Failure> 
     for id in ids {
         match connection.client.revoke_token(id, None).await {
             Ok(_) => eprintln!("{id}: withdrawn; members that enrolled with it stay enrolled"),
-            Err(error) => Failure::note(&mut first, Failure::from(error)),
+            Err(error) => Failure::keep_first(&mut first, Failure::from(error)),
         }
     }
     first.map_or(Ok(()), Err)

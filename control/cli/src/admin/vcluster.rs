@@ -3,7 +3,7 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    node::named::expand,
+    node::node_args::expand,
     output::{self, Columns, Format, or_dash},
 };
 use anyhow::Context as _;
@@ -209,7 +209,7 @@ fn usage(error: FieldError) -> Failure {
 }
 
 /// Checks the server's rules, so that a mistake is reported with its flag before a request is sent.
-fn checked(request: VclusterRequest) -> Result<VclusterRequest, Failure> {
+fn check_request(request: VclusterRequest) -> Result<VclusterRequest, Failure> {
     request.clone().change().map_err(usage)?;
     if let Some(change) = &request.scheduler {
         change.check().map_err(usage)?;
@@ -304,12 +304,12 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
         VclusterCommand::Show { name } => show(&client.vcluster(&name).await?, format),
         VclusterCommand::Set(args) => {
             let name = args.name.clone();
-            let request = checked(args.request().map_err(usage)?)?;
+            let request = check_request(args.request().map_err(usage)?)?;
             show(&client.set_vcluster(&name, &request, None).await?, format)
         }
         VclusterCommand::SetWeights(args) => {
             let name = args.name.clone();
-            let request = checked(args.request()?)?;
+            let request = check_request(args.request()?)?;
             show(&client.set_vcluster(&name, &request, None).await?, format)
         }
         VclusterCommand::Assign(args) => {
@@ -384,7 +384,7 @@ fn row(vcluster: &VclusterView) -> Vec<String> {
 }
 
 /// Returns the movement settings by name: each value, and whether it was set or is the default.
-fn moved(moves: &MovementView) -> impl Iterator<Item = (&'static str, String)> {
+fn movement_lines(moves: &MovementView) -> impl Iterator<Item = (&'static str, String)> {
     moves.named().into_iter().map(|(name, value)| {
         let is_set = moves.set.iter().any(|set| set == name);
         let told = match is_set {
@@ -427,7 +427,7 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
     let moves = &vcluster.movement;
     let unread = moves.unread.iter();
     let unread = unread.map(|text| line("not used", format!("{text}; the default applies")));
-    let moved = moved(moves).map(|(name, value)| line(name, value));
+    let moved = movement_lines(moves).map(|(name, value)| line(name, value));
     let rows = rows.into_iter().chain(settings).chain(weights);
     let rows = rows.chain(moved).chain(unread);
     let columns = Columns::only(&["key", "value"]);

@@ -48,7 +48,7 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
     for (key, file) in files.into_iter().flatten() {
         lines.extend(file.as_ref().map(|file| vec![key.to_owned(), file.clone()]));
     }
-    let more = demand(&a).chain(terms(&a)).chain(course(&a));
+    let more = demand(&a).chain(terms(&a)).chain(history_lines(&a));
     lines.extend(more.map(|(key, value)| vec![key.to_owned(), value]));
     output::print(
         connection.format,
@@ -99,7 +99,9 @@ fn attempts(a: &AllocationView) -> String {
 
 type Line = (&'static str, String);
 
-fn given<const N: usize>(lines: [(&'static str, Option<String>); N]) -> impl Iterator<Item = Line> {
+fn present_lines<const N: usize>(
+    lines: [(&'static str, Option<String>); N],
+) -> impl Iterator<Item = Line> {
     lines
         .into_iter()
         .filter_map(|(key, value)| Some((key, value?)))
@@ -111,7 +113,7 @@ fn demand(a: &AllocationView) -> impl Iterator<Item = Line> {
     let rates: Vec<_> = rates
         .map(|(system, gb_s)| format!("{system}={}", write_bandwidth(*gb_s)))
         .collect();
-    given([
+    present_lines([
         ("data ready", a.data_ready.map(|part| part.to_string())),
         ("checkpoint time", a.checkpoint_time.clone()),
         ("storage", (!rates.is_empty()).then(|| rates.join(" "))),
@@ -131,7 +133,7 @@ fn terms(a: &AllocationView) -> impl Iterator<Item = Line> {
             None => format!("{}, {trigger}", terms.mode),
         }
     });
-    given([
+    present_lines([
         ("array", a.array.clone()),
         ("after", (!after.is_empty()).then(|| after.join(", "))),
         ("mutex", a.mutex.clone()),
@@ -156,7 +158,7 @@ fn scale(scale: &ScaleBody) -> String {
 }
 
 /// Returns the lines about the progress of the allocation.
-fn course(a: &AllocationView) -> impl Iterator<Item = Line> {
+fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
     let tally = a.tally.as_ref().map(|tally| {
         format!(
             "{}: {} pending, {} blocked, {} running, {} completed, {} failed, {} cancelled",
@@ -173,7 +175,7 @@ fn course(a: &AllocationView) -> impl Iterator<Item = Line> {
     let checkpoints = a.checkpoints.as_ref();
     let kept = checkpoints.and_then(|all| all.kept.as_ref());
     let writing = checkpoints.and_then(|all| all.writing.as_ref());
-    given([
+    present_lines([
         ("elements", tally),
         (
             "graph",

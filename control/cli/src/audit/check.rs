@@ -7,7 +7,7 @@ use lattice_api::text::time;
 use lattice_mesh::{Pin, Role, StatementSignature};
 use lattice_quorum_types::{
     UnixMillis,
-    audit::{AuditAction, AuditEntry, AuditFault, Hex, MAX_SIGNED_HEAD_OFF_MS, SignedHeadContent},
+    audit::{AuditAction, AuditEntry, AuditFault, Hex, MAX_SIGNED_HEAD_SKEW_MS, SignedHeadContent},
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub type ChainPosition = (u64, [u8; 32]);
 
 /// Failed check, with its entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum AuditCheckError {
     /// The hash chain is broken.
     Chain(AuditFault),
     /// Another check failed.
@@ -31,14 +31,14 @@ pub enum Fault {
     Unsigned(String),
 }
 
-impl Fault {
+impl AuditCheckError {
     fn at(number: u64, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::Entry { number, reason }
     }
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for AuditCheckError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Chain(fault) => f.write_str(&in_words(*fault)),
@@ -87,12 +87,12 @@ pub struct Checker {
     last_at: UnixMillis,
     /// Hash and time of each entry after `start`.
     seen: Vec<([u8; 32], UnixMillis)>,
-    sealed: Vec<VerifiedHead>,
+    signed_heads: Vec<VerifiedHead>,
     /// CAs that became trusted according to the audit, and the entry of that change.
     added: BTreeMap<String, u64>,
     retired: BTreeMap<String, u64>,
     /// For each member name, the time of the last revocation or replacement: certificates issued until then are void.
-    void: BTreeMap<String, UnixMillis>,
+    void_until: BTreeMap<String, UnixMillis>,
 }
 
 /// Result of the verification.
@@ -136,10 +136,10 @@ impl Checker {
             last: start,
             last_at: UnixMillis(0),
             seen: Vec::new(),
-            sealed: Vec::new(),
+            signed_heads: Vec::new(),
             added: BTreeMap::new(),
             retired: BTreeMap::new(),
-            void: BTreeMap::new(),
+            void_until: BTreeMap::new(),
         }
     }
 
@@ -153,28 +153,33 @@ impl Checker {
         if number == self.start.0 {
             return Some(self.start.1);
         }
-        self.place(number).map(|(hash, _)| hash)
+        self.entry_at(number).map(|(hash, _)| hash)
     }
 
-    fn place(&self, number: u64) -> Option<([u8; 32], UnixMillis)> {
+    fn entry_at(&self, number: u64) -> Option<([u8; 32], UnixMillis)> {
         let behind = number.checked_sub(self.start.0)?.checked_sub(1)?;
         self.seen.get(usize::try_from(behind).ok()?).copied()
     }
 
     /// Whether a signed head covers this entry.
-    pub fn is_sealed(&self, number: u64) -> bool {
-        self.sealed.iter().any(|sealed| sealed.of >= number)
+    pub fn is_covered(&self, number: u64) -> bool {
+        self.signed_heads.iter().any(|sealed| sealed.of >= number)
     }
 
     /// Verifies the next entry.
     ///
     /// # Errors
     /// The first check that fails for the entry.
-    pub fn take(&mut self, entry: &AuditEntry) -> Result<(), Fault> {
-        entry.check_follows(self.last).map_err(Fault::Chain)?;
+    pub fn verify_entry(&mut self, entry: &AuditEntry) -> Result<(), AuditCheckError> {
+        entry
+            .check_follows(self.last)
+            .map_err(AuditCheckError::Chain)?;
         let number = entry.number;
         if entry.at < self.last_at {
-            return Err(Fault::at(number, "is older than the entry before it"));
+            return Err(AuditCheckError::at(
+                number,
+                "is older than the entry before it",
+            ));
         }
         match &entry.action {
             AuditAction::AuthorityAdded { pin } => {
@@ -191,7 +196,7 @@ impl Checker {
                 replaced: true,
                 ..
             } if *role == Role::Quorum => {
-                self.void.insert(name.clone(), entry.at);
+                self.void_until.insert(name.clone(), entry.at);
             }
             AuditAction::SignedHead {
                 of,
@@ -199,15 +204,15 @@ impl Checker {
                 signature,
                 certificates,
             } => {
-                let sealed = self.judge(entry, of, signer, (signature, certificates));
+                let sealed = self.verify_signed_head(entry, of, signer, (signature, certificates));
                 let sealed = sealed.map_err(|reason| {
-                    Fault::at(
+                    AuditCheckError::at(
                         number,
                         format!("is not a checkpoint of this audit: {reason}"),
                     )
                 })?;
                 self.cluster.get_or_insert_with(|| of.cluster.clone());
-                self.sealed.push(sealed);
+                self.signed_heads.push(sealed);
             }
             _ => {}
         }
@@ -217,7 +222,7 @@ impl Checker {
         Ok(())
     }
 
-    fn judge(
+    fn verify_signed_head(
         &self,
         entry: &AuditEntry,
         of: &SignedHeadContent,
@@ -237,13 +242,13 @@ impl Checker {
             ));
         }
         let off = of.at.since(entry.at).max(entry.at.since(of.at));
-        if off > MAX_SIGNED_HEAD_OFF_MS {
+        if off > MAX_SIGNED_HEAD_SKEW_MS {
             let (signed, written) = (time(of.at), time(entry.at));
             return Err(format!(
                 "it was signed {signed}, but written down {written}"
             ));
         }
-        if let Some((_, written)) = self.place(of.number).filter(|(_, at)| *at > of.at) {
+        if let Some((_, written)) = self.entry_at(of.number).filter(|(_, at)| *at > of.at) {
             let (signed, written) = (time(of.at), time(written));
             return Err(format!(
                 "it was signed {signed}, before what it covers, of {written}"
@@ -283,7 +288,7 @@ impl Checker {
             ));
         }
         if let Some(void) = self
-            .void
+            .void_until
             .get(identity.id())
             .filter(|at| by.issued_at <= **at)
         {
@@ -306,13 +311,13 @@ impl Checker {
     ///
     /// # Errors
     /// A signed head of an untrusted CA, or no signed head at all.
-    pub fn finish(self, pins: &BTreeSet<String>) -> Result<Report, Fault> {
+    pub fn finish(self, pins: &BTreeSet<String>) -> Result<Report, AuditCheckError> {
         let trusted = self.trusted(pins);
-        for sealed in &self.sealed {
+        for sealed in &self.signed_heads {
             let is_over = self.retired.get(&sealed.authority);
             if is_over.is_some_and(|over| *over < sealed.entry) {
                 let reason = "is not a checkpoint of this audit: its authority was retired before";
-                return Err(Fault::at(sealed.entry, reason));
+                return Err(AuditCheckError::at(sealed.entry, reason));
             }
             if !trusted.contains(&sealed.authority) {
                 let pin = &sealed.authority;
@@ -320,12 +325,12 @@ impl Checker {
                     "is a checkpoint under authority {pin}, which is not trusted; if it was one of \
                      this cluster's, give its certificate with --ca too"
                 );
-                return Err(Fault::at(sealed.entry, reason));
+                return Err(AuditCheckError::at(sealed.entry, reason));
             }
         }
-        let Some(newest) = self.sealed.iter().max_by_key(|sealed| sealed.of) else {
+        let Some(newest) = self.signed_heads.iter().max_by_key(|sealed| sealed.of) else {
             let reason = "no entry is signed: there is no checkpoint in it";
-            return Err(Fault::Unsigned(reason.to_owned()));
+            return Err(AuditCheckError::Unsigned(reason.to_owned()));
         };
         if newest.of <= self.start.0 {
             let (of, first) = (newest.of, self.start.0 + 1);
@@ -333,27 +338,30 @@ impl Checker {
                 "no entry is signed: the last checkpoint covers entry {of}, and the first one here \
                  is {first}"
             );
-            return Err(Fault::Unsigned(reason));
+            return Err(AuditCheckError::Unsigned(reason));
         }
         let (covered, signed_at) = (newest.of, time(newest.at));
         let mut signers: BTreeMap<String, u64> = BTreeMap::new();
-        for sealed in &self.sealed {
+        for sealed in &self.signed_heads {
             *signers.entry(sealed.signer.clone()).or_default() += 1;
         }
-        let authorities = self.sealed.iter().map(|sealed| sealed.authority.clone());
+        let authorities = self
+            .signed_heads
+            .iter()
+            .map(|sealed| sealed.authority.clone());
         Ok(Report {
             covered,
             signed_at: Some(signed_at),
-            checkpoints: self.sealed.len() as u64,
+            checkpoints: self.signed_heads.len() as u64,
             signers,
             authorities: authorities.collect(),
             not_covered: self.last.0 - covered,
-            ..self.chain()
+            ..self.chain_report()
         })
     }
 
     /// Reports on the hash chain alone, regardless of signatures.
-    pub fn chain(&self) -> Report {
+    pub fn chain_report(&self) -> Report {
         let moment = |seen: Option<&([u8; 32], UnixMillis)>| seen.map(|(_, at)| time(*at));
         let entries = self.seen.len() as u64;
         Report {
@@ -378,7 +386,7 @@ impl Checker {
         let mut trusted = pins.clone();
         loop {
             let by_trusted = self
-                .sealed
+                .signed_heads
                 .iter()
                 .filter(|s| trusted.contains(&s.authority));
             let covered = by_trusted.map(|sealed| sealed.of).max().unwrap_or(0);

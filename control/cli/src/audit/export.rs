@@ -1,10 +1,10 @@
 //! `lattice audit export`: writes a complete file or none, and verifies it while writing.
 
 use super::{
-    NextPage, PAGE, as_written, broken,
+    NextPage, PAGE,
     check::{ChainPosition, Checker, Report},
     file::{Header, KnownAuthority, Writer},
-    pages, verify,
+    pages, recover_entry, verification_failure, verify,
 };
 use crate::{
     connect::Connection,
@@ -44,7 +44,7 @@ pub struct ExportArgs {
 
 /// Result of the export.
 #[derive(Debug, Serialize)]
-struct Exported<'a> {
+struct ExportResult<'a> {
     file: &'a Path,
     #[serde(flatten)]
     report: &'a Report,
@@ -81,12 +81,16 @@ pub async fn run(args: &ExportArgs, connection: &Connection) -> Result<(), Failu
     let report = write(&head, &range, &header, connection, &mut file).await?;
     let file = file.into_inner().map_err(|error| error.into_error());
     file.and_then(NewFile::commit_new).with_context(about)?;
-    tell(args, connection, &report)
+    print_summary(args, connection, &report)
 }
 
-fn tell(args: &ExportArgs, connection: &Connection, report: &Report) -> Result<(), Failure> {
+fn print_summary(
+    args: &ExportArgs,
+    connection: &Connection,
+    report: &Report,
+) -> Result<(), Failure> {
     let file = args.file.as_path();
-    let exported = Exported { file, report };
+    let exported = ExportResult { file, report };
     let mut rows = vec![vec!["file".to_owned(), file.display().to_string()]];
     rows.extend(verify::rows(report));
     output::print(
@@ -116,7 +120,7 @@ impl Range {
             (None, after) => after.unwrap_or(0),
             (Some(since), _) => {
                 let since = output::moment("--since", since)?;
-                let first = one(
+                let first = first_match(
                     connection,
                     AuditFilter {
                         since: Some(since),
@@ -137,7 +141,7 @@ impl Range {
                     newest_first: true,
                     ..AuditFilter::default()
                 };
-                let last = one(connection, filter)
+                let last = first_match(connection, filter)
                     .await?
                     .map_or(0, |entry| entry.number);
                 if last <= after {
@@ -148,23 +152,26 @@ impl Range {
         };
         let start = match after {
             0 => (0, [0; 32]),
-            after => place(connection, after).await?,
+            after => position_of(connection, after).await?,
         };
         Ok(Self { start, last })
     }
 }
 
 /// Returns the first entry that matches the filter.
-async fn one(connection: &Connection, filter: AuditFilter) -> Result<Option<AuditEntry>, Failure> {
+async fn first_match(
+    connection: &Connection,
+    filter: AuditFilter,
+) -> Result<Option<AuditEntry>, Failure> {
     let mut found = None;
     pages(connection, &filter, 0, 1, |items| {
         found = items
             .first()
-            .map(|view| as_written(WHERE, view))
+            .map(|view| recover_entry(WHERE, view))
             .transpose()?;
         Ok(match found {
             Some(_) => NextPage::Stop,
-            None => NextPage::Go,
+            None => NextPage::Continue,
         })
     })
     .await?;
@@ -172,11 +179,11 @@ async fn one(connection: &Connection, filter: AuditFilter) -> Result<Option<Audi
 }
 
 /// Returns the position of an entry, by its number.
-async fn place(connection: &Connection, number: u64) -> Result<ChainPosition, Failure> {
+async fn position_of(connection: &Connection, number: u64) -> Result<ChainPosition, Failure> {
     let filter = AuditFilter::default();
     let page = connection.client.audit_page(&filter, number - 1, Some(1));
     let page = page.await?;
-    let entry = page.items.first().map(|view| as_written(WHERE, view));
+    let entry = page.items.first().map(|view| recover_entry(WHERE, view));
     match entry.transpose()? {
         Some(entry) if entry.number == number => Ok((number, entry.hash)),
         _ => Err(Failure::refused(format!(
@@ -205,19 +212,21 @@ async fn write(
     let all = AuditFilter::default();
     pages(connection, &all, range.start.0, PAGE, |items| {
         for view in &items {
-            let entry = as_written(WHERE, view)?;
+            let entry = recover_entry(WHERE, view)?;
             checker
-                .take(&entry)
-                .map_err(|fault| broken(WHERE, &fault))?;
+                .verify_entry(&entry)
+                .map_err(|fault| verification_failure(WHERE, &fault))?;
             write(writer.entry(&entry).map_err(serde)?)?;
-            if range.last.is_some_and(|last| checker.is_sealed(last)) {
+            if range.last.is_some_and(|last| checker.is_covered(last)) {
                 return Ok(NextPage::Stop);
             }
         }
-        Ok(NextPage::Go)
+        Ok(NextPage::Continue)
     })
     .await?;
     write(writer.end().map_err(serde)?)?;
     let pins: BTreeSet<String> = head.authorities.iter().map(|a| a.pin.clone()).collect();
-    checker.finish(&pins).map_err(|fault| broken(WHERE, &fault))
+    checker
+        .finish(&pins)
+        .map_err(|fault| verification_failure(WHERE, &fault))
 }

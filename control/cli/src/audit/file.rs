@@ -10,14 +10,14 @@
 //! `authorities` lists objects with `pin` and `certificate`. `hash` is blake3 of the previous hash and `bytes`, in key
 //! derivation mode with the context `lattice audit 1`. `digest` is blake3 of all previous lines.
 
-use super::check::{ChainPosition, Fault};
+use super::check::{AuditCheckError, ChainPosition};
 use lattice_api::audit::AuditView;
 use lattice_quorum_types::audit::{AuditEntry, Hex};
 use serde::{Deserialize, Serialize};
 use std::io::BufRead;
 
 /// Format version.
-const FORM: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 /// Longest line, bytes: an entry may name thousands of nodes, twice.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
@@ -31,7 +31,7 @@ pub struct Header {
     /// Time of the export, by the exporting machine's clock.
     pub exported_at: String,
     /// Entry before the first exported one.
-    pub before: Before,
+    pub before: ChainStart,
     /// CAs that were trusted at the time of the export. A verifier must not trust them because of this list; it needs
     /// their pins from another source.
     pub authorities: Vec<KnownAuthority>,
@@ -39,7 +39,7 @@ pub struct Header {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Before {
+pub struct ChainStart {
     /// Entry number; 0 if there is none.
     pub number: u64,
     /// Entry hash; zeros if there is none.
@@ -64,7 +64,7 @@ struct Line {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Last {
+struct EndLine {
     end: End,
 }
 
@@ -85,10 +85,10 @@ impl Header {
         known: Vec<KnownAuthority>,
     ) -> Self {
         Self {
-            lattice_audit_export: FORM,
+            lattice_audit_export: FORMAT_VERSION,
             cluster,
             exported_at,
-            before: Before {
+            before: ChainStart {
                 number: before.0,
                 hash: before.1.into(),
             },
@@ -149,7 +149,7 @@ impl Writer {
             hash: self.last.1.into(),
             digest: digest.into(),
         };
-        let mut line = serde_json::to_string(&Last { end })?;
+        let mut line = serde_json::to_string(&EndLine { end })?;
         line.push('\n');
         Ok(line)
     }
@@ -161,11 +161,11 @@ pub enum ExportReadError {
     /// The file is not an export, or cannot be read at all.
     Other(anyhow::Error),
     /// An entry does not match its written form.
-    Fault(Fault),
+    Fault(AuditCheckError),
 }
 
-impl From<Fault> for ExportReadError {
-    fn from(fault: Fault) -> Self {
+impl From<AuditCheckError> for ExportReadError {
+    fn from(fault: AuditCheckError) -> Self {
         Self::Fault(fault)
     }
 }
@@ -196,10 +196,10 @@ impl<R: BufRead> Reader<R> {
         reader.next_line()?;
         let form: serde_json::Value = reader.parsed().map_err(|_| not_one())?;
         match form.get("lattice_audit_export").and_then(|v| v.as_u64()) {
-            Some(form) if form == u64::from(FORM) => {}
+            Some(form) if form == u64::from(FORMAT_VERSION) => {}
             Some(form) => {
                 let text = format!(
-                    "the export has format {form}; this version of Lattice reads format {FORM}. Check it with the \
+                    "the export has format {form}; this version of Lattice reads format {FORMAT_VERSION}. Check it with the \
                      version that wrote it"
                 );
                 return Err(ExportReadError::Other(anyhow::anyhow!(text)));
@@ -209,7 +209,7 @@ impl<R: BufRead> Reader<R> {
         let header: Header = reader.canonical()?;
         let start = header
             .start()
-            .ok_or_else(|| reader.spoiled("its hash is not valid"))?;
+            .ok_or_else(|| reader.unreadable_line("its hash is not valid"))?;
         reader.digest.update(reader.line.as_bytes());
         reader.last = start;
         Ok((header, start, reader))
@@ -220,7 +220,7 @@ impl<R: BufRead> Reader<R> {
         let (last, _) = self.last;
         let cut = || {
             let what = format!("the file is cut: its last line is missing behind entry {last}");
-            Fault::Unsigned(what)
+            AuditCheckError::Unsigned(what)
         };
         self.next_line()?;
         if self.line.is_empty() {
@@ -236,13 +236,13 @@ impl<R: BufRead> Reader<R> {
         let line: Line = self.canonical()?;
         let entry = AuditEntry::try_from(&line.entry).map_err(|altered| {
             let reason = format!("was altered: {}", altered.reason);
-            Fault::Entry {
+            AuditCheckError::Entry {
                 number: altered.number,
                 reason,
             }
         })?;
         if line.bytes.0 != entry.hashed_bytes() {
-            return Err(ExportReadError::Fault(Fault::Entry {
+            return Err(ExportReadError::Fault(AuditCheckError::Entry {
                 number: entry.number,
                 reason: "was altered: its fields do not match its bytes".to_owned(),
             }));
@@ -254,23 +254,23 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn check_end(&mut self) -> Result<(), ExportReadError> {
-        let Last { end } = self.canonical()?;
+        let EndLine { end } = self.canonical()?;
         let digest = Hex::from(*self.digest.finalize().as_bytes());
         let found = (self.entries, self.last.0, Hex::from(self.last.1));
         if found != (end.entries, end.last, end.hash) {
             let (last, _, said) = (self.last.0, end.entries, end.last);
             let what =
                 format!("the file ends with entry {last}, but its last line names entry {said}");
-            return Err(Fault::Unsigned(what).into());
+            return Err(AuditCheckError::Unsigned(what).into());
         }
         if digest != end.digest {
             let what = "a line of the file was changed: its digest differs".to_owned();
-            return Err(Fault::Unsigned(what).into());
+            return Err(AuditCheckError::Unsigned(what).into());
         }
         self.next_line()?;
         match self.line.is_empty() {
             true => Ok(()),
-            false => Err(self.spoiled("data follows the end line")),
+            false => Err(self.unreadable_line("data follows the end line")),
         }
     }
 
@@ -279,7 +279,7 @@ impl<R: BufRead> Reader<R> {
         self.number += 1;
         let mut bounded = std::io::Read::take(&mut self.lines, MAX_LINE_BYTES);
         let read = bounded.read_line(&mut self.line);
-        read.map_err(|error| self.spoiled(&error.to_string()))?;
+        read.map_err(|error| self.unreadable_line(&error.to_string()))?;
         Ok(())
     }
 
@@ -291,17 +291,17 @@ impl<R: BufRead> Reader<R> {
     fn canonical<T: for<'a> Deserialize<'a> + Serialize>(&self) -> Result<T, ExportReadError> {
         let value: T = self
             .parsed()
-            .map_err(|error| self.spoiled(&error.to_string()))?;
+            .map_err(|error| self.unreadable_line(&error.to_string()))?;
         match serde_json::to_string(&value) {
             Ok(text) if text == self.line.trim_end_matches('\n') => Ok(value),
-            _ => Err(self.spoiled("it is not in the format of an export")),
+            _ => Err(self.unreadable_line("it is not in the format of an export")),
         }
     }
 
     /// Reports a line that cannot be parsed, with the number of the expected entry.
-    fn spoiled(&self, why: &str) -> ExportReadError {
+    fn unreadable_line(&self, why: &str) -> ExportReadError {
         let number = self.last.0 + 1;
-        ExportReadError::Fault(Fault::Entry {
+        ExportReadError::Fault(AuditCheckError::Entry {
             number,
             reason: format!("cannot be read (line {}): {why}", self.number),
         })

@@ -75,7 +75,7 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
             found.extend(items);
             Ok(match found.len() > limit {
                 true => NextPage::Stop,
-                false => NextPage::Go,
+                false => NextPage::Continue,
             })
         },
     )

@@ -14,7 +14,7 @@ pub const START: UnixMillis = UnixMillis(1_790_000_000_000);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// CA that issues certificates to members of a cluster.
-pub struct Site {
+pub struct TestCluster {
     pub cluster: String,
     pub authority: Arc<Authority>,
 }
@@ -28,11 +28,11 @@ fn root() -> Principal {
 
 /// Creates a chain of entries, one second apart.
 pub fn chain(length: u64) -> Vec<AuditEntry> {
-    rechained(&[], length)
+    append_entries(&[], length)
 }
 
 /// Creates `more` entries that follow the entries in `before`.
-pub fn rechained(before: &[AuditEntry], more: u64) -> Vec<AuditEntry> {
+pub fn append_entries(before: &[AuditEntry], more: u64) -> Vec<AuditEntry> {
     let mut all = before.to_vec();
     for _ in 0..more {
         let n = all.len() as u64;
@@ -50,7 +50,7 @@ pub fn rechained(before: &[AuditEntry], more: u64) -> Vec<AuditEntry> {
     all.split_off(before.len())
 }
 
-impl Site {
+impl TestCluster {
     pub fn new(cluster: &str) -> Self {
         let before = UnixMillis(START.0 - 86_400_000);
         let validity = Validity::from_now(before, 24 * 365 * HOUR);
@@ -126,7 +126,7 @@ impl Site {
 
     /// Appends an entry and signs the head; a signed head under another CA may cover the earlier entries.
     pub fn sign_again(&self, all: &mut Vec<AuditEntry>, member: u64) {
-        all.extend(rechained(all, 1));
+        all.extend(append_entries(all, 1));
         self.sign(all, member);
     }
 

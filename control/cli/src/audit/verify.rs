@@ -1,10 +1,10 @@
 //! `lattice audit verify`: verifies the cluster's audit, or an export of it.
 
 use super::{
-    NextPage, PAGE, as_written, broken,
-    check::{Checker, Fault, Report},
+    NextPage, PAGE,
+    check::{AuditCheckError, Checker, Report},
     file::{ExportReadError, Header, Reader},
-    pages,
+    pages, recover_entry, verification_failure,
 };
 use crate::{
     connect::Connection,
@@ -74,24 +74,24 @@ impl VerifyArgs {
 }
 
 /// Export that was read for a comparison.
-struct Exported {
+struct ReadExport {
     name: String,
     checker: Checker,
 }
 
-fn unread(where_: &str, unread: ExportReadError) -> Failure {
+fn read_failure(where_: &str, unread: ExportReadError) -> Failure {
     match unread {
         ExportReadError::Other(error) => Failure::refused(format!("{where_}: {error:#}")),
-        ExportReadError::Fault(fault) => broken(where_, &fault),
+        ExportReadError::Fault(fault) => verification_failure(where_, &fault),
     }
 }
 
 /// Reads an export to its end, and verifies its chain.
-fn read(path: &Path, cluster: Option<&str>) -> Result<(Header, Exported), Failure> {
+fn read(path: &Path, cluster: Option<&str>) -> Result<(Header, ReadExport), Failure> {
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| name.clone())?;
     let opened = Reader::open(BufReader::new(file));
-    let (header, start, mut reader) = opened.map_err(|e| unread(&name, e))?;
+    let (header, start, mut reader) = opened.map_err(|e| read_failure(&name, e))?;
     if let Some(wanted) = cluster.filter(|wanted| *wanted != header.cluster) {
         let of = &header.cluster;
         return Err(Failure::refused(format!(
@@ -99,16 +99,16 @@ fn read(path: &Path, cluster: Option<&str>) -> Result<(Header, Exported), Failur
         )));
     }
     let mut checker = Checker::new(Some(header.cluster.clone()), start);
-    while let Some(entry) = reader.next().map_err(|e| unread(&name, e))? {
+    while let Some(entry) = reader.next().map_err(|e| read_failure(&name, e))? {
         checker
-            .take(&entry)
-            .map_err(|fault| broken(&name, &fault))?;
+            .verify_entry(&entry)
+            .map_err(|fault| verification_failure(&name, &fault))?;
     }
-    Ok((header, Exported { name, checker }))
+    Ok((header, ReadExport { name, checker }))
 }
 
 /// Checks that all entries of an earlier export are present and unchanged.
-fn compare(now: &Checker, where_: &str, before: &Exported) -> Result<u64, Failure> {
+fn compare(now: &Checker, where_: &str, before: &ReadExport) -> Result<u64, Failure> {
     let (exported, _) = before.checker.last();
     let (last, _) = now.last();
     let mut same = 0;
@@ -119,7 +119,10 @@ fn compare(now: &Checker, where_: &str, before: &Exported) -> Result<u64, Failur
         if was != is {
             let name = &before.name;
             let reason = format!("differs from the one that was exported to {name}");
-            return Err(broken(where_, &Fault::Entry { number, reason }));
+            return Err(verification_failure(
+                where_,
+                &AuditCheckError::Entry { number, reason },
+            ));
         }
         same += u64::from(number > 0);
     }
@@ -127,7 +130,10 @@ fn compare(now: &Checker, where_: &str, before: &Exported) -> Result<u64, Failur
         let number = last + 1;
         let name = &before.name;
         let reason = format!("is missing: {name} continues to entry {exported}");
-        return Err(broken(where_, &Fault::Entry { number, reason }));
+        return Err(verification_failure(
+            where_,
+            &AuditCheckError::Entry { number, reason },
+        ));
     }
     if same == 0 {
         let name = &before.name;
@@ -150,8 +156,8 @@ pub fn offline(args: &VerifyArgs, format: Format) -> Result<(), Failure> {
         ));
     }
     let (_, exported) = read(path, args.cluster.as_deref())?;
-    let Exported { name, checker } = exported;
-    end(args, checker, &pins, &name, format)
+    let ReadExport { name, checker } = exported;
+    report_result(args, checker, &pins, &name, format)
 }
 
 /// Verifies the cluster's own audit, after a quorum member has signed its head.
@@ -175,23 +181,26 @@ pub async fn online(args: &VerifyArgs, connection: &Connection) -> Result<(), Fa
     let all = AuditFilter::default();
     pages(connection, &all, 0, PAGE, |items| {
         for view in &items {
-            let entry = as_written(where_, view)?;
+            let entry = recover_entry(where_, view)?;
             checker
-                .take(&entry)
-                .map_err(|fault| broken(where_, &fault))?;
+                .verify_entry(&entry)
+                .map_err(|fault| verification_failure(where_, &fault))?;
         }
-        Ok(NextPage::Go)
+        Ok(NextPage::Continue)
     })
     .await?;
     if checker.last().0 < head.number {
         let (number, last) = (checker.last().0 + 1, head.number);
         let reason = format!("is missing: the audit continues to entry {last}");
-        return Err(broken(where_, &Fault::Entry { number, reason }));
+        return Err(verification_failure(
+            where_,
+            &AuditCheckError::Entry { number, reason },
+        ));
     }
-    end(args, checker, &pins, where_, connection.format)
+    report_result(args, checker, &pins, where_, connection.format)
 }
 
-fn end(
+fn report_result(
     args: &VerifyArgs,
     checker: Checker,
     pins: &BTreeSet<String>,
@@ -204,10 +213,10 @@ fn end(
         compared = Some(compare(&checker, where_, &before)?);
     }
     let report = match args.chain_only {
-        true => checker.chain(),
+        true => checker.chain_report(),
         false => checker
             .finish(pins)
-            .map_err(|fault| broken(where_, &fault))?,
+            .map_err(|fault| verification_failure(where_, &fault))?,
     };
     output::title(format, &format!("{where_} is intact"))?;
     let mut rows = rows(&report);

@@ -142,7 +142,7 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
     let request = request(args)?;
     let client = &connection.client;
     let set = match dry_run {
-        true => client.try_baseline(&name, &request).await?,
+        true => client.dry_run_baseline(&name, &request).await?,
         false => client.set_baseline(&name, &request, None).await?,
     };
     let standing = &set.standing;
@@ -166,14 +166,14 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
         or_dash(Some(&standing.deprioritise)),
     ];
     output::print(connection.format, &set, columns, [row])?;
-    for line in told(&set) {
+    for line in consequences(&set) {
         eprintln!("{line}");
     }
     Ok(())
 }
 
 /// Lists the consequences, and possible mistakes.
-fn told(set: &BaselineSet) -> Vec<String> {
+fn consequences(set: &BaselineSet) -> Vec<String> {
     let standing = &set.standing;
     let mut lines = Vec::new();
     let (drained, last) = match set.dry_run {
@@ -290,7 +290,7 @@ fn add_keys(classes: &mut BTreeMap<String, ClassForm>, keys: &[String]) -> Resul
     Ok(())
 }
 
-fn whom(baseline: &BaselineView) -> String {
+fn applies_to(baseline: &BaselineView) -> String {
     let cohort = baseline.cohort.as_ref().map(|cohort| {
         let mut parts = Vec::new();
         let texts = [
@@ -324,7 +324,7 @@ fn rules(classes: &BTreeMap<String, ClassRuleView>) -> String {
 }
 
 /// Formats a value of the comparison; `None`, for a version that is not in force, differs from "no nodes".
-fn judged(nodes: Option<&str>) -> String {
+fn comparison_cell(nodes: Option<&str>) -> String {
     nodes.map_or_else(|| NOT_JUDGED.to_owned(), |nodes| or_dash(Some(nodes)))
 }
 
@@ -337,9 +337,9 @@ fn applies_to_text(baseline: &BaselineView) -> String {
     };
     format!(
         "matches {count} nodes: {}; differ: {}; unknown: {}",
-        judged(baseline.judged.as_deref()),
-        judged(baseline.differ.as_deref()),
-        judged(baseline.unknown.as_deref())
+        comparison_cell(baseline.judged.as_deref()),
+        comparison_cell(baseline.differ.as_deref()),
+        comparison_cell(baseline.unknown.as_deref())
     )
 }
 
@@ -349,10 +349,10 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
         vec![
             baseline.name.clone(),
             baseline.version.to_string(),
-            whom(baseline),
-            judged(baseline.judged_count.map(|n| n.to_string()).as_deref()),
-            judged(baseline.differ.as_deref()),
-            judged(baseline.unknown.as_deref()),
+            applies_to(baseline),
+            comparison_cell(baseline.judged_count.map(|n| n.to_string()).as_deref()),
+            comparison_cell(baseline.differ.as_deref()),
+            comparison_cell(baseline.unknown.as_deref()),
             rules(&baseline.classes),
             baseline.by.clone(),
             time(&baseline.at),
@@ -397,7 +397,7 @@ async fn show(args: &ShowArgs, connection: &Connection) -> Result<(), Failure> {
         found.version,
         time(&found.at),
         found.by,
-        whom(&found)
+        applies_to(&found)
     );
     if !found.description.is_empty() {
         eprintln!("{}", found.description);
@@ -419,7 +419,7 @@ async fn show(args: &ShowArgs, connection: &Connection) -> Result<(), Failure> {
 
 async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     let Some(with) = &args.with else {
-        return differing(&args.name, connection).await;
+        return show_drifting_nodes(&args.name, connection).await;
     };
     let found: DiffView = connection.client.baseline_diff(&args.name, with).await?;
     let rows = found.differences.iter();
@@ -433,14 +433,14 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
 }
 
 /// Shows every drifting node that the baseline applies to.
-async fn differing(name: &str, connection: &Connection) -> Result<(), Failure> {
+async fn show_drifting_nodes(name: &str, connection: &Connection) -> Result<(), Failure> {
     // Returns "not found" for an unknown name.
     connection.client.baseline(name).await?;
     let mut report = connection.client.drift().await?;
     report
         .drifted
         .retain(|d| d.baseline.as_deref() == Some(name));
-    super::drifted(&report.drifted, connection)
+    super::print_drift(&report.drifted, connection)
 }
 
 #[cfg(test)]
@@ -496,7 +496,7 @@ mod tests {
             applies_to_text(&baseline),
             "no node is checked against version 2 now"
         );
-        assert_eq!(judged(baseline.differ.as_deref()), "not yet");
+        assert_eq!(comparison_cell(baseline.differ.as_deref()), "not yet");
         baseline.judged = Some("gpu[001-003]".to_owned());
         baseline.judged_count = Some(3);
         baseline.differ = Some(String::new());
@@ -526,7 +526,7 @@ mod tests {
         };
         let warning = "warning: no node has this name now: gpu999";
         assert_eq!(
-            told(&set),
+            consequences(&set),
             [
                 "differ: gpu005",
                 "would be drained: gpu005",
@@ -536,11 +536,11 @@ mod tests {
         );
         set.dry_run = false;
         assert_eq!(
-            told(&set),
+            consequences(&set),
             ["differ: gpu005", "to be drained: gpu005", warning]
         );
         set.standing = BaselineStanding::default();
-        assert_eq!(told(&set), ["it matches no nodes now"]);
+        assert_eq!(consequences(&set), ["it matches no nodes now"]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
     let since = since.transpose()?;
     let only = args.only.read(connection).await?;
     let mut found = connection.client.changes(since.as_deref()).await?;
-    only.changes(&mut found);
+    only.retain_changes(&mut found);
     // The title covers only the range that was searched.
     let since = time(found.reaches_back_to.as_deref().unwrap_or(&found.since));
     if !found.changes.is_empty() {

@@ -1,6 +1,6 @@
 //! Selection of nodes and classes from a report on all nodes.
 
-use crate::{connect::Connection, failure::Failure, node::named::NodeSelection};
+use crate::{connect::Connection, failure::Failure, node::node_args::NodeSelection};
 use clap::Args;
 use lattice_api::{conformance::DriftReportView, history::ChangesView};
 use lattice_conformance::Class;
@@ -34,36 +34,37 @@ impl NodeClassArgs {
 }
 
 impl NodeClassFilter {
-    fn of_class(&self, class: &str) -> bool {
+    fn includes_class(&self, class: &str) -> bool {
         let mut classes = self.classes.iter();
         self.classes.is_empty() || classes.any(|asked| asked.name() == class)
     }
 
     /// Selects from a drift report. A cohort without a majority is kept completely if one of the nodes is in it.
-    pub fn drift(&self, report: &mut DriftReportView) {
-        let asked = |node: &str, class: &str| self.nodes.has(node) && self.of_class(class);
+    pub fn retain_drift(&self, report: &mut DriftReportView) {
+        let asked = |node: &str, class: &str| self.nodes.has(node) && self.includes_class(class);
         report.drifted.retain(|d| asked(&d.node, &d.class));
         report.unknown.retain(|u| asked(&u.node, &u.class));
         report.no_majority.retain(|none| {
             let mut values = none.values.iter();
-            self.of_class(&none.class) && values.any(|held| self.nodes.of(&held.nodes).1 > 0)
+            self.includes_class(&none.class)
+                && values.any(|held| self.nodes.selected_in(&held.nodes).1 > 0)
         });
-        report.alone = self.nodes.of(&report.alone).0;
-        report.pending = self.nodes.of(&report.pending).0;
+        report.alone = self.nodes.selected_in(&report.alone).0;
+        report.pending = self.nodes.selected_in(&report.pending).0;
     }
 
     /// Selects from the changes. First, last and causes remain those of all nodes with the same change.
-    pub fn changes(&self, found: &mut ChangesView) {
+    pub fn retain_changes(&self, found: &mut ChangesView) {
         found.changes.retain_mut(|change| {
-            let (nodes, count) = self.nodes.of(&change.nodes);
+            let (nodes, count) = self.nodes.selected_in(&change.nodes);
             (change.nodes, change.count) = (nodes, u32::try_from(count).unwrap_or(u32::MAX));
-            count > 0 && self.of_class(&change.class)
+            count > 0 && self.includes_class(&change.class)
         });
         // Known differences come before changes that could not be read, as in the input.
         found
             .changes
             .sort_by_key(|change| (change.verdict != "differs", Reverse(change.count)));
-        found.new = self.nodes.of(&found.new).0;
+        found.new = self.nodes.selected_in(&found.new).0;
     }
 }
 
@@ -79,7 +80,7 @@ mod tests {
 
     fn only() -> NodeClassFilter {
         NodeClassFilter {
-            nodes: NodeSelection::these(hostlist::expand("gpu[001,003]").unwrap()),
+            nodes: NodeSelection::of_nodes(hostlist::expand("gpu[001,003]").unwrap()),
             classes: vec![Class::Nic],
         }
     }
@@ -101,7 +102,7 @@ mod tests {
             pending: "gpu[003-004]".to_owned(),
             ..DriftReportView::default()
         };
-        only().drift(&mut report);
+        only().retain_drift(&mut report);
         assert_eq!(report.drifted, [entry("gpu001", "nic")]);
         assert_eq!(report.alone, "gpu[001,003]");
         assert_eq!(report.pending, "gpu003");
@@ -135,7 +136,7 @@ mod tests {
             left_out: 0,
             reaches_back_to: None,
         };
-        only().changes(&mut found);
+        only().retain_changes(&mut found);
         let left: Vec<_> = found.changes.iter().map(|c| (&*c.nodes, c.count)).collect();
         assert_eq!(left, [("gpu001", 1), ("gpu[001,003]", 2)]);
         assert_eq!(found.new, "gpu003");

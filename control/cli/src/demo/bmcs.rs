@@ -27,7 +27,7 @@ const INTERVAL_S: u64 = 60;
 const CONFIRM_AFTER_S: u64 = 1;
 
 /// BMC of a host model.
-struct Kind {
+struct BmcModel {
     model: &'static str,
     /// Path below `fixtures/`.
     tree: &'static str,
@@ -37,14 +37,14 @@ struct Kind {
     firmware: (&'static str, &'static str),
 }
 
-const KINDS: [Kind; 2] = [
-    Kind {
+const KINDS: [BmcModel; 2] = [
+    BmcModel {
         model: "h100",
         tree: "bmc/xe9680",
         systems: &[],
         firmware: ("/redfish/v1/Managers/iDRAC.Embedded.1", "/FirmwareVersion"),
     },
-    Kind {
+    BmcModel {
         model: "a100",
         tree: "captures/redfish/cray-ex235n-a100.tar.gz",
         systems: &["Node0", "Node1"],
@@ -59,7 +59,7 @@ const KINDS: [Kind; 2] = [
 struct DemoBmc {
     bmc: FakeBmc,
     nodes: Vec<DemoNode>,
-    kind: &'static Kind,
+    kind: &'static BmcModel,
 }
 
 /// All BMC simulators, which stop when this value is dropped.
@@ -89,7 +89,7 @@ impl Bmcs {
 
     /// Writes the file from which control reads the BMCs, and the password file.
     pub fn write(&self, folder: &Folder) -> anyhow::Result<PathBuf> {
-        let folder = folder.part("bmcs")?;
+        let folder = folder.member_dir("bmcs")?;
         let password = folder.join("password");
         write_private(&password, PASSWORD)?;
         let entry = |one: &DemoBmc| {

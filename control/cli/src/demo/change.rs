@@ -24,7 +24,7 @@ const VERSION: &str = "7.10.50.00";
 /// Time limit of each step before the demo reports that it did not happen.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between two polls.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Result of the change.
 #[derive(Debug, Clone, Serialize)]
@@ -52,7 +52,7 @@ pub struct ChangeResult {
 }
 
 /// Flashes one BMC and waits for the history entry and the drift. Returns `None` if no node has such a BMC.
-pub async fn play(
+pub async fn run_firmware_change(
     client: &Client,
     bmcs: &Bmcs,
     nodes: &[DemoNode],
@@ -62,31 +62,31 @@ pub async fn play(
         return Ok(None);
     };
     let name = node.name.as_str();
-    within("its BMC to be read", is_read(client, name)).await?;
+    with_timeout("its BMC to be read", wait_until_read(client, name)).await?;
     let before = last_change(client, name)
         .await?
         .map_or(0, |entry| entry.number);
     bmcs.flash(node, VERSION)?;
     let flashed_at = Instant::now();
-    progress.say(&format!(
+    progress.print_line(&format!(
         "the BMC of {name} is flashed with {VERSION}, and looked at: lattice node reprobe {name}"
     ));
     client.reprobe(name).await?;
-    let entry = within("the new firmware in the history", async {
+    let entry = with_timeout("the new firmware in the history", async {
         loop {
             if let Some(entry) = last_change(client, name).await?
                 && entry.number > before
             {
                 return Ok(entry);
             }
-            sleep(LOOK_INTERVAL).await;
+            sleep(POLL_INTERVAL).await;
         }
     });
     let entry = entry.await?;
     let known_after_s = flashed_at.elapsed().as_secs_f64();
     let drift = match has_majority {
         false => None,
-        true => Some(within("the drift", drifted(client, name)).await?),
+        true => Some(with_timeout("the drift", wait_for_drift(client, name)).await?),
     };
     let drifted_after_s = drift.is_some().then(|| flashed_at.elapsed().as_secs_f64());
     let groups = client.conformance_groups(Some(CLASS)).await?.groups;
@@ -94,7 +94,7 @@ pub async fn play(
     let mut changes = entry.changes.into_iter();
     let change = changes.find(|change| change.key == KEY);
     let change = change.context("an entry without the key that changed")?;
-    progress.say(&format!(
+    progress.print_line(&format!(
         "known {known_after_s:.1} s later, read twice; try: lattice conformance groups --class \
          {CLASS}; lattice conformance drift; lattice node history {name}"
     ));
@@ -120,19 +120,22 @@ fn choose(nodes: &[DemoNode]) -> Option<(&DemoNode, bool)> {
     Some((chosen, alike.len() >= lattice_conformance::COHORT_MIN))
 }
 
-async fn within<T>(what: &str, step: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+async fn with_timeout<T>(
+    what: &str,
+    step: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
     let done = timeout(STEP_TIMEOUT, step).await;
     done.with_context(|| format!("waited {} s for {what}", STEP_TIMEOUT.as_secs()))?
 }
 
-async fn is_read(client: &Client, name: &str) -> anyhow::Result<()> {
+async fn wait_until_read(client: &Client, name: &str) -> anyhow::Result<()> {
     loop {
         let node = client.node(name).await?;
         let class = node.classes.get(CLASS);
         if class.is_some_and(|class| class.state == "complete") {
             return Ok(());
         }
-        sleep(LOOK_INTERVAL).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -147,13 +150,13 @@ async fn last_change(client: &Client, name: &str) -> anyhow::Result<Option<Histo
     Ok(page.items.into_iter().find(has_key))
 }
 
-async fn drifted(client: &Client, name: &str) -> anyhow::Result<DriftView> {
+async fn wait_for_drift(client: &Client, name: &str) -> anyhow::Result<DriftView> {
     loop {
         let mut drifted = client.drift().await?.drifted.into_iter();
         if let Some(drift) = drifted.find(|d| d.node == name && d.key == KEY) {
             return Ok(drift);
         }
-        sleep(LOOK_INTERVAL).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -149,7 +149,7 @@ impl Cluster {
             let ending = self
                 .agents
                 .iter()
-                .map(|a| a.executor().end_everything(END_TIMEOUT));
+                .map(|a| a.executor().end_all_ranks(END_TIMEOUT));
             let left: usize = join_all(ending).await.into_iter().sum();
             if left > 0 {
                 eprintln!("{left} processes did not end in time and still run");
@@ -207,7 +207,7 @@ async fn start_quorum(
         .map(|node| (node.name.clone(), node.cell.clone()));
     let cells: BTreeMap<_, _> = cells.collect();
     for id in 1..=VOTERS {
-        folder.part(&format!("quorum-{id}"))?;
+        folder.member_dir(&format!("quorum-{id}"))?;
     }
     let edit = |settings: &mut lattice_quorum::Settings| {
         settings.mesh.enrol_rate = ENROL_RATE;
@@ -261,7 +261,7 @@ impl CommonPlan<'_> {
             node: node.name.clone(),
             cell: node.cell.parse()?,
             host: crate::host::host(&root)?,
-            data_dir: self.folder.part(&format!("agents/{}", node.name))?,
+            data_dir: self.folder.member_dir(&format!("agents/{}", node.name))?,
             controls: vec![self.control],
             join: Some(lattice_agent::JoinSettings {
                 token: self.join.clone(),
@@ -269,7 +269,7 @@ impl CommonPlan<'_> {
                 replace: self.folder.resumed,
             }),
         };
-        let edit = |settings: &mut lattice_agent::Settings, _: &mut lattice_agent::Edges| {
+        let edit = |settings: &mut lattice_agent::Settings, _: &mut lattice_agent::Dependencies| {
             settings.topology_group = Some(node.group.clone());
             settings.probe.interval = PROBE_INTERVAL;
             settings.quorum = self.quorum.to_vec();
@@ -307,7 +307,7 @@ async fn bind_control(
     for cell in cells {
         plan.cells.push(cell.parse()?);
     }
-    let data_dir = folder.part("control")?;
+    let data_dir = folder.member_dir("control")?;
     let edit = |settings: &mut lattice_control::Settings| {
         settings.https = *listen;
         settings.bmcs = Some(bmcs);

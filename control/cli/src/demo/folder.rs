@@ -108,7 +108,7 @@ impl Folder {
     }
 
     /// Returns the folder of one member's data, and creates it if it is missing.
-    pub fn part(&self, name: &str) -> anyhow::Result<PathBuf> {
+    pub fn member_dir(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.path.join(name);
         DirBuilder::new()
             .recursive(true)
@@ -130,7 +130,7 @@ impl Folder {
 
     /// Returns the CA of the demo: that of an earlier start, or a new one.
     pub fn authority(&self) -> anyhow::Result<Authority> {
-        let folder = self.part("ca")?;
+        let folder = self.member_dir("ca")?;
         // An earlier start may have been killed before it created the CA; then no certificate exists.
         if names(&folder)?.next().is_some() {
             return Ok(Authority::load(&folder)?);

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 const BAR: &str = "playing {bar:30} {pos}/{len} {msg}, {elapsed}";
 
 /// Interval between two attempts of a submit that exceeds the project's limit at present.
-const RETRY: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Longest time for which a submit is repeated while the quorum is unavailable: a busy machine, or a new leader.
 const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub struct JobResults {
 }
 
 /// Submits `jobs`, and returns when all accepted ones have ended.
-pub async fn play(
+pub async fn run_jobs(
     client: &Client,
     jobs: &[DemoJob],
     progress: &Progress,
@@ -45,7 +45,7 @@ pub async fn play(
     let mut played = JobResults::default();
     let mut open = BTreeMap::new();
     for (name, view) in &known {
-        note(view, &mut open, &mut played, name)?;
+        record_state(view, &mut open, &mut played, name)?;
     }
     progress.begin(BAR, jobs.len(), played.states.len());
     let (accepted, mut from_submitter) = tokio::sync::mpsc::unbounded_channel();
@@ -60,14 +60,14 @@ pub async fn play(
                 biased;
                 sent = from_submitter.recv(), if submitting => match sent {
                     None => submitting = false,
-                    Some(Sent::Refused(text)) => played.refusals.push(text),
-                    Some(Sent::Accepted(id, name)) => match ended_early.remove(&id) {
+                    Some(SubmitOutcome::Refused(text)) => played.refusals.push(text),
+                    Some(SubmitOutcome::Accepted(id, name)) => match ended_early.remove(&id) {
                         Some(state) => { played.states.insert(name, state); }
                         None => { open.insert(id, name); }
                     },
                 },
                 event = events.next_event() => {
-                    for (id, state) in ended(client, event?, &open).await? {
+                    for (id, state) in ended_in(client, event?, &open).await? {
                         match open.remove(&id) {
                             Some(name) => { played.states.insert(name, state); }
                             None => { ended_early.insert(id, state); }
@@ -76,7 +76,7 @@ pub async fn play(
                 }
             }
             let what = format!("jobs ended, {} queued or running", open.len());
-            progress.is_at(played.states.len(), what);
+            progress.update(played.states.len(), what);
         }
         Ok::<_, anyhow::Error>(played)
     };
@@ -85,7 +85,7 @@ pub async fn play(
     Ok(played)
 }
 
-enum Sent {
+enum SubmitOutcome {
     Accepted(AllocationId, String),
     Refused(String),
 }
@@ -94,7 +94,7 @@ fn state(view: &AllocationView) -> anyhow::Result<AllocationState> {
     view.state.parse().map_err(anyhow::Error::msg)
 }
 
-fn note(
+fn record_state(
     view: &AllocationView,
     open: &mut BTreeMap<AllocationId, String>,
     played: &mut JobResults,
@@ -132,18 +132,18 @@ async fn submit_all(
     client: &Client,
     jobs: &[DemoJob],
     known: &BTreeMap<String, AllocationView>,
-    sent: tokio::sync::mpsc::UnboundedSender<Sent>,
+    sent: tokio::sync::mpsc::UnboundedSender<SubmitOutcome>,
 ) -> anyhow::Result<()> {
     let due: Vec<_> = jobs
         .iter()
         .filter(|job| !known.contains_key(&job.name))
         .collect();
-    let Some(first) = due.first().map(|job| job.at) else {
+    let Some(first) = due.first().map(|job| job.submit_after) else {
         return Ok(());
     };
     let start = Instant::now();
     for job in due {
-        sleep_until(start + (job.at - first)).await;
+        sleep_until(start + (job.submit_after - first)).await;
         let outcome = submit(client, job).await?;
         if sent.send(outcome).is_err() {
             break;
@@ -154,7 +154,7 @@ async fn submit_all(
 
 /// Submits one job. While its project is full or the quorum is unavailable, the submit is repeated with the same
 /// idempotency key. A job wider than the project's limit is refused permanently.
-async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
+async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<SubmitOutcome> {
     let key = format!("demo-{}", job.name);
     let begun = Instant::now();
     loop {
@@ -167,7 +167,7 @@ async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
                 let id = answer
                     .id
                     .context("a submit was answered without a number")?;
-                return Ok(Sent::Accepted(id, job.name.clone()));
+                return Ok(SubmitOutcome::Accepted(id, job.name.clone()));
             }
             Err(ClientError::Refused(problem)) if problem.code == "limit_exceeded" => {
                 // The request is wider than a limit above it, so it can never be accepted.
@@ -176,12 +176,12 @@ async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
                     .iter()
                     .any(|level| level.requested > level.limit)
                 {
-                    return Ok(Sent::Refused(problem.detail));
+                    return Ok(SubmitOutcome::Refused(problem.detail));
                 }
-                sleep(RETRY).await;
+                sleep(RETRY_INTERVAL).await;
             }
             Err(ClientError::Unavailable(_)) if begun.elapsed() < UNAVAILABLE_TIMEOUT => {
-                sleep(RETRY).await;
+                sleep(RETRY_INTERVAL).await;
             }
             Err(error) => return Err(error).with_context(|| job.name.clone()),
         }
@@ -189,7 +189,7 @@ async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
 }
 
 /// Returns the allocations that ended according to an event.
-async fn ended(
+async fn ended_in(
     client: &Client,
     event: StreamEvent,
     open: &BTreeMap<AllocationId, String>,

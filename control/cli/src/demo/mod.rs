@@ -16,7 +16,7 @@ mod verdict;
 mod workload;
 
 use crate::{
-    context::{ContextFile, Published},
+    context::{ContextFile, PublishedContext},
     failure::Failure,
     output::Format,
     progress::Progress,
@@ -44,7 +44,7 @@ use verdict::{JobEnd, Outcome};
 use workload::DemoJob;
 
 /// Interval between two progress lines of the workload without a terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Default number of nodes: every captured tree once, and this machine.
 pub const DEFAULT_NODES: usize = 24;
@@ -151,7 +151,7 @@ impl Demo {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
         let mut interrupted = std::pin::pin!(interrupted);
-        let progress = Progress::new(LINE_EVERY);
+        let progress = Progress::new(PROGRESS_INTERVAL);
         let hosts = (&self.fixtures, self.nodes.as_slice());
         let start = Cluster::start(&self.folder, hosts, args.listen, self.run_as);
         let cluster = tokio::select! {
@@ -181,17 +181,17 @@ impl Demo {
             token: cluster.token().to_owned(),
             demo_pid: Some(std::process::id()),
         };
-        let published = Published::write(&context)?;
-        progress.say(&greeting(cluster, &published, &self.folder));
+        let published = PublishedContext::write(&context)?;
+        progress.print_line(&greeting(cluster, &published, &self.folder));
         let ended = tokio::select! {
             ended = self.scenario(cluster, progress) => ended?,
             () = &mut interrupted => return Ok(ExitCode::from(INTERRUPTED)),
         };
         let (outcome, endings) = ended;
-        let faults = verdict::judge(&outcome, &endings, &self.nodes);
+        let faults = verdict::find_faults(&outcome, &endings, &self.nodes);
         verdict::print(&outcome, &faults, format)?;
         if !exit {
-            progress.say("\nThe cluster stays up; Ctrl-C ends it.");
+            progress.print_line("\nThe cluster stays up; Ctrl-C ends it.");
             interrupted.await;
         }
         Ok(ExitCode::from(u8::from(!faults.is_empty())))
@@ -208,16 +208,17 @@ impl Demo {
             .await
             .context("the agents did not all join in time; set LATTICE_LOG=info for details")??;
         let seconds = self.started.elapsed().as_secs_f64();
-        progress.say(&format!("{joined} nodes are ready after {seconds:.1} s"));
+        progress.print_line(&format!("{joined} nodes are ready after {seconds:.1} s"));
         scenario::create_tree(&client).await?;
         let refusal = scenario::refused_submit(&client).await?;
-        progress.say(&format!("refused, as expected:\n{refusal}"));
-        let mut played = job_submission::play(&client, &self.jobs, progress).await?;
+        progress.print_line(&format!("refused, as expected:\n{refusal}"));
+        let mut played = job_submission::run_jobs(&client, &self.jobs, progress).await?;
         played.refusals.insert(0, refusal);
         let endings = endings(&self.jobs, &played);
         let mut outcome = self.outcome(&client, cluster, played).await?;
         self.settle(&client, &mut outcome).await?;
-        outcome.changed = change::play(&client, cluster.bmcs(), &self.nodes, progress).await?;
+        outcome.changed =
+            change::run_firmware_change(&client, cluster.bmcs(), &self.nodes, progress).await?;
         outcome.elapsed_s = self.started.elapsed().as_secs_f64();
         Ok((outcome, endings))
     }
@@ -282,7 +283,7 @@ fn this_machine() -> anyhow::Result<NodeId> {
         .map_err(anyhow::Error::from)
 }
 
-fn greeting(cluster: &Cluster, published: &Published, folder: &Folder) -> String {
+fn greeting(cluster: &Cluster, published: &PublishedContext, folder: &Folder) -> String {
     let state = match folder.resumed {
         true => "resumed",
         false => "started",
@@ -321,8 +322,8 @@ fn endings(jobs: &[DemoJob], played: &JobResults) -> Vec<JobEnd> {
     let ending = |job: &DemoJob| {
         Some(JobEnd {
             name: job.name.clone(),
-            wanted: job.ends,
-            came: *played.states.get(&job.name)?,
+            expected: job.expected_end,
+            actual: *played.states.get(&job.name)?,
         })
     };
     jobs.iter().filter_map(ending).collect()

@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::{collections::BTreeMap, fmt};
 
 /// Classes with conformance groups in the result.
-const TOLD: [Class; 7] = [
+const GROUPED_CLASSES: [Class; 7] = [
     Class::Gpu,
     Class::Nic,
     Class::Bios,
@@ -54,9 +54,9 @@ pub struct JobEnd {
     /// Job name.
     pub name: String,
     /// Expected end, from the trace.
-    pub wanted: AllocationState,
+    pub expected: AllocationState,
     /// Actual end.
-    pub came: AllocationState,
+    pub actual: AllocationState,
 }
 
 /// Deviation from the expected results.
@@ -65,7 +65,7 @@ pub enum Fault {
     /// A planted difference was not found.
     NotFound { node: String, key: String },
     /// A difference was found that was not planted.
-    Unplanned(Box<DriftView>),
+    UnexpectedDrift(Box<DriftView>),
     /// A job did not end as in the trace.
     Ending(JobEnd),
     /// The submit over two limits was not refused as expected.
@@ -81,7 +81,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::NotFound { node, key } => write!(f, "{node} was not found to differ in {key}"),
-            Fault::Unplanned(d) => write!(
+            Fault::UnexpectedDrift(d) => write!(
                 f,
                 "{} differs in {}: expected {}, found {}",
                 d.node, d.key, d.expected, d.found
@@ -90,7 +90,7 @@ impl fmt::Display for Fault {
                 write!(
                     f,
                     "{} ended as {}, the log has state {}",
-                    e.name, e.came, e.wanted
+                    e.name, e.actual, e.expected
                 )
             }
             Fault::Refusal { wanted, texts } => {
@@ -112,7 +112,7 @@ pub const REFUSAL: &str = "allocation rejected: project \"atlas/physics/simulati
 /// Returns the conformance groups: of the whole fingerprint, then of each class.
 pub async fn groups(client: &Client) -> Result<Vec<GroupLine>, ClientError> {
     let mut lines = Vec::new();
-    let classes = TOLD.iter().map(ToString::to_string);
+    let classes = GROUPED_CLASSES.iter().map(ToString::to_string);
     for class in std::iter::once("all".to_owned()).chain(classes) {
         let found = client.conformance_groups(Some(&class)).await?;
         lines.extend(found.groups.into_iter().map(GroupLine::from));
@@ -218,7 +218,7 @@ pub fn has_planted(drifted: &[DriftView], nodes: &[DemoNode]) -> bool {
 }
 
 /// Returns all deviations from the expected results.
-pub fn judge(outcome: &Outcome, endings: &[JobEnd], nodes: &[DemoNode]) -> Vec<Fault> {
+pub fn find_faults(outcome: &Outcome, endings: &[JobEnd], nodes: &[DemoNode]) -> Vec<Fault> {
     let mut faults = Vec::new();
     if outcome.nodes != nodes.len() {
         faults.push(Fault::Missing {
@@ -242,12 +242,12 @@ pub fn judge(outcome: &Outcome, endings: &[JobEnd], nodes: &[DemoNode]) -> Vec<F
             .iter()
             .filter(unplanned)
             .cloned()
-            .map(|drift| Fault::Unplanned(Box::new(drift))),
+            .map(|drift| Fault::UnexpectedDrift(Box::new(drift))),
     );
     faults.extend(
         endings
             .iter()
-            .filter(|e| e.came != e.wanted)
+            .filter(|e| e.actual != e.expected)
             .cloned()
             .map(Fault::Ending),
     );
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_must_come_out_is_no_fault() {
-        assert_eq!(judge(&good(), &[], &nodes(24)), []);
+        assert_eq!(find_faults(&good(), &[], &nodes(24)), []);
     }
 
     #[test]
@@ -344,10 +344,10 @@ mod tests {
         outcome.nodes = 23;
         let ending = JobEnd {
             name: "kth-001".to_owned(),
-            wanted: AllocationState::Completed,
-            came: AllocationState::Failed,
+            expected: AllocationState::Completed,
+            actual: AllocationState::Failed,
         };
-        let texts: Vec<_> = judge(&outcome, &[ending], &nodes(24))
+        let texts: Vec<_> = find_faults(&outcome, &[ending], &nodes(24))
             .iter()
             .map(ToString::to_string)
             .collect();
@@ -364,7 +364,7 @@ mod tests {
         let mut outcome = good();
         outcome.nodes = 4;
         outcome.drifted.clear();
-        assert_eq!(judge(&outcome, &[], &nodes(4)), []);
+        assert_eq!(find_faults(&outcome, &[], &nodes(4)), []);
     }
 
     #[test]

@@ -21,11 +21,11 @@ pub struct DemoJob {
     /// Unique job name, by which a resumed demo finds earlier submits.
     pub name: String,
     /// Time of the submit, after the start of the scenario.
-    pub at: Duration,
+    pub submit_after: Duration,
     /// Request to submit.
     pub request: AllocationRequest,
     /// Expected end, from the trace.
-    pub ends: AllocationState,
+    pub expected_end: AllocationState,
 }
 
 /// Reads the jobs for a cluster of `nodes` nodes.
@@ -61,7 +61,7 @@ fn demo_job(index: usize, job: &ReplayJob, start: u64, nodes: usize) -> anyhow::
     let walltime = u64::try_from((estimate + WALLTIME_MARGIN).as_millis())?;
     let width = u32::try_from(width).context("a recorded job is too wide")?;
     Ok(DemoJob {
-        at: compressed(job.submit_s.saturating_sub(start)),
+        submit_after: compressed(job.submit_s.saturating_sub(start)),
         request: AllocationRequest {
             name: Some(name.clone()),
             project: PROJECTS[index % PROJECTS.len()].to_owned(),
@@ -71,7 +71,7 @@ fn demo_job(index: usize, job: &ReplayJob, start: u64, nodes: usize) -> anyhow::
             ..AllocationRequest::default()
         },
         name,
-        ends,
+        expected_end: ends,
     })
 }
 
@@ -89,11 +89,11 @@ mod tests {
     fn the_recorded_jobs_keep_order_width_and_ending() {
         let trace = Fixtures::find(None).unwrap().trace();
         let jobs = read(&trace, 24).unwrap();
-        let ending = |state| jobs.iter().filter(|job| job.ends == state).count();
+        let ending = |state| jobs.iter().filter(|job| job.expected_end == state).count();
         assert_eq!(jobs.len(), 200);
         assert_eq!(ending(AllocationState::Completed), 103);
         assert_eq!(ending(AllocationState::Failed), 97);
-        assert!(jobs.is_sorted_by_key(|job| job.at));
+        assert!(jobs.is_sorted_by_key(|job| job.submit_after));
         assert!(jobs.iter().all(|job| (1..=24).contains(&job.request.nodes)));
         // 84 of 100 processors is the widest recorded job: ceil(20.16) of 24 nodes.
         assert_eq!(jobs.iter().map(|job| job.request.nodes).max(), Some(21));

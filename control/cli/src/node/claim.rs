@@ -1,6 +1,6 @@
 //! `lattice node claim` and `release`: node claims.
 
-use super::named::expand;
+use super::node_args::expand;
 use crate::{
     connect::Connection,
     failure::Failure,

@@ -1,6 +1,6 @@
 //! `lattice node drain` and `undrain`.
 
-use super::named::{about, expand, known};
+use super::node_args::{check_all_exist, expand, with_node_name};
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -38,7 +38,7 @@ pub struct UndrainArgs {
 
 /// Result for one of the nodes.
 #[derive(Serialize)]
-struct Of<T> {
+struct NodeResult<T> {
     node: NodeId,
     #[serde(flatten)]
     done: T,
@@ -67,7 +67,7 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
         };
         return Err(Failure::usage(why));
     }
-    known(&nodes, "nothing is drained", connection).await?;
+    check_all_exist(&nodes, "nothing is drained", connection).await?;
     let (client, mut first) = (&connection.client, None);
     let mut all = ResultList::new(connection.format);
     for node in nodes {
@@ -78,9 +78,9 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
         match done {
             Ok(done) => {
                 let words = in_words(&node, args, &done);
-                all.add(Of { node, done }, &words);
+                all.add(NodeResult { node, done }, &words);
             }
-            Err(error) => Failure::note(&mut first, about(&node, error.into())),
+            Err(error) => Failure::keep_first(&mut first, with_node_name(&node, error.into())),
         }
     }
     let columns = Columns::only(&["node", "revision", "given up"]);
@@ -96,7 +96,7 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
 /// Undrains the nodes, after a check that each exists. All are tried; the first failure determines the exit code.
 pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = expand(&args.nodes)?;
-    known(&nodes, "nothing is undrained", connection).await?;
+    check_all_exist(&nodes, "nothing is undrained", connection).await?;
     let (client, mut first) = (&connection.client, None);
     let mut all = ResultList::new(connection.format);
     for node in nodes {
@@ -106,13 +106,13 @@ pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), 
         };
         match done {
             Ok(done) => {
-                let words = match all.is_for_people() {
-                    true => format!("{node}: {}", left(&node, &done, connection).await),
+                let words = match all.prints_sentences() {
+                    true => format!("{node}: {}", undrain_text(&node, &done, connection).await),
                     false => String::new(),
                 };
-                all.add(Of { node, done }, &words);
+                all.add(NodeResult { node, done }, &words);
             }
-            Err(error) => Failure::note(&mut first, about(&node, error.into())),
+            Err(error) => Failure::keep_first(&mut first, with_node_name(&node, error.into())),
         }
     }
     let columns = Columns::only(&["node", "revision", "cleared"]);
@@ -124,14 +124,14 @@ pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), 
 }
 
 /// Describes the result of an undrain, with the drain reasons that still keep the node out of service.
-async fn left(node: &NodeId, done: &Undrained, connection: &Connection) -> String {
+async fn undrain_text(node: &NodeId, done: &Undrained, connection: &Connection) -> String {
     // The undrain succeeded, even if the node's state cannot be read now.
     let shown = connection.client.node(node.as_str()).await.ok();
     if done.cleared.is_empty() {
         let lifecycle = shown.map_or_else(String::new, |n| format!("; it is {}", n.lifecycle));
         return format!("was not drained, so nothing is cleared{lifecycle}");
     }
-    let cleared = cleared(done);
+    let cleared = cleared_text(done);
     let Some(shown) = shown else {
         return cleared;
     };
@@ -146,7 +146,7 @@ async fn left(node: &NodeId, done: &Undrained, connection: &Connection) -> Strin
 }
 
 /// Lists the cleared reasons, each with its owner: an operator also clears the drain reason of a failed hook.
-fn cleared(done: &Undrained) -> String {
+fn cleared_text(done: &Undrained) -> String {
     format!("cleared: {}", done.cleared.join("; "))
 }
 
@@ -162,7 +162,7 @@ mod tests {
             cleared: vec!["service:hooks: epilog: exit code 1".to_owned()],
         };
         assert_eq!(
-            cleared(&done),
+            cleared_text(&done),
             "cleared: service:hooks: epilog: exit code 1"
         );
     }

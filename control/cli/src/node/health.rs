@@ -1,6 +1,6 @@
 //! `lattice node health`: hardware faults of a node.
 
-use super::named::one;
+use super::node_args::single_node;
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -42,7 +42,7 @@ fn row(reason: &ReasonView) -> Vec<String> {
 }
 
 /// Describes why nothing was cleared: there is no such reason, or only the BMC can end it.
-fn nothing_ended(clear: &str, found: &NodeHealthView) -> Failure {
+fn not_cleared_failure(clear: &str, found: &NodeHealthView) -> Failure {
     let (code, part) = match clear.split_once('@') {
         Some((code, part)) => (code, Some(part)),
         None => (clear, None),
@@ -64,7 +64,7 @@ fn nothing_ended(clear: &str, found: &NodeHealthView) -> Failure {
 /// Shows the hardware faults of a node, worst first.
 pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
-    let node = one(&args.node, |list| {
+    let node = single_node(&args.node, |list| {
         format!("`lattice node list '{list}' -o wide`")
     })?;
     let found = match &args.clear {
@@ -97,7 +97,7 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
     output::print(connection.format, &found, columns, rows)?;
     match &args.clear {
         None => {}
-        Some(clear) if found.cleared == 0 => return Err(nothing_ended(clear, &found)),
+        Some(clear) if found.cleared == 0 => return Err(not_cleared_failure(clear, &found)),
         Some(_) => eprintln!("cleared: {}", found.cleared),
     }
     if let Some(error) = &found.agent_error {

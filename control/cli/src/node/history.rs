@@ -1,6 +1,6 @@
 //! `lattice node history`: changes and events of a node.
 
-use super::named::one;
+use super::node_args::single_node;
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -55,7 +55,7 @@ const COLUMNS: Columns<'_> = Columns {
     ],
 };
 
-const AROUND: Columns<'_> = Columns {
+const CONTEXT_COLUMNS: Columns<'_> = Columns {
     narrow: &["when", "from there", "number", "kind", "what"],
     wide: COLUMNS.wide,
 };
@@ -87,9 +87,9 @@ impl fmt::Display for ContextCentre {
 }
 
 /// Time of the centre, milliseconds since the epoch, if it is known.
-struct Centre(Option<u64>);
+struct CentreTime(Option<u64>);
 
-impl Centre {
+impl CentreTime {
     /// Finds the time of the centre. The line may be missing on the page, because of a filter or because too many lines
     /// are newer; it is then requested separately.
     async fn of(
@@ -131,7 +131,7 @@ impl Centre {
 }
 
 /// Returns the rows of one line: one per changed key, or a single row.
-fn rows(item: &HistoryEntryView, format: Format, centre: Option<&Centre>) -> Vec<Vec<String>> {
+fn rows(item: &HistoryEntryView, format: Format, centre: Option<&CentreTime>) -> Vec<Vec<String>> {
     let row = |what: String, [key, from, to]: [&str; 3]| {
         let mut row = vec![time(&item.at)];
         row.extend(centre.map(|centre| centre.distance(&item.at)));
@@ -154,7 +154,7 @@ fn rows(item: &HistoryEntryView, format: Format, centre: Option<&Centre>) -> Vec
         let what = format!("{} {from} -> {to} ({})", change.key, item.occasion);
         row(what, [&change.key, &change.from, &change.to])
     };
-    let mut rows: Vec<_> = item.changes.iter().map(one).collect();
+    let mut rows: Vec<_> = item.changes.iter().map(single_node).collect();
     if rows.is_empty() {
         let from = item.from.as_deref().unwrap_or_default();
         return vec![row(item.what.clone(), ["", from, &item.to])];
@@ -166,7 +166,11 @@ fn rows(item: &HistoryEntryView, format: Format, centre: Option<&Centre>) -> Vec
 }
 
 /// Describes the parsed query, for use after the node's name: ` of kind xid since …`.
-fn asked(query: &HistoryQuery, around: Option<&ContextCentre>, centre: Option<&Centre>) -> String {
+fn query_text(
+    query: &HistoryQuery,
+    around: Option<&ContextCentre>,
+    centre: Option<&CentreTime>,
+) -> String {
     let mut words = String::new();
     if let Some(kind) = &query.kind {
         words.push_str(&format!(" of kind {}", kind.replace(',', " or ")));
@@ -192,7 +196,7 @@ fn asked(query: &HistoryQuery, around: Option<&ContextCentre>, centre: Option<&C
 
 /// Shows changes and other events of a node, newest first.
 pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), Failure> {
-    one(&args.node, |list| {
+    single_node(&args.node, |list| {
         format!("`lattice conformance changes '{list}'`")
     })?;
     let since = args.since.map(|text| output::moment("--since", &text));
@@ -213,17 +217,17 @@ pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), F
     let page = connection.client.history(&args.node, &query).await?;
     let format = connection.format;
     let centre = match &around {
-        Some(around) => Some(Centre::of(around, &page.items, (&args.node, connection)).await?),
+        Some(around) => Some(CentreTime::of(around, &page.items, (&args.node, connection)).await?),
         None => None,
     };
-    let asked = asked(&query, around.as_ref(), centre.as_ref());
+    let asked = query_text(&query, around.as_ref(), centre.as_ref());
     if !asked.is_empty() && !page.items.is_empty() {
         output::title(format, &format!("lines of {}{asked}", args.node))?;
     }
     let items = page.items.iter();
     let rows = items.flat_map(|item| rows(item, format, centre.as_ref()));
     let columns = match centre {
-        Some(_) => AROUND,
+        Some(_) => CONTEXT_COLUMNS,
         None => COLUMNS,
     };
     output::print(format, &page.items, columns, rows)?;
@@ -270,11 +274,11 @@ mod tests {
             ..HistoryQuery::default()
         };
         let around = ContextCentre::Moment("2026-11-22T02:12:00.000Z".to_owned());
-        let centre = Centre(read_time("2026-11-22T02:12:00.000Z").map(|at| at.0));
+        let centre = CentreTime(read_time("2026-11-22T02:12:00.000Z").map(|at| at.0));
         assert_eq!(
-            asked(&query, Some(&around), Some(&centre)),
+            query_text(&query, Some(&around), Some(&centre)),
             " of kind xid or boot since 2026-11-22T02:00:00Z within 10m of 2026-11-22T02:12:00Z"
         );
-        assert_eq!(asked(&HistoryQuery::default(), None, None), "");
+        assert_eq!(query_text(&HistoryQuery::default(), None, None), "");
     }
 }

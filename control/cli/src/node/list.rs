@@ -2,7 +2,7 @@
 
 use super::{
     gibibytes, gpus,
-    named::{NodeSelection, expand},
+    node_args::{NodeSelection, expand},
     number, reasons, vcluster,
 };
 use crate::{
@@ -33,7 +33,7 @@ pub struct ListArgs {
 
 impl ListArgs {
     /// Whether a node matches the filters for state, health and drift.
-    fn wants(&self, node: &NodeView) -> bool {
+    fn matches(&self, node: &NodeView) -> bool {
         let one_of = |asked: &[String], is: &String| asked.is_empty() || asked.contains(is);
         one_of(&self.state, &node.lifecycle)
             && one_of(&self.health, &node.health.verdict)
@@ -115,12 +115,12 @@ fn row(node: &NodeView) -> Vec<String> {
 /// Lists the selected nodes.
 pub async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
     let mut nodes = connection.client.nodes().await?;
-    let meant = NodeSelection::among(expand(&args.nodes)?, &nodes)?;
+    let meant = NodeSelection::checked(expand(&args.nodes)?, &nodes)?;
     nodes.retain(|node| meant.has(&node.name));
     let all = nodes.len();
     let not_judged = nodes.iter().filter(|node| node.drifted_keys.is_none());
     let not_judged = not_judged.count();
-    nodes.retain(|node| args.wants(node));
+    nodes.retain(|node| args.matches(node));
     output::print(connection.format, &nodes, COLUMNS, nodes.iter().map(row))?;
     if nodes.is_empty() && all > 0 {
         eprintln!("none of {all} nodes matches");
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn nodes_are_chosen_by_state_health_and_drift_together() {
-        let chosen = |line: &[&str], node: NodeView| asked(line).wants(&node);
+        let chosen = |line: &[&str], node: NodeView| asked(line).matches(&node);
         assert!(chosen(&[], node("ready", "healthy", 0)));
         assert!(chosen(
             &["--state", "drained,ready"],

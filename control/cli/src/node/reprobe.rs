@@ -1,6 +1,6 @@
 //! `lattice node reprobe`.
 
-use super::named::{about, expand, known};
+use super::node_args::{check_all_exist, expand, with_node_name};
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -47,25 +47,25 @@ fn in_words(read: &Reprobed) -> String {
 }
 
 /// Nodes probed concurrently: each takes seconds, and its BMC up to a minute.
-const AT_A_TIME: usize = 16;
+const MAX_CONCURRENT_PROBES: usize = 16;
 
 /// Probes all nodes, several concurrently, and prints the results in order. The first failure determines the exit code.
 pub async fn reprobe(args: &ReprobeArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = expand(&args.nodes)?;
-    known(&nodes, "nothing is probed", connection).await?;
+    check_all_exist(&nodes, "nothing is probed", connection).await?;
     let (mut first, mut all) = (None, ResultList::new(connection.format));
     let ask = |node: NodeId| async move {
         let read = connection.client.reprobe(node.as_str()).await;
         (node, read)
     };
-    let mut answers = stream::iter(nodes).map(ask).buffered(AT_A_TIME);
+    let mut answers = stream::iter(nodes).map(ask).buffered(MAX_CONCURRENT_PROBES);
     while let Some((node, read)) = answers.next().await {
         match read {
             Ok(read) => {
                 let words = in_words(&read);
                 all.add(read, &words);
             }
-            Err(error) => Failure::note(&mut first, about(&node, error.into())),
+            Err(error) => Failure::keep_first(&mut first, with_node_name(&node, error.into())),
         }
     }
     let columns = Columns::only(&["node", "fingerprint", "differs", "bmc differs", "bmc error"]);

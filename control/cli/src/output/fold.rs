@@ -5,7 +5,7 @@
 /// Gap between two columns, characters.
 const GAP: usize = 2;
 /// Length of a short digest, characters. Words up to this length are never cut.
-const WHOLE: usize = 12;
+const MIN_FOLD_CHARS: usize = 12;
 /// Characters after which a word may be folded. Times and digests contain none of them.
 const JOINTS: [char; 6] = ['.', ',', ';', '/', '=', '_'];
 
@@ -43,13 +43,13 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the minimum width of a cell: its longest time or, if that is longer, its longest piece up to [`WHOLE`].
-fn least(text: &str) -> usize {
+fn min_width(text: &str) -> usize {
     let is_time = |word: &&str| {
         let word = word.trim_matches(['(', ')', ',', ';']);
         word.ends_with('Z') && word.as_bytes().get(10) == Some(&b'T')
     };
     let times = longest(text.split(' ').filter(is_time));
-    times.max(WHOLE.min(longest(pieces(text))))
+    times.max(MIN_FOLD_CHARS.min(longest(pieces(text))))
 }
 
 /// Folds cells so that the rows are no wider than `columns`. Returns `false`, and leaves the rows as they are, if that
@@ -66,9 +66,11 @@ pub(super) fn fit(rows: &mut [Vec<String>], columns: usize) -> bool {
     let natural = of_column(&length);
     let words = of_column(&|cell| longest(cell.split(' ')));
     let parts = of_column(&|cell| longest(pieces(cell)));
-    let cut_parts = of_column(&least);
+    let cut_parts = of_column(&min_width);
     let cut_words = words.iter().zip(&cut_parts);
-    let cut_words: Vec<usize> = cut_words.map(|(w, p)| *w.min(p.max(&WHOLE))).collect();
+    let cut_words: Vec<usize> = cut_words
+        .map(|(w, p)| *w.min(p.max(&MIN_FOLD_CHARS)))
+        .collect();
     let room = columns.saturating_sub(GAP * count.saturating_sub(1));
     let ways: [&[&[usize]]; 3] = [
         &[&words, &parts],

@@ -1,9 +1,8 @@
 //! `lattice replay compare`.
 
 use super::{
-    count, for_each,
-    run::{HowArgs, decider, explain, note_alike, time},
-    say,
+    count, for_each, print_message,
+    run::{ReplayOptionArgs, decider, explain, note_ignored_features, time},
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
 };
 use crate::{
@@ -17,7 +16,7 @@ use lattice_replay::{
     compare::{ComparisonResult, Difference, Row, compare},
     metrics::{CONVENTIONS, Metrics},
     report::{Page, PolicySchedule, page},
-    run::{self as replay, Decider, Outcome, ReplayOptions, RunError},
+    run::{self as replay, Outcome, ReplayOptions, ReplayScheduler, RunError},
     trace::Workload,
     workload::jitter_submits,
 };
@@ -44,7 +43,7 @@ pub struct CompareArgs {
     #[command(flatten)]
     nodes: NodeArgs,
     #[command(flatten)]
-    how: HowArgs,
+    how: ReplayOptionArgs,
     /// Replays of each policy: one of the workload as recorded, the others with shifted submit times.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
@@ -89,7 +88,7 @@ pub fn run(
     format: Format,
 ) -> Result<ExitCode, Failure> {
     let deciders = args.policies.iter().map(|policy| decider(policy, None));
-    let deciders: Vec<Decider> = deciders.collect::<Result<_, _>>()?;
+    let deciders: Vec<ReplayScheduler> = deciders.collect::<Result<_, _>>()?;
     let shaken_ms = length("--shake", &args.shake)?;
     let window = match &args.window {
         None => None,
@@ -105,9 +104,9 @@ pub fn run(
     args.how.check_deciders(&deciders)?;
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
     args.how.check_vcluster(&source.machine, &deciders)?;
-    let named: Vec<(&String, Decider)> =
+    let named: Vec<(&String, ReplayScheduler)> =
         args.policies.iter().zip(deciders.iter().copied()).collect();
-    note_alike(&source.machine, &named);
+    note_ignored_features(&source.machine, &named);
     let outcomes = outcomes(args, &source, &deciders, &how, shaken_ms)?;
     let sides: Vec<Vec<Metrics>> = outcomes
         .iter()
@@ -116,7 +115,7 @@ pub fn run(
     let rows = compare(&sides);
     report_dropped_jobs(args, &outcomes);
     let first = outcomes.iter().filter_map(|side| side.first());
-    let orders = first.map(|outcome| outcome.order.told());
+    let orders = first.map(|outcome| outcome.order.description());
     let report = Report {
         trace: &source.name,
         policies: &args.policies,
@@ -134,7 +133,7 @@ pub fn run(
         let html = html(args, &source, &outcomes, &rows, window);
         let about = || format!("--html {}", path.display());
         std::fs::write(path, html).with_context(about)?;
-        say(format!("the page is in {}", path.display()));
+        print_message(format!("the page is in {}", path.display()));
     }
     faults(args, &outcomes)
 }
@@ -145,16 +144,16 @@ fn report_dropped_jobs(args: &CompareArgs, outcomes: &[Vec<Outcome>]) {
         let Some(first) = side.first() else { continue };
         let left = first.metrics.never_started + first.metrics.refused;
         if left > 0 {
-            say(format!(
+            print_message(format!(
                 "{policy} leaves {} unserved:",
                 count(left as usize, "job")
             ));
             first
                 .skipped
-                .told()
+                .descriptions()
                 .iter()
                 .take(5)
-                .for_each(|told| say(format!("  {told}")));
+                .for_each(|told| print_message(format!("  {told}")));
         }
     }
 }
@@ -167,23 +166,23 @@ fn length(option: &str, text: &str) -> Result<u64, Failure> {
 fn outcomes(
     args: &CompareArgs,
     source: &Source,
-    deciders: &[Decider],
+    deciders: &[ReplayScheduler],
     how: &ReplayOptions,
     shaken_ms: u64,
 ) -> Result<Vec<Vec<Outcome>>, Failure> {
     // The recorded schedule is fixed: shifted submits would only falsify its waiting times.
-    let seeds = |decider: &Decider| match decider {
-        Decider::Recorded => vec![0; args.seeds as usize],
+    let seeds = |decider: &ReplayScheduler| match decider {
+        ReplayScheduler::Recorded => vec![0; args.seeds as usize],
         _ => (0..args.seeds).collect(),
     };
     let shaken: Vec<Workload> = (1..args.seeds)
         .map(|seed| jitter_submits(&source.workload, seed.into(), shaken_ms))
         .collect();
-    let turns: Vec<(&Decider, u32)> = deciders
+    let turns: Vec<(&ReplayScheduler, u32)> = deciders
         .iter()
         .flat_map(|decider| seeds(decider).into_iter().map(move |seed| (decider, seed)))
         .collect();
-    let serve = |(decider, seed): &(&Decider, u32)| -> Result<Outcome, RunError> {
+    let serve = |(decider, seed): &(&ReplayScheduler, u32)| -> Result<Outcome, RunError> {
         let workload = match seed.checked_sub(1) {
             None => &source.workload,
             Some(place) => &shaken[place as usize],
@@ -196,7 +195,7 @@ fn outcomes(
         replay::run(workload, &source.machine, decider, &how)
     };
     let mut served = for_each(&turns, "replays", serve).into_iter();
-    let side = |_: &Decider| -> Result<Vec<Outcome>, Failure> {
+    let side = |_: &ReplayScheduler| -> Result<Vec<Outcome>, Failure> {
         let of = served.by_ref().take(args.seeds as usize);
         let of: Result<Vec<Outcome>, RunError> = of.collect();
         Ok(of.map_err(anyhow::Error::from)?)
@@ -221,7 +220,7 @@ fn html(
                 name,
                 schedule: &first.schedule,
                 classes: &first.metrics.starvation,
-                order: first.order.told(),
+                order: first.order.description(),
             })
         })
         .collect();
@@ -232,10 +231,10 @@ fn html(
         title: &title,
         workload: &source.workload,
         terms: &replay::terms(&source.workload, &source.machine),
-        sides: &sides,
+        policies: &sides,
         rows,
         seeds: args.seeds as usize,
-        shaken_s,
+        max_shift_s: shaken_s,
         window: window.map(|(from, long)| (begin + from, begin + from + long.max(1))),
     })
 }
@@ -259,13 +258,13 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     let rows = report.rows.iter().map(|row| {
         let mut cells = vec![row.title.to_owned()];
         for (place, value) in row.values.iter().enumerate() {
-            let shown = shown(row.unit, value.mean);
+            let shown = value_text(row.unit, value.mean);
             let difference = place
                 .checked_sub(1)
                 .and_then(|place| row.differences.get(place));
             cells.push(match difference {
                 None => shown,
-                Some(difference) => format!("{shown} ({})", told(difference)),
+                Some(difference) => format!("{shown} ({})", difference_text(difference)),
             });
         }
         cells
@@ -281,7 +280,7 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     )
 }
 
-fn shown(unit: &str, value: f64) -> String {
+fn value_text(unit: &str, value: f64) -> String {
     match unit {
         "s" => time(value)
             .split(" (")
@@ -293,7 +292,7 @@ fn shown(unit: &str, value: f64) -> String {
     }
 }
 
-fn told(difference: &Difference) -> String {
+fn difference_text(difference: &Difference) -> String {
     let relative = difference.relative.map_or_else(
         || format!("{:+.4}", difference.mean),
         |relative| format!("{:+.1} %", 100.0 * relative),
@@ -318,8 +317,8 @@ fn faults(args: &CompareArgs, outcomes: &[Vec<Outcome>]) -> Result<ExitCode, Fai
                 continue;
             };
             found += faults.count;
-            for told in &faults.told {
-                say(format!("check: {policy}, seed {seed}: {told}"));
+            for told in &faults.descriptions {
+                print_message(format!("check: {policy}, seed {seed}: {told}"));
             }
         }
     }
@@ -329,7 +328,7 @@ fn faults(args: &CompareArgs, outcomes: &[Vec<Outcome>]) -> Result<ExitCode, Fai
         .filter(|outcome| outcome.faults.is_some())
         .count();
     if checked > 0 {
-        say(format!(
+        print_message(format!(
             "checked {}: {}",
             count(checked, "schedule"),
             count(found as usize, "fault")

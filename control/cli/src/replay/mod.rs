@@ -7,7 +7,7 @@ mod source;
 mod sweep;
 mod verify;
 
-use crate::{answered, connect::Connection, failure::Failure, output::Format, progress::Progress};
+use crate::{block_on, connect::Connection, failure::Failure, output::Format, progress::Progress};
 use clap::Subcommand;
 use lattice_replay::parallel;
 use std::{
@@ -20,7 +20,7 @@ use std::{
 };
 
 /// Interval between two progress lines of a long command without a terminal.
-const LINE_EVERY: Duration = Duration::from_mins(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Replay a recorded workload on a machine of your choice, with another policy.
 ///
@@ -38,7 +38,7 @@ pub enum ReplayCommand {
 }
 
 /// Prints a message on standard error. A closed standard error is not a failure.
-pub fn say(text: impl std::fmt::Display) {
+pub fn print_message(text: impl std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "lattice: {text}");
 }
 
@@ -53,10 +53,10 @@ pub fn for_each<T: Sync, R: Send>(
     what: &str,
     work: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
-    let progress = Progress::new(LINE_EVERY);
+    let progress = Progress::new(PROGRESS_INTERVAL);
     progress.begin("{bar:40} {pos}/{len} {msg}, {eta} to go", items.len(), 0);
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let done = |done| progress.is_at(done, what.to_owned());
+    let done = |done| progress.update(done, what.to_owned());
     let results = parallel::map(items, threads, work, done);
     progress.end();
     results
@@ -75,7 +75,7 @@ pub fn run(
         ReplayCommand::Verify(args) => verify::run(&args, format),
         ReplayCommand::Record(args) => {
             let connection = Connection::open(context, format)?;
-            answered(record::run(&args, &connection))?;
+            block_on(record::run(&args, &connection))?;
             Ok(ExitCode::SUCCESS)
         }
     }

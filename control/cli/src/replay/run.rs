@@ -1,7 +1,7 @@
 //! `lattice replay run`.
 
 use super::{
-    count, say,
+    count, print_message,
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
 };
 use crate::{
@@ -15,8 +15,8 @@ use lattice_quorum_types::{VclusterName, vcluster::DEFAULT_VCLUSTER};
 use lattice_replay::{
     live::{ActionCounts, OverLimitPolicy},
     metrics::{CONVENTIONS, Metrics, SizeClass},
-    run::{self as replay, Decider, Machine, Outcome, ReplayOptions},
-    schedule::SameInstant,
+    run::{self as replay, Machine, Outcome, ReplayOptions, ReplayScheduler},
+    schedule::EventOrder,
     trace::SkipReason,
 };
 use serde::Serialize;
@@ -48,7 +48,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PROFILE|FILE")]
     weights: Option<String>,
     #[command(flatten)]
-    how: HowArgs,
+    how: ReplayOptionArgs,
     /// Write the schedule to a file (CSV): job, submit, start and end in seconds, size, and nodes if they have names.
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
@@ -56,7 +56,7 @@ pub struct RunArgs {
 
 /// Options of the replay.
 #[derive(Args)]
-pub struct HowArgs {
+pub struct ReplayOptionArgs {
     /// Events at the same instant: a decision after each, or after all of them. lattice always decides after all of
     /// them.
     #[arg(long, value_enum)]
@@ -90,11 +90,12 @@ enum RefusedArg {
     GivesUp,
 }
 
-impl HowArgs {
+impl ReplayOptionArgs {
     /// Rejects options that apply to none of the policies.
-    pub fn check_deciders(&self, deciders: &[Decider]) -> Result<(), Failure> {
-        let is_lattice = |decider: &Decider| matches!(decider, Decider::Lattice(_));
-        let is_textbook = |decider: &Decider| matches!(decider, Decider::Textbook(_));
+    pub fn check_deciders(&self, deciders: &[ReplayScheduler]) -> Result<(), Failure> {
+        let is_lattice = |decider: &ReplayScheduler| matches!(decider, ReplayScheduler::Lattice(_));
+        let is_textbook =
+            |decider: &ReplayScheduler| matches!(decider, ReplayScheduler::Textbook(_));
         if self.every.is_some() && !deciders.iter().any(is_lattice) {
             return Err(Failure::usage(
                 "--every: only lattice plans at times of its own",
@@ -109,11 +110,16 @@ impl HowArgs {
     }
 
     /// Rejects `--vcluster` if the machine does not have that vCluster, or if no policy replaces weights.
-    pub fn check_vcluster(&self, machine: &Machine, deciders: &[Decider]) -> Result<(), Failure> {
+    pub fn check_vcluster(
+        &self,
+        machine: &Machine,
+        deciders: &[ReplayScheduler],
+    ) -> Result<(), Failure> {
         let Some(name) = &self.vcluster else {
             return Ok(());
         };
-        let has_weights = |decider: &Decider| matches!(decider, Decider::Lattice(Some(_)));
+        let has_weights =
+            |decider: &ReplayScheduler| matches!(decider, ReplayScheduler::Lattice(Some(_)));
         if !deciders.iter().any(has_weights) {
             return Err(Failure::usage(
                 "--vcluster: it selects the weights to replace, but no weights are given",
@@ -147,15 +153,15 @@ impl HowArgs {
         };
         Ok(ReplayOptions {
             order: self.same_instant.map(|order| match order {
-                OrderArg::OneByOne => SameInstant::OneByOne,
-                OrderArg::Together => SameInstant::Together,
+                OrderArg::OneByOne => EventOrder::OneByOne,
+                OrderArg::Together => EventOrder::Together,
             }),
             vcluster: self.vcluster.clone(),
             every_ms,
             checks: self.check,
             refused: match self.refused {
-                RefusedArg::ComesAgain => OverLimitPolicy::ComesAgain,
-                RefusedArg::GivesUp => OverLimitPolicy::GivesUp,
+                RefusedArg::ComesAgain => OverLimitPolicy::Resubmit,
+                RefusedArg::GivesUp => OverLimitPolicy::GiveUp,
             },
             ..ReplayOptions::default()
         })
@@ -179,7 +185,7 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     deeds: Option<&'a ActionCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    checked: Option<Checked>,
+    checked: Option<CheckResult>,
     schedule_digest: String,
     order: &'static str,
     conventions: [&'static str; 9],
@@ -187,7 +193,7 @@ struct Report<'a> {
 }
 
 #[derive(Serialize)]
-struct Checked {
+struct CheckResult {
     faults: u64,
     same_again: bool,
 }
@@ -202,12 +208,12 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
     args.how.check_deciders(&[decider])?;
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
     args.how.check_vcluster(&source.machine, &[decider])?;
-    note_alike(&source.machine, &[(&args.policy, decider)]);
+    note_ignored_features(&source.machine, &[(&args.policy, decider)]);
     let begin = Instant::now();
-    let outcome = served(&source, &decider, &how)?;
+    let outcome = replay_workload(&source, &decider, &how)?;
     let wall_s = begin.elapsed().as_secs_f64();
-    for told in outcome.skipped.told() {
-        say(format!("{}: {told}", source.name));
+    for told in outcome.skipped.descriptions() {
+        print_message(format!("{}: {told}", source.name));
     }
     if let Some(path) = &args.schedule {
         write_schedule(path, &source, &outcome)?;
@@ -218,17 +224,19 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
         ));
     }
     if how.checks && outcome.faults.is_none() {
-        say("note: what was recorded is not checked: it may have shared what is counted here");
+        print_message(
+            "note: what was recorded is not checked: it may have shared what is counted here",
+        );
     }
     let checked = match &outcome.faults {
         None => None,
         Some(faults) => {
             faults
-                .told
+                .descriptions
                 .iter()
-                .for_each(|told| say(format!("check: {told}")));
-            let again = served(&source, &decider, &how)?;
-            Some(Checked {
+                .for_each(|told| print_message(format!("check: {told}")));
+            let again = replay_workload(&source, &decider, &how)?;
+            Some(CheckResult {
                 faults: faults.count,
                 same_again: again.schedule.digest() == outcome.schedule.digest(),
             })
@@ -241,19 +249,19 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
     skipped.extend(&outcome.skipped);
     let report = Report {
         trace: &source.name,
-        policy: named(&decider, &args.policy, args.weights.as_deref()),
+        policy: policy_name(&decider, &args.policy, args.weights.as_deref()),
         machine_size: source.machine.size(),
         unit: source.workload.unit.name(),
         metrics: &outcome.metrics,
         skipped: skipped.counts().clone(),
-        overran: source.fitted.overran,
-        without_estimate: source.fitted.without_estimate,
+        overran: source.fit_changes.overran,
+        without_estimate: source.fit_changes.without_estimate,
         wall_s,
         jobs_per_s: source.workload.jobs.len() as f64 / wall_s.max(f64::MIN_POSITIVE),
-        deeds: outcome.deeds.as_ref(),
+        deeds: outcome.actions.as_ref(),
         checked,
         schedule_digest: outcome.schedule.digest().to_hex().to_string(),
-        order: outcome.order.told(),
+        order: outcome.order.description(),
         conventions: CONVENTIONS,
         notes: &source.workload.notes,
     };
@@ -265,13 +273,13 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
 }
 
 /// Prints a note that names the policies that ignore the features of a described cluster.
-pub fn note_alike(machine: &Machine, deciders: &[(&String, Decider)]) {
+pub fn note_ignored_features(machine: &Machine, deciders: &[(&String, ReplayScheduler)]) {
     let alike = deciders
         .iter()
-        .filter(|(_, decider)| matches!(decider, Decider::Textbook(_)));
+        .filter(|(_, decider)| matches!(decider, ReplayScheduler::Textbook(_)));
     let alike: Vec<&str> = alike.map(|(name, _)| name.as_str()).collect();
     if let (Machine::Cluster(cluster), false) = (machine, alike.is_empty()) {
-        say(format!(
+        print_message(format!(
             "note: {} treats the cluster's {} nodes as identical: groups, vClusters, limits, \
              hardware and power count for lattice only",
             alike.join(", "),
@@ -281,13 +289,13 @@ pub fn note_alike(machine: &Machine, deciders: &[(&String, Decider)]) {
 }
 
 /// Returns the policy that the command line names.
-pub fn decider(policy: &str, weights: Option<&str>) -> Result<Decider, Failure> {
+pub fn decider(policy: &str, weights: Option<&str>) -> Result<ReplayScheduler, Failure> {
     if weights.is_some() && policy != "lattice" {
         return Err(Failure::usage(
             "--weights: only --policy lattice has weights",
         ));
     }
-    let wrong = |unknown: replay::Unknown| {
+    let wrong = |unknown: replay::InvalidScheduler| {
         Failure::usage(match weights {
             Some(weights) => format!("--weights {weights}: {}", unknown.reason),
             None => format!("policy {unknown}"),
@@ -296,15 +304,19 @@ pub fn decider(policy: &str, weights: Option<&str>) -> Result<Decider, Failure> 
     replay::decider(policy, weights).map_err(wrong)
 }
 
-fn named(decider: &Decider, policy: &str, weights: Option<&str>) -> String {
+fn policy_name(decider: &ReplayScheduler, policy: &str, weights: Option<&str>) -> String {
     match (decider, weights) {
-        (Decider::Lattice(_), Some(weights)) => format!("{policy}:{weights}"),
+        (ReplayScheduler::Lattice(_), Some(weights)) => format!("{policy}:{weights}"),
         _ => policy.to_owned(),
     }
 }
 
 /// Replays the workload.
-pub fn served(source: &Source, decider: &Decider, how: &ReplayOptions) -> Result<Outcome, Failure> {
+pub fn replay_workload(
+    source: &Source,
+    decider: &ReplayScheduler,
+    how: &ReplayOptions,
+) -> Result<Outcome, Failure> {
     let run = replay::run(&source.workload, &source.machine, decider, how);
     Ok(run.map_err(anyhow::Error::from)?)
 }
@@ -318,13 +330,13 @@ fn write_schedule(path: &Path, source: &Source, outcome: &Outcome) -> Result<(),
         let pairs = source.workload.jobs.iter().zip(&outcome.schedule.served);
         for (place, (job, served)) in pairs.enumerate() {
             let seconds = |ms: u64| (ms as f64 / 1000.0).to_string();
-            let started = served.has_started();
+            let started = replay_workload.has_started();
             let if_started = |ms: u64| if started { seconds(ms) } else { String::new() };
             writer.write_record([
                 job.number.to_string(),
                 seconds(job.submit_ms),
-                if_started(served.start_ms),
-                if_started(served.end_ms(job)),
+                if_started(replay_workload.start_ms),
+                if_started(replay_workload.end_ms(job)),
                 job.size.to_string(),
                 nodes.map(|nodes| nodes.hostlist(place)).unwrap_or_default(),
             ])?;

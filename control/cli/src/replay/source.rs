@@ -1,7 +1,7 @@
 //! Workload and machine of a replay: the options that all replay commands share.
 
-use super::say;
-use crate::{answered, connect::Connection, failure::Failure, output::Format};
+use super::print_message;
+use crate::{block_on, connect::Connection, failure::Failure, output::Format};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use futures::StreamExt as _;
@@ -131,7 +131,7 @@ pub struct Source {
     /// Machine.
     pub machine: Machine,
     /// Changes that were needed to fit the workload.
-    pub fitted: FitChanges,
+    pub fit_changes: FitChanges,
     /// Name of the trace.
     pub name: String,
 }
@@ -161,17 +161,17 @@ impl Source {
         }
         if workload.jobs.is_empty() {
             let (unit, size) = (workload.unit.name(), machine.size());
-            tell(&name, &workload, FitChanges::default());
+            print_notes(&name, &workload, FitChanges::default());
             return Err(Failure::refused(format!(
                 "{}: no job fits a machine of {size} {unit}",
                 trace.trace.display()
             )));
         }
-        tell(&name, &workload, fitted);
+        print_notes(&name, &workload, fitted);
         Ok(Self {
             workload,
             machine,
-            fitted,
+            fit_changes: fitted,
             name,
         })
     }
@@ -203,12 +203,12 @@ fn note_hardware(workload: &mut Workload, machine: &Machine) {
     }
 }
 
-fn tell(name: &str, workload: &Workload, fitted: FitChanges) {
-    for told in workload.skipped.told() {
-        say(format!("{name}: {told}"));
+fn print_notes(name: &str, workload: &Workload, fitted: FitChanges) {
+    for told in workload.skipped.descriptions() {
+        print_message(format!("{name}: {told}"));
     }
-    for note in workload.notes.iter().cloned().chain(fitted.told()) {
-        say(format!("note: {note}"));
+    for note in workload.notes.iter().cloned().chain(fitted.descriptions()) {
+        print_message(format!("note: {note}"));
     }
 }
 
@@ -230,7 +230,7 @@ impl TraceArgs {
         };
         let read = trace::open(&self.trace, options);
         if let Err(trace::TraceError::Empty { skipped, .. }) = &read {
-            skipped.told().iter().for_each(say);
+            skipped.descriptions().iter().for_each(print_message);
         }
         Ok(read.map_err(anyhow::Error::from)?)
     }
@@ -251,7 +251,7 @@ impl MachineArgs {
         context: Option<&Path>,
     ) -> Result<Machine, Failure> {
         if self.from_live {
-            return Ok(boxed(live(context)?));
+            return Ok(boxed(live_cluster(context)?));
         }
         if let Some(path) = &self.cluster {
             return Ok(boxed(open(path)?));
@@ -307,10 +307,10 @@ impl MachineArgs {
 }
 
 /// Builds the cluster from the control's decision log, read to its end.
-fn live(context: Option<&Path>) -> Result<Cluster, Failure> {
+fn live_cluster(context: Option<&Path>) -> Result<Cluster, Failure> {
     let connection = Connection::open(context, Format::Json)?;
     let mut known = Schedulers::default();
-    answered(async {
+    block_on(async {
         let mut pieces = connection.client.decisions(Some("1s")).await?;
         let mut rest: Vec<u8> = Vec::new();
         while let Some(piece) = pieces.next().await {
@@ -318,7 +318,7 @@ fn live(context: Option<&Path>) -> Result<Cluster, Failure> {
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = rest.drain(..=end).collect();
                 known
-                    .hear(&line)
+                    .apply_line(&line)
                     .context("the control's record of decisions")?;
             }
         }

@@ -1,9 +1,8 @@
 //! `lattice replay sweep`.
 
 use super::{
-    count, for_each,
-    run::{HowArgs, explain},
-    say,
+    count, for_each, print_message,
+    run::{ReplayOptionArgs, explain},
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
 };
 use crate::{
@@ -15,11 +14,11 @@ use clap::Args;
 use lattice_api::duration;
 use lattice_replay::{
     compare::{GoodDirection, MEASURES, Measure},
-    live::Judge,
+    live::ProposalCheck,
     metrics::{CONVENTIONS, Metrics},
-    run::{self as replay, Decider, ReplayOptions, RunError},
-    schedule::SameInstant,
-    sweep::{ParetoPoint, Space, Vector, best, pareto},
+    run::{self as replay, ReplayOptions, ReplayScheduler, RunError},
+    schedule::EventOrder,
+    sweep::{ParetoPoint, SweepSpace, WeightVector, nearest_to_ideal, pareto},
     trace::Workload,
     workload::jitter_submits,
 };
@@ -56,7 +55,7 @@ pub struct SweepArgs {
     #[command(flatten)]
     nodes: NodeArgs,
     #[command(flatten)]
-    how: HowArgs,
+    how: ReplayOptionArgs,
     /// File that names the varied settings (YAML).
     #[arg(long, value_name = "FILE")]
     over: PathBuf,
@@ -113,7 +112,7 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
         .map_err(|error| Failure::usage(format!("--shake: {error}")))?;
     let about = || format!("--over {}", args.over.display());
     let text = std::fs::read_to_string(&args.over).with_context(about)?;
-    let space = Space::read(&text).with_context(about)?;
+    let space = SweepSpace::read(&text).with_context(about)?;
     let mut vectors = space.vectors(args.seed).with_context(about)?;
     let base = space.unvaried().with_context(about)?;
     let base = match vectors
@@ -128,7 +127,7 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
     };
     let how = args.how.read()?;
     args.how
-        .check_deciders(&[Decider::Lattice(Some(vectors[base].policy))])?;
+        .check_deciders(&[ReplayScheduler::Lattice(Some(vectors[base].policy))])?;
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
     let shaken: Vec<Workload> = (1..args.seeds)
         .map(|seed| {
@@ -139,12 +138,12 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
             )
         })
         .collect();
-    let sample = [Decider::Lattice(Some(vectors[base].policy))];
+    let sample = [ReplayScheduler::Lattice(Some(vectors[base].policy))];
     args.how.check_vcluster(&source.machine, &sample)?;
     let begin = Instant::now();
-    let values = tried(args, &source, &vectors, &shaken, &objectives, &how)?;
+    let values = evaluate_vectors(args, &source, &vectors, &shaken, &objectives, &how)?;
     let wall_s = begin.elapsed().as_secs_f64();
-    let told = told(&values, base, &objectives);
+    let told = reported_vectors(&values, base, &objectives);
     let points = points(&source, &vectors, &values, &told, &objectives, &how)?;
     let served = (vectors.len() * args.seeds as usize * source.workload.jobs.len()) as f64;
     let report = Report {
@@ -158,15 +157,15 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
         front: &points,
         wall_s,
         jobs_per_s: served / wall_s.max(f64::MIN_POSITIVE),
-        order: SameInstant::Together.told(),
+        order: EventOrder::Together.description(),
         conventions: CONVENTIONS,
     };
     print(&report, &space, format)?;
     if let (Some(path), best) = (&args.save, told.best) {
         let about = || format!("--save {}", path.display());
-        let text = serde_yaml_ng::to_string(&vectors[best].text).with_context(about)?;
+        let text = serde_yaml_ng::to_string(&vectors[nearest_to_ideal].text).with_context(about)?;
         std::fs::write(path, text).with_context(about)?;
-        say(format!(
+        print_message(format!(
             "the best is in {0}; set it with: lattice admin vcluster set-weights NAME --from {0}",
             path.display()
         ));
@@ -191,23 +190,23 @@ fn objective(name: &str) -> Result<&'static Measure, Failure> {
 }
 
 /// Returns the means over seeds, by vector and objective.
-fn tried(
+fn evaluate_vectors(
     args: &SweepArgs,
     source: &Source,
-    vectors: &[Vector],
+    vectors: &[WeightVector],
     shaken: &[Workload],
     objectives: &[&Measure],
     how: &ReplayOptions,
 ) -> Result<Vec<Vec<f64>>, Failure> {
     let how = ReplayOptions {
-        judge: Judge::Nobody,
+        judge: ProposalCheck::AcceptAll,
         checks: false,
         ..how.clone()
     };
-    let serve = |vector: &Vector| -> Result<Vec<Option<f64>>, RunError> {
+    let serve = |vector: &WeightVector| -> Result<Vec<Option<f64>>, RunError> {
         let mut sums = vec![Some(0.0); objectives.len()];
         for workload in std::iter::once(&source.workload).chain(shaken) {
-            let decider = Decider::Lattice(Some(vector.policy));
+            let decider = ReplayScheduler::Lattice(Some(vector.policy));
             let outcome = replay::run(workload, &source.machine, &decider, &how)?;
             for (sum, objective) in sums.iter_mut().zip(objectives) {
                 *sum = sum
@@ -239,27 +238,27 @@ fn tried(
 /// Vectors to print.
 struct ReportedVectors {
     /// Vectors of the Pareto front, and the base vector.
-    places: Vec<usize>,
+    vector_indices: Vec<usize>,
     best: usize,
     base: usize,
 }
 
-fn told(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -> ReportedVectors {
+fn reported_vectors(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -> ReportedVectors {
     let front = pareto(values, objectives);
     let is_base = |place: usize| values[place] == values[base];
-    let found = best(values, &front, objectives).unwrap_or(base);
+    let found = nearest_to_ideal(values, &front, objectives).unwrap_or(base);
     if (0..values.len()).all(is_base) {
-        say(format!(
+        print_message(format!(
             "note: all {} give the same result: the varied settings do not matter for these jobs",
             count(values.len(), "vector")
         ));
     } else if is_base(found) {
-        say("note: no tried variation is better than the one not varied, which is used");
+        print_message("note: no tried variation is better than the one not varied, which is used");
     }
     let mut places: Vec<usize> = front.into_iter().filter(|place| !is_base(*place)).collect();
     places.push(base);
     ReportedVectors {
-        places,
+        vector_indices: places,
         best: if is_base(found) { base } else { found },
         base,
     }
@@ -268,14 +267,14 @@ fn told(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -> ReportedVe
 /// Replays each vector again with the rules of the quorum.
 fn points(
     source: &Source,
-    vectors: &[Vector],
+    vectors: &[WeightVector],
     values: &[Vec<f64>],
     told: &ReportedVectors,
     objectives: &[&Measure],
     how: &ReplayOptions,
 ) -> Result<Vec<ParetoPoint>, Failure> {
     let again = |place: &usize| -> Result<(bool, Metrics), RunError> {
-        let decider = Decider::Lattice(Some(vectors[*place].policy));
+        let decider = ReplayScheduler::Lattice(Some(vectors[*place].policy));
         let serve = |judge| {
             let how = ReplayOptions {
                 judge,
@@ -283,13 +282,16 @@ fn points(
             };
             replay::run(&source.workload, &source.machine, &decider, &how)
         };
-        let (quorum, books) = (serve(Judge::Quorum)?, serve(Judge::Nobody)?);
+        let (quorum, books) = (
+            serve(ProposalCheck::Quorum)?,
+            serve(ProposalCheck::AcceptAll)?,
+        );
         let is_same = quorum.schedule.digest() == books.schedule.digest();
         Ok((is_same, quorum.metrics))
     };
-    let confirmed = for_each(&told.places, "confirmed by the quorum", again);
-    let mut points = Vec::with_capacity(told.places.len());
-    for (place, confirmed) in told.places.iter().zip(confirmed) {
+    let confirmed = for_each(&told.vector_indices, "confirmed by the quorum", again);
+    let mut points = Vec::with_capacity(told.vector_indices.len());
+    for (place, confirmed) in told.vector_indices.iter().zip(confirmed) {
         let (confirmed, metrics) = confirmed.map_err(anyhow::Error::from)?;
         let by_quorum = objectives
             .iter()
@@ -307,7 +309,7 @@ fn points(
     let first = objectives.first().map_or("", |objective| objective.name);
     points.sort_by(|a, b| a.values[first].total_cmp(&b.values[first]));
     if points.iter().any(|point| !point.confirmed) {
-        say(
+        print_message(
             "note: with the quorum as the judge, some of these give other results: it refuses \
              submits over a limit, and they are repeated, where here they wait; these results are \
              in brackets",
@@ -316,7 +318,7 @@ fn points(
     Ok(points)
 }
 
-fn print(report: &Report<'_>, space: &Space, format: Format) -> Result<(), Failure> {
+fn print(report: &Report<'_>, space: &SweepSpace, format: Format) -> Result<(), Failure> {
     let title = format!(
         "{}: {} on {} {}; {} tried in {:.1} s ({:.0} jobs/s); those that no other beats, and what is not varied",
         report.trace,

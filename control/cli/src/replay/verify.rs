@@ -1,13 +1,13 @@
 //! `lattice replay verify`.
 
-use super::{run::time, say};
+use super::{print_message, run::time};
 use crate::{
     failure::Failure,
     output::{self, Columns, Format},
 };
 use clap::Args;
 use lattice_api::text;
-use lattice_replay::verify::{self, Verdict};
+use lattice_replay::verify::{self, VerificationResult};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Repeat the decisions of a recorded live system, and compare the results.
@@ -26,11 +26,11 @@ pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
     let verdict = verify::verify(|| verify::open(&args.file)).map_err(anyhow::Error::from)?;
     print(&verdict, format)?;
     if let Some(cut_off) = &verdict.cut_off {
-        say(format!("{}: {cut_off}", args.file.display()));
+        print_message(format!("{}: {cut_off}", args.file.display()));
     }
     if let Some(first) = &verdict.first_divergence {
         let at = text::time(first.at);
-        say(format!(
+        print_message(format!(
             "plan {} (line {}, vCluster {}, {at}) differs: {}\nlattice: cause: {}",
             first.cycle, first.line, first.vcluster, first.what, first.cause
         ));
@@ -41,7 +41,7 @@ pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
     }
 }
 
-fn print(verdict: &Verdict, format: Format) -> Result<(), Failure> {
+fn print(verdict: &VerificationResult, format: Format) -> Result<(), Failure> {
     let v = verdict;
     let title = format!(
         "{} by control {} ({}), {} to {}",

@@ -18,7 +18,7 @@ pub enum Layout {
 
 /// Checkpoint mode, by which Lattice requests a checkpoint from a job.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Checkpoint {
+pub enum CheckpointModeArg {
     /// SIGUSR1 to the first process of the job.
     Signal,
     /// Numbers in a file that the job maps into its memory.
@@ -113,7 +113,7 @@ pub struct Flags {
     /// Checkpoint mode of the job. The job can then save its state before a preemption and resumes from its last
     /// checkpoint.
     #[arg(long, value_name = "MODE", value_enum)]
-    pub checkpoint: Option<Checkpoint>,
+    pub checkpoint: Option<CheckpointModeArg>,
     /// Directory for checkpoints, an absolute path [default: that of the site].
     #[arg(long, value_name = "DIR")]
     pub checkpoint_dir: Option<String>,

@@ -21,14 +21,14 @@ use values::Job;
 
 /// Kind of a line with flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DirectiveKind {
     /// Line with flags of `lattice submit`.
     Lattice,
     /// Line with flags of Slurm.
     Slurm,
 }
 
-impl Kind {
+impl DirectiveKind {
     /// Returns the marker at the start of such a line.
     pub fn marker(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ pub struct Directive {
     /// Line number, from 1.
     pub line: usize,
     /// Kind of the line.
-    pub kind: Kind,
+    pub kind: DirectiveKind,
     /// Option in that line: `--mem`.
     pub option: String,
     /// Flag of `lattice submit`.
@@ -69,7 +69,7 @@ pub struct ScriptContext<'a> {
     /// Default name of the allocation, if neither the command line nor the script gives one.
     pub name: Option<&'a str>,
     /// Flags of the command line.
-    pub said: &'a CommandLineFlags,
+    pub command_line: &'a CommandLineFlags,
 }
 
 /// Mistake in a script.
@@ -107,8 +107,8 @@ pub fn read(text: &str, outside: &ScriptContext<'_>) -> Header {
     let mut theirs: Vec<slurm::SlurmDirective<'_>> = Vec::new();
     for line in &header.lines {
         let read = match line.kind {
-            Kind::Lattice => lattice_line(line, &mut ours),
-            Kind::Slurm => slurm::line(line, &mut theirs),
+            DirectiveKind::Lattice => lattice_line(line, &mut ours),
+            DirectiveKind::Slurm => slurm::line(line, &mut theirs),
         };
         faults.extend(read.err());
     }
@@ -116,7 +116,7 @@ pub fn read(text: &str, outside: &ScriptContext<'_>) -> Header {
         .iter()
         .any(|said| said.option.long == slurm::IGNORE_PBS)
     {
-        faults.extend(header.others);
+        faults.extend(header.other_systems);
     }
     let job = Job::of(|long| slurm::value(&theirs, long), &ours, outside);
     let mut all: Vec<Directive> = Vec::new();
@@ -142,9 +142,9 @@ pub fn read(text: &str, outside: &ScriptContext<'_>) -> Header {
 
 /// Returns the arguments of the script's flags, then those of the command line. A script flag that the command line
 /// also gives is dropped.
-pub fn merged(script: &[Directive], said: &CommandLineFlags) -> Vec<String> {
+pub fn merge_flags(script: &[Directive], command_line: &CommandLineFlags) -> Vec<String> {
     let is_left = |directive: &&Directive| {
-        !said
+        !command_line
             .0
             .iter()
             .any(|given| directive.yields_to_flag(&given.flag))
@@ -154,7 +154,7 @@ pub fn merged(script: &[Directive], said: &CommandLineFlags) -> Vec<String> {
         .filter(is_left)
         .map(|directive| &directive.given);
     script
-        .chain(&said.0)
+        .chain(&command_line.0)
         .flat_map(|given| given.words.clone())
         .collect()
 }
@@ -169,7 +169,7 @@ fn fault(line: &Line<'_>, option: &str, reason: impl Into<String>) -> Fault {
 }
 
 /// Formats an error of clap on one line.
-pub fn in_words(error: &clap::Error) -> String {
+pub fn one_line_error(error: &clap::Error) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
@@ -214,7 +214,7 @@ fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> 
         }
         all.push(Directive {
             line: line.number,
-            kind: Kind::Lattice,
+            kind: DirectiveKind::Lattice,
             option,
             given,
             with: None,
@@ -227,7 +227,7 @@ fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> 
 fn lattice_reason(error: &clap::Error) -> String {
     let word = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => word,
-        _ => return in_words(error),
+        _ => return one_line_error(error),
     };
     let outside = [
         "--script",
@@ -239,7 +239,7 @@ fn lattice_reason(error: &clap::Error) -> String {
     ];
     match outside.contains(&word.as_str()) {
         true => format!("{word} belongs on the command line"),
-        false => in_words(error),
+        false => one_line_error(error),
     }
 }
 
@@ -266,7 +266,7 @@ fn slurm_option(
             Some(directive) => directive.given.words.push(text),
             None => all.push(Directive {
                 line: line.number,
-                kind: Kind::Slurm,
+                kind: DirectiveKind::Slurm,
                 option: option.clone(),
                 given: GivenFlag {
                     flag: word.flag.to_owned(),
@@ -277,7 +277,7 @@ fn slurm_option(
         }
     }
     for directive in &all {
-        known(&directive.given).map_err(fail)?;
+        check_flag(&directive.given).map_err(fail)?;
     }
     let mut kept = Vec::new();
     for directive in all {
@@ -298,7 +298,7 @@ fn slurm_option(
 }
 
 /// Checks that the flag exists, and that its value is valid.
-fn known(given: &GivenFlag) -> Result<(), String> {
+fn check_flag(given: &GivenFlag) -> Result<(), String> {
     let command = Flags::command();
     let is_flag = command
         .get_arguments()
@@ -307,7 +307,7 @@ fn known(given: &GivenFlag) -> Result<(), String> {
         return Err("it is not supported yet; leave it out".to_owned());
     }
     let read = command.try_get_matches_from(&given.words);
-    read.map(drop).map_err(|error| in_words(&error))
+    read.map(drop).map_err(|error| one_line_error(&error))
 }
 
 #[cfg(test)]

@@ -18,13 +18,18 @@ fn script(text: &str) -> (tempfile::TempDir, String) {
 }
 
 fn asked(words: &[&str]) -> Result<SubmitInput, String> {
-    read(words).unwrap().asked().map_err(|failure| failure.text)
+    read(words)
+        .unwrap()
+        .read_input()
+        .map_err(|failure| failure.text)
 }
 
 fn request(words: &[&str]) -> Result<AllocationRequest, String> {
     let args = read(words).unwrap();
-    let asked = args.asked().map_err(|failure| failure.text)?;
-    asked.checked(&args.said).map_err(|failure| failure.text)
+    let asked = args.read_input().map_err(|failure| failure.text)?;
+    asked
+        .check_request(&args.said)
+        .map_err(|failure| failure.text)
 }
 
 #[test]

@@ -14,24 +14,24 @@ type Answers = dyn Fn(&NodeId, &dyn Any) -> Option<Box<dyn Any>> + Send + Sync;
 
 /// Test double for agents; see the module. Until it is set, calls use the network.
 #[derive(Clone, Default)]
-pub(crate) struct Wire(Arc<OnceLock<Box<Answers>>>);
+pub(crate) struct FakeAgents(Arc<OnceLock<Box<Answers>>>);
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for FakeAgents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Wire({})", self.0.get().is_some())
     }
 }
 
-impl Wire {
+impl FakeAgents {
     /// Sets the function that answers all calls from now on.
-    pub(crate) fn is_answered_by(
+    pub(crate) fn set_answers(
         &self,
         answers: impl Fn(&NodeId, &dyn Any) -> Option<Box<dyn Any>> + Send + Sync + 'static,
     ) {
         let _ = self.0.set(Box::new(answers));
     }
 
-    pub(super) fn asked<R: Rpc>(
+    pub(super) fn reply_to<R: Rpc>(
         &self,
         node: &NodeId,
         request: &R,

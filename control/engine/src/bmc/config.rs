@@ -123,7 +123,7 @@ pub enum BmcFileError {
     },
     /// The file is not YAML of the expected structure.
     #[error("bmcs: {path} is not a valid list of BMCs", path = .path.display())]
-    Shape {
+    Malformed {
         /// Path of the file.
         path: PathBuf,
         /// Parse error with line and column.
@@ -131,7 +131,7 @@ pub enum BmcFileError {
     },
     /// The file has invalid entries; all of them are listed.
     #[error("bmcs: {path}: {}", .wrong.join("; "), path = .path.display())]
-    Wrong {
+    InvalidEntries {
         /// Path of the file.
         path: PathBuf,
         /// Invalid entries, each with its reason.
@@ -149,10 +149,11 @@ impl BmcPlan {
             path: path.to_owned(),
             source,
         })?;
-        let file: File = serde_yaml_ng::from_str(&text).map_err(|source| BmcFileError::Shape {
-            path: path.to_owned(),
-            source,
-        })?;
+        let file: File =
+            serde_yaml_ng::from_str(&text).map_err(|source| BmcFileError::Malformed {
+                path: path.to_owned(),
+                source,
+            })?;
         let mut wrong = Vec::new();
         for (name, value) in [
             ("power_interval_s", file.power_interval_s),
@@ -182,7 +183,7 @@ impl BmcPlan {
         let table = table(file.table.as_deref()).map_err(|why| wrong.push(why));
         let (Ok(table), []) = (table, &wrong[..]) else {
             let path = path.to_owned();
-            return Err(BmcFileError::Wrong { path, wrong });
+            return Err(BmcFileError::InvalidEntries { path, wrong });
         };
         Ok(Self {
             power_interval: Duration::from_secs(file.power_interval_s),
@@ -212,7 +213,7 @@ impl Entry {
     fn targets(&self) -> Result<Vec<BmcTarget>, String> {
         let (password, trust) = (password(&self.password_file)?, self.trust()?);
         let nodes = self.nodes()?;
-        let targets = self.at_each(password, trust, nodes)?;
+        let targets = self.targets_for(password, trust, nodes)?;
         // All targets of an entry share one trust setting, so a check of the first target is enough.
         if let Some(target) = targets.first() {
             let made = client(&target.endpoint);
@@ -221,7 +222,7 @@ impl Entry {
         Ok(targets)
     }
 
-    fn at_each(
+    fn targets_for(
         &self,
         password: SecretString,
         trust: Trust,

@@ -6,31 +6,31 @@
 
 use lattice_conformance::Reading;
 use lattice_redfish::{
-    BmcEvent, Documents, EventListRoute, FetchedEventDocuments, ResourcePath, find_deeds,
-    http::Bmc, read_deeds,
+    BmcEvent, Documents, EventListRoute, FetchedEventDocuments, ResourcePath, find_event_lists,
+    http::Bmc, read_events,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of readings after which the lists are discovered again: 24 days at the default interval of six hours. A list
 /// that is gone triggers discovery at the next reading.
-const FOUND_FOR: u32 = 96;
+const DISCOVERY_INTERVAL_READINGS: u32 = 96;
 /// Number of readings until the next discovery if some resources did not answer during the last discovery.
-const DOUBTED_FOR: u32 = 4;
+const RETRY_DISCOVERY_READINGS: u32 = 4;
 /// Maximum number of readings for which a list is skipped.
-const LONGEST_REST: u32 = 64;
+const MAX_SKIPPED_READINGS: u32 = 64;
 
 /// Task and log lists of one BMC.
 #[derive(Debug, Default)]
 pub(super) struct BmcEventLists {
     route: EventListRoute,
     /// Readings until the lists are discovered again.
-    found_for: u32,
+    readings_until_discovery: u32,
     seen: FetchedEventDocuments,
     /// Whether all lists were read once.
-    is_begun: bool,
+    was_read_once: bool,
     turn: usize,
     /// Skipped lists, by list number.
-    rests: BTreeMap<usize, ListPause>,
+    pauses: BTreeMap<usize, ListPause>,
 }
 
 /// Skip state of a list that did not answer.
@@ -39,7 +39,7 @@ struct ListPause {
     /// Readings until the list is requested again.
     left: u32,
     /// Number of readings to skip in total; it doubles with each failure.
-    whole: u32,
+    total: u32,
 }
 
 impl BmcEventLists {
@@ -52,71 +52,71 @@ impl BmcEventLists {
         mut documents: Documents,
         is_quiet: bool,
     ) -> (BTreeSet<ResourcePath>, Vec<BmcEvent>) {
-        if self.found_for == 0 {
-            self.find(bmc, &mut documents).await;
+        if self.readings_until_discovery == 0 {
+            self.discover(bmc, &mut documents).await;
         }
-        self.found_for -= 1;
+        self.readings_until_discovery -= 1;
         let (mut lists, mut deeds) = (BTreeSet::new(), Vec::new());
         for number in self.due(&documents, is_quiet) {
             let part = self.route.part(number);
             let seen = &self.seen;
-            let wanted = |documents: &Documents| read_deeds(documents, &part, seen).wanted;
+            let wanted = |documents: &Documents| read_events(documents, &part, seen).wanted;
             bmc.collect(&mut documents, wanted).await;
-            let read = read_deeds(&documents, &part, seen);
+            let read = read_events(&documents, &part, seen);
             lists.extend(read.lists);
-            deeds.extend(read.deeds);
+            deeds.extend(read.events);
             self.seen = read.seen;
-            match read.silent.first() {
+            match read.unread.first() {
                 None => {
-                    self.rests.remove(&number);
+                    self.pauses.remove(&number);
                 }
-                Some((_, Reading::Absent)) => self.found_for = 0,
+                Some((_, Reading::Absent)) => self.readings_until_discovery = 0,
                 Some((list, why)) => {
                     tracing::debug!(bmc = bmc.address(), %list, ?why, "BMC log not read");
-                    self.rest(number);
+                    self.pause_list(number);
                     // The other lists are read at the next reading, because a slow BMC is slow for every list.
                     break;
                 }
             }
         }
-        self.is_begun = true;
+        self.was_read_once = true;
         (lists, deeds)
     }
 
     /// Makes the next reading read all events again, for use when the last events could not be stored.
     pub(super) fn forget(&mut self) {
         self.seen = FetchedEventDocuments::default();
-        self.is_begun = false;
+        self.was_read_once = false;
     }
 
-    async fn find(&mut self, bmc: &Bmc, documents: &mut Documents) {
-        bmc.collect(documents, |documents| find_deeds(documents).wanted)
+    async fn discover(&mut self, bmc: &Bmc, documents: &mut Documents) {
+        bmc.collect(documents, |documents| find_event_lists(documents).wanted)
             .await;
-        let found = find_deeds(documents);
+        let found = find_event_lists(documents);
         if found.route != self.route {
-            self.rests.clear();
+            self.pauses.clear();
         }
-        self.found_for = match found.is_whole {
-            true => FOUND_FOR,
-            false => DOUBTED_FOR,
+        self.readings_until_discovery = match found.is_complete {
+            true => DISCOVERY_INTERVAL_READINGS,
+            false => RETRY_DISCOVERY_READINGS,
         };
         // A list that is missing after an incomplete discovery is kept.
-        if found.is_whole || self.route.is_empty() {
+        if found.is_complete || self.route.is_empty() {
             self.route = found.route;
         }
     }
 
     /// Numbers of the lists to read now.
     fn due(&mut self, documents: &Documents, is_quiet: bool) -> Vec<usize> {
-        let reads_all = !is_quiet || !self.is_begun;
+        let reads_all = !is_quiet || !self.was_read_once;
         let (mut due, mut others) = (Vec::new(), Vec::new());
         for number in 0..self.route.len() {
-            if let Some(rest) = self.rests.get_mut(&number).filter(|rest| rest.left > 0) {
+            if let Some(rest) = self.pauses.get_mut(&number).filter(|rest| rest.left > 0) {
                 rest.left -= 1;
                 continue;
             }
             let part = self.route.part(number);
-            match reads_all || part.has_tasks() || part.is_at_hand(documents) {
+            match reads_all || part.has_tasks() || part.is_fetched(documents) {
                 true => due.push(number),
                 false => others.push(number),
             }
@@ -128,9 +128,15 @@ impl BmcEventLists {
         due
     }
 
-    fn rest(&mut self, number: usize) {
-        let before = self.rests.get(&number).map_or(0, |rest| rest.whole);
-        let whole = before.saturating_mul(2).clamp(1, LONGEST_REST);
-        self.rests.insert(number, ListPause { left: whole, whole });
+    fn pause_list(&mut self, number: usize) {
+        let before = self.pauses.get(&number).map_or(0, |rest| rest.total);
+        let whole = before.saturating_mul(2).clamp(1, MAX_SKIPPED_READINGS);
+        self.pauses.insert(
+            number,
+            ListPause {
+                left: whole,
+                total: whole,
+            },
+        );
     }
 }

@@ -1,26 +1,26 @@
 //! Rate limit for a flapping BMC: a limited number of its transitions is recorded, and the rest are merged.
 
-use crate::history::FromBmc;
+use crate::history::BmcEntry;
 use lattice_conformance::{Class, ClassMark, ClassRecord, history::Entry};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum transitions of one class recorded per hour. A transition leads to unknown, or back to the last known value.
-pub(super) const MOST_TURNS: usize = 12;
+pub(super) const MAX_TRANSITIONS_PER_HOUR: usize = 12;
 const HOUR_MS: u64 = 3_600_000;
 
 /// A history entry to be written, with the record that it names.
-pub(super) type UnwrittenEntry = (FromBmc, Option<ClassRecord>);
+pub(super) type UnwrittenEntry = (BmcEntry, Option<ClassRecord>);
 
 /// Transitions by class: those written in the last hour, and the last one while it is held back.
 #[derive(Debug, Default)]
-pub(super) struct RecentTransitions(BTreeMap<Class, Turning>);
+pub(super) struct RecentTransitions(BTreeMap<Class, ClassTransitions>);
 
 #[derive(Debug, Default)]
-struct Turning {
+struct ClassTransitions {
     /// Mark of the last written entry.
     written: Option<ClassMark>,
     /// Times of written transitions, in Unix milliseconds.
-    spent: VecDeque<u64>,
+    written_at: VecDeque<u64>,
     /// The last transition, while it is not written.
     held: Option<(Entry, Option<ClassRecord>)>,
     /// Number of entries merged since the last written one.
@@ -41,16 +41,16 @@ impl RecentTransitions {
         &mut self,
         now: u64,
         (entry, record): (Entry, Option<ClassRecord>),
-        is_turn: bool,
+        is_transition: bool,
     ) -> Vec<UnwrittenEntry> {
         let turning = self.0.entry(entry.class).or_default();
-        if is_turn {
+        if is_transition {
             let before = turning.held.replace((entry, record));
             turning.left_out += u32::from(before.is_some());
             return turning.due(now).into_iter().collect();
         }
         // A change is always written, after the transition that precedes it.
-        let mut all: Vec<UnwrittenEntry> = turning.put_together().into_iter().collect();
+        let mut all: Vec<UnwrittenEntry> = turning.take_held().into_iter().collect();
         turning.written = Some(entry.to);
         all.push((turning.write(entry, false), record));
         all
@@ -63,21 +63,22 @@ impl RecentTransitions {
     }
 }
 
-impl Turning {
+impl ClassTransitions {
     fn due(&mut self, now: u64) -> Option<UnwrittenEntry> {
         self.held.as_ref()?;
         // Times later than `now` are dropped as well: the clock was set back.
-        self.spent.retain(|at| *at <= now && now - at < HOUR_MS);
-        if self.spent.len() >= MOST_TURNS {
+        self.written_at
+            .retain(|at| *at <= now && now - at < HOUR_MS);
+        if self.written_at.len() >= MAX_TRANSITIONS_PER_HOUR {
             return None;
         }
-        let due = self.put_together()?;
-        self.spent.push_back(now);
+        let due = self.take_held()?;
+        self.written_at.push_back(now);
         Some(due)
     }
 
     /// Takes the held transition; `None` if there is none, or if it leads to the mark that was written last.
-    fn put_together(&mut self) -> Option<UnwrittenEntry> {
+    fn take_held(&mut self) -> Option<UnwrittenEntry> {
         let (entry, record) = self.held.take()?;
         if self.written == Some(entry.to) {
             self.left_out += 1;
@@ -87,10 +88,10 @@ impl Turning {
         Some((self.write(entry, true), record))
     }
 
-    fn write(&mut self, entry: Entry, is_turn: bool) -> FromBmc {
-        FromBmc {
+    fn write(&mut self, entry: Entry, is_turn: bool) -> BmcEntry {
+        BmcEntry {
             entry,
-            is_turn,
+            is_transition: is_turn,
             left_out: std::mem::take(&mut self.left_out),
         }
     }
@@ -128,7 +129,7 @@ mod tests {
     }
 
     /// Alternates each minute between known and unknown, from minute `from` on, for `minutes` minutes.
-    fn flap(turns: &mut RecentTransitions, from: u64, minutes: u64) -> Vec<FromBmc> {
+    fn flap(turns: &mut RecentTransitions, from: u64, minutes: u64) -> Vec<BmcEntry> {
         let mut written = Vec::new();
         for minute in from..from + minutes {
             let at = minute * 60_000;
@@ -144,8 +145,16 @@ mod tests {
         let mut turns = RecentTransitions::default();
         turns.resume([(Class::Bmc, A)].into());
         let day = flap(&mut turns, 0, 24 * 60);
-        assert!(day.len() <= 24 * MOST_TURNS + MOST_TURNS, "{}", day.len());
-        assert!(day.len() >= 24 * MOST_TURNS - MOST_TURNS, "{}", day.len());
+        assert!(
+            day.len() <= 24 * MAX_TRANSITIONS_PER_HOUR + MAX_TRANSITIONS_PER_HOUR,
+            "{}",
+            day.len()
+        );
+        assert!(
+            day.len() >= 24 * MAX_TRANSITIONS_PER_HOUR - MAX_TRANSITIONS_PER_HOUR,
+            "{}",
+            day.len()
+        );
         let told: usize = day.iter().map(|one| 1 + one.left_out as usize).sum();
         assert!((24 * 60 - 60..=24 * 60).contains(&told), "{told}");
         // Each entry differs from the one written before it.
@@ -156,7 +165,7 @@ mod tests {
     fn a_change_is_written_also_in_the_midst_of_it_and_so_is_the_end() {
         let mut turns = RecentTransitions::default();
         turns.resume([(Class::Bmc, A)].into());
-        assert_eq!(flap(&mut turns, 0, 13).len(), MOST_TURNS);
+        assert_eq!(flap(&mut turns, 0, 13).len(), MAX_TRANSITIONS_PER_HOUR);
         // The class is unknown since minute 12, which is not written; then the firmware changes.
         let at = 13 * 60_000;
         let written = turns.take(at, entry(at, DOWN, mark(2)), false);
@@ -169,6 +178,6 @@ mod tests {
         let late = turns.due(61 * 60_000);
         assert_eq!(late.len(), 1);
         assert_eq!((late[0].0.entry.to, late[0].0.entry.at), (DOWN, at));
-        assert!(late[0].0.is_turn && turns.due(99 * 60_000).is_empty());
+        assert!(late[0].0.is_transition && turns.due(99 * 60_000).is_empty());
     }
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use lattice_conformance::{
     Class, ClassRecord, Finding, FindingCode, Inventory, Reading, Value,
-    health::{Action, Check, Engine, Memory, Reason, Severity, Table},
+    health::{Action, Check, Engine, EngineState, Reason, Severity, Table},
 };
 use lattice_quorum_types::UnixMillis;
 use lattice_redfish::{NodeReport, contradictions};
@@ -18,18 +18,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct BmcHealth {
     engine: Engine,
     /// Engine for contradictions between host and BMC.
-    of_both: Engine,
+    contradiction_engine: Engine,
     findings: Vec<Finding>,
     silent: Option<Reason>,
     /// Reason if the BMC is not known to belong to the node.
-    whose: Option<Reason>,
-    was_asked: bool,
+    ownership: Option<Reason>,
+    was_read: bool,
     /// Checks on BMC data that may drain the node.
     draining: BTreeMap<String, Check>,
     /// By check code, the time since which the BMC provides the checked values, in Unix milliseconds.
-    told_since: BTreeMap<String, u64>,
+    evaluable_since: BTreeMap<String, u64>,
     /// Codes of draining checks that the last answered reading could not evaluate.
-    untold: BTreeSet<String>,
+    undecided: BTreeSet<String>,
 }
 
 impl BmcHealth {
@@ -40,15 +40,15 @@ impl BmcHealth {
             .map(|(code, check)| (code.clone(), check.clone()))
             .collect();
         Self {
-            untold: draining.keys().cloned().collect(),
+            undecided: draining.keys().cloned().collect(),
             draining,
-            told_since: BTreeMap::new(),
-            of_both: Engine::new(of_both(&table), Memory::default()),
-            engine: Engine::new(table, Memory::default()),
+            evaluable_since: BTreeMap::new(),
+            contradiction_engine: Engine::new(contradiction_checks(&table), EngineState::default()),
+            engine: Engine::new(table, EngineState::default()),
             findings: Vec::new(),
             silent: None,
-            whose: None,
-            was_asked: false,
+            ownership: None,
+            was_read: false,
         }
     }
 
@@ -74,26 +74,26 @@ impl BmcHealth {
         }
         let mut untold = BTreeSet::new();
         for (code, check) in &self.draining {
-            if is_doubted || !is_told(code, check, &seen) {
+            if is_doubted || !is_evaluable(code, check, &seen) {
                 untold.insert(code.clone());
                 continue;
             }
             // One reading cannot show that a counter rises, nor that a value is bad for the required time.
-            let since = *self.told_since.entry(code.clone()).or_insert(at.0);
+            let since = *self.evaluable_since.entry(code.clone()).or_insert(at.0);
             let is_first = check.when.rises.is_some() && since == at.0;
             if is_first || at.0.saturating_sub(since) < check.for_s.saturating_mul(1000) {
                 untold.insert(code.clone());
             }
         }
-        self.untold = untold;
+        self.undecided = untold;
         self.findings.clone_from(&found.findings);
         self.silent = None;
-        self.was_asked = true;
+        self.was_read = true;
     }
 
     /// Records that the BMC has returned no data since `since`. Earlier reasons are neither cleared nor counted again.
     pub(super) fn silent(&mut self, at: UnixMillis, since: UnixMillis, why: &str) {
-        self.was_asked = true;
+        self.was_read = true;
         let before = self.silent.take();
         self.silent = Some(Reason {
             code: SILENT.to_owned(),
@@ -109,9 +109,9 @@ impl BmcHealth {
     }
 
     /// Records whether the BMC belongs to the node. Returns whether the result changed.
-    pub(super) fn belongs(&mut self, at: UnixMillis, whose: Option<NodeMatch>) -> bool {
+    pub(super) fn set_match(&mut self, at: UnixMillis, whose: Option<NodeMatch>) -> bool {
         let (code, severity, evidence) = match whose {
-            None | Some(NodeMatch::Own) => return self.whose.take().is_some(),
+            None | Some(NodeMatch::Own) => return self.ownership.take().is_some(),
             Some(NodeMatch::Other(why)) => (WRONG_SYSTEM, Severity::Degraded, why),
             Some(NodeMatch::Unverified) => (
                 UNVERIFIED,
@@ -121,10 +121,10 @@ impl BmcHealth {
                     .to_owned(),
             ),
         };
-        let before = self.whose.take();
+        let before = self.ownership.take();
         let before = before.filter(|b| (&*b.code, &b.evidence) == (code, &evidence));
         let is_news = before.is_none();
-        self.whose = Some(Reason {
+        self.ownership = Some(Reason {
             code: code.to_owned(),
             entity: "bmc".to_owned(),
             evidence,
@@ -140,7 +140,7 @@ impl BmcHealth {
 
     /// Compares the class records of host and BMC, because contradictions show only in both together. Returns whether a
     /// reason appeared or cleared.
-    pub(super) fn contradicts(&mut self, at: UnixMillis, host: &Host) -> bool {
+    pub(super) fn compare_with_host(&mut self, at: UnixMillis, host: &Host) -> bool {
         let (bios, bmc) = (host.bios.as_deref(), host.bmc.as_deref());
         let known = [bios, bmc].into_iter().flatten();
         let seen = Inventory {
@@ -155,9 +155,9 @@ impl BmcHealth {
             let reasons = engine.report().reasons.into_iter();
             reasons.map(|r| (r.code, r.evidence)).collect()
         };
-        let before = told(&self.of_both);
-        self.of_both.observe(at.0, &seen);
-        before != told(&self.of_both)
+        let before = told(&self.contradiction_engine);
+        self.contradiction_engine.observe(at.0, &seen);
+        before != told(&self.contradiction_engine)
     }
 
     /// Contradictions found by the last answered reading.
@@ -167,7 +167,7 @@ impl BmcHealth {
 
     /// Whether the BMC was read at least once, successfully or not.
     pub(super) const fn was_asked(&self) -> bool {
-        self.was_asked
+        self.was_read
     }
 
     /// Whether any BMC value may drain the node.
@@ -177,25 +177,25 @@ impl BmcHealth {
 
     /// Codes of draining checks that the BMC data does not decide at present.
     pub(super) const fn undecided_codes(&self) -> &BTreeSet<String> {
-        &self.untold
+        &self.undecided
     }
 
     /// Reasons, worst first.
     pub(super) fn reasons(&self) -> Vec<Reason> {
         let mut reasons = self.engine.report().reasons;
-        let of_both = self.of_both.report().reasons.into_iter();
+        let of_both = self.contradiction_engine.report().reasons.into_iter();
         let is_new = |code: &str| reasons.iter().all(|reason| reason.code != code);
         let of_both: Vec<Reason> = of_both.filter(|reason| is_new(&reason.code)).collect();
         reasons.extend(of_both);
         reasons.extend(self.silent.clone());
-        reasons.extend(self.whose.clone());
+        reasons.extend(self.ownership.clone());
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
         reasons
     }
 }
 
 /// The checks for contradictions between host and BMC.
-fn of_both(table: &Table) -> Table {
+fn contradiction_checks(table: &Table) -> Table {
     let codes = [
         FindingCode::BiosVersionMismatch,
         FindingCode::BmcVersionMismatch,
@@ -214,7 +214,7 @@ fn may_drain((code, check): (&String, &Check)) -> bool {
     let drains = check.severity == Severity::Faulty && check.action.needs_drain();
     let class = code.split('.').next();
     let is_told = match &check.key {
-        Some(key) => key.first() == Class::Bmc.name(),
+        Some(key) => key.first_segment() == Class::Bmc.name(),
         None => [Class::Bmc, Class::Bios]
             .map(|of| Some(of.name()))
             .contains(&class),
@@ -231,7 +231,7 @@ fn drains_of(engine: &Engine) -> BTreeSet<(String, String)> {
 
 /// Whether a reading contains every value that a check needs. A reading without any value matching the check does not
 /// decide the check.
-fn is_told(code: &str, check: &Check, seen: &Inventory) -> bool {
+fn is_evaluable(code: &str, check: &Check, seen: &Inventory) -> bool {
     let Some(wanted) = &check.key else {
         return seen.records.iter().any(|(class, record)| {
             code.split('.').next() == Some(class.name()) && record.state().digest().is_some()
@@ -255,7 +255,7 @@ fn is_told(code: &str, check: &Check, seen: &Inventory) -> bool {
             true => reading.present().is_some(),
             false => number(key).is_some(),
         };
-        Some(is_known && limit.is_none_or(|limit| number(&limit.filled(&stars)).is_some()))
+        Some(is_known && limit.is_none_or(|limit| number(&limit.fill(&stars)).is_some()))
     });
     // One unknown value makes the check undecided; so does the absence of any value.
     told.reduce(|all, one| all && one).unwrap_or(false)
@@ -385,7 +385,11 @@ mod tests {
             (6, bios("2.10.2"), true, &[of_bmc]),
             (7, bmc("6.10.30.00"), true, &[]),
         ] {
-            assert_eq!(wrong.contradicts(UnixMillis(at), &host), is_news, "{at}");
+            assert_eq!(
+                wrong.compare_with_host(UnixMillis(at), &host),
+                is_news,
+                "{at}"
+            );
             let reasons = wrong.reasons();
             let found: Vec<&str> = reasons.iter().map(|reason| &*reason.code).collect();
             assert_eq!(found, codes, "{at}");

@@ -26,9 +26,9 @@ mod worker;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
 pub use host::Host;
 pub use parts::{Parts, SILENT};
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use reading_requests::BROKE_DOWN;
 pub use reading_requests::RequestedReading;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use reading_requests::WORKER_PANICKED;
 pub use readings::Readings;
 pub use supervision::run;
 pub use worker::Edges;

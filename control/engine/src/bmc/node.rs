@@ -7,7 +7,7 @@ use super::{
     flapping::{RecentTransitions, UnwrittenEntry},
     health::BmcHealth,
     host::Host,
-    node_match::whose,
+    node_match::match_node,
     parts::Parts,
     reading_requests::{ReadingRequest, RequestedReading},
 };
@@ -27,11 +27,11 @@ const MOST_UNWRITTEN: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NextReadingStep {
     /// Read again after the usual interval.
-    Rest,
+    WaitInterval,
     /// A value changed: read again soon to confirm the change.
     Confirm,
     /// The BMC did not answer, or not completely: retry.
-    Again,
+    Retry,
 }
 
 /// Time and cause of a reading.
@@ -64,21 +64,21 @@ pub(super) struct Node {
     /// Resources from which power draw and limit are read with few requests.
     route: Option<Route>,
     /// Whether the route was stale when it was last used. The next complete reading then replaces it.
-    is_lost: bool,
+    is_route_stale: bool,
     history: History,
     /// Published record of each class; while a change waits for confirmation, the record before the change.
     published: BTreeMap<Class, ClassRecord>,
-    wrong: BmcHealth,
+    bmc_health: BmcHealth,
     /// Name of the node's system at the BMC.
     system: Option<SystemName>,
     /// Whether a change was read once and must be read again.
-    waits: bool,
+    needs_confirmation: bool,
     /// Classes that change with every reading: unknown until two successive readings are equal.
-    restless: BTreeSet<Class>,
+    unstable: BTreeSet<Class>,
     /// History entries that are not written to disk yet, with the records that they name.
     unwritten: Vec<UnwrittenEntry>,
     /// Limits how many transitions to unknown and back are recorded.
-    turns: RecentTransitions,
+    transitions: RecentTransitions,
 }
 
 impl Node {
@@ -88,22 +88,22 @@ impl Node {
             name,
             selector,
             route: None,
-            is_lost: false,
+            is_route_stale: false,
             history: History::default(),
             published: unread(&Reading::failed("BMC not read yet")),
-            wrong,
+            bmc_health: wrong,
             system: None,
-            waits: false,
-            restless: BTreeSet::new(),
+            needs_confirmation: false,
+            unstable: BTreeSet::new(),
             unwritten: Vec::new(),
-            turns: RecentTransitions::default(),
+            transitions: RecentTransitions::default(),
         }
     }
 
     /// Resets the node to the state before its first reading, except for the faults that its BMC reported. A fault
     /// remains until the BMC reports its end.
-    pub(super) fn anew(self) -> Self {
-        Self::new(self.name, self.selector, self.wrong)
+    pub(super) fn reset(self) -> Self {
+        Self::new(self.name, self.selector, self.bmc_health)
     }
 
     /// Selector of the node's system at the BMC.
@@ -116,10 +116,10 @@ impl Node {
     pub(super) async fn resume(&mut self, kept: &history::History) {
         match kept.of_bmc(self.name.to_string()).await {
             Ok(history) => {
-                self.turns.resume(history.published());
+                self.transitions.resume(history.published());
                 self.history = history;
             }
-            Err(error) => tracing::error!(node = %self.name, error = told(&error),
+            Err(error) => tracing::error!(node = %self.name, error = error_text(&error),
                 "earlier BMC readings not available: BMC history of the node starts again"),
         }
     }
@@ -160,7 +160,7 @@ impl Node {
 
     /// Marks the route as stale: its resources have moved, or are missing while the BMC starts.
     pub(super) const fn lose_route(&mut self) {
-        self.is_lost = true;
+        self.is_route_stale = true;
     }
 
     /// Takes over the result of a reading for this node.
@@ -169,7 +169,7 @@ impl Node {
         report: &BmcReport,
         look: &ReadingCause,
     ) -> (NextReadingStep, RequestedReading) {
-        let looked = self.looked(report);
+        let looked = self.compare_reading(report);
         let next = match self.found(report) {
             Some(found) => self.answered(found, look),
             None => self.silent(&self.silence_reason(report), &self.unread(report), look),
@@ -185,7 +185,7 @@ impl Node {
     }
 
     /// Result of a reading for this node, compared with the published records. Changes no state.
-    pub(super) fn looked(&self, report: &BmcReport) -> RequestedReading {
+    pub(super) fn compare_reading(&self, report: &BmcReport) -> RequestedReading {
         let Some(found) = self.found(report) else {
             let why = self.silence_reason(report);
             return RequestedReading::Silent { why };
@@ -202,7 +202,7 @@ impl Node {
         let other = |record: &&ClassRecord| {
             let mark = before.get(&record.class);
             let is_other = mark.is_some_and(|mark| *mark != record.state().mark());
-            is_other && !self.restless.contains(&record.class)
+            is_other && !self.unstable.contains(&record.class)
         };
         let records = [&found.bmc, &found.bios].into_iter();
         let differs = records.filter(other).map(|record| record.class);
@@ -212,11 +212,11 @@ impl Node {
     }
 
     /// Evaluates only the health part of a reading. Returns whether the reading contains this node.
-    pub(super) fn judge(&mut self, report: &BmcReport, at: UnixMillis) -> bool {
+    pub(super) fn update_health(&mut self, report: &BmcReport, at: UnixMillis) -> bool {
         let found = self.found(report).cloned();
         if let Some(found) = &found {
             let is_doubted = !self.differs(found).is_empty();
-            self.wrong.answered(at, found, is_doubted);
+            self.bmc_health.answered(at, found, is_doubted);
         }
         found.is_some()
     }
@@ -225,21 +225,21 @@ impl Node {
     /// changed.
     pub(super) fn compare(&mut self, host: Option<&Host>, at: UnixMillis) -> bool {
         let both = self.system.as_ref().zip(host);
-        let whose = both.map(|(system, host)| whose(system, &host.identity));
-        let is_news = self.wrong.belongs(at, whose);
-        host.is_some_and(|host| self.wrong.contradicts(at, host)) || is_news
+        let whose = both.map(|(system, host)| match_node(system, &host.identity));
+        let is_news = self.bmc_health.set_match(at, whose);
+        host.is_some_and(|host| self.bmc_health.compare_with_host(at, host)) || is_news
     }
 
     /// Whether a change was read once and waits for confirmation.
     pub(super) const fn waits(&self) -> bool {
-        self.waits
+        self.needs_confirmation
     }
 
     fn answered(&mut self, found: &NodeReport, look: &ReadingCause) -> NextReadingStep {
         // A reading of a hanging BMC finds only a part of the route and must not replace a complete one.
-        if self.route.is_none() || self.is_lost || !found.route.is_partial() {
+        if self.route.is_none() || self.is_route_stale || !found.route.is_partial() {
             self.route = Some(found.route.clone());
-            self.is_lost = false;
+            self.is_route_stale = false;
         }
         let records: BTreeMap<Class, ClassRecord> = [&found.bmc, &found.bios]
             .map(|record| (record.class, record.clone()))
@@ -247,14 +247,14 @@ impl Node {
         let mut next = self.observe(&records, look);
         let is_known = |record: &ClassRecord| record.state().digest().is_some();
         if !records.values().all(is_known) {
-            next = NextReadingStep::Again;
+            next = NextReadingStep::Retry;
         }
-        if next == NextReadingStep::Rest && found.route.is_partial() {
-            next = NextReadingStep::Again;
+        if next == NextReadingStep::WaitInterval && found.route.is_partial() {
+            next = NextReadingStep::Retry;
         }
         // A change that this reading confirmed is published by now, and is no difference any more.
         let is_doubted = !self.differs(found).is_empty();
-        self.wrong.answered(look.at, found, is_doubted);
+        self.bmc_health.answered(look.at, found, is_doubted);
         self.system = Some(found.system.clone());
         next
     }
@@ -284,8 +284,9 @@ impl Node {
         tracing::warn!(node = %self.name, why, "the node's BMC does not report it");
         // A change to unknown is published at once, and so is the return to the last known value.
         self.observe(&unread(reading), look);
-        self.wrong.silent(look.at, self.unknown_since(look.at), why);
-        NextReadingStep::Again
+        self.bmc_health
+            .silent(look.at, self.unknown_since(look.at), why);
+        NextReadingStep::Retry
     }
 
     /// Time since which class `bmc` is unknown, including the time before control started.
@@ -320,15 +321,15 @@ impl Node {
             let known = known.and_then(|standing| standing.last_complete);
             let is_known = entry.to.digest().is_some();
             let is_turn = entry.from.is_some() && (!is_known || known == Some(entry.to));
-            let due = self.turns.take(look.at.0, (entry, record), is_turn);
+            let due = self.transitions.take(look.at.0, (entry, record), is_turn);
             self.unwritten.extend(due);
         }
         let too_many = self.unwritten.len().saturating_sub(MOST_UNWRITTEN);
         self.unwritten.drain(..too_many);
-        self.waits = observed.confirm;
+        self.needs_confirmation = observed.confirm;
         match observed.confirm {
             true => NextReadingStep::Confirm,
-            false => NextReadingStep::Rest,
+            false => NextReadingStep::WaitInterval,
         }
     }
 
@@ -339,10 +340,10 @@ impl Node {
             let mark = record.state().mark();
             let is_unknown = published.get(class) == Some(&ClassMark::Incomplete);
             if !is_unknown {
-                self.restless.remove(class);
+                self.unstable.remove(class);
             } else if mark.digest().is_some() && !confirm {
                 // Known, different from the published value, and not scheduled for confirmation.
-                self.restless.insert(*class);
+                self.unstable.insert(*class);
             }
             if published.get(class) == Some(&mark) {
                 self.published.insert(*class, record.clone());
@@ -351,10 +352,10 @@ impl Node {
             // While the first change after silence waits for confirmation, the published reason stays.
             let counted = self.published.get(class);
             let is_old = counted.is_none_or(|counted| counted.state().digest().is_some());
-            if is_unknown && (is_old || self.restless.contains(class)) {
+            if is_unknown && (is_old || self.unstable.contains(class)) {
                 let record = record.clone().unsettled("does not hold still");
                 self.published.insert(*class, record);
-            } else if is_unknown && !self.wrong.was_asked() {
+            } else if is_unknown && !self.bmc_health.was_asked() {
                 let why = "was not known before, and counts once it is read twice";
                 self.published.insert(*class, record.clone().unsettled(why));
             }
@@ -365,24 +366,24 @@ impl Node {
     pub(super) fn parts(&self, read_at: UnixMillis) -> Parts {
         Parts {
             records: self.published.clone(),
-            findings: self.wrong.findings().to_vec(),
-            reasons: self.wrong.reasons(),
+            findings: self.bmc_health.findings().to_vec(),
+            reasons: self.bmc_health.reasons(),
             read_at,
-            was_asked: self.wrong.was_asked(),
-            may_drain: self.wrong.may_drain(),
-            untold: self.wrong.undecided_codes().clone(),
+            was_asked: self.bmc_health.was_asked(),
+            may_drain: self.bmc_health.may_drain(),
+            untold: self.bmc_health.undecided_codes().clone(),
         }
     }
 
     /// Writes pending history entries. A failed write is retried after the next reading.
     pub(super) async fn write(&mut self, kept: &history::History, now: UnixMillis) {
-        self.unwritten.extend(self.turns.due(now.0));
+        self.unwritten.extend(self.transitions.due(now.0));
         if self.unwritten.is_empty() {
             return;
         }
         match write(kept, &self.name, &self.unwritten, now).await {
             Ok(()) => self.unwritten.clear(),
-            Err(error) => tracing::error!(node = %self.name, error = told(&error),
+            Err(error) => tracing::error!(node = %self.name, error = error_text(&error),
                 "BMC reading not written yet"),
         }
     }
@@ -404,7 +405,7 @@ async fn write(
     kept.append_bmc(node.to_string(), told, now.0).await
 }
 
-fn told(error: &HistoryError) -> String {
+fn error_text(error: &HistoryError) -> String {
     let source = std::error::Error::source(error);
     source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
@@ -420,6 +421,6 @@ pub(super) fn no_power(why: &str) -> Power {
 
 /// Records of the BMC's classes while the BMC returns no data.
 fn unread(reading: &Reading<String>) -> BTreeMap<Class, ClassRecord> {
-    let records = lattice_redfish::unread(reading).into_iter();
+    let records = lattice_redfish::unread_records(reading).into_iter();
     records.map(|record| (record.class, record)).collect()
 }

@@ -43,25 +43,25 @@ const PLACEHOLDERS: &[&str] = &[
 ];
 
 /// Compares a BMC's system with the host's own identity.
-pub(super) fn whose(system: &SystemName, host: &Identity) -> NodeMatch {
+pub(super) fn match_node(system: &SystemName, host: &Identity) -> NodeMatch {
     let is_one = |ours: &Reading<String>, theirs: &Reading<String>| {
         let plain = |text: &str| text.trim().replace('-', "").to_lowercase();
-        let both = told(ours).zip(told(theirs));
+        let both = known_text(ours).zip(known_text(theirs));
         both.is_some_and(|(ours, theirs)| plain(ours) == plain(theirs))
     };
     if is_one(&host.product_uuid, &system.uuid) || is_one(&host.product_serial, &system.serial) {
         return NodeMatch::Own;
     }
-    let vendors = told(&host.vendor).zip(told(&system.vendor));
+    let vendors = known_text(&host.vendor).zip(known_text(&system.vendor));
     let vendor = vendors.map(|(ours, theirs)| family(ours) == family(theirs));
-    let products = told(&host.product).zip(told(&system.model));
+    let products = known_text(&host.product).zip(known_text(&system.model));
     let product = products.and_then(|(ours, theirs)| have_common_model(ours, theirs));
     match (vendor, product) {
         // Manufacturer and reseller of a machine may both put their name on it.
         (_, Some(true)) | (Some(true), None) => NodeMatch::Own,
         (_, Some(false)) | (Some(false), None) => {
             let named = |of: [&Reading<String>; 2]| {
-                let told: Vec<&str> = of.into_iter().filter_map(told).collect();
+                let told: Vec<&str> = of.into_iter().filter_map(known_text).collect();
                 told.join(" ")
             };
             NodeMatch::Other(format!(
@@ -75,7 +75,7 @@ pub(super) fn whose(system: &SystemName, host: &Identity) -> NodeMatch {
     }
 }
 
-fn told(reading: &Reading<String>) -> Option<&str> {
+fn known_text(reading: &Reading<String>) -> Option<&str> {
     let text = reading.present()?.trim();
     let plain = text.to_lowercase();
     let is_placeholder = PLACEHOLDERS.iter().any(|word| plain.starts_with(word));
@@ -136,7 +136,7 @@ mod tests {
             serial: text(system[2]),
             ..SystemName::default()
         };
-        whose(&system, &host)
+        match_node(&system, &host)
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) struct ReadingRequest {
 }
 
 /// Reason reported while a worker restarts after a panic, which is a bug in control.
-pub(crate) const BROKE_DOWN: &str = "the BMC reader task panicked and restarts";
+pub(crate) const WORKER_PANICKED: &str = "the BMC reader task panicked and restarts";
 
 /// Result of a requested reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,10 +48,10 @@ pub enum RequestedReading {
 }
 
 /// Closure that returns the latest data from the BMC of the requested node.
-type BmcReport<'a> = &'a (dyn Fn() -> Option<Arc<Parts>> + Sync);
+type LatestParts<'a> = &'a (dyn Fn() -> Option<Arc<Parts>> + Sync);
 
 /// Time for which a reading that outlasted its request answers a repeated request of the same principal.
-const LATE_WITHIN: Duration = Duration::from_secs(120);
+const LATE_REUSE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A requested reading that is not finished.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ struct PendingReading {
     /// Data from the BMC when the reading was requested.
     before: Option<Arc<Parts>>,
     /// Time at which a request last stopped waiting for this reading; `None` while the first request waits.
-    left_at: Option<Instant>,
+    abandoned_at: Option<Instant>,
 }
 
 impl PendingReading {
@@ -73,7 +73,8 @@ impl PendingReading {
     }
 
     fn is_kept(&self) -> bool {
-        self.left_at.is_none_or(|at| at.elapsed() <= LATE_WITHIN)
+        self.abandoned_at
+            .is_none_or(|at| at.elapsed() <= LATE_REUSE_TIMEOUT)
     }
 }
 
@@ -82,17 +83,19 @@ impl PendingReading {
 struct ReadingWaiter<'a> {
     asks: &'a ReadingRequests,
     key: (NodeId, String),
-    underway: Option<PendingReading>,
+    pending: Option<PendingReading>,
 }
 
 impl ReadingWaiter<'_> {
     /// Waits for the result. `None` if the worker of the BMC failed.
-    async fn look(mut self, told: BmcReport<'_>) -> Option<RequestedReading> {
-        let underway = self.underway.as_mut()?;
+    async fn wait(mut self, told: LatestParts<'_>) -> Option<RequestedReading> {
+        let underway = self.pending.as_mut()?;
         let looked = (&mut underway.answered).await;
         let PendingReading {
-            before, left_at, ..
-        } = self.underway.take()?;
+            before,
+            abandoned_at: left_at,
+            ..
+        } = self.pending.take()?;
         let mut looked = looked.ok()?;
         if let RequestedReading::Read { differs } = &mut looked
             && left_at.is_some()
@@ -107,10 +110,10 @@ impl ReadingWaiter<'_> {
 
 impl Drop for ReadingWaiter<'_> {
     fn drop(&mut self) {
-        let Some(mut underway) = self.underway.take() else {
+        let Some(mut underway) = self.pending.take() else {
             return;
         };
-        underway.left_at = Some(Instant::now());
+        underway.abandoned_at = Some(Instant::now());
         let mut all = self.asks.late.lock();
         all.retain(|_, late| late.is_kept());
         all.insert(self.key.clone(), underway);
@@ -136,13 +139,13 @@ impl ReadingRequests {
         &self,
         (node, who): (&NodeId, &str),
         within: Duration,
-        told: BmcReport<'_>,
+        told: LatestParts<'_>,
     ) -> Option<RequestedReading> {
         let worker = self.workers.lock().get(node).cloned()?;
         let key = (node.clone(), who.to_owned());
         let until = Instant::now() + within;
         let broke_down = || RequestedReading::Silent {
-            why: BROKE_DOWN.to_owned(),
+            why: WORKER_PANICKED.to_owned(),
         };
         let before = told();
         let late = self.late.lock().remove(&key);
@@ -156,7 +159,7 @@ impl ReadingRequests {
                     Ok(Ok(())) => PendingReading {
                         answered,
                         before,
-                        left_at: None,
+                        abandoned_at: None,
                     },
                     Ok(Err(_)) => return Some(broke_down()),
                     // The queue stayed full, so the request was not accepted.
@@ -167,9 +170,9 @@ impl ReadingRequests {
         let waiting = ReadingWaiter {
             asks: self,
             key,
-            underway: Some(underway),
+            pending: Some(underway),
         };
-        match timeout_at(until, waiting.look(told)).await {
+        match timeout_at(until, waiting.wait(told)).await {
             Ok(looked) => Some(looked.unwrap_or_else(broke_down)),
             Err(_) => Some(RequestedReading::Late { within }),
         }

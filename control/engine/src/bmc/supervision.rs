@@ -5,7 +5,7 @@ use super::{
     config::{BmcPlan, BmcTarget},
     node::{Node, ReadingCause, no_power},
     reading_requests::{ReadingRequest, RequestedReading},
-    worker::{AGAIN_AFTER, Edges, Shared, Worker, asks, nodes, tell},
+    worker::{Edges, RETRY_PAUSE, Shared, Worker, answer_requests, nodes, open_request_queue},
 };
 use lattice_host::error_text::with_causes;
 use lattice_quorum_types::NodeId;
@@ -25,7 +25,7 @@ pub async fn run(plan: Arc<BmcPlan>, edges: Edges) {
     };
     let mut workers = JoinSet::new();
     for target in &plan.targets {
-        workers.spawn(keep(target.clone(), shared.clone()));
+        workers.spawn(supervise(target.clone(), shared.clone()));
     }
     while let Some(ended) = workers.join_next().await {
         if let Err(error) = ended {
@@ -35,7 +35,7 @@ pub async fn run(plan: Arc<BmcPlan>, edges: Edges) {
 }
 
 /// Reads `target` until control stops.
-async fn keep(target: BmcTarget, shared: Shared) {
+async fn supervise(target: BmcTarget, shared: Shared) {
     let now = shared.edges.clock.now();
     let mut nodes = nodes(&target, &shared);
     for (name, node) in &nodes {
@@ -59,16 +59,18 @@ async fn keep(target: BmcTarget, shared: Shared) {
         if began_at.elapsed() >= shared.plan.interval {
             failures = 0;
         }
-        let pause = AGAIN_AFTER.saturating_mul(1 << failures.min(16));
+        let pause = RETRY_PAUSE.saturating_mul(1 << failures.min(16));
         failures += 1;
         let begin_anew = std::mem::take(&mut nodes).into_iter();
-        nodes = begin_anew.map(|(name, node)| (name, node.anew())).collect();
-        let mut asks = asks(&target, &shared);
-        let unread = unread(&mut nodes, &shared, &why, std::mem::take(&mut asked));
+        nodes = begin_anew
+            .map(|(name, node)| (name, node.reset()))
+            .collect();
+        let mut asks = open_request_queue(&target, &shared);
+        let unread = report_unreadable(&mut nodes, &shared, &why, std::mem::take(&mut asked));
         let unread = async {
             unread.await;
             // A request ends the pause early, because the operator may have repaired the cause.
-            let ask = timeout(pause.min(longest(&shared)), asks.recv()).await;
+            let ask = timeout(pause.min(max_pause(&shared)), asks.recv()).await;
             ask.ok().flatten().into_iter().collect()
         };
         asked = stop.run_until_cancelled(unread).await.unwrap_or_default();
@@ -76,13 +78,13 @@ async fn keep(target: BmcTarget, shared: Shared) {
 }
 
 /// Longest pause between two attempts.
-fn longest(shared: &Shared) -> Duration {
-    shared.plan.interval.max(AGAIN_AFTER)
+fn max_pause(shared: &Shared) -> Duration {
+    shared.plan.interval.max(RETRY_PAUSE)
 }
 
 /// Reports for all nodes of the BMC that they cannot be read, in the published readings and to pending requests. Faults
 /// that were reported before remain.
-async fn unread(
+async fn report_unreadable(
     nodes: &mut BTreeMap<NodeId, Node>,
     shared: &Shared,
     why: &str,
@@ -100,5 +102,5 @@ async fn unread(
         readings.put_power(name.clone(), no_power(why), look.at);
         looked.insert(name.clone(), came);
     }
-    tell(asked, &looked);
+    answer_requests(asked, &looked);
 }

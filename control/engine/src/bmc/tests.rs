@@ -397,7 +397,7 @@ async fn bmc_fault_is_reason_until_cleared() {
     assert_eq!(silent.first_seen_ms, since);
     assert!(!silent.evidence.is_empty());
     // The BMC answers again, and the part was replaced.
-    bmc.heal();
+    bmc.clear_faults();
     assert!(bmc.set(SYSTEM, "/Status/HealthRollup", "OK".into()));
     fixture
         .until("all well", |r| codes(r)?.is_empty().then_some(()))
@@ -439,11 +439,11 @@ async fn silent_bmc_makes_class_unknown() {
     // The BMC answers, is silent again, and answers as before. Unknown counts both times, and known values return at
     // once.
     let settled = |wanted| move |r: &Readings| (states(r)? == wanted).then_some(());
-    bmc.heal();
+    bmc.clear_faults();
     fixture.until("an answer", settled([true, true])).await;
     bmc.break_path("*", Fault::Reset);
     fixture.until("silence", settled([false, false])).await;
-    bmc.heal();
+    bmc.clear_faults();
     fixture
         .until("an answer as before", settled([true, true]))
         .await;
@@ -573,7 +573,7 @@ async fn power_readings_reveal_silence() {
             .draw
             .is_known()
     );
-    bmc.heal();
+    bmc.clear_faults();
     fixture.until("the same reading", known).await;
 }
 

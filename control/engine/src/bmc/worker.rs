@@ -6,7 +6,7 @@ use super::{
     health::BmcHealth,
     host::Hosts,
     node::{NextReadingStep, Node, ReadingCause},
-    reading_requests::{BROKE_DOWN, MOST_WAITING, ReadingRequest, RequestedReading},
+    reading_requests::{MOST_WAITING, ReadingRequest, RequestedReading, WORKER_PANICKED},
     readings::Readings,
 };
 use crate::history::History;
@@ -29,9 +29,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// Timeout for closing a BMC session when control stops.
-const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause after a failed reading, and before a failed worker is restarted.
-pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
+pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(60);
 
 /// Dependencies shared by the workers.
 #[derive(Clone)]
@@ -61,20 +61,20 @@ pub(super) struct Worker<'n> {
     bmc: Bmc,
     endpoint: ReadOnly,
     password_file: PathBuf,
-    deeds: BmcEventLists,
+    event_lists: BmcEventLists,
     nodes: &'n mut BTreeMap<NodeId, Node>,
     /// Requests for an immediate reading.
-    asks: mpsc::Receiver<ReadingRequest>,
+    requests: mpsc::Receiver<ReadingRequest>,
     /// Number of successive readings that left a value unknown.
     failures: u32,
     /// Whether the last power reading returned a draw; `None` if it was not requested.
-    told: Option<bool>,
+    draw_is_known: Option<bool>,
     shared: Shared,
 }
 
 /// The worker panicked, which is a bug in control.
 #[derive(Debug, thiserror::Error)]
-#[error("{BROKE_DOWN}")]
+#[error("{WORKER_PANICKED}")]
 pub(super) struct WorkerPanicked;
 
 /// The nodes of a target, before their first reading.
@@ -90,7 +90,10 @@ pub(super) fn nodes(target: &BmcTarget, shared: &Shared) -> BTreeMap<NodeId, Nod
 }
 
 /// Creates the request queue for the nodes of a target and registers it.
-pub(super) fn asks(target: &BmcTarget, shared: &Shared) -> mpsc::Receiver<ReadingRequest> {
+pub(super) fn open_request_queue(
+    target: &BmcTarget,
+    shared: &Shared,
+) -> mpsc::Receiver<ReadingRequest> {
     let (ask, asks) = mpsc::channel(MOST_WAITING);
     for (name, _) in &target.nodes {
         shared.edges.readings.put_worker(name.clone(), ask.clone());
@@ -109,11 +112,11 @@ impl<'n> Worker<'n> {
             bmc: client(&target.endpoint)?,
             endpoint: target.endpoint.clone(),
             password_file: target.password_file.clone(),
-            deeds: BmcEventLists::default(),
+            event_lists: BmcEventLists::default(),
             nodes,
-            asks: asks(target, shared),
+            requests: open_request_queue(target, shared),
             failures: 0,
-            told: None,
+            draw_is_known: None,
             shared: shared.clone(),
         })
     }
@@ -125,7 +128,7 @@ impl<'n> Worker<'n> {
         let reading = AssertUnwindSafe(self.read(asked)).catch_unwind();
         let ended = stop.run_until_cancelled(reading).await;
         // A pending request is abandoned; the session is closed.
-        if timeout(CLOSE_WITHIN, self.bmc.close()).await.is_err() {
+        if timeout(CLOSE_TIMEOUT, self.bmc.close()).await.is_err() {
             tracing::warn!(
                 bmc = self.bmc.address(),
                 "BMC session stays open until it expires"
@@ -154,7 +157,7 @@ impl<'n> Worker<'n> {
                 tokio::select! {
                     () = sleep_until(power_at.min(whole_at)) => {}
                     // The sender is held by the readings, so the channel stays open.
-                    Some(ask) = self.asks.recv() => asked.push(ask),
+                    Some(ask) = self.requests.recv() => asked.push(ask),
                 }
             }
             let turn = Arc::clone(&self.shared.at_a_time);
@@ -163,7 +166,7 @@ impl<'n> Worker<'n> {
                 return;
             };
             // One reading serves all requests that arrive before it begins.
-            while let Ok(ask) = self.asks.try_recv() {
+            while let Ok(ask) = self.requests.try_recv() {
                 asked.push(ask);
             }
             if self.has_unknown_value() && self.renew_password().await {
@@ -173,17 +176,17 @@ impl<'n> Worker<'n> {
             if waits && !asked.is_empty() && Instant::now() < whole_at {
                 self.answer(asked).await;
             } else if !asked.is_empty() || Instant::now() >= whole_at {
-                let next = self.look(asked).await;
+                let next = self.read_complete(asked).await;
                 self.failures = match next {
-                    NextReadingStep::Again => self.failures.saturating_add(1),
-                    NextReadingStep::Rest | NextReadingStep::Confirm => 0,
+                    NextReadingStep::Retry => self.failures.saturating_add(1),
+                    NextReadingStep::WaitInterval | NextReadingStep::Confirm => 0,
                 };
                 whole_at = Instant::now() + self.pause(next);
                 let waits = self.nodes.values().any(Node::waits);
                 confirm_at = waits.then(|| Instant::now() + self.shared.plan.confirm_after);
                 power_at = Instant::now() + self.shared.plan.power_interval;
             } else {
-                if self.look_at_power().await {
+                if self.poll_power().await {
                     // The other values may have become unknown or known as well.
                     let soon = Instant::now() + self.shared.plan.confirm_after;
                     whole_at = whole_at.min(soon);
@@ -197,7 +200,7 @@ impl<'n> Worker<'n> {
 
     /// Whether the last reading left a value unknown.
     fn has_unknown_value(&self) -> bool {
-        self.failures > 0 || self.told == Some(false)
+        self.failures > 0 || self.draw_is_known == Some(false)
     }
 
     /// Loads the password file again. Returns whether the password changed; the BMC is then read at once, whatever
@@ -223,7 +226,7 @@ impl<'n> Worker<'n> {
             Ok(bmc) => {
                 let former = std::mem::replace(&mut self.bmc, bmc);
                 self.endpoint = endpoint;
-                let _ = timeout(CLOSE_WITHIN, former.close()).await;
+                let _ = timeout(CLOSE_TIMEOUT, former.close()).await;
                 let bmc = self.bmc.address();
                 tracing::info!(bmc, "BMC password file changed; trying the new password");
                 true
@@ -238,16 +241,16 @@ impl<'n> Worker<'n> {
 
     fn pause(&self, next: NextReadingStep) -> Duration {
         match next {
-            NextReadingStep::Rest => {
+            NextReadingStep::WaitInterval => {
                 // Jitter of ten percent either way keeps controls and BMCs out of step.
                 let tenth = 0.9 + 0.2 * rand::random::<f64>();
                 self.shared.plan.interval.mul_f64(tenth)
             }
             NextReadingStep::Confirm => self.shared.plan.confirm_after,
             // A value that the account may never read must not cause a complete reading every minute for ever.
-            NextReadingStep::Again => {
+            NextReadingStep::Retry => {
                 let doubled = self.failures.saturating_sub(1).min(16);
-                let pause = AGAIN_AFTER.saturating_mul(1 << doubled);
+                let pause = RETRY_PAUSE.saturating_mul(1 << doubled);
                 pause.min(self.shared.plan.interval)
             }
         }
@@ -274,22 +277,22 @@ impl<'n> Worker<'n> {
         let now = edges.clock.now();
         let mut looked = BTreeMap::new();
         for (name, node) in self.nodes.iter_mut() {
-            if node.judge(&report, now) {
+            if node.update_health(&report, now) {
                 edges.readings.put_parts(name.clone(), node.parts(now));
             }
-            looked.insert(name.clone(), node.looked(&report));
+            looked.insert(name.clone(), node.compare_reading(&report));
         }
-        tell(asked, &looked);
+        answer_requests(asked, &looked);
         // The confirming reading uses a new session.
         self.bmc.close().await;
     }
 
     /// Performs a complete reading and answers the requests.
-    async fn look(&mut self, asked: Vec<ReadingRequest>) -> NextReadingStep {
+    async fn read_complete(&mut self, asked: Vec<ReadingRequest>) -> NextReadingStep {
         let (report, documents) = self.read_all().await;
         let edges = &self.shared.edges;
         let look = ReadingCause::of(&asked, edges.clock.now());
-        let mut next = NextReadingStep::Rest;
+        let mut next = NextReadingStep::WaitInterval;
         let mut looked = BTreeMap::new();
         for (name, node) in self.nodes.iter_mut() {
             let (then, came) = node.take(&report, &look);
@@ -302,10 +305,10 @@ impl<'n> Worker<'n> {
             let power = node.power(&report);
             edges.readings.put_power(name.clone(), power, look.at);
         }
-        let is_quiet = asked.is_empty() && next == NextReadingStep::Rest;
-        tell(asked, &looked);
+        let is_quiet = asked.is_empty() && next == NextReadingStep::WaitInterval;
+        answer_requests(asked, &looked);
         if !report.nodes.is_empty() {
-            self.look_at_deeds(documents, is_quiet).await;
+            self.read_events(documents, is_quiet).await;
         }
         if next == NextReadingStep::Confirm {
             // The confirming reading uses a new session.
@@ -315,26 +318,28 @@ impl<'n> Worker<'n> {
     }
 
     /// Reads the BMC's events and stores them for each node that they concern.
-    async fn look_at_deeds(&mut self, documents: Documents, is_quiet: bool) {
-        let read = self.deeds.read(&self.bmc, documents, is_quiet).await;
+    async fn read_events(&mut self, documents: Documents, is_quiet: bool) {
+        let read = self.event_lists.read(&self.bmc, documents, is_quiet).await;
         let (lists, deeds) = read;
         let edges = &self.shared.edges;
         let now = edges.clock.now();
         for (name, node) in self.nodes.iter() {
             let of_node = deeds.iter().filter(|deed| node.is_concerned(&deed.systems));
             let told = (lists.clone(), of_node.cloned().collect());
-            let kept = edges.history.append_deeds(name.to_string(), told, now.0);
+            let kept = edges
+                .history
+                .append_bmc_events(name.to_string(), told, now.0);
             if let Err(error) = kept.await {
                 let error: &dyn std::error::Error = &error;
                 tracing::error!(node = %name, error, "BMC log entries not written yet");
-                self.deeds.forget();
+                self.event_lists.forget();
             }
         }
     }
 
     /// Reads power draw and limit by the known routes. Returns whether the BMC became silent or answers again, or
     /// whether a route is stale.
-    async fn look_at_power(&mut self) -> bool {
+    async fn poll_power(&mut self) -> bool {
         let edges = &self.shared.edges;
         let mut told = None;
         let mut is_stale = false;
@@ -364,13 +369,16 @@ impl<'n> Worker<'n> {
             let now = edges.clock.now();
             edges.readings.put_power(name.clone(), read.power, now);
         }
-        let before = std::mem::replace(&mut self.told, told);
+        let before = std::mem::replace(&mut self.draw_is_known, told);
         is_stale || (before.is_some() && told.is_some() && before != told)
     }
 }
 
 /// Answers the requests.
-pub(super) fn tell(asked: Vec<ReadingRequest>, looked: &BTreeMap<NodeId, RequestedReading>) {
+pub(super) fn answer_requests(
+    asked: Vec<ReadingRequest>,
+    looked: &BTreeMap<NodeId, RequestedReading>,
+) {
     for ask in asked {
         if let Some(came) = looked.get(&ask.node) {
             // The requester may have stopped waiting.

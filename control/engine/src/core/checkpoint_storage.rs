@@ -131,7 +131,10 @@ impl Core {
 
     /// Exports for each vCluster whether some or all checkpoints of its allocations cannot be written.
     pub fn expose_storage(&self, view: &View, to: &mut Exposition) {
-        let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
+        let savers = view
+            .checkpointable
+            .iter()
+            .filter_map(|id| view.allocation(*id));
         let hit = savers.filter(|held| {
             let place = self.checkpoint_place(held);
             place.is_some_and(|place| self.checkpoint_storage.is_failing(&place, &held.user))

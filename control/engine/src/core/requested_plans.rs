@@ -142,7 +142,7 @@ impl Core {
         let waits = extra.state == AllocationState::Pending;
         let extra = waits.then(|| {
             let mut pending = PendingView::from(extra);
-            home.tell(&extra.spec, &mut pending);
+            home.apply(&extra.spec, &mut pending);
             (extra.id, pending)
         });
         Ok(self.asked.make(self, view, vcluster, extra).await)

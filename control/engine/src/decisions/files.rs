@@ -11,11 +11,11 @@ use std::{
 };
 
 /// Size in bytes at which the present file is full.
-const FULL: u64 = 32 << 20;
+const MAX_FILE_BYTES: u64 = 32 << 20;
 const PLAIN: &str = "jsonl";
 const PACKED: &str = "jsonl.zst";
 /// Fast compression level, because schedulers wait for it.
-const LEVEL: i32 = 1;
+const ZSTD_LEVEL: i32 = 1;
 
 /// Errors of recording and reading decisions.
 #[derive(Debug, thiserror::Error)]
@@ -62,18 +62,18 @@ impl RecordWriter {
         let mut book = Self {
             folder: folder.to_owned(),
             keep_bytes,
-            full: FULL.min(keep_bytes.max(1)),
+            full: MAX_FILE_BYTES.min(keep_bytes.max(1)),
             begin,
             number: 0,
             file: None,
             bytes: 0,
             is_broken: false,
         };
-        let kept = book.kept()?;
+        let kept = book.existing_files()?;
         for (number, path) in &kept {
             book.number = book.number.max(*number);
             if path.extension().is_some_and(|extension| extension == PLAIN) {
-                pack(path).map_err(|source| file_error(path, source))?;
+                compress(path).map_err(|source| file_error(path, source))?;
             }
         }
         book.next()?;
@@ -81,7 +81,7 @@ impl RecordWriter {
     }
 
     /// Existing files, ordered by number.
-    fn kept(&self) -> Result<Vec<(u64, PathBuf)>, DecisionsError> {
+    fn existing_files(&self) -> Result<Vec<(u64, PathBuf)>, DecisionsError> {
         let entries =
             fs::read_dir(&self.folder).map_err(|source| file_error(&self.folder, source))?;
         let mut kept = Vec::new();
@@ -123,23 +123,23 @@ impl RecordWriter {
 
     /// Begins the next file if the present one is full. Returns whether it did; the new file then contains no
     /// scheduler's view yet.
-    pub(super) fn turn(&mut self) -> bool {
+    pub(super) fn rotate(&mut self) -> bool {
         if self.bytes < self.full {
             return false;
         }
         let full = self.path(self.number, PLAIN);
         self.file = None;
         let turned = self.next().and_then(|()| {
-            pack(&full).map_err(|source| file_error(&full, source))?;
-            self.forget()
+            compress(&full).map_err(|source| file_error(&full, source))?;
+            self.delete_oldest()
         });
-        self.tell(turned);
+        self.log_result(turned);
         true
     }
 
     /// Deletes the oldest files while the total exceeds the limit. The present file is kept.
-    fn forget(&self) -> Result<(), DecisionsError> {
-        let kept = self.kept()?;
+    fn delete_oldest(&self) -> Result<(), DecisionsError> {
+        let kept = self.existing_files()?;
         let size = |path: &Path| fs::metadata(path).map_or(0, |known| known.len());
         let mut total: u64 = kept.iter().map(|(_, path)| size(path)).sum();
         for (number, path) in kept {
@@ -169,12 +169,12 @@ impl RecordWriter {
                 let path = self.path(self.number, PLAIN);
                 // The file may end with an incomplete line; the next file is begun.
                 self.bytes = self.full;
-                self.tell(Err(file_error(&path, source)));
+                self.log_result(Err(file_error(&path, source)));
             }
         }
     }
 
-    fn tell(&mut self, done: Result<(), DecisionsError>) {
+    fn log_result(&mut self, done: Result<(), DecisionsError>) {
         match done {
             Ok(()) => self.is_broken = false,
             Err(error) if !self.is_broken => {
@@ -194,7 +194,7 @@ impl RecordWriter {
             let path = self.path(self.number, PLAIN);
             flushed.map_err(|source| file_error(&path, source))?;
         }
-        let kept = self.kept()?;
+        let kept = self.existing_files()?;
         let mut from = 0;
         for (place, (_, path)) in kept.iter().enumerate() {
             if began_at(path).is_some_and(|at| at <= since) {
@@ -218,9 +218,9 @@ fn file_error(path: &Path, source: io::Error) -> DecisionsError {
 
 /// Replaces a plain file by a compressed one. A crash leaves both files or the plain one, which is then compressed
 /// again.
-fn pack(plain: &Path) -> io::Result<()> {
+fn compress(plain: &Path) -> io::Result<()> {
     let packed = plain.with_extension(PACKED);
-    let mut encoder = zstd::Encoder::new(NewFile::create(&packed, 0o600)?, LEVEL)?;
+    let mut encoder = zstd::Encoder::new(NewFile::create(&packed, 0o600)?, ZSTD_LEVEL)?;
     encoder.include_checksum(true)?;
     // A crash may leave an incomplete last line, which is left out.
     let mut lines = BufReader::new(File::open(plain)?);

@@ -168,7 +168,7 @@ fn nothing_is_kept_without_a_folder_or_where_nothing_may_be() {
     let folder = tempfile::tempdir().unwrap();
     for (folder, keep) in [(None, 1 << 20), (Some(folder.path()), 0)] {
         let decisions = Decisions::open(folder, keep, begin(1)).unwrap();
-        assert!(!decisions.is_kept());
+        assert!(!decisions.is_enabled());
         plan(&decisions, "a", 1, None);
         assert!(matches!(
             decisions.since(UnixMillis(0)),

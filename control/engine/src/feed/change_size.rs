@@ -5,11 +5,11 @@ use lattice_quorum_types::event::{Event, EventKind};
 use std::{mem::size_of, sync::Arc};
 
 /// Bytes of one name in a set or list, with its container.
-const NAME: usize = 64;
+const NAME_BYTES: usize = 64;
 
 /// Removes the workloads of allocations and the classes of baselines, which may be large. Readers find them in the
 /// view.
-pub(super) fn slim(change: &mut Change) {
+pub(super) fn drop_large_parts(change: &mut Change) {
     if let Change::Events(events) = change
         && let Some(events) = Arc::get_mut(events)
     {
@@ -26,11 +26,11 @@ pub(super) fn slim(change: &mut Change) {
 }
 
 /// Approximate size of a change in bytes.
-pub(super) fn of(change: &Change) -> usize {
+pub(super) fn weight(change: &Change) -> usize {
     size_of::<Change>()
         + match change {
             Change::Events(events) => events.iter().map(Event::memory_bytes).sum(),
-            Change::Observed(seen) => (seen.nodes.len() + seen.waiting.len()) * NAME,
+            Change::Observed(seen) => (seen.nodes.len() + seen.waiting.len()) * NAME_BYTES,
             Change::Compacted { .. } => 0,
         }
 }

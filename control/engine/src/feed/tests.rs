@@ -18,7 +18,7 @@ fn revision(n: u64) -> Change {
 
 fn keeping(changes: usize) -> Feed {
     let bytes = 1 << 20;
-    Feed::keeping(Bounds { changes, bytes })
+    Feed::with_bounds(Bounds { changes, bytes })
 }
 
 /// An observation of one node.

@@ -4,7 +4,7 @@
 use super::{
     event::{EventContent, ReportedBmcEvent},
     store::HistoryStore,
-    tables::{DEEDS, HistoryError, encode},
+    tables::{BMC_EVENTS, HistoryError, encode},
     writer::NodeTables,
 };
 use lattice_redfish::{BmcEvent, BmcEventKind, BmcEventSeverity, ResourcePath};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Maximum events reported from lists that are read for the first time: the newest ones.
-const MOST_AT_FIRST: usize = 32;
+const MAX_INITIAL_EVENTS: usize = 32;
 /// Maximum lines per rate limit class and hour; further events are only counted.
 const MOST_HOURLY: usize = 30;
 const HOUR_MS: u64 = 3_600_000;
@@ -60,36 +60,39 @@ impl RateLimitClass {
 impl HistoryStore {
     /// Adds the events of `deeds` that were not added before, and remembers them, in one transaction. The events were
     /// read from `lists` at `read_at`. Returns the number of lines added.
-    pub(crate) fn append_deeds(
+    pub(crate) fn append_bmc_events(
         &self,
         node: &str,
         (lists, deeds): (&BTreeSet<ResourcePath>, &[BmcEvent]),
         read_at: u64,
     ) -> Result<usize, HistoryError> {
         let before = self.read(|txn| {
-            let kept = txn.open_table(DEEDS)?.get(node)?;
+            let kept = txn.open_table(BMC_EVENTS)?.get(node)?;
             // An unreadable record counts as missing: a duplicate event is better than a history without new events.
             Ok(kept.and_then(|kept| serde_json::from_slice::<ReportedEvents>(kept.value()).ok()))
         })?;
         let before = before.unwrap_or_default();
-        let Some((remembered, lines)) = choose(before, (lists, deeds), read_at) else {
+        let Some((remembered, lines)) = select_new(before, (lists, deeds), read_at) else {
             return Ok(0);
         };
         self.write(|txn| {
             let mut book = NodeTables::open(txn, node)?;
             for did in &lines {
-                book.event(did.stands_at(), &EventContent::Bmc(Box::new(did.clone())))?;
+                book.event(
+                    did.history_time(),
+                    &EventContent::Bmc(Box::new(did.clone())),
+                )?;
             }
             book.close(None)?;
             let json = serde_json::to_vec(&remembered).map_err(encode)?;
-            txn.open_table(DEEDS)?.insert(node, json.as_slice())?;
+            txn.open_table(BMC_EVENTS)?.insert(node, json.as_slice())?;
             Ok(lines.len())
         })
     }
 }
 
 /// Selects the lines to write and the state to remember; `None` if there is no news. Pure function.
-fn choose(
+fn select_new(
     mut kept: ReportedEvents,
     (lists, deeds): (&BTreeSet<ResourcePath>, &[BmcEvent]),
     read_at: u64,
@@ -105,24 +108,24 @@ fn choose(
     kept.known.extend(listed);
     let too_many = kept.known.len().saturating_sub(MOST_REMEMBERED);
     kept.known.drain(..too_many);
-    let (new, mut at_first): (Vec<_>, Vec<_>) = together(new, read_at)
+    let (new, mut at_first): (Vec<_>, Vec<_>) = merge_equal(new, read_at)
         .into_iter()
         .partition(|did| kept.lists.contains(&did.deed.list));
     let others = kept.lists.difference(lists).take(MOST_LISTS);
     kept.lists = others.chain(lists).cloned().collect();
     // An event of unknown time in a list that is read for the first time is not reported.
-    at_first.retain(|did| did.believed().is_some());
-    at_first.sort_by_key(ReportedBmcEvent::stands_at);
-    let old = at_first.len().saturating_sub(MOST_AT_FIRST);
+    at_first.retain(|did| did.plausible_time().is_some());
+    at_first.sort_by_key(ReportedBmcEvent::history_time);
+    let old = at_first.len().saturating_sub(MAX_INITIAL_EVENTS);
     let mut lines: Vec<ReportedBmcEvent> = at_first.drain(old..).chain(new).collect();
     // The sort is stable: events of the same time stay in the order of their list.
-    lines.sort_by_key(ReportedBmcEvent::stands_at);
+    lines.sort_by_key(ReportedBmcEvent::history_time);
     lines.retain_mut(|did| kept.has_room(did, read_at));
     Some((kept, lines))
 }
 
 /// Merges equal entries of one log that are read together into one line. A task always has its own line.
-fn together(new: Vec<&BmcEvent>, read_at: u64) -> Vec<ReportedBmcEvent> {
+fn merge_equal(new: Vec<&BmcEvent>, read_at: u64) -> Vec<ReportedBmcEvent> {
     let mut lines: Vec<ReportedBmcEvent> = Vec::new();
     for deed in new {
         let is_same = |did: &&mut ReportedBmcEvent| {

@@ -17,11 +17,11 @@ pub(super) type Key = (Class, String);
 pub(crate) type UnknownKeys = BTreeMap<Class, Vec<(String, Reading<Value>)>>;
 
 /// Cache by node, with the number of the node's next history line.
-type Of<T> = Mutex<BTreeMap<String, (u64, T)>>;
+type NodeCache<T> = Mutex<BTreeMap<String, (u64, T)>>;
 
 /// Caches of the queries in `cached_queries`.
 #[derive(Debug, Default)]
 pub(super) struct AnswerCache {
-    pub(super) since: Of<BTreeMap<Key, Option<UnchangedSince>>>,
-    pub(super) missing: Of<Arc<UnknownKeys>>,
+    pub(super) since: NodeCache<BTreeMap<Key, Option<UnchangedSince>>>,
+    pub(super) missing: NodeCache<Arc<UnknownKeys>>,
 }

@@ -2,9 +2,9 @@
 //! classes are unknown. An answer is cached until its node has a new history line.
 
 use super::{
-    History, HistoryFilter, LOOKED_AT, PastClassState, UnchangedSince,
+    History, HistoryFilter, MAX_QUERIED_ENTRIES, PastClassState, UnchangedSince,
     cache::{Key, UnknownKeys},
-    past_state::{last, since},
+    past_state::{last_states, unchanged_since},
     store::HistoryStore,
     tables::HistoryError,
 };
@@ -16,17 +16,19 @@ const MOST_NODES: usize = 20_000;
 
 impl History {
     /// For each of these keys, the time since which it is unchanged; `None` where the key is unknown or cannot be read.
-    pub async fn since_all(
+    pub async fn unchanged_since_each(
         &self,
         asked: Vec<(String, Class, String)>,
     ) -> Vec<Option<UnchangedSince>> {
-        let found = self.off(move |store| Ok(since_all(store, &asked))).await;
+        let found = self
+            .run_blocking(move |store| Ok(since_all(store, &asked)))
+            .await;
         found.unwrap_or_default()
     }
 
     /// Unknown keys of a node, by the last reports of agent and BMC.
-    pub async fn missing(&self, node: String) -> Result<Arc<UnknownKeys>, HistoryError> {
-        self.off(move |store| missing(store, &node)).await
+    pub async fn unknown_keys(&self, node: String) -> Result<Arc<UnknownKeys>, HistoryError> {
+        self.run_blocking(move |store| missing(store, &node)).await
     }
 }
 
@@ -62,11 +64,11 @@ fn since_of(
         _ => BTreeMap::new(),
     };
     if keys.iter().any(|key| !known.contains_key(key)) {
-        let told = store.of_node(node, &HistoryFilter::default(), LOOKED_AT)?;
+        let told = store.of_node(node, &HistoryFilter::default(), MAX_QUERIED_ENTRIES)?;
         let (mut found, mut settled) = (BTreeMap::new(), BTreeMap::new());
         for key in keys {
             let (class, name) = (key.0, key.1.as_str());
-            let (since, is_open) = since(store, &Schemas::SHIPPED, &told, (class, name))?;
+            let (since, is_open) = unchanged_since(store, &Schemas::SHIPPED, &told, (class, name))?;
             found.insert(key.clone(), since);
             if !is_open {
                 settled.insert(key.clone(), since);
@@ -95,7 +97,7 @@ fn missing(store: &HistoryStore, node: &str) -> Result<Arc<UnknownKeys>, History
     {
         return Ok(known.clone());
     }
-    let last = last(store, node)?.into_iter();
+    let last = last_states(store, node)?.into_iter();
     let missing = last.filter_map(|(class, then)| match then {
         PastClassState::Incomplete { missing } => Some((class, missing)),
         _ => None,

@@ -1,7 +1,7 @@
 //! Last complete digest of a class that is incomplete now.
 
 use super::{
-    History, HistoryEntry, HistoryFilter, LOOKED_AT, Source, store::HistoryStore,
+    History, HistoryEntry, HistoryFilter, MAX_QUERIED_ENTRIES, Source, store::HistoryStore,
     tables::HistoryError,
 };
 use lattice_conformance::{Class, ClassMark, Digest};
@@ -21,8 +21,8 @@ impl History {
         &self,
         node: String,
     ) -> Result<BTreeMap<Class, LastComplete>, HistoryError> {
-        self.off(move |store| {
-            let told = store.of_node(&node, &HistoryFilter::default(), LOOKED_AT)?;
+        self.run_blocking(move |store| {
+            let told = store.of_node(&node, &HistoryFilter::default(), MAX_QUERIED_ENTRIES)?;
             let mut found = BTreeMap::new();
             for class in Class::ALL {
                 if let Some(last) = of_class(store, &told, class)? {
@@ -38,30 +38,30 @@ impl History {
 /// State of a class by one source.
 enum ClassSource {
     /// No record, or the class is disabled at this source.
-    Nothing,
+    NotReported,
     /// The class was never complete.
-    Never,
+    NeverComplete,
     /// Last digest, and the time until which it was valid; `None` while it is valid.
-    Was(Digest, Option<u64>),
+    Last(Digest, Option<u64>),
 }
 
-fn by(told: &[HistoryEntry], class: Class, source: Source) -> ClassSource {
+fn state_by(told: &[HistoryEntry], class: Class, source: Source) -> ClassSource {
     let mut of_it = told
         .iter()
         .filter(|told| told.source == source && told.entry.class == class)
         .peekable();
     let is_off = |told: &&HistoryEntry| told.entry.to == ClassMark::Disabled;
     if of_it.peek().is_none_or(is_off) {
-        return ClassSource::Nothing;
+        return ClassSource::NotReported;
     }
     let mut until = None;
     for told in of_it {
         match told.entry.to.digest() {
-            Some(digest) => return ClassSource::Was(digest, until),
+            Some(digest) => return ClassSource::Last(digest, until),
             None => until = Some(told.when),
         }
     }
-    ClassSource::Never
+    ClassSource::NeverComplete
 }
 
 fn of_class(
@@ -69,15 +69,15 @@ fn of_class(
     told: &[HistoryEntry],
     class: Class,
 ) -> Result<Option<LastComplete>, HistoryError> {
-    let parts = [Source::Agent, Source::Bmc].map(|source| by(told, class, source));
+    let parts = [Source::Agent, Source::Bmc].map(|source| state_by(told, class, source));
     Ok(match parts {
-        [ClassSource::Was(digest, until), ClassSource::Nothing]
-        | [ClassSource::Nothing, ClassSource::Was(digest, until)] => {
+        [ClassSource::Last(digest, until), ClassSource::NotReported]
+        | [ClassSource::NotReported, ClassSource::Last(digest, until)] => {
             until.map(|until| LastComplete { digest, until })
         }
         [
-            ClassSource::Was(agents, until),
-            ClassSource::Was(bmcs, bmcs_until),
+            ClassSource::Last(agents, until),
+            ClassSource::Last(bmcs, bmcs_until),
         ] => {
             let until = until.into_iter().chain(bmcs_until).min();
             let (Some(until), Some(record), Some(part)) =
@@ -88,7 +88,7 @@ fn of_class(
             if record.schema != part.schema {
                 return Ok(None);
             }
-            let digest = record.unite(part).state().digest();
+            let digest = record.merge(part).state().digest();
             digest.map(|digest| LastComplete { digest, until })
         }
         _ => None,
@@ -99,7 +99,7 @@ fn of_class(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::history::{Cursor, FromBmc};
+    use crate::history::{BmcEntry, Cursor};
     use lattice_conformance::{
         ClassRecord, Reading,
         history::{Cause, Entry},
@@ -157,7 +157,7 @@ mod tests {
 
         // Merged with the BMC's part the class had another digest, which only the records provide.
         let of_bmc = async |seq, to| {
-            let told = vec![FromBmc::from(entry(seq, to))];
+            let told = vec![BmcEntry::from(entry(seq, to))];
             let append = history.append_bmc(NODE.to_owned(), told, 1 << 40);
             append.await.unwrap();
         };
@@ -170,7 +170,7 @@ mod tests {
             keep.await.unwrap();
         }
         let whole = LastComplete {
-            digest: mark(&agents.unite(bmcs)).digest().unwrap(),
+            digest: mark(&agents.merge(bmcs)).digest().unwrap(),
             until: 35_000,
         };
         assert_eq!(last().await, [(Class::Bios, whole)].into());

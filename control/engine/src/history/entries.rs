@@ -2,13 +2,13 @@
 //! for the whole cluster.
 
 use super::{
-    entry::{ClusterEntry, Cursor, FromBmc, HistoryEntry, Source},
+    entry::{BmcEntry, ClusterEntry, Cursor, HistoryEntry, Source},
     event::EventContent,
     store::HistoryStore,
     tables::{CURSORS, ENTRIES, HistoryError, TIMES, read_entry},
     writer::NodeTables,
 };
-use lattice_conformance::{Class, history::Record};
+use lattice_conformance::{Class, history::HistoryRecord};
 use std::{collections::BTreeMap, ops::Bound};
 
 /// Filter of a node's entries.
@@ -50,27 +50,31 @@ impl HistoryStore {
 
     /// Adds records from the agent's journal that `cursor` names, received at `heard_at`, and stores the new cursor.
     /// Records that are stored already are skipped. Returns the number of new records.
-    pub(crate) fn append<R: Clone + Into<Record>>(
+    pub(crate) fn append<R: Clone + Into<HistoryRecord>>(
         &self,
         node: &str,
         cursor: Cursor,
         records: &[R],
-        heard_at: u64,
+        received_at: u64,
     ) -> Result<u64, HistoryError> {
         self.write(|txn| {
             let mut book = NodeTables::open(txn, node)?;
             let known = book.cursor();
             let mut added = 0;
             for record in records {
-                let record: Record = record.clone().into();
+                let record: HistoryRecord = record.clone().into();
                 let is_news = known.journal != cursor.journal || record.seq() > Some(known.read);
                 added += u64::from(is_news);
                 let at = record.at();
                 match record {
                     _ if !is_news => {}
-                    Record::Entry(entry) => book.entry(&entry, heard_at)?,
-                    Record::Event(event) => book.told(at, EventContent::Event(event), heard_at)?,
-                    Record::Other(value) => book.told(at, EventContent::Other(value), heard_at)?,
+                    HistoryRecord::Entry(entry) => book.entry(&entry, received_at)?,
+                    HistoryRecord::Event(event) => {
+                        book.agent_record(at, EventContent::Event(event), received_at)?
+                    }
+                    HistoryRecord::Other(value) => {
+                        book.agent_record(at, EventContent::Other(value), received_at)?
+                    }
                 }
             }
             book.close(Some(cursor))?;
@@ -79,7 +83,7 @@ impl HistoryStore {
     }
 
     /// Adds changes read from a node's BMC at `heard_at`. Agent and BMC share one sequence of numbers.
-    pub(crate) fn append_bmc<T: Clone + Into<FromBmc>>(
+    pub(crate) fn append_bmc<T: Clone + Into<BmcEntry>>(
         &self,
         node: &str,
         told: &[T],
@@ -169,7 +173,7 @@ impl HistoryStore {
                 };
                 found.push(ClusterEntry {
                     node: node.to_owned(),
-                    told: read_entry(node, number, json.value())?,
+                    entry: read_entry(node, number, json.value())?,
                 });
             }
             Ok(found)

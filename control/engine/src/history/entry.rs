@@ -27,7 +27,7 @@ pub struct HistoryEntry {
     /// Published change.
     pub entry: Entry,
     /// Number of earlier entries of this class that were left out because the BMC was flapping.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u32,
 }
 
@@ -35,25 +35,25 @@ pub struct HistoryEntry {
     clippy::trivially_copy_pass_by_ref,
     reason = "signature required by serde"
 )]
-const fn is_none(number: &u32) -> bool {
+const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
 /// An entry from a BMC worker.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FromBmc {
+pub struct BmcEntry {
     pub(crate) entry: Entry,
     /// Whether the entry reports no change: the class became unknown, or has its last known value again.
-    pub(crate) is_turn: bool,
+    pub(crate) is_transition: bool,
     /// Number of earlier entries of this class that were left out because the BMC was flapping.
     pub(crate) left_out: u32,
 }
 
-impl From<Entry> for FromBmc {
+impl From<Entry> for BmcEntry {
     fn from(entry: Entry) -> Self {
         Self {
             entry,
-            is_turn: false,
+            is_transition: false,
             left_out: 0,
         }
     }
@@ -65,7 +65,7 @@ pub struct ClusterEntry {
     /// Node name.
     pub node: String,
     /// Entry of the node's history.
-    pub told: HistoryEntry,
+    pub entry: HistoryEntry,
 }
 
 /// Position up to which an agent's journal was read.

@@ -1,7 +1,7 @@
 //! Node events other than class changes: reported by the agent or the BMC, or observed by this control in the quorum
 //! and on the network.
 
-use lattice_conformance::history::{Entry, Event, Record};
+use lattice_conformance::history::{Entry, Event, HistoryRecord};
 use lattice_redfish::BmcEvent;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -54,18 +54,18 @@ impl EventContent {
             return None;
         };
         match serde_json::from_value(value.clone()) {
-            Ok(Record::Entry(entry)) => Some(entry),
+            Ok(HistoryRecord::Entry(entry)) => Some(entry),
             _ => None,
         }
     }
 
     /// Returns the event. A record that an older control could not read is converted if this control can read it.
-    pub(super) fn understood(self) -> Self {
+    pub(super) fn upgraded(self) -> Self {
         let Self::Other(value) = self else {
             return self;
         };
         match serde_json::from_value(value.clone()) {
-            Ok(Record::Event(event)) => Self::Event(event),
+            Ok(HistoryRecord::Event(event)) => Self::Event(event),
             _ => Self::Other(value),
         }
     }
@@ -87,20 +87,20 @@ pub struct ReportedBmcEvent {
 }
 
 /// Age on arrival, in milliseconds, above which the time of an event counts as wrong: the clock was not set.
-pub(super) const LONG_AGO_MS: u64 = 400 * 86_400_000;
+pub(super) const MAX_EVENT_AGE_MS: u64 = 400 * 86_400_000;
 
 impl ReportedBmcEvent {
     /// Time of the event by the BMC's clock, if that time is plausible.
-    pub fn believed(&self) -> Option<u64> {
-        let since = self.read_at.saturating_sub(LONG_AGO_MS);
+    pub fn plausible_time(&self) -> Option<u64> {
+        let since = self.read_at.saturating_sub(MAX_EVENT_AGE_MS);
         self.deed
             .at
             .filter(|at| (since..=self.read_at).contains(at))
     }
 
     /// Time at which the line is placed in the history.
-    pub(super) fn stands_at(&self) -> u64 {
-        self.believed().unwrap_or(self.read_at)
+    pub(super) fn history_time(&self) -> u64 {
+        self.plausible_time().unwrap_or(self.read_at)
     }
 }
 

@@ -2,10 +2,10 @@
 //! its classes are unchanged.
 
 use super::{
-    EventContent, History, HistoryEntry, HistoryFilter, HistoryItem, LOOKED_AT, Listing,
+    EventContent, History, HistoryEntry, HistoryFilter, HistoryItem, Listing, MAX_QUERIED_ENTRIES,
     NodeObservation, Source,
     cache::ClassAges,
-    line_kind::Kind,
+    line_kind::LineKind,
     store::HistoryStore,
     tables::{DOCUMENTS, EVENTS, HistoryError, ORDER, read_event},
 };
@@ -31,7 +31,7 @@ impl History {
         &self,
         documents: Vec<(String, Digest, Vec<u8>)>,
     ) -> Result<(), HistoryError> {
-        self.off(move |store| store.keep_documents(&documents))
+        self.run_blocking(move |store| store.keep_documents(&documents))
             .await
     }
 
@@ -40,18 +40,20 @@ impl History {
         &self,
         nodes: Vec<String>,
     ) -> Result<BTreeMap<String, Document>, HistoryError> {
-        self.off(move |store| store.documents(&nodes)).await
+        self.run_blocking(move |store| store.documents(&nodes))
+            .await
     }
 
     /// Health reasons of a node by its reported events, worst first.
     pub async fn reasons(&self, node: String) -> Result<Vec<Reason>, HistoryError> {
-        self.off(move |store| reasons(store, &node)).await
+        self.run_blocking(move |store| reasons(store, &node)).await
     }
 
     /// Time of the last contact with a node by its history, in Unix milliseconds: its last report, or the last time at
     /// which this control saw its liveness change.
-    pub async fn last_heard(&self, node: String) -> Result<Option<u64>, HistoryError> {
-        self.off(move |store| last_heard(store, &node)).await
+    pub async fn last_contact(&self, node: String) -> Result<Option<u64>, HistoryError> {
+        self.run_blocking(move |store| last_heard(store, &node))
+            .await
     }
 
     /// For each of these nodes, the time since which all of these classes are unchanged, in Unix milliseconds.
@@ -60,7 +62,7 @@ impl History {
         nodes: Vec<String>,
         classes: Vec<Class>,
     ) -> Result<BTreeMap<String, u64>, HistoryError> {
-        self.off(move |store| {
+        self.run_blocking(move |store| {
             let mut found = BTreeMap::new();
             for node in nodes {
                 if let Some(since) = unchanged_since(store, &node, &classes)? {
@@ -114,7 +116,11 @@ fn reasons(store: &HistoryStore, node: &str) -> Result<Vec<Reason>, HistoryError
         ..Listing::default()
     };
     let mut open: BTreeMap<(String, String), Reason> = BTreeMap::new();
-    for item in store.list(node, &listing, LOOKED_AT)?.into_iter().rev() {
+    for item in store
+        .list(node, &listing, MAX_QUERIED_ENTRIES)?
+        .into_iter()
+        .rev()
+    {
         if let HistoryItem::Event(happened) = item
             && let EventContent::Event(event) = happened.what
         {
@@ -183,15 +189,17 @@ fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryEr
         {
             let (key, kind) = row?;
             let (_, when, number) = key.value();
-            let is_heard = match Kind::of(kind.value()) {
-                Kind::Change | Kind::Event | Kind::Unread => true,
-                Kind::Liveness => match events.get((node, number))? {
+            let is_heard = match LineKind::of(kind.value()) {
+                LineKind::Change | LineKind::Event | LineKind::Unread => true,
+                LineKind::Liveness => match events.get((node, number))? {
                     Some(json) => is_contact(&read_event(node, number, json.value())?.what),
                     None => false,
                 },
-                Kind::BmcChange | Kind::BmcTurn | Kind::BmcTask | Kind::BmcLogged | Kind::Note => {
-                    false
-                }
+                LineKind::BmcChange
+                | LineKind::BmcTransition
+                | LineKind::BmcTask
+                | LineKind::BmcLogEntry
+                | LineKind::Note => false,
             };
             if is_heard {
                 return Ok(Some(when));
@@ -223,7 +231,7 @@ fn unchanged_since(
     {
         return Ok(of_classes(ages));
     }
-    let ages = ages(&store.of_node(node, &HistoryFilter::default(), LOOKED_AT)?);
+    let ages = ages(&store.of_node(node, &HistoryFilter::default(), MAX_QUERIED_ENTRIES)?);
     let since = of_classes(&ages);
     let mut kept = lock();
     if kept.len() >= MOST_AGES && !kept.contains_key(node) {

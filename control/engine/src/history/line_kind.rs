@@ -10,7 +10,7 @@ use lattice_redfish::BmcEventKind;
 /// in five years.
 pub(crate) const MOST_CHANGES: usize = 4_000;
 /// Maximum transitions of BMC classes to unknown or back kept per node.
-pub(crate) const MOST_TURNS: usize = 1_000;
+pub(crate) const MAX_TRANSITIONS: usize = 1_000;
 /// Maximum other events of a node's agent kept per node.
 pub(crate) const MOST_EVENTS: usize = 2_000;
 /// Maximum notes of this control kept per node: drains, lifecycle, audit.
@@ -26,29 +26,29 @@ pub(crate) const MOST_BMC_LOGGED: usize = 1_000;
 
 /// Kind of a line, as stored in the table `ORDER`. Each kind has its own limit, so that no kind displaces another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     Change = 0,
     Event = 1,
     BmcChange = 2,
-    BmcTurn = 3,
+    BmcTransition = 3,
     Note = 4,
     Liveness = 5,
     Unread = 6,
     BmcTask = 7,
-    BmcLogged = 8,
+    BmcLogEntry = 8,
 }
 
-impl Kind {
+impl LineKind {
     const ALL: [Self; 9] = [
         Self::Change,
         Self::Event,
         Self::BmcChange,
-        Self::BmcTurn,
+        Self::BmcTransition,
         Self::Note,
         Self::Liveness,
         Self::Unread,
         Self::BmcTask,
-        Self::BmcLogged,
+        Self::BmcLogEntry,
     ];
 
     /// The kind of a stored number. An unknown kind of a newer control counts as an event.
@@ -62,7 +62,7 @@ impl Kind {
         match (source, is_turn) {
             (Source::Agent, _) => Self::Change,
             (Source::Bmc, false) => Self::BmcChange,
-            (Source::Bmc, true) => Self::BmcTurn,
+            (Source::Bmc, true) => Self::BmcTransition,
         }
     }
 
@@ -75,7 +75,7 @@ impl Kind {
             EventContent::Noted(_) => Self::Note,
             EventContent::Bmc(did) => match did.deed.of {
                 BmcEventKind::Task { .. } => Self::BmcTask,
-                BmcEventKind::Log { .. } => Self::BmcLogged,
+                BmcEventKind::Log { .. } => Self::BmcLogEntry,
             },
             EventContent::Other(_) => Self::Unread,
         }
@@ -83,20 +83,20 @@ impl Kind {
 
     /// Whether the kind is a change of a class, stored among the entries.
     pub(super) const fn is_change(self) -> bool {
-        matches!(self, Self::Change | Self::BmcChange | Self::BmcTurn)
+        matches!(self, Self::Change | Self::BmcChange | Self::BmcTransition)
     }
 
     /// Maximum number of lines of the kind kept per node.
-    pub(super) const fn most(self) -> usize {
+    pub(super) const fn max_lines(self) -> usize {
         match self {
             Self::Change | Self::BmcChange => MOST_CHANGES,
             Self::Event => MOST_EVENTS,
-            Self::BmcTurn => MOST_TURNS,
+            Self::BmcTransition => MAX_TRANSITIONS,
             Self::Note => MOST_NOTES,
             Self::Liveness => MOST_LIVENESS,
             Self::Unread => MOST_UNREAD,
             Self::BmcTask => MOST_BMC_TASKS,
-            Self::BmcLogged => MOST_BMC_LOGGED,
+            Self::BmcLogEntry => MOST_BMC_LOGGED,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     entry::HistoryEntry,
     event::{EventContent, HistoryPosition, NodeObservation, PositionedEvent},
-    line_kind::Kind,
+    line_kind::LineKind,
     store::HistoryStore,
     tables::{ENTRIES, EVENTS, Failure, HistoryError, ORDER, read_entry, read_event},
 };
@@ -28,7 +28,7 @@ pub struct Listing {
     pub after: Option<HistoryPosition>,
     /// Whether to leave out items that name users: audit entries and BMC events. Set for callers that may not read the
     /// audit.
-    pub hides_people: bool,
+    pub hides_users: bool,
 }
 
 /// One item of a history list.
@@ -42,7 +42,7 @@ pub enum HistoryItem {
 
 impl HistoryItem {
     /// Position in the order of the history.
-    pub fn place(&self) -> HistoryPosition {
+    pub fn position(&self) -> HistoryPosition {
         let (when, number) = match self {
             Self::Change(told) => (told.when, told.number),
             Self::Event(happened) => (happened.when, happened.number),
@@ -61,7 +61,7 @@ impl Listing {
             what,
             EventContent::Noted(NodeObservation::Audit { .. }) | EventContent::Bmc(_)
         );
-        !(self.hides_people && names_people) && self.wants(what.kind())
+        !(self.hides_users && names_people) && self.wants(what.kind())
     }
 }
 
@@ -95,7 +95,7 @@ impl HistoryStore {
                 found.extend(wanted(
                     txn,
                     (node, number),
-                    Kind::of(kind.value()),
+                    LineKind::of(kind.value()),
                     listing,
                 )?);
             }
@@ -104,12 +104,12 @@ impl HistoryStore {
     }
 
     /// Time of the oldest kept change of a node, in Unix milliseconds.
-    pub(crate) fn begins(&self, node: &str) -> Result<Option<u64>, HistoryError> {
+    pub(crate) fn oldest_change(&self, node: &str) -> Result<Option<u64>, HistoryError> {
         self.read(|txn| {
             let order = txn.open_table(ORDER)?;
             for row in order.range((node, 0, 0)..=(node, u64::MAX, u64::MAX))? {
                 let (key, kind) = row?;
-                if Kind::of(kind.value()).is_change() {
+                if LineKind::of(kind.value()).is_change() {
                     return Ok(Some(key.value().1));
                 }
             }
@@ -118,18 +118,18 @@ impl HistoryStore {
     }
 
     /// The item with this number, if it is kept and `hides_people` does not exclude it.
-    pub(crate) fn numbered(
+    pub(crate) fn item_numbered(
         &self,
         node: &str,
         number: u64,
         hides_people: bool,
     ) -> Result<Option<HistoryItem>, HistoryError> {
         let all = Listing {
-            hides_people,
+            hides_users: hides_people,
             ..Listing::default()
         };
         self.read(|txn| {
-            for kind in [Kind::Change, Kind::Event] {
+            for kind in [LineKind::Change, LineKind::Event] {
                 if let Some(item) = wanted(txn, (node, number), kind, &all)? {
                     return Ok(Some(item));
                 }
@@ -142,7 +142,7 @@ impl HistoryStore {
 fn wanted(
     txn: &ReadTransaction,
     (node, number): (&str, u64),
-    kind: Kind,
+    kind: LineKind,
     listing: &Listing,
 ) -> Result<Option<HistoryItem>, Failure> {
     if kind.is_change() {

@@ -30,7 +30,7 @@ mod writer;
 
 pub use class_state::{PastClassState, UnchangedSince};
 pub(crate) use entries::HistoryFilter;
-pub use entry::{ClusterEntry, Cursor, FromBmc, HistoryEntry, Source};
+pub use entry::{BmcEntry, ClusterEntry, Cursor, HistoryEntry, Source};
 pub use event::{
     BMC_KIND, DrainTurn, EventContent, NodeObservation, PositionedEvent, ReportedBmcEvent,
 };
@@ -39,9 +39,9 @@ pub use notes::{ComparisonProgress, TimedObservations};
 pub(crate) use store::HistoryStore;
 pub use tables::HistoryError;
 
-use lattice_conformance::{Class, ClassRecord, Digest, history::Record};
+use lattice_conformance::{Class, ClassRecord, Digest, history::HistoryRecord};
 use lattice_redfish::{BmcEvent, ResourcePath};
-use past_state::{LOOKED_AT, last, of_bmc, then};
+use past_state::{MAX_QUERIED_ENTRIES, last_states, of_bmc, state_at};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -62,7 +62,7 @@ impl History {
         Ok(Self(Arc::new(store)))
     }
 
-    async fn off<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&HistoryStore) -> Result<T, HistoryError> + Send + 'static,
     ) -> Result<T, HistoryError> {
@@ -75,7 +75,7 @@ impl History {
 
     /// Position up to which a node's journal was read.
     pub(crate) async fn cursor(&self, node: String) -> Result<Cursor, HistoryError> {
-        self.off(move |store| store.cursor(&node)).await
+        self.run_blocking(move |store| store.cursor(&node)).await
     }
 
     /// Adds records of a node's agent; see [`HistoryStore::append`].
@@ -83,10 +83,10 @@ impl History {
         &self,
         node: String,
         cursor: Cursor,
-        records: Vec<Record>,
+        records: Vec<HistoryRecord>,
         heard_at: u64,
     ) -> Result<u64, HistoryError> {
-        self.off(move |store| store.append(&node, cursor, &records, heard_at))
+        self.run_blocking(move |store| store.append(&node, cursor, &records, heard_at))
             .await
     }
 
@@ -97,13 +97,14 @@ impl History {
         listing: Listing,
         most: usize,
     ) -> Result<Vec<HistoryItem>, HistoryError> {
-        self.off(move |store| store.list(&node, &listing, most))
+        self.run_blocking(move |store| store.list(&node, &listing, most))
             .await
     }
 
     /// Time of a node's oldest change; see [`HistoryStore::begins`].
     pub async fn begins(&self, node: String) -> Result<Option<u64>, HistoryError> {
-        self.off(move |store| store.begins(&node)).await
+        self.run_blocking(move |store| store.oldest_change(&node))
+            .await
     }
 
     /// The history item of a node with this number; see [`HistoryStore::numbered`].
@@ -113,7 +114,7 @@ impl History {
         number: u64,
         hides_people: bool,
     ) -> Result<Option<HistoryItem>, HistoryError> {
-        self.off(move |store| store.numbered(&node, number, hides_people))
+        self.run_blocking(move |store| store.item_numbered(&node, number, hides_people))
             .await
     }
 
@@ -123,38 +124,39 @@ impl History {
         notes: Vec<TimedObservations>,
         audit: Option<u64>,
     ) -> Result<(), HistoryError> {
-        self.off(move |store| store.note(&notes, audit)).await
+        self.run_blocking(move |store| store.note(&notes, audit))
+            .await
     }
 
     /// Deletes records that no entry names; see [`HistoryStore::sweep`].
     pub(crate) async fn sweep(&self) -> Result<(), HistoryError> {
-        self.off(HistoryStore::sweep).await
+        self.run_blocking(HistoryStore::sweep).await
     }
 
     /// Stored comparison state; see [`HistoryStore::noted`].
-    pub(crate) async fn noted(&self) -> Result<ComparisonProgress, HistoryError> {
-        self.off(HistoryStore::noted).await
+    pub(crate) async fn comparison_progress(&self) -> Result<ComparisonProgress, HistoryError> {
+        self.run_blocking(HistoryStore::comparison_progress).await
     }
 
     /// Adds changes read from a node's BMC; see [`HistoryStore::append_bmc`].
     pub(crate) async fn append_bmc(
         &self,
         node: String,
-        told: Vec<FromBmc>,
+        told: Vec<BmcEntry>,
         heard_at: u64,
     ) -> Result<(), HistoryError> {
-        self.off(move |store| store.append_bmc(&node, &told, heard_at))
+        self.run_blocking(move |store| store.append_bmc(&node, &told, heard_at))
             .await
     }
 
     /// Adds events of a node's BMC; see [`HistoryStore::append_deeds`].
-    pub async fn append_deeds(
+    pub async fn append_bmc_events(
         &self,
         node: String,
         (lists, deeds): (BTreeSet<ResourcePath>, Vec<BmcEvent>),
         read_at: u64,
     ) -> Result<usize, HistoryError> {
-        self.off(move |store| store.append_deeds(&node, (&lists, &deeds), read_at))
+        self.run_blocking(move |store| store.append_bmc_events(&node, (&lists, &deeds), read_at))
             .await
     }
 
@@ -163,7 +165,7 @@ impl History {
         &self,
         node: String,
     ) -> Result<lattice_conformance::history::History, HistoryError> {
-        self.off(move |store| of_bmc(store, &node)).await
+        self.run_blocking(move |store| of_bmc(store, &node)).await
     }
 
     /// The changes of a node, newest first.
@@ -174,7 +176,7 @@ impl History {
         wanted: HistoryFilter,
         most: usize,
     ) -> Result<Vec<HistoryEntry>, HistoryError> {
-        self.off(move |store| store.of_node(&node, &wanted, most))
+        self.run_blocking(move |store| store.of_node(&node, &wanted, most))
             .await
     }
 
@@ -185,7 +187,7 @@ impl History {
         before: Option<(u64, String, u64)>,
         most: usize,
     ) -> Result<Vec<ClusterEntry>, HistoryError> {
-        self.off(move |store| {
+        self.run_blocking(move |store| {
             let before = before.as_ref();
             let before = before.map(|(when, node, number)| (*when, node.as_str(), *number));
             store.changes(since, before, most)
@@ -195,12 +197,13 @@ impl History {
 
     /// The record of a digest, if it is stored.
     pub(crate) async fn record(&self, digest: Digest) -> Result<Option<ClassRecord>, HistoryError> {
-        self.off(move |store| store.record(&digest)).await
+        self.run_blocking(move |store| store.record(&digest)).await
     }
 
     /// Whether the record of a digest is stored.
     pub(crate) async fn has_record(&self, digest: Digest) -> Result<bool, HistoryError> {
-        self.off(move |store| store.has_record(&digest)).await
+        self.run_blocking(move |store| store.has_record(&digest))
+            .await
     }
 
     /// Stores a verified record.
@@ -209,7 +212,7 @@ impl History {
         digest: Digest,
         bytes: Vec<u8>,
     ) -> Result<(), HistoryError> {
-        self.off(move |store| store.keep_record(&digest, &bytes))
+        self.run_blocking(move |store| store.keep_record(&digest, &bytes))
             .await
     }
 
@@ -220,7 +223,8 @@ impl History {
         class: Class,
         at: u64,
     ) -> Result<PastClassState, HistoryError> {
-        self.off(move |store| then(store, &node, class, at)).await
+        self.run_blocking(move |store| state_at(store, &node, class, at))
+            .await
     }
 
     /// Last known state of every class of a node; see [`last`].
@@ -228,13 +232,14 @@ impl History {
         &self,
         node: String,
     ) -> Result<BTreeMap<Class, PastClassState>, HistoryError> {
-        self.off(move |store| last(store, &node)).await
+        self.run_blocking(move |store| last_states(store, &node))
+            .await
     }
 
     /// See [`HistoryStore::lose_entries`].
     #[cfg(test)]
     pub(crate) async fn lose_entries(&self) -> Result<(), HistoryError> {
-        self.off(HistoryStore::lose_entries).await
+        self.run_blocking(HistoryStore::lose_entries).await
     }
 
     /// Time since which a key of a node is unchanged, in Unix milliseconds, and whether that is only a lower bound of
@@ -246,7 +251,7 @@ impl History {
         class: Class,
         key: String,
     ) -> Result<Option<UnchangedSince>, HistoryError> {
-        let mut found = self.since_all(vec![(node, class, key)]).await;
+        let mut found = self.unchanged_since_each(vec![(node, class, key)]).await;
         Ok(found.pop().flatten())
     }
 }

@@ -20,7 +20,7 @@ pub struct TimedObservations {
     /// Observations, each with its time in Unix milliseconds.
     pub happened: Vec<(u64, NodeObservation)>,
     /// Serialized state for the next comparison; `None` keeps the stored state.
-    pub compared: Option<Vec<u8>>,
+    pub comparison_state: Option<Vec<u8>>,
 }
 
 impl HistoryStore {
@@ -37,7 +37,7 @@ impl HistoryStore {
                     book.event(*when, &EventContent::Noted(noted.clone()))?;
                 }
                 book.close(None)?;
-                if let Some(compared) = &note.compared {
+                if let Some(compared) = &note.comparison_state {
                     let mut table = txn.open_table(NOTES)?;
                     table.insert(note.node.as_str(), compared.as_slice())?;
                 }
@@ -50,7 +50,7 @@ impl HistoryStore {
     }
 
     /// Comparison state of each node, and the number of the last audit entry read.
-    pub(crate) fn noted(&self) -> Result<ComparisonProgress, HistoryError> {
+    pub(crate) fn comparison_progress(&self) -> Result<ComparisonProgress, HistoryError> {
         self.read(|txn| {
             let mut compared = BTreeMap::new();
             for row in txn.open_table(NOTES)?.iter()? {

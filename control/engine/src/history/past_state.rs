@@ -14,7 +14,7 @@ use lattice_conformance::{
 use std::{cell::Cell, collections::BTreeMap};
 
 /// Maximum number of a node's newest entries, of all classes, that a query reads.
-pub(super) const LOOKED_AT: usize = 2_000;
+pub(super) const MAX_QUERIED_ENTRIES: usize = 2_000;
 
 pub(super) fn of_bmc(
     store: &HistoryStore,
@@ -42,7 +42,7 @@ pub(super) fn of_bmc(
 }
 
 /// State of a class at a time, merged from agent and BMC.
-pub(super) fn then(
+pub(super) fn state_at(
     store: &HistoryStore,
     node: &str,
     class: Class,
@@ -50,20 +50,20 @@ pub(super) fn then(
 ) -> Result<PastClassState, HistoryError> {
     let agents = state_by_source(store, node, class, at, Source::Agent)?;
     let bmcs = state_by_source(store, node, class, at, Source::Bmc)?;
-    Ok(together(agents, bmcs))
+    Ok(merge_sources(agents, bmcs))
 }
 
 /// Last known state of every class, merged from agent and BMC, from one pass over the node's entries. Classes without
 /// entries are left out.
-pub(super) fn last(
+pub(super) fn last_states(
     store: &HistoryStore,
     node: &str,
 ) -> Result<BTreeMap<Class, PastClassState>, HistoryError> {
     let mut told = store.last_of_each(node)?;
     let mut found = BTreeMap::new();
     for class in Class::ALL {
-        let mut by = |source| meant(store, told.remove(&(class, source)));
-        match together(by(Source::Agent)?, by(Source::Bmc)?) {
+        let mut by = |source| state_of_entry(store, told.remove(&(class, source)));
+        match merge_sources(by(Source::Agent)?, by(Source::Bmc)?) {
             PastClassState::NotKept => {}
             then => {
                 found.insert(class, then);
@@ -73,7 +73,7 @@ pub(super) fn last(
     Ok(found)
 }
 
-fn together(agents: PastClassState, bmcs: PastClassState) -> PastClassState {
+fn merge_sources(agents: PastClassState, bmcs: PastClassState) -> PastClassState {
     match (agents, bmcs) {
         (agents, PastClassState::NotKept | PastClassState::Disabled) => agents,
         (PastClassState::NotKept | PastClassState::Disabled, bmcs) => bmcs,
@@ -84,7 +84,7 @@ fn together(agents: PastClassState, bmcs: PastClassState) -> PastClassState {
                 since: since_part,
             },
         ) => PastClassState::Known {
-            record: Box::new(record.unite(*part)),
+            record: Box::new(record.merge(*part)),
             since: since.max(since_part),
         },
         (
@@ -114,11 +114,14 @@ fn state_by_source(
         until: Some(at),
         ..HistoryFilter::default()
     };
-    meant(store, store.of_node(node, &wanted, 1)?.pop())
+    state_of_entry(store, store.of_node(node, &wanted, 1)?.pop())
 }
 
 /// State of a class by one entry.
-fn meant(store: &HistoryStore, told: Option<HistoryEntry>) -> Result<PastClassState, HistoryError> {
+fn state_of_entry(
+    store: &HistoryStore,
+    told: Option<HistoryEntry>,
+) -> Result<PastClassState, HistoryError> {
     let Some(told) = told else {
         return Ok(PastClassState::NotKept);
     };
@@ -143,7 +146,7 @@ fn meant(store: &HistoryStore, told: Option<HistoryEntry>) -> Result<PastClassSt
 /// Time since which a key is unchanged, from all entries of its node, newest first. The flag is true if the result may
 /// change without a new entry, because a record is not stored yet. The agent's report of the key takes precedence over
 /// the BMC's.
-pub(super) fn since(
+pub(super) fn unchanged_since(
     store: &HistoryStore,
     schemas: &Schemas,
     told: &[HistoryEntry],
@@ -163,7 +166,7 @@ pub(super) fn since(
         let record = newest.map(|digest| kept(&digest)).transpose()?;
         let kept = |digest: &Digest| kept(digest).ok().flatten();
         let across = |newer: &HistoryEntry, older: &[&HistoryEntry]| {
-            in_both(schemas, newer, older, key, kept)
+            change_in_common_schema(schemas, newer, older, key, kept)
         };
         let found = since_in(&told, key, across);
         if record
@@ -184,7 +187,7 @@ pub(super) fn since(
 
 /// Value of a key before and after an entry that changes the schema, expressed in the older of both schemas. `None`
 /// where the records are not stored, cannot be converted to that schema, or have no such key in it.
-fn in_both(
+fn change_in_common_schema(
     schemas: &Schemas,
     newer: &HistoryEntry,
     older: &[&HistoryEntry],

@@ -10,7 +10,7 @@ use redb::ReadableTable as _;
 use std::collections::BTreeSet;
 
 /// Maximum number of records deleted in one transaction, to limit the wait of other writers.
-const AT_A_TIME: usize = 512;
+const DELETIONS_PER_TRANSACTION: usize = 512;
 
 impl HistoryStore {
     /// The verified record of a digest, if it is stored.
@@ -62,7 +62,7 @@ impl HistoryStore {
         // finds it missing.
         let mut unnamed = self.unnamed();
         let goes: Vec<[u8; 32]> = unnamed.intersection(&unnamed_now).copied().collect();
-        for goes in goes.chunks(AT_A_TIME) {
+        for goes in goes.chunks(DELETIONS_PER_TRANSACTION) {
             self.write(|txn| {
                 let mut records = txn.open_table(RECORDS)?;
                 for digest in goes {

@@ -6,10 +6,10 @@
 use super::{
     cache::{AnswerCache, KnownAges},
     tables::{
-        CURSORS, DEEDS, DOCUMENTS, ENTRIES, EVENTS, FORMAT, FORMAT_MARK, Failure, HistoryError,
-        MARKS, NOTES, ORDER, RECORDS, TIMES, failed,
+        BMC_EVENTS, CURSORS, DOCUMENTS, ENTRIES, EVENTS, FORMAT, FORMAT_MARK, Failure,
+        HistoryError, MARKS, NOTES, ORDER, RECORDS, TIMES, database_error,
     },
-    unread::read_unread,
+    unread::parse_unread_lines,
 };
 use parking_lot::Mutex;
 use redb::{
@@ -50,8 +50,8 @@ pub(crate) struct HistoryStore {
 impl HistoryStore {
     /// Opens the database file, or creates it.
     pub(crate) fn open(path: &Path) -> Result<Self, HistoryError> {
-        let database = Database::create(path).map_err(|e| failed(path, e))?;
-        Self::with(path.to_owned(), database)
+        let database = Database::create(path).map_err(|e| database_error(path, e))?;
+        Self::create_tables(path.to_owned(), database)
     }
 
     /// Creates a database in memory, which ends with the process.
@@ -59,12 +59,12 @@ impl HistoryStore {
         let backend = redb::backends::InMemoryBackend::new();
         let database = Database::builder().create_with_backend(backend);
         let path = PathBuf::new();
-        let database = database.map_err(|e| failed(&path, e))?;
-        Self::with(path, database)
+        let database = database.map_err(|e| database_error(&path, e))?;
+        Self::create_tables(path, database)
     }
 
     /// Creates all tables, so that read transactions can open them.
-    fn with(path: PathBuf, database: Database) -> Result<Self, HistoryError> {
+    fn create_tables(path: PathBuf, database: Database) -> Result<Self, HistoryError> {
         let store = Self {
             path,
             database,
@@ -81,10 +81,10 @@ impl HistoryStore {
             txn.open_table(EVENTS)?;
             txn.open_table(NOTES)?;
             txn.open_table(MARKS)?;
-            txn.open_table(DEEDS)?;
+            txn.open_table(BMC_EVENTS)?;
             txn.open_table(ORDER)?;
             txn.open_table(DOCUMENTS)?;
-            read_unread(txn)
+            parse_unread_lines(txn)
         })?;
         Ok(store)
     }
@@ -94,7 +94,7 @@ impl HistoryStore {
         look: impl FnOnce(&redb::ReadTransaction) -> Result<T, Failure>,
     ) -> Result<T, HistoryError> {
         let txn = self.database.begin_read();
-        let txn = txn.map_err(|e| failed(&self.path, e))?;
+        let txn = txn.map_err(|e| database_error(&self.path, e))?;
         look(&txn).map_err(|failure| failure.at(&self.path))
     }
 
@@ -103,9 +103,9 @@ impl HistoryStore {
         change: impl FnOnce(&redb::WriteTransaction) -> Result<T, Failure>,
     ) -> Result<T, HistoryError> {
         let txn = self.database.begin_write();
-        let txn = txn.map_err(|e| failed(&self.path, e))?;
+        let txn = txn.map_err(|e| database_error(&self.path, e))?;
         let done = change(&txn).map_err(|failure| failure.at(&self.path))?;
-        txn.commit().map_err(|e| failed(&self.path, e))?;
+        txn.commit().map_err(|e| database_error(&self.path, e))?;
         Ok(done)
     }
 }

@@ -20,7 +20,7 @@ pub(super) const ORDER: TableDefinition<'_, (&str, u64, u64), u8> = TableDefinit
 /// By node: state for the next comparison by this control.
 pub(super) const NOTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notes");
 /// By node: BMC events that were stored already.
-pub(super) const DEEDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("deeds");
+pub(super) const BMC_EVENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("deeds");
 /// Named numbers, such as the last audit entry read.
 pub(super) const MARKS: TableDefinition<'_, &str, u64> = TableDefinition::new("marks");
 /// By digest: verified records (preimages).
@@ -92,7 +92,7 @@ pub(super) fn read_event(node: &str, number: u64, json: &[u8]) -> Result<Positio
             source,
         })
     })?;
-    happened.what = happened.what.understood();
+    happened.what = happened.what.upgraded();
     Ok(happened)
 }
 
@@ -100,7 +100,7 @@ pub(super) fn encode(source: serde_json::Error) -> Failure {
     Failure::Database(Box::new(redb::Error::Io(std::io::Error::other(source))))
 }
 
-pub(super) fn failed(path: &Path, source: impl Into<redb::Error>) -> HistoryError {
+pub(super) fn database_error(path: &Path, source: impl Into<redb::Error>) -> HistoryError {
     HistoryError::Database {
         path: path.to_owned(),
         source: Box::new(source.into()),

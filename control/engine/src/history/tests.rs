@@ -56,8 +56,8 @@ fn since(
     class: Class,
     key: &str,
 ) -> Result<Option<UnchangedSince>, HistoryError> {
-    let told = store.of_node(node, &HistoryFilter::default(), LOOKED_AT)?;
-    Ok(past_state::since(store, schemas, &told, (class, key))?.0)
+    let told = store.of_node(node, &HistoryFilter::default(), MAX_QUERIED_ENTRIES)?;
+    Ok(past_state::unchanged_since(store, schemas, &told, (class, key))?.0)
 }
 
 fn store() -> HistoryStore {
@@ -114,7 +114,7 @@ fn the_fleet_is_read_newest_first_page_by_page() {
     ];
     store.append("gpu002", read(4, 2), &other, 9_000).unwrap();
     let page = store.changes(1_500, None, 2).unwrap();
-    let place = |by: &ClusterEntry| (by.told.when, by.node.clone(), by.told.number);
+    let place = |by: &ClusterEntry| (by.entry.when, by.node.clone(), by.entry.number);
     let first: Vec<_> = page.iter().map(place).collect();
     assert_eq!(
         first,
@@ -139,7 +139,7 @@ fn a_class_is_what_it_was_at_the_time() {
     store.append(NODE, read(7, 3), &three(), 9_000).unwrap();
     let old = record("28.39");
     let digest = old.state().digest().unwrap();
-    let at = |at| then(&store, NODE, Class::Nic, at).unwrap();
+    let at = |at| state_at(&store, NODE, Class::Nic, at).unwrap();
     assert_eq!(at(999), PastClassState::NotKept);
     assert_eq!(at(1_500), PastClassState::Lost { digest });
     store.keep_record(&digest, &old.encode()).unwrap();
@@ -155,7 +155,7 @@ fn a_class_is_what_it_was_at_the_time() {
     };
     assert_eq!(missing[0].1, Reading::Timeout { after_ms: 5 });
     assert_eq!(
-        then(&store, NODE, Class::Gpu, 5_000).unwrap(),
+        state_at(&store, NODE, Class::Gpu, 5_000).unwrap(),
         PastClassState::NotKept
     );
 }
@@ -198,7 +198,7 @@ const fn row(pattern: &'static str, since: u16) -> KeyRow {
         need: KeyNeed::Optional,
         source: "",
         meaning: "",
-        seen: RowTest::InFixtures,
+        test: RowTest::InFixtures,
         since,
         until: None,
     }
@@ -384,7 +384,7 @@ fn agent_and_bmc_tell_of_one_node_under_one_sequence_of_numbers() {
     assert_eq!(recent.len(), 1, "what is told late hides nothing");
 
     // Past states and ages follow the source that reports the key.
-    let at = |at| match then(&store, NODE, Class::Bios, at).unwrap() {
+    let at = |at| match state_at(&store, NODE, Class::Bios, at).unwrap() {
         PastClassState::Known { record, .. } => Some((record.get(agents), record.get(bmcs))),
         _ => None,
     };
@@ -516,8 +516,8 @@ fn lines_are_gone_through_at_the_start_only_where_one_was_not_read() {
     assert_eq!(marked(&store), Some(0));
     // Stored by an older control, readable by this one.
     let newer = |entry: &Entry| {
-        let record = Record::Entry(entry.clone());
-        Record::Other(serde_json::to_value(record).unwrap())
+        let record = HistoryRecord::Entry(entry.clone());
+        HistoryRecord::Other(serde_json::to_value(record).unwrap())
     };
     let fourth = entry(4, 4_000, text("28.41"), text("28.43"));
     store
@@ -530,7 +530,7 @@ fn lines_are_gone_through_at_the_start_only_where_one_was_not_read() {
     // A line that is still unreadable is checked again.
     let flood = serde_json::json!({"seq": 5, "at": 5_000, "boot_id": "b", "event": {"kind": "x"}});
     store
-        .append(NODE, read(7, 5), &[Record::Other(flood)], 9_000)
+        .append(NODE, read(7, 5), &[HistoryRecord::Other(flood)], 9_000)
         .unwrap();
     drop(store);
     assert_eq!(marked(&open()), Some(1));
@@ -549,7 +549,7 @@ fn liveness(is_alive: bool, late: bool) -> NodeObservation {
 async fn last_seen_is_last_contact() {
     let history = History::open(None).unwrap();
     let cursor = read(7, 3);
-    let told = three().into_iter().map(Record::Entry).collect();
+    let told = three().into_iter().map(HistoryRecord::Entry).collect();
     history
         .append(NODE.to_owned(), cursor, told, 9_000)
         .await
@@ -559,11 +559,11 @@ async fn last_seen_is_last_contact() {
         let note = TimedObservations {
             node,
             happened,
-            compared: None,
+            comparison_state: None,
         };
         history.note(vec![note], None).await.unwrap();
     };
-    let last = async || history.last_heard(NODE.to_owned()).await.unwrap();
+    let last = async || history.last_contact(NODE.to_owned()).await.unwrap();
     note(vec![(50_000, liveness(false, true))]).await;
     assert_eq!(last().await, Some(3_000));
     // Notes about a node are not contact with it, however many they are.
@@ -591,7 +591,7 @@ async fn the_age_of_a_nodes_classes_is_read_once_for_each_line_it_gets() {
     };
     assert_eq!(since().await, None);
     let append = async |entries: &[Entry]| {
-        let told = entries.iter().cloned().map(Record::Entry).collect();
+        let told = entries.iter().cloned().map(HistoryRecord::Entry).collect();
         let cursor = read(7, entries.len() as u64);
         let append = history.append(NODE.to_owned(), cursor, told, 9_000);
         append.await.unwrap();

@@ -3,13 +3,13 @@
 use super::{
     entry::{HistoryEntry, Source},
     event::PositionedEvent,
-    line_kind::Kind,
+    line_kind::LineKind,
     tables::{ENTRIES, EVENTS, Failure, MARKS, ORDER, TIMES, UNREAD, encode, read_event},
 };
 use redb::{ReadableTable as _, WriteTransaction};
 
 /// Parses lines that an older control stored unread and that this control can read.
-pub(super) fn read_unread(txn: &WriteTransaction) -> Result<(), Failure> {
+pub(super) fn parse_unread_lines(txn: &WriteTransaction) -> Result<(), Failure> {
     let mut marks = txn.open_table(MARKS)?;
     // Without the mark every line of every node would be read at each start.
     if marks.get(UNREAD)?.is_some_and(|any| any.value() == 0) {
@@ -22,7 +22,7 @@ pub(super) fn read_unread(txn: &WriteTransaction) -> Result<(), Failure> {
     let mut unread = Vec::new();
     for row in order.iter()? {
         let (key, kind) = row?;
-        if kind.value() == Kind::Unread as u8 {
+        if kind.value() == LineKind::Unread as u8 {
             let (node, when, number) = key.value();
             unread.push((node.to_owned(), when, number));
         }
@@ -50,12 +50,12 @@ pub(super) fn read_unread(txn: &WriteTransaction) -> Result<(), Failure> {
                 entries.insert((node, number), json.as_slice())?;
                 times.insert((when, node, number), ())?;
                 events.remove((node, number))?;
-                Kind::Change
+                LineKind::Change
             }
-            None => Kind::of_event(&happened.what),
+            None => LineKind::of_event(&happened.what),
         };
-        is_any_left |= kind == Kind::Unread;
-        if kind == Kind::Event {
+        is_any_left |= kind == LineKind::Unread;
+        if kind == LineKind::Event {
             let json = serde_json::to_vec(&happened).map_err(encode)?;
             events.insert((node, number), json.as_slice())?;
         }

@@ -1,9 +1,9 @@
 //! Transactional writer of one node's history.
 
 use super::{
-    entry::{Cursor, FromBmc, HistoryEntry, Source},
-    event::{EventContent, LONG_AGO_MS, PositionedEvent},
-    line_kind::Kind,
+    entry::{BmcEntry, Cursor, HistoryEntry, Source},
+    event::{EventContent, MAX_EVENT_AGE_MS, PositionedEvent},
+    line_kind::LineKind,
     tables::{
         CURSORS, ENTRIES, EVENTS, Failure, MARKS, ORDER, TIMES, UNREAD, encode, read_entry,
         read_event,
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const MOST_BYTES: u64 = 32 << 20;
 /// A node's lines are counted once per this number of new lines. Until then the limits may be exceeded by as many
 /// lines.
-const COUNTED_EVERY: u64 = 64;
+const COUNT_INTERVAL_LINES: u64 = 64;
 
 type Rows<'t> = Table<'t, (&'static str, u64), &'static [u8]>;
 
@@ -65,21 +65,21 @@ impl<'t, 'n> NodeTables<'t, 'n> {
 
     /// Adds a change reported by the agent and received at `heard_at`.
     pub(super) fn entry(&mut self, entry: &Entry, heard_at: u64) -> Result<(), Failure> {
-        let one = FromBmc::from(entry.clone());
+        let one = BmcEntry::from(entry.clone());
         self.change(Source::Agent, &one, heard_at)
     }
 
     /// Adds a change reported by the BMC and received at `heard_at`.
-    pub(super) fn bmc_entry(&mut self, told: &FromBmc, heard_at: u64) -> Result<(), Failure> {
+    pub(super) fn bmc_entry(&mut self, told: &BmcEntry, heard_at: u64) -> Result<(), Failure> {
         self.change(Source::Bmc, told, heard_at)
     }
 
-    fn change(&mut self, source: Source, from: &FromBmc, heard_at: u64) -> Result<(), Failure> {
+    fn change(&mut self, source: Source, from: &BmcEntry, heard_at: u64) -> Result<(), Failure> {
         let last = self.last(source)?;
         // After a clock was set back, a change does not precede earlier changes of the same source.
         let when = from.entry.at.min(heard_at).max(last);
         self.last[usize::from(source == Source::Bmc)] = Some(when);
-        let number = self.next(when, Kind::of_entry(source, from.is_turn))?;
+        let number = self.next(when, LineKind::of_entry(source, from.is_transition))?;
         let told = HistoryEntry {
             number,
             when,
@@ -103,14 +103,14 @@ impl<'t, 'n> NodeTables<'t, 'n> {
     /// Adds a record of the agent other than a change. The record is placed at its own time, because the kernel log is
     /// reported late. If the host's clock was not set yet, the time is far in the past; such a record is placed at the
     /// time of the agent's previous record.
-    pub(super) fn told(
+    pub(super) fn agent_record(
         &mut self,
         at: u64,
         what: EventContent,
         heard_at: u64,
     ) -> Result<(), Failure> {
         let mut when = at.min(heard_at);
-        if when < heard_at.saturating_sub(LONG_AGO_MS) {
+        if when < heard_at.saturating_sub(MAX_EVENT_AGE_MS) {
             let event = last_event(&self.events, self.node)?.unwrap_or(0);
             when = when.max(self.last(Source::Agent)?).max(event);
         }
@@ -119,7 +119,7 @@ impl<'t, 'n> NodeTables<'t, 'n> {
 
     /// Adds an event at its own time. Observations of this control are independent of the times that the agent reports.
     pub(super) fn event(&mut self, when: u64, what: &EventContent) -> Result<(), Failure> {
-        let number = self.next(when, Kind::of_event(what))?;
+        let number = self.next(when, LineKind::of_event(what))?;
         let happened = PositionedEvent {
             number,
             when,
@@ -130,10 +130,10 @@ impl<'t, 'n> NodeTables<'t, 'n> {
         Ok(())
     }
 
-    fn next(&mut self, when: u64, kind: Kind) -> Result<u64, Failure> {
+    fn next(&mut self, when: u64, kind: LineKind) -> Result<u64, Failure> {
         let number = self.number;
         self.order.insert((self.node, when, number), kind as u8)?;
-        if kind == Kind::Unread {
+        if kind == LineKind::Unread {
             // A newer control that opens the database may be able to read the record.
             self.txn.open_table(MARKS)?.insert(UNREAD, 1)?;
         }
@@ -143,7 +143,7 @@ impl<'t, 'n> NodeTables<'t, 'n> {
 
     /// Deletes the oldest lines beyond the limits, and stores the journal cursor if it changed.
     pub(super) fn close(mut self, cursor: Option<Cursor>) -> Result<(), Failure> {
-        for (kind, when, number) in self.too_many()? {
+        for (kind, when, number) in self.surplus_lines()? {
             match kind.is_change() {
                 true => {
                     self.entries.remove((self.node, number))?;
@@ -162,11 +162,11 @@ impl<'t, 'n> NodeTables<'t, 'n> {
     }
 
     /// The oldest lines of each kind beyond its limits.
-    fn too_many(&self) -> Result<Vec<(Kind, u64, u64)>, Failure> {
-        if self.first / COUNTED_EVERY == self.number / COUNTED_EVERY {
+    fn surplus_lines(&self) -> Result<Vec<(LineKind, u64, u64)>, Failure> {
+        if self.first / COUNT_INTERVAL_LINES == self.number / COUNT_INTERVAL_LINES {
             return Ok(Vec::new());
         }
-        let mut kept: BTreeMap<Kind, (usize, u64)> = BTreeMap::new();
+        let mut kept: BTreeMap<LineKind, (usize, u64)> = BTreeMap::new();
         let mut gone = Vec::new();
         let all = self
             .order
@@ -174,7 +174,7 @@ impl<'t, 'n> NodeTables<'t, 'n> {
         for row in all.rev() {
             let (key, kind) = row?;
             let (_, when, number) = key.value();
-            let kind = Kind::of(kind.value());
+            let kind = LineKind::of(kind.value());
             let rows = match kind.is_change() {
                 true => &self.entries,
                 false => &self.events,
@@ -184,7 +184,7 @@ impl<'t, 'n> NodeTables<'t, 'n> {
             let (lines, weight) = kept.entry(kind).or_default();
             *lines += 1;
             *weight += bytes;
-            if *lines > kind.most() || *weight > MOST_BYTES {
+            if *lines > kind.max_lines() || *weight > MOST_BYTES {
                 gone.push((kind, when, number));
             }
         }

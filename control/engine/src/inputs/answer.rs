@@ -40,7 +40,7 @@ pub(crate) fn number(
     body: &[u8],
     pointer: &str,
     expected: &'static str,
-    is_one: impl Fn(f64) -> bool,
+    is_valid: impl Fn(f64) -> bool,
 ) -> Result<Option<f64>, AnswerError> {
     let answer: Value = serde_json::from_slice(body).map_err(|error| AnswerError::NotJson {
         reason: error.to_string(),
@@ -59,7 +59,7 @@ pub(crate) fn number(
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    let number = number.filter(|number| number.is_finite() && is_one(*number));
+    let number = number.filter(|number| number.is_finite() && is_valid(*number));
     number.map(Some).ok_or_else(|| AnswerError::Other {
         pointer: pointer_text(),
         found: found.to_string().chars().take(SHOWN).collect(),

@@ -179,9 +179,9 @@ impl Series {
     }
 }
 
-type Wrong = (&'static str, String);
+type FieldFault = (&'static str, String);
 
-fn step(row: &csv::StringRecord) -> Result<(UnixMillis, Option<f64>), Wrong> {
+fn step(row: &csv::StringRecord) -> Result<(UnixMillis, Option<f64>), FieldFault> {
     let (time, price) = match (row.get(0), row.get(1), row.len()) {
         (Some(time), Some(price), 2) => (time, price),
         (_, None, _) => return Err(("price", "is missing; write timestamp,price".to_owned())),

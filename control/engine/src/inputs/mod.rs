@@ -15,7 +15,7 @@ pub use sources::SourceError;
 pub use sources::Sources;
 
 pub use lattice_view::{
-    Inputs, left,
+    Inputs, remaining_bandwidth,
     state::inputs::{Price, Source, System},
 };
 

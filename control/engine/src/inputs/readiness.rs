@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// Number of successive failed requests after which the source is reported as down; fewer if fewer allocations wait. A
 /// source that fails for a single allocation answers for others in between.
-const IN_A_ROW: usize = 3;
+const OUTAGES_UNTIL_DOWN: usize = 3;
 
 /// Request rate and limits.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +54,9 @@ impl AskError {
 
 /// Fraction from the result of a request. Status 404 means that the source has no data for this allocation, which is
 /// not a failure.
-pub(crate) fn said(fetched: Result<Vec<u8>, FetchError>) -> Result<Option<Fraction>, AskError> {
+pub(crate) fn fraction_from(
+    fetched: Result<Vec<u8>, FetchError>,
+) -> Result<Option<Fraction>, AskError> {
     match fetched {
         Ok(body) => Ok(read(&body)?),
         Err(FetchError::Status { status: 404 }) => Ok(None),
@@ -73,15 +75,15 @@ pub(crate) fn read(body: &[u8]) -> Result<Option<Fraction>, AnswerError> {
 #[derive(Debug, Clone, Copy)]
 struct AllocationReadiness {
     /// Last fraction, and the time of its reply.
-    said: Option<(Fraction, Instant)>,
+    last_fraction: Option<(Fraction, Instant)>,
     /// Time of the next request; `None` while a request is pending.
     due: Option<Instant>,
     /// Outcome of the last request.
-    fails: Fails,
+    fails: LastOutcome,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fails {
+enum LastOutcome {
     No,
     /// Failed while the source was down.
     WithAll,
@@ -104,11 +106,11 @@ pub(crate) struct ReadinessSchedule {
     pace: RequestPace,
     known: BTreeMap<AllocationId, AllocationReadiness>,
     due: BTreeSet<(Instant, AllocationId)>,
-    asking: usize,
+    requests_under_way: usize,
     /// Number of successive requests that found the source down.
     unanswered: usize,
     /// State of the source that was not reported yet; `None` if no request since the last report showed one.
-    stands: Option<Result<(), AskError>>,
+    unreported_state: Option<Result<(), AskError>>,
     /// Earliest time of the next single request; see [`RequestPace::pause`].
     not_before: Option<Instant>,
 }
@@ -119,9 +121,9 @@ impl ReadinessSchedule {
             pace,
             known: BTreeMap::new(),
             due: BTreeSet::new(),
-            asking: 0,
+            requests_under_way: 0,
             unanswered: 0,
-            stands: None,
+            unreported_state: None,
             not_before: None,
         }
     }
@@ -140,9 +142,9 @@ impl ReadinessSchedule {
             self.known.entry(*id).or_insert_with(|| {
                 due.insert((now, *id));
                 AllocationReadiness {
-                    said: None,
+                    last_fraction: None,
                     due: Some(now),
-                    fails: Fails::No,
+                    fails: LastOutcome::No,
                 }
             });
         }
@@ -153,7 +155,7 @@ impl ReadinessSchedule {
         let is_down = self.unanswered >= self.pace.at_a_time;
         let most = if is_down { 1 } else { self.pace.at_a_time };
         let waits = is_down && self.not_before.is_some_and(|at| now < at);
-        if self.asking >= most || waits {
+        if self.requests_under_way >= most || waits {
             return None;
         }
         let (at, id) = *self.due.first()?;
@@ -164,36 +166,36 @@ impl ReadinessSchedule {
         if let Some(known) = self.known.get_mut(&id) {
             known.due = None;
         }
-        self.asking += 1;
+        self.requests_under_way += 1;
         Some(id)
     }
 
     /// Records the result of a request, and returns the change to log for its allocation. After a failure the previous
     /// fraction stays in use until it is too old.
-    pub(crate) fn came(
+    pub(crate) fn record_result(
         &mut self,
         id: AllocationId,
         answer: Result<Option<Fraction>, AskError>,
         now: Instant,
     ) -> Option<ReadinessChange> {
         let is_down = self.judge(&answer, now);
-        self.over(id, now);
+        self.finish_request(id, now);
         let known = self.known.get_mut(&id)?;
         let before = known.fails;
         match answer {
             Ok(fraction) => {
-                known.said = fraction.map(|fraction| (fraction, now));
-                known.fails = Fails::No;
-                (before == Fails::Alone).then_some(ReadinessChange::Recovered(id))
+                known.last_fraction = fraction.map(|fraction| (fraction, now));
+                known.fails = LastOutcome::No;
+                (before == LastOutcome::Alone).then_some(ReadinessChange::Recovered(id))
             }
-            Err(_) if before == Fails::Alone => None,
+            Err(_) if before == LastOutcome::Alone => None,
             // Logged once, for the source.
             Err(_) if is_down => {
-                known.fails = Fails::WithAll;
+                known.fails = LastOutcome::WithAll;
                 None
             }
             Err(error) => {
-                known.fails = Fails::Alone;
+                known.fails = LastOutcome::Alone;
                 Some(ReadinessChange::Fails(id, error))
             }
         }
@@ -205,9 +207,9 @@ impl ReadinessSchedule {
             Err(error) if error.is_outage() => {
                 self.unanswered = self.unanswered.saturating_add(1);
                 self.not_before = Some(now + self.pace.pause);
-                let is_down = self.unanswered >= IN_A_ROW.min(self.known.len().max(1));
+                let is_down = self.unanswered >= OUTAGES_UNTIL_DOWN.min(self.known.len().max(1));
                 if is_down {
-                    self.stands = Some(Err(error.clone()));
+                    self.unreported_state = Some(Err(error.clone()));
                 }
                 is_down
             }
@@ -215,7 +217,7 @@ impl ReadinessSchedule {
             Err(AskError::Url { .. }) => false,
             _ => {
                 self.unanswered = 0;
-                self.stands = Some(Ok(()));
+                self.unreported_state = Some(Ok(()));
                 false
             }
         }
@@ -224,18 +226,18 @@ impl ReadinessSchedule {
     /// State of the source, if a request since the last call showed one. A source is down if it is unreachable or
     /// rejects all requests; a failure for a single allocation does not count.
     pub(crate) fn source(&mut self) -> Option<Result<(), AskError>> {
-        self.stands.take()
+        self.unreported_state.take()
     }
 
     /// Number of pending allocations with a failed last request.
     pub(crate) fn failing(&self) -> usize {
-        let fails = |known: &&AllocationReadiness| known.fails != Fails::No;
+        let fails = |known: &&AllocationReadiness| known.fails != LastOutcome::No;
         self.known.values().filter(fails).count()
     }
 
     /// Ends a request, whether it was sent or not, and schedules the next one.
-    pub(crate) fn over(&mut self, id: AllocationId, now: Instant) {
-        self.asking = self.asking.saturating_sub(1);
+    pub(crate) fn finish_request(&mut self, id: AllocationId, now: Instant) {
+        self.requests_under_way = self.requests_under_way.saturating_sub(1);
         let Some(known) = self.known.get_mut(&id) else {
             return;
         };
@@ -250,7 +252,7 @@ impl ReadinessSchedule {
     /// Fractions in use now.
     pub(crate) fn ready(&self, now: Instant) -> BTreeMap<AllocationId, Fraction> {
         let counts = |(id, known): (&AllocationId, &AllocationReadiness)| {
-            let (fraction, at) = known.said?;
+            let (fraction, at) = known.last_fraction?;
             (now.duration_since(at) < self.pace.max_age).then_some((*id, fraction))
         };
         self.known.iter().filter_map(counts).collect()
@@ -259,41 +261,41 @@ impl ReadinessSchedule {
 
 /// Rate limit for log lines about single allocations, so that a thousand failures do not cause a thousand lines.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct LogLimiter {
     since: Instant,
-    told: usize,
-    kept_back: usize,
+    allowed: usize,
+    suppressed: usize,
 }
 
-impl Lines {
+impl LogLimiter {
     /// Length of one period; [`Lines::MOST`] lines are allowed per period.
-    pub(crate) const WHILE: Duration = Duration::from_secs(60);
-    pub(crate) const MOST: usize = 5;
+    pub(crate) const PERIOD: Duration = Duration::from_secs(60);
+    pub(crate) const MAX_LINES: usize = 5;
 
     pub(crate) const fn new(now: Instant) -> Self {
         Self {
             since: now,
-            told: 0,
-            kept_back: 0,
+            allowed: 0,
+            suppressed: 0,
         }
     }
 
     /// Whether one more line is allowed now.
-    pub(crate) fn may(&mut self) -> bool {
-        let may = self.told < Self::MOST;
+    pub(crate) fn allow(&mut self) -> bool {
+        let may = self.allowed < Self::MAX_LINES;
         match may {
-            true => self.told += 1,
-            false => self.kept_back += 1,
+            true => self.allowed += 1,
+            false => self.suppressed += 1,
         }
         may
     }
 
     /// Number of suppressed lines of a period that has ended.
     pub(crate) fn over(&mut self, now: Instant) -> Option<usize> {
-        if now.duration_since(self.since) < Self::WHILE {
+        if now.duration_since(self.since) < Self::PERIOD {
             return None;
         }
-        let kept_back = self.kept_back;
+        let kept_back = self.suppressed;
         *self = Self::new(now);
         (kept_back > 0).then_some(kept_back)
     }

@@ -16,7 +16,7 @@ use crate::{
     core::{Core, Wakes},
     metrics_source::{self, Metrics},
     scheduling_config::{SchedulingConfig, seconds},
-    web_client::{self, ClientError, Trust, Web},
+    web_client::{self, ClientError, Trust, WebClient},
 };
 use reqwest::{Client, Url};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -55,7 +55,7 @@ impl From<ClientError> for SourceError {
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     /// Sources that are requested at intervals.
-    pub asked: Vec<SourceRequest>,
+    pub requests: Vec<SourceRequest>,
     /// Client of Prometheus, used by the services that scale by a metric.
     pub metrics: Option<Metrics>,
     budgets: Vec<(String, u64)>,
@@ -82,7 +82,7 @@ impl Sources {
         let has_tls = config.urls().any(|url| url.starts_with("https"));
         let client = web_client::client(match has_tls {
             true => Trust::System,
-            false => Trust::Nobody,
+            false => Trust::NoTls,
         })?;
         let mut asked = Vec::new();
         if let Some(energy) = &config.energy_price {
@@ -109,7 +109,7 @@ impl Sources {
             Ok::<_, SourceError>(Metrics::new(web, base))
         });
         Ok(Self {
-            asked,
+            requests: asked,
             metrics: metrics.transpose()?,
             budgets,
         })
@@ -120,14 +120,14 @@ impl Sources {
     /// # Errors
     /// Returns an error for a file that cannot be read or is invalid.
     pub fn check_files(&self) -> Result<(), SourceError> {
-        for asked in &self.asked {
+        for asked in &self.requests {
             if let SourceRequest::Prices(Prices {
                 origin: origin @ Origin::File(path),
                 ..
             }) = asked
             {
                 let failed = |why: String| wrong("energy_price", format!("{origin}: {why}"));
-                let read = web_client::whole(path, energy::MOST_BYTES);
+                let read = web_client::read_regular_file(path, energy::MOST_BYTES);
                 let bytes = read.map_err(|error| failed(error.to_string()))?;
                 Series::parse(&bytes).map_err(|faults| failed(faults.to_string()))?;
             }
@@ -139,14 +139,14 @@ impl Sources {
     pub fn begin(&self, core: &Core) {
         put(core, |inputs| {
             self.fill(inputs);
-            !self.asked.is_empty() || !self.budgets.is_empty()
+            !self.requests.is_empty() || !self.budgets.is_empty()
         });
     }
 
     fn fill(&self, inputs: &mut Inputs) {
         let has_source = |name: &str| {
             let is_of = |asked: &SourceRequest| matches!(asked, SourceRequest::Utilisation(u) if u.system == name);
-            self.asked.iter().any(is_of)
+            self.requests.iter().any(is_of)
         };
         let system = |(name, budget_mb_s): &(String, u64)| {
             let system = System {
@@ -158,7 +158,7 @@ impl Sources {
         };
         inputs.storage = Arc::new(self.budgets.iter().map(system).collect());
         let sources = self
-            .asked
+            .requests
             .iter()
             .map(|asked| (asked.source(), <_>::default()));
         inputs.sources = Arc::new(sources.collect());
@@ -199,7 +199,7 @@ fn note(core: &Core, source: &Source, came: Result<(), String>) {
 }
 
 /// A URL without query and fragment, which may contain secrets or names of users.
-fn bare(url: &str) -> &str {
+fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
 
@@ -209,9 +209,9 @@ fn web(
     token_file: Option<&PathBuf>,
     deadline_s: u64,
     most: usize,
-) -> Result<Web, SourceError> {
+) -> Result<WebClient, SourceError> {
     let token_file = token_file.map(PathBuf::as_path);
-    Web::new(client.clone(), token_file, seconds(deadline_s), most)
+    WebClient::new(client.clone(), token_file, seconds(deadline_s), most)
         .map_err(|error| wrong(key, error))
 }
 

@@ -38,18 +38,18 @@ fn a_change_is_counted_by_whoever_dispatched_when_it_was_committed() {
         begins(&first, at, &preempted());
         begins(&second, at, &preempted());
     };
-    first.counts_since(Some(Revision(10)));
+    first.start_counting(Some(Revision(10)));
     both(11);
     // The first control releases the lease. The second is granted it at 20, and learns so after 21 was committed.
-    first.counts_since(None);
+    first.start_counting(None);
     both(19);
     both(21);
     assert_eq!((counted(&first), counted(&second)), (1, 0));
-    second.counts_since(Some(Revision(20)));
+    second.start_counting(Some(Revision(20)));
     assert_eq!((counted(&first), counted(&second)), (1, 1));
     both(22);
     // Repeated grants and changes older than the lease count nothing.
-    second.counts_since(Some(Revision(20)));
+    second.start_counting(Some(Revision(20)));
     begins(&second, 20, &preempted());
     assert_eq!((counted(&first), counted(&second)), (1, 2));
 }
@@ -60,14 +60,14 @@ fn what_is_remembered_for_a_lease_that_comes_late_is_bounded() {
     for at in 1..=3 * RECENT as u64 {
         begins(&moved, at, &preempted());
     }
-    moved.counts_since(Some(Revision(0)));
+    moved.start_counting(Some(Revision(0)));
     assert_eq!(counted(&moved), RECENT as u64);
 }
 
 #[test]
 fn suspended_job_preempts_no_job() {
     let moved = PreemptionCounters::default();
-    moved.counts_since(Some(Revision(0)));
+    moved.start_counting(Some(Revision(0)));
     let by = "alice".to_owned();
     begins(&moved, 1, &makes_room(MoveReason::Asked { by }));
     assert_eq!(counted(&moved), 0);

@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::OnceCell;
 
 /// Maximum number of distinct digests. The different documents of 10,000 nodes fit.
-const MOST: usize = 32_768;
+const MAX_DIGESTS: usize = 32_768;
 /// Maximum number of preimages from one node.
 const MOST_OF_NODE: usize = 256;
 /// Maximum total size in bytes of the preimages from one node, as received. All present preimages of a node fit: each
@@ -27,12 +27,12 @@ const _: () = assert!(MOST_OF_NODE > 2 * 2 * Class::ALL.len());
 pub(super) struct Slot<T> {
     pub(super) value: OnceCell<Arc<T>>,
     /// Nodes that were tried without success.
-    pub(super) asked: Mutex<FailedSources>,
+    pub(super) failed_sources: Mutex<FailedSources>,
 }
 
 impl<T> Slot<T> {
     pub(super) fn asked(&self) -> MutexGuard<'_, FailedSources> {
-        self.asked.lock()
+        self.failed_sources.lock()
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) struct PreimageCache<T>(Mutex<NodePreimages<T>>);
 struct NodePreimages<T> {
     slots: HashMap<Digest, Arc<Slot<T>>>,
     /// Source node and size in bytes of each value.
-    came: HashMap<Digest, (NodeId, usize)>,
+    sources: HashMap<Digest, (NodeId, usize)>,
     /// Digests of each node's values, oldest first.
     of_node: HashMap<NodeId, VecDeque<Digest>>,
 }
@@ -53,36 +53,47 @@ impl<T> PreimageCache<T> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(NodePreimages {
             slots: HashMap::new(),
-            came: HashMap::new(),
+            sources: HashMap::new(),
             of_node: HashMap::new(),
         }))
     }
 
-    fn shelf(&self) -> MutexGuard<'_, NodePreimages<T>> {
+    fn lock_preimages(&self) -> MutexGuard<'_, NodePreimages<T>> {
         self.0.lock()
     }
 
     pub(super) fn get(&self, digest: &Digest) -> Option<Arc<T>> {
-        self.shelf().slots.get(digest)?.value.get().cloned()
+        self.lock_preimages()
+            .slots
+            .get(digest)?
+            .value
+            .get()
+            .cloned()
     }
 
     pub(super) fn slot(&self, digest: Digest) -> Arc<Slot<T>> {
-        let mut shelf = self.shelf();
-        if shelf.slots.len() >= MOST && !shelf.slots.contains_key(&digest) {
+        let mut shelf = self.lock_preimages();
+        if shelf.slots.len() >= MAX_DIGESTS && !shelf.slots.contains_key(&digest) {
             shelf.make_room();
         }
         let slot = shelf.slots.entry(digest).or_insert_with(|| {
             Arc::new(Slot {
                 value: OnceCell::new(),
-                asked: Mutex::default(),
+                failed_sources: Mutex::default(),
             })
         });
         Arc::clone(slot)
     }
 
     /// Accounts a fetched value to the node that it came from.
-    pub(super) fn came(&self, digest: Digest, slot: &Arc<Slot<T>>, node: &NodeId, bytes: usize) {
-        self.shelf().came(digest, slot, node, bytes);
+    pub(super) fn record_source(
+        &self,
+        digest: Digest,
+        slot: &Arc<Slot<T>>,
+        node: &NodeId,
+        bytes: usize,
+    ) {
+        self.lock_preimages().came(digest, slot, node, bytes);
     }
 }
 
@@ -92,30 +103,30 @@ impl<T> NodePreimages<T> {
     fn make_room(&mut self) {
         let waits = |slot: &Arc<Slot<T>>| slot.value.initialized() || Arc::strong_count(slot) > 1;
         self.slots.retain(|_, slot| waits(slot));
-        if self.slots.len() >= MOST {
+        if self.slots.len() >= MAX_DIGESTS {
             self.slots.clear();
-            self.came.clear();
+            self.sources.clear();
             self.of_node.clear();
         }
     }
 
     fn came(&mut self, digest: Digest, slot: &Arc<Slot<T>>, node: &NodeId, bytes: usize) {
-        if self.came.contains_key(&digest) {
+        if self.sources.contains_key(&digest) {
             return;
         }
         // The slot may have been dropped in the meantime to free space.
         self.slots.insert(digest, Arc::clone(slot));
-        self.came.insert(digest, (node.clone(), bytes));
+        self.sources.insert(digest, (node.clone(), bytes));
         let of_node = self.of_node.entry(node.clone()).or_default();
         of_node.push_back(digest);
-        let bytes_of = |digest: &Digest| self.came.get(digest).map_or(0, |(_, bytes)| *bytes);
+        let bytes_of = |digest: &Digest| self.sources.get(digest).map_or(0, |(_, bytes)| *bytes);
         let mut total: usize = of_node.iter().map(bytes_of).sum();
         while of_node.len() > 1 && (of_node.len() > MOST_OF_NODE || total > MOST_BYTES_OF_NODE) {
             let Some(oldest) = of_node.pop_front() else {
                 break;
             };
             self.slots.remove(&oldest);
-            let gone = self.came.remove(&oldest);
+            let gone = self.sources.remove(&oldest);
             total -= gone.map_or(0, |(_, bytes)| bytes);
         }
     }
@@ -139,7 +150,7 @@ mod tests {
     fn put(kept: &PreimageCache<usize>, n: usize, from: &str, bytes: usize) {
         let slot = kept.slot(digest(n));
         slot.value.set(Arc::new(n)).unwrap();
-        kept.came(digest(n), &slot, &node(from), bytes);
+        kept.record_source(digest(n), &slot, &node(from), bytes);
     }
 
     fn has(kept: &PreimageCache<usize>, n: usize) -> bool {
@@ -158,14 +169,14 @@ mod tests {
         let held: Vec<usize> = (1..=3 * most).filter(|n| has(&kept, *n)).collect();
         assert_eq!(held, (2 * most + 1..=3 * most).collect::<Vec<_>>());
         // The limit on the number of preimages holds for small ones as well.
-        for n in 10_000..10_000 + 2 * MOST {
+        for n in 10_000..10_000 + 2 * MAX_DIGESTS {
             put(&kept, n, "liar", 1);
         }
         assert!(has(&kept, 0));
-        let held = (10_000..10_000 + 2 * MOST).filter(|n| has(&kept, *n));
+        let held = (10_000..10_000 + 2 * MAX_DIGESTS).filter(|n| has(&kept, *n));
         assert_eq!(held.count(), MOST_OF_NODE);
-        let shelf = kept.shelf();
-        assert_eq!((shelf.came.len(), shelf.slots.len()), (257, 257));
+        let shelf = kept.lock_preimages();
+        assert_eq!((shelf.sources.len(), shelf.slots.len()), (257, 257));
     }
 
     #[test]
@@ -173,23 +184,23 @@ mod tests {
         let kept = PreimageCache::new();
         put(&kept, 0, "honest", 40_000);
         let waited_for = kept.slot(digest(1));
-        for n in 2..2 * MOST {
+        for n in 2..2 * MAX_DIGESTS {
             kept.slot(digest(n));
         }
         assert!(has(&kept, 0));
-        assert!(kept.shelf().slots.len() <= MOST);
+        assert!(kept.lock_preimages().slots.len() <= MAX_DIGESTS);
         assert!(Arc::ptr_eq(&waited_for, &kept.slot(digest(1))));
     }
 
     #[test]
     fn there_are_never_more_than_fit() {
         let kept = PreimageCache::new();
-        for n in 0..=MOST {
+        for n in 0..=MAX_DIGESTS {
             put(&kept, n, &format!("n{n}"), 1);
         }
-        assert!(has(&kept, MOST));
-        let shelf = kept.shelf();
-        let lengths = (shelf.slots.len(), shelf.came.len(), shelf.of_node.len());
+        assert!(has(&kept, MAX_DIGESTS));
+        let shelf = kept.lock_preimages();
+        let lengths = (shelf.slots.len(), shelf.sources.len(), shelf.of_node.len());
         assert_eq!(lengths, (1, 1, 1));
     }
 }

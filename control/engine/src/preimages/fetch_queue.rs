@@ -5,13 +5,13 @@ use lattice_quorum_types::NodeId;
 use std::collections::BTreeMap;
 
 /// Number of nodes tried by one call for one digest. The next call tries other nodes.
-pub(super) const ASKED: usize = 4;
+pub(super) const MAX_NODES_TRIED: usize = 4;
 
 /// Nodes that were tried for a digest without success; only nodes that published the digest are tried.
 #[derive(Debug, Default)]
 pub(super) struct FailedSources {
     turn: u64,
-    in_vain: BTreeMap<NodeId, FetchFailures>,
+    failures: BTreeMap<NodeId, FetchFailures>,
 }
 
 /// Result of requests to one node.
@@ -30,18 +30,18 @@ impl FailedSources {
         let mut nodes = others;
         nodes.insert(0, first);
         nodes.sort_by_key(|node| {
-            let known = self.in_vain.get(*node);
+            let known = self.failures.get(*node);
             let was_wrong = known.is_some_and(|known| known.was_wrong);
             (was_wrong, *node != first, known.map_or(0, |k| k.turn))
         });
-        nodes.truncate(ASKED);
+        nodes.truncate(MAX_NODES_TRIED);
         nodes
     }
 
     /// Records that a node did not hold the preimage, did not answer, or returned wrong bytes.
-    pub(super) fn in_vain(&mut self, node: &NodeId, was_wrong: bool) {
+    pub(super) fn record_failure(&mut self, node: &NodeId, was_wrong: bool) {
         self.turn += 1;
-        let known = self.in_vain.entry(node.clone()).or_default();
+        let known = self.failures.entry(node.clone()).or_default();
         known.turn = self.turn;
         known.was_wrong |= was_wrong;
     }
@@ -70,12 +70,12 @@ mod tests {
         for caller in 1..100 {
             let others = nodes.iter().filter(|node| **node != first).collect();
             let now: Vec<NodeId> = asked.next(&first, others).into_iter().cloned().collect();
-            assert!(now.len() <= ASKED);
+            assert!(now.len() <= MAX_NODES_TRIED);
             for node in &now {
                 if node.as_str() == holder {
                     return caller;
                 }
-                asked.in_vain(node, is_wrong(node.as_str()));
+                asked.record_failure(node, is_wrong(node.as_str()));
             }
         }
         panic!("{holder} is never asked")
@@ -101,9 +101,9 @@ mod tests {
     fn misbehaving_holder_is_last_resort() {
         let [first, wrong, without] = ["a", "b", "c"].map(|n| NodeId::new(n).unwrap());
         let mut asked = FailedSources::default();
-        asked.in_vain(&wrong, true);
+        asked.record_failure(&wrong, true);
         for node in [&without, &first, &first, &without] {
-            asked.in_vain(node, false);
+            asked.record_failure(node, false);
         }
         // Also when its request is the oldest, and when it later returns nothing.
         let next = |asked: &FailedSources| -> Vec<NodeId> {
@@ -112,11 +112,11 @@ mod tests {
         };
         let order = [first.clone(), without.clone(), wrong.clone()];
         assert_eq!(next(&asked), order);
-        asked.in_vain(&wrong, false);
-        asked.in_vain(&without, false);
+        asked.record_failure(&wrong, false);
+        asked.record_failure(&without, false);
         assert_eq!(next(&asked), order);
         // The same holds for the node that the request is about.
-        asked.in_vain(&first, true);
+        asked.record_failure(&first, true);
         assert_eq!(next(&asked), [without, first.clone(), wrong]);
     }
 }

@@ -17,14 +17,14 @@ use lattice_quorum_types::{
     command::{Fence, Principal, Privilege},
     limit::{LimitPatch, Limits},
     node::Lifecycle,
-    usage_record::{UsageRecord, UsageRecordsHead, Use},
+    usage_record::{UsagePeriod, UsageRecord, UsageRecordsHead},
     view::{Answer, Query},
 };
 use lattice_view::NodeEntry;
 use lattice_waldur::{
     client::WaldurClient,
     cluster::{AccountedCluster, ClusterError, NodeHardware, UsageTotals},
-    step::Unobserved,
+    step::NoObserver,
     sync::AccountingSync,
 };
 use parking_lot::Mutex;
@@ -77,7 +77,7 @@ impl AccountingReconciler {
             connection.secrets.clone(),
             settings.token.clone(),
         );
-        let sync = AccountingSync::new(cluster.clone(), waldur, settings, Arc::new(Unobserved));
+        let sync = AccountingSync::new(cluster.clone(), waldur, settings, Arc::new(NoObserver));
         *connection.status.lock() = sync.status();
         sync
     }
@@ -95,7 +95,7 @@ impl Reconciler for AccountingReconciler {
     }
 
     async fn pass(&mut self, fence: Fence) {
-        self.cluster.acts_under(fence);
+        self.cluster.set_fence(fence);
         while let Some(asked) = self.connection.take() {
             let ReconcileRequest {
                 since,
@@ -114,7 +114,7 @@ impl Reconciler for AccountingReconciler {
     fn forget(&mut self) {
         while self.connection.take().is_some() {}
         if self.cluster.is_acting() {
-            self.cluster.acts_no_more();
+            self.cluster.clear_fence();
             self.sync = Self::sync(&self.connection, &self.cluster);
         }
     }
@@ -133,11 +133,11 @@ struct ControlledCluster {
 }
 
 impl ControlledCluster {
-    fn acts_under(&self, fence: Fence) {
+    fn set_fence(&self, fence: Fence) {
         *self.fence.lock() = Some(fence);
     }
 
-    fn acts_no_more(&self) {
+    fn clear_fence(&self) {
         *self.fence.lock() = None;
     }
 
@@ -171,7 +171,7 @@ impl AccountedCluster for ControlledCluster {
     fn now(&self) -> UnixMillis {
         self.core.now()
     }
-    async fn facts(
+    async fn usage_records(
         &self,
         after: u64,
         limit: u32,
@@ -213,14 +213,14 @@ impl AccountedCluster for ControlledCluster {
         };
         self.core.usage_ledger.ask(totals).flatten()
     }
-    fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Usage {
+    fn consumed(&self, allocation: AllocationId, uses: &[UsagePeriod]) -> Usage {
         let consumed = self
             .core
             .usage_ledger
             .ask(|ledger| ledger.consumed(allocation, uses));
         consumed.unwrap_or_default()
     }
-    fn machine(&self, node: &NodeId) -> NodeHardware {
+    fn node_hardware(&self, node: &NodeId) -> NodeHardware {
         let view = self.core.view();
         let document = view
             .as_known(node)

@@ -40,7 +40,7 @@ use tokio::{
 };
 
 /// Delay before an agent that did not answer, or that has an orphan, is queried again.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Longest and shortest time between two passes.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Timeout for an agent to begin to end an orphan.
@@ -50,22 +50,22 @@ const MAX_CALLS: usize = 128;
 /// Timeout for comparing the answer of one agent and acting on it.
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum number of orphans of one agent that are ended in one round; the rest follow in later rounds.
-const ENDED_AT_ONCE: usize = 16;
+const MAX_ENDED_PER_ROUND: usize = 16;
 /// Suffix of the drain reason of a node with orphans.
-const NOT_HELD: &str = "still run here though nothing holds the node for them";
+const ORPHAN_REASON_SUFFIX: &str = "still run here though nothing holds the node for them";
 
 /// Running attempts by node, as recorded in the quorum.
 type RunningAttempts = BTreeMap<NodeId, BTreeSet<AttemptKey>>;
 
 /// State of an agent that causes an immediate query when it changes: agent start, node boot or holder of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Mark {
+struct AgentMark {
     generation: Option<u64>,
     boot: Option<String>,
     holder: Option<Holder>,
 }
 
-impl Mark {
+impl AgentMark {
     fn of(entry: &NodeEntry) -> Self {
         Self {
             generation: entry.seen.as_ref().map(|seen| seen.generation),
@@ -78,7 +78,7 @@ impl Mark {
 /// Schedule of the queries to one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NextQuery {
-    mark: Mark,
+    mark: AgentMark,
     next: Instant,
 }
 
@@ -89,8 +89,8 @@ pub struct Attempts {
     core: Arc<Core>,
     asked: BTreeMap<NodeId, NextQuery>,
     under_way: BTreeSet<NodeId>,
-    asks: JoinSet<(NodeId, Mark, Option<Compared>)>,
-    places: Arc<Semaphore>,
+    queries: JoinSet<(NodeId, AgentMark, Option<AttemptComparison>)>,
+    call_slots: Arc<Semaphore>,
 }
 
 /// Result of one round.
@@ -108,7 +108,7 @@ pub(crate) struct AttemptsReport {
 
 /// Result of comparing the answer of one agent.
 #[derive(Debug, Clone, Copy, Default)]
-struct Compared {
+struct AttemptComparison {
     stopped: usize,
     orphans: usize,
     /// Some action failed or is incomplete, so the agent is queried again soon.
@@ -132,14 +132,14 @@ impl Reconciler for Attempts {
 
     fn forget(&mut self) {
         // Queries under way are dropped as well: they were made under a lease that is over.
-        self.asks = JoinSet::new();
+        self.queries = JoinSet::new();
         self.under_way.clear();
         self.asked.clear();
     }
 
     /// Records each answer when it arrives, and schedules the next query of its agent.
     async fn wakes(&mut self) {
-        while let Some(answered) = self.asks.join_next().await {
+        while let Some(answered) = self.queries.join_next().await {
             let report = self.note(answered);
             if report.stopped + report.orphans > 0 {
                 tracing::warn!(?report, "agent runs other attempts than the quorum records");
@@ -156,8 +156,8 @@ impl Attempts {
             core,
             asked: BTreeMap::new(),
             under_way: BTreeSet::new(),
-            asks: JoinSet::new(),
-            places: Arc::new(Semaphore::new(MAX_CALLS)),
+            queries: JoinSet::new(),
+            call_slots: Arc::new(Semaphore::new(MAX_CALLS)),
         }
     }
 
@@ -174,8 +174,8 @@ impl Attempts {
                 continue;
             }
             let expected = running.remove(&node).unwrap_or_default();
-            let (core, fence, places) = (self.core.clone(), fence.clone(), self.places.clone());
-            self.asks.spawn(async move {
+            let (core, fence, places) = (self.core.clone(), fence.clone(), self.call_slots.clone());
+            self.queries.spawn(async move {
                 // The semaphore is never closed.
                 let _place = places.acquire_owned().await;
                 let compared = ask(&core, &fence, &node, &expected).await;
@@ -189,7 +189,7 @@ impl Attempts {
     /// Schedules the next query of an agent.
     fn note(
         &mut self,
-        answered: Result<(NodeId, Mark, Option<Compared>), JoinError>,
+        answered: Result<(NodeId, AgentMark, Option<AttemptComparison>), JoinError>,
     ) -> AttemptsReport {
         let mut report = AttemptsReport::default();
         let (node, mark, compared) = match answered {
@@ -197,13 +197,13 @@ impl Attempts {
             Err(error) => {
                 // The failed task does not identify its agent, so all agents are queried again.
                 tracing::error!(%error, "attempt query task panicked, all agents are queried again");
-                self.asks = JoinSet::new();
+                self.queries = JoinSet::new();
                 self.under_way.clear();
                 return report;
             }
         };
         let every = self.core.timings.attempts_every;
-        let mut wait = ASK_AGAIN.min(every);
+        let mut wait = RETRY_DELAY.min(every);
         match compared {
             Some(compared) => {
                 report.asked = 1;
@@ -225,7 +225,7 @@ impl Attempts {
     pub(crate) async fn round(&mut self, fence: &Fence) -> AttemptsReport {
         self.reconcile(fence);
         let mut sum = AttemptsReport::default();
-        while let Some(answered) = self.asks.join_next().await {
+        while let Some(answered) = self.queries.join_next().await {
             let one = self.note(answered);
             sum.asked += one.asked;
             sum.silent += one.silent;
@@ -242,15 +242,15 @@ async fn ask(
     fence: &Fence,
     node: &NodeId,
     expected: &BTreeSet<AttemptKey>,
-) -> Option<Compared> {
+) -> Option<AttemptComparison> {
     let told = orphans::list(core, node).await;
     let told = told
         .inspect_err(|error| tracing::debug!(%node, %error, "attempts of agent not available"))
         .ok()?;
     let compared = timeout(COMPARE_TIMEOUT, compare(core, fence, node, expected, &told)).await;
-    Some(compared.unwrap_or(Compared {
+    Some(compared.unwrap_or(AttemptComparison {
         unfinished: true,
-        ..Compared::default()
+        ..AttemptComparison::default()
     }))
 }
 
@@ -262,8 +262,8 @@ async fn compare(
     node: &NodeId,
     expected: &BTreeSet<AttemptKey>,
     told: &[AttemptStatus],
-) -> Compared {
-    let mut compared = Compared::default();
+) -> AttemptComparison {
+    let mut compared = AttemptComparison::default();
     let known: BTreeSet<AttemptKey> = told.iter().map(|status| status.key).collect();
     let is_lost = |key: &&AttemptKey| !known.contains(*key);
     if expected.iter().all(|key| !is_lost(&key))
@@ -313,16 +313,16 @@ async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[Attem
     let known = view
         .node(node)
         .and_then(|entry| faults::own_reason(entry))
-        .is_some_and(|reason| reason.ends_with(NOT_HELD));
+        .is_some_and(|reason| reason.ends_with(ORPHAN_REASON_SUFFIX));
     if !known {
-        let reason = format!("{names} {NOT_HELD}");
+        let reason = format!("{names} {ORPHAN_REASON_SUFFIX}");
         match faults::drain_for_fault(core, fence.clone(), node, &reason).await {
             // A node without a record has no assignments either.
             Ok(()) | Err(ProposeError::Refused(Refusal::UnknownNode { .. })) => {}
             Err(error) => tracing::warn!(%node, %error, "node not drained yet"),
         }
     }
-    let ending = orphans.iter().take(ENDED_AT_ONCE).map(|key| async {
+    let ending = orphans.iter().take(MAX_ENDED_PER_ROUND).map(|key| async {
         let request = Terminate {
             key: *key,
             epoch: fence.epoch,
@@ -380,10 +380,10 @@ fn due(
     running: &RunningAttempts,
     asked: &BTreeMap<NodeId, NextQuery>,
     now: Instant,
-) -> Vec<(NodeId, Mark)> {
+) -> Vec<(NodeId, AgentMark)> {
     let is_due = |entry: &Arc<NodeEntry>| {
         let counts = entry.liveness == Liveness::Alive || running.contains_key(&entry.id);
-        let mark = Mark::of(entry);
+        let mark = AgentMark::of(entry);
         let due = asked
             .get(&entry.id)
             .is_none_or(|asked| asked.mark != mark || asked.next <= now);

@@ -12,14 +12,14 @@ mod proof;
 mod signed_attestation;
 mod users;
 
-pub use users::{prove, unasked};
+pub use users::{placeholder_proofs, prove};
 
 use crate::{core::Core, observed_state};
 use lattice_quorum_types::{
     NodeId,
     attestation::Proof,
     command::{AttestedNode, ExpectedNode},
-    refusal::{ProofFault, Unproven},
+    refusal::{NodeProofFault, ProofFault},
 };
 use lattice_view::View;
 use proof::proof;
@@ -32,13 +32,13 @@ use std::{
 use tokio::{task::JoinSet, time::Instant};
 
 /// Time for which an attestation may be used after its receipt, and for which a refused node is not queried again.
-const HOLDS: Duration = Duration::from_secs(30);
+const VALIDITY: Duration = Duration::from_secs(30);
 /// Maximum number of agents queried concurrently.
 const MAX_CALLS: usize = 256;
 
 #[derive(Debug)]
 enum AttestationResult {
-    Claimed(Box<SignedAttestation>),
+    Attested(Box<SignedAttestation>),
     /// The attestation was not available, or differs from the planned state.
     Refused,
 }
@@ -49,7 +49,7 @@ pub struct Attestations {
     core: Arc<Core>,
     known: BTreeMap<NodeId, (Instant, AttestationResult)>,
     /// Time at which each node was queried again because its attestation was stale.
-    asked_anew: BTreeMap<NodeId, Instant>,
+    requeried_at: BTreeMap<NodeId, Instant>,
     under_way: BTreeSet<NodeId>,
     asked: JoinSet<(NodeId, Result<SignedAttestation, String>)>,
 }
@@ -60,7 +60,7 @@ impl Attestations {
         Self {
             core,
             known: BTreeMap::new(),
-            asked_anew: BTreeMap::new(),
+            requeried_at: BTreeMap::new(),
             under_way: BTreeSet::new(),
             asked: JoinSet::new(),
         }
@@ -74,7 +74,7 @@ impl Attestations {
         match answer {
             Ok((node, Ok(said))) => {
                 self.under_way.remove(&node);
-                let known = AttestationResult::Claimed(Box::new(said));
+                let known = AttestationResult::Attested(Box::new(said));
                 self.known.insert(node, (Instant::now(), known));
             }
             Ok((node, Err(reason))) => {
@@ -92,8 +92,8 @@ impl Attestations {
     /// Discards entries that are too old. A refused node may then be chosen and queried again.
     pub(crate) fn forget_old(&mut self) {
         let now = Instant::now();
-        let is_old = |at: Instant| now.saturating_duration_since(at) >= HOLDS;
-        self.asked_anew.retain(|_, at| !is_old(*at));
+        let is_old = |at: Instant| now.saturating_duration_since(at) >= VALIDITY;
+        self.requeried_at.retain(|_, at| !is_old(*at));
         let old = self.known.extract_if(.., |_, (at, _)| is_old(*at));
         let cleared: BTreeMap<NodeId, Option<String>> = old
             .filter(|(_, (_, known))| matches!(known, AttestationResult::Refused))
@@ -120,7 +120,7 @@ impl Attestations {
     }
 
     /// Returns the nodes that have a query under way.
-    pub(crate) fn asks(&self, nodes: &[ExpectedNode]) -> Vec<NodeId> {
+    pub(crate) fn pending_nodes(&self, nodes: &[ExpectedNode]) -> Vec<NodeId> {
         let nodes = nodes.iter().map(|expected| &expected.node);
         let asked = nodes.filter(|node| self.under_way.contains(*node));
         asked.cloned().collect()
@@ -128,7 +128,7 @@ impl Attestations {
 
     /// Returns the first node that currently receives no sensitive jobs. A node with a query under way, or not yet
     /// judged against its baseline, is not returned.
-    pub(crate) fn refuses(&self, view: &View, nodes: &[ExpectedNode]) -> Option<NodeId> {
+    pub(crate) fn refused_node(&self, view: &View, nodes: &[ExpectedNode]) -> Option<NodeId> {
         let is_refused = |node: &NodeId| {
             let known = self.known.get(node);
             let entry = view.node(node);
@@ -148,7 +148,7 @@ impl Attestations {
             return None;
         }
         let said = match self.known.get(node) {
-            Some((_, AttestationResult::Claimed(said))) => said.as_ref().clone(),
+            Some((_, AttestationResult::Attested(said))) => said.as_ref().clone(),
             Some((_, AttestationResult::Refused)) => return None,
             None => {
                 self.ask(node);
@@ -168,18 +168,18 @@ impl Attestations {
     /// at most once per period. Without that limit, the requests could form a tight loop: each answer wakes the
     /// scheduler, and may be stale at once again (state time may be far ahead). For any other fault, and for an
     /// attestation that is stale again, the node receives no sensitive jobs for now, and its entry shows why.
-    pub(crate) fn refused(&mut self, faults: &[Unproven]) {
+    pub(crate) fn refused(&mut self, faults: &[NodeProofFault]) {
         // One fault per node: a node may have several faults of either kind.
         let mut of_nodes: BTreeMap<&NodeId, &ProofFault> = BTreeMap::new();
-        for Unproven { node, fault } in faults {
+        for NodeProofFault { node, fault } in faults {
             let worst = of_nodes.entry(node).or_insert(fault);
             if worst.is_stale() && !fault.is_stale() {
                 *worst = fault;
             }
         }
         for (node, fault) in of_nodes {
-            if fault.is_stale() && !self.asked_anew.contains_key(node) {
-                self.asked_anew.insert(node.clone(), Instant::now());
+            if fault.is_stale() && !self.requeried_at.contains_key(node) {
+                self.requeried_at.insert(node.clone(), Instant::now());
                 self.known.remove(node);
                 continue;
             }
@@ -221,7 +221,7 @@ impl Attestations {
             signature,
         });
         self.known
-            .insert(node, (Instant::now(), AttestationResult::Claimed(said)));
+            .insert(node, (Instant::now(), AttestationResult::Attested(said)));
     }
 }
 

@@ -17,11 +17,11 @@ const SPACING: Duration = Duration::from_millis(500);
 
 /// BMC fault publication; see the module.
 #[derive(Debug)]
-pub struct NameFaults {
+pub struct BmcFaultPublisher {
     core: Arc<Core>,
 }
 
-impl NameFaults {
+impl BmcFaultPublisher {
     /// New [`NameFaults`]; it does nothing until it is run.
     pub const fn new(core: Arc<Core>) -> Self {
         Self { core }
@@ -73,7 +73,7 @@ mod tests {
         let seen = |_| lattice_view::GossipedNode::before(BTreeMap::new());
         let cell = names.iter().map(|node| (node.clone(), seen(node)));
         observed_state::cell(&world.core, "c0", cell.collect());
-        let running = NameFaults::new(world.core.clone()).run();
+        let running = BmcFaultPublisher::new(world.core.clone()).run();
         let _running = AbortOnDropHandle::new(tokio::spawn(running));
         sleep(PERIOD * 3 / 2).await;
         let before = world.core.view().version;

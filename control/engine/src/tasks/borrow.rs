@@ -18,19 +18,19 @@ use crate::{
 use lattice_placement::{
     Blocker, ClusterView, Plan,
     movement::{
-        lend::{Input, LendingMoves, Member, NodeOwnership, Timing, WaitingJob, decide},
+        lend::{Input, LendingMoves, NodeOwnership, Timing, VclusterLending, WaitingJob, decide},
         preempt::HolderFacts,
     },
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, Envelope, NodeId, UnixMillis, VclusterName,
-    command::{CheckpointAsked, Fence, Victim},
+    command::{Fence, RequestedCheckpoint, Victim},
     node::Node,
     progress::{AfterCheckpoint, MoveReason},
 };
 use lattice_view::{
-    Movement, View, bursts, is_least_of_service, plan::plan_of,
-    settings::movement::requested_gpu_ms, whole,
+    Movement, View, excess_allocations, full_input, is_service_minimum, plan::plan_of,
+    settings::movement::requested_gpu_ms,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -55,7 +55,7 @@ pub(crate) struct BorrowReport {
     /// Nodes returned to their own vCluster.
     pub(crate) returned: usize,
     /// Reclaims begun or withdrawn.
-    pub(crate) recalled: usize,
+    pub(crate) reclaim_changes: usize,
     /// Allocations stopped in favour of the owners of their nodes.
     pub(crate) stopped: usize,
     /// Rejected commands of any kind; the next pass decides again.
@@ -112,7 +112,7 @@ impl Borrow {
         let view = self.core.view();
         let now = self.core.now();
         let known = self.core.view_age_ms();
-        let Some(age_ms) = known.filter(|_| sharers(&view).count() > 1) else {
+        let Some(age_ms) = known.filter(|_| lending_vclusters(&view).count() > 1) else {
             return BorrowReport::default();
         };
         self.follow(&view, now);
@@ -206,26 +206,26 @@ impl Borrow {
             let Some(held) = view.allocation(holder.allocation) else {
                 continue;
             };
-            if gives_back(held, &record.id) {
+            if is_leaving(held, &record.id) {
                 continue;
             }
             let Movement {
-                room,
+                preemption: room,
                 lend,
                 checkpoint,
             } = view.movement_of(&record.home);
             let grace_over_at = since.after(lend.return_grace_ms);
             let back_by = grace_over_at.after(checkpoint.deadlines(false).longest_ms());
-            let ends_itself = over_at(held)
+            let ends_itself = walltime_ends_at(held)
                 .is_some_and(|ends_at| ends_at <= back_by && now < ends_at.after(OVERRUN_MS));
             let is_due = now >= grace_over_at && !moves.withdrawn.contains(&record.id);
             if !is_due || ends_itself {
                 continue;
             }
             // Both vClusters limit the checkpoint time. The shorter limit applies, so neither is exceeded.
-            let own = view.movement_of(&held.spec.vcluster).room;
+            let own = view.movement_of(&held.spec.vcluster).preemption;
             let timeout_ms = room.timeout_ms.min(own.timeout_ms);
-            let command = self.leave(view, held, &record.home, timeout_ms);
+            let command = self.leave_command(view, held, &record.home, timeout_ms);
             due.extend(command.map(|command| (held.id, command)));
         }
         due.into_values().collect()
@@ -233,7 +233,7 @@ impl Borrow {
 
     /// Command that makes a job leave nodes of `home`. A job that is writing a checkpoint leaves after that one; a
     /// second checkpoint would double the wait of the owner.
-    fn leave(
+    fn leave_command(
         &self,
         view: &View,
         held: &Allocation,
@@ -268,7 +268,7 @@ impl Borrow {
         Victim {
             id: held.id,
             attempt: held.attempt,
-            checkpoint: directory.map(|directory| CheckpointAsked {
+            checkpoint: directory.map(|directory| RequestedCheckpoint {
                 directory,
                 timeout_ms,
             }),
@@ -305,7 +305,7 @@ impl Borrow {
             match command {
                 Command::LendNode { .. } => report.lent += 1,
                 Command::ReturnNode { .. } => report.returned += 1,
-                Command::ReclaimNode { .. } => report.recalled += 1,
+                Command::ReclaimNode { .. } => report.reclaim_changes += 1,
                 _ => report.stopped += 1,
             }
         }
@@ -326,13 +326,13 @@ fn next_grace(view: &View, now: UnixMillis) -> Option<u64> {
 
 /// Whether the rank on this node is already leaving, for example because a service releases it. Its agent ends it after
 /// the agent's own grace period; stopping the other ranks would free the node no sooner.
-fn gives_back(held: &Allocation, node: &NodeId) -> bool {
+fn is_leaving(held: &Allocation, node: &NodeId) -> bool {
     let mut ranks = held.ranks.iter();
     ranks.any(|rank| rank.node == *node && !rank.phase.stays())
 }
 
 /// When the walltime of a started attempt ends, by the clocks of its nodes. `None` if the attempt has not started.
-fn over_at(held: &Allocation) -> Option<UnixMillis> {
+fn walltime_ends_at(held: &Allocation) -> Option<UnixMillis> {
     Some(held.attempt_began_at()?.after(held.walltime_left_ms()?))
 }
 
@@ -344,7 +344,7 @@ fn records(view: &View) -> impl Iterator<Item = &Node> {
 
 /// vClusters that lend and borrow. Only defined vClusters take part: nodes are lent only to a defined vCluster, and an
 /// undefined one lends none. The same holds for `default`, whatever its settings.
-pub fn sharers(view: &View) -> impl Iterator<Item = &VclusterName> {
+pub fn lending_vclusters(view: &View) -> impl Iterator<Item = &VclusterName> {
     let all = view.vclusters.values().filter(|known| known.is_defined());
     all.map(|known| &known.name)
 }
@@ -353,7 +353,7 @@ pub fn sharers(view: &View) -> impl Iterator<Item = &VclusterName> {
 struct SharingInputs {
     cluster: ClusterView,
     places: BTreeMap<NodeId, NodeOwnership>,
-    vclusters: BTreeMap<VclusterName, Member>,
+    vclusters: BTreeMap<VclusterName, VclusterLending>,
     work: BTreeMap<lattice_quorum_types::AllocationId, HolderFacts>,
     timing: Timing,
     now: UnixMillis,
@@ -380,8 +380,8 @@ impl SharingInputs {
             now,
         };
         let mut planned_for = BTreeMap::new();
-        for name in sharers(view) {
-            let own = whole(view, name, age_ms);
+        for name in lending_vclusters(view) {
+            let own = full_input(view, name, age_ms);
             let plan = match view.plan.of(name) {
                 Some(known) => known.plan.clone(),
                 // Another control plans this vCluster; the same view gives the same plan.
@@ -400,7 +400,7 @@ impl SharingInputs {
                 planned_for.extend(nodes.map(|node| (node.clone(), made.id)));
             }
             let Movement {
-                room,
+                preemption: room,
                 lend,
                 checkpoint,
             } = view.movement_of(name);
@@ -412,10 +412,10 @@ impl SharingInputs {
                 .near_completion_ms
                 .max(room.policy.near_completion_ms);
             timing.settle_ms = timing.settle_ms.max(lend.return_grace_ms.min(SETTLE_MS));
-            let member = Member {
+            let member = VclusterLending {
                 policy: lend,
                 backlog_gpu_ms: backlog(&own),
-                wanting: wanting(view, &plan),
+                wanting: jobs_waiting_for_nodes(view, &plan),
             };
             sharing.vclusters.insert(name.clone(), member);
             merge(&mut sharing.cluster, own);
@@ -436,7 +436,7 @@ impl SharingInputs {
         }
         let held = sharing.cluster.running.keys();
         let held = held.filter_map(|id| view.allocation(*id));
-        let bursts = bursts(view);
+        let bursts = excess_allocations(view);
         let work = |held: &Allocation| HolderFacts {
             burst: bursts.contains(&held.id),
             ..preemption_search::work_of(core, view, held)
@@ -483,7 +483,7 @@ fn backlog(own: &ClusterView) -> u128 {
 }
 
 /// Jobs that wait only for nodes, in queue order.
-fn wanting(view: &View, plan: &Plan) -> Vec<WaitingJob> {
+fn jobs_waiting_for_nodes(view: &View, plan: &Plan) -> Vec<WaitingJob> {
     let waits_for_nodes = |blocker: &Blocker| {
         matches!(
             blocker,
@@ -501,7 +501,7 @@ fn wanting(view: &View, plan: &Plan) -> Vec<WaitingJob> {
         Some(WaitingJob {
             id,
             saves: spec.terms.checkpoint.is_some(),
-            home_only: is_least_of_service(spec, spec.nodes),
+            home_only: is_service_minimum(spec, spec.nodes),
         })
     };
     ordered.into_iter().filter_map(wants).collect()

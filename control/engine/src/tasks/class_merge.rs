@@ -38,7 +38,7 @@ struct MergeSource {
     parts: Arc<Parts>,
     merged: BTreeMap<Class, MergedMark>,
     /// No input was missing.
-    is_whole: bool,
+    is_complete: bool,
 }
 
 impl MergeSource {
@@ -49,7 +49,7 @@ impl MergeSource {
             let mut digests = merged.mark.digest().into_iter().chain(earlier);
             digests.all(|digest| core.preimages.record(&digest).is_some())
         };
-        self.is_whole
+        self.is_complete
             && Arc::ptr_eq(&self.parts, parts)
             && entry.merged == self.merged
             && self
@@ -92,11 +92,11 @@ impl ClassMerge {
         let todo: Vec<_> = todo.collect();
         let (core, seen) = (&self.core, &view);
         let merge = |(node, entry, parts): (NodeId, Arc<NodeEntry>, Arc<Parts>)| async move {
-            let (merged, is_whole) = of(core, seen, &entry, &parts).await;
+            let (merged, is_whole) = merge_node(core, seen, &entry, &parts).await;
             let done = MergeSource {
                 parts,
                 merged,
-                is_whole,
+                is_complete: is_whole,
             };
             (node, done)
         };
@@ -132,7 +132,7 @@ impl ClassMerge {
 }
 
 /// Merges the records of agent and BMC for one node. Returns also whether all available data is included.
-async fn of(
+async fn merge_node(
     core: &Core,
     view: &View,
     entry: &NodeEntry,
@@ -145,7 +145,7 @@ async fn of(
         let record = match base {
             Some(mark @ ClassMark::Complete { .. }) => {
                 match agents_record(core, view, entry, mark).await {
-                    Some(record) => match together(Some(record), part) {
+                    Some(record) => match merge_class(Some(record), part) {
                         Some(record) => record,
                         // Two schemas without a common version cannot be merged.
                         None => {
@@ -191,13 +191,13 @@ async fn of(
 /// Merges the records of agent and BMC of one class, in the older of the two schemas; a record with keys of two schemas
 /// would never equal another. `None` if the schemas have no common version. If the agent does not read the class, the
 /// BMC record is used alone.
-pub fn together(record: Option<ClassRecord>, part: &ClassRecord) -> Option<ClassRecord> {
+pub fn merge_class(record: Option<ClassRecord>, part: &ClassRecord) -> Option<ClassRecord> {
     let Some(record) = record.filter(|record| record.disabled.is_none()) else {
         return Some(part.clone());
     };
     let schema = record.schema.min(part.schema);
-    let (record, part) = (record.under(schema).ok()?, part.under(schema).ok()?);
-    Some(record.unite(part))
+    let (record, part) = (record.in_schema(schema).ok()?, part.in_schema(schema).ok()?);
+    Some(record.merge(part))
 }
 
 async fn agents_record(

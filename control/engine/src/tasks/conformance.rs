@@ -36,16 +36,16 @@ const SPACING: Duration = Duration::from_millis(200);
 /// Time for which fetched data is collected before it is judged together.
 const GATHER: Duration = Duration::from_millis(20);
 /// The collection time is at least this multiple of the duration of the last comparison.
-const GATHER_TIMES: u32 = 4;
+const GATHER_FACTOR: u32 = 4;
 /// Longest time for which a judgement on available data is withheld while new fetches are under way.
-const AT_HAND: Duration = Duration::from_millis(250);
+const MAX_WITHHELD: Duration = Duration::from_millis(250);
 /// Longest wait for a judgement after a baseline is set.
-const PROMPTLY: Duration = Duration::from_millis(500);
+const JUDGEMENT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time after the start after which a node that has not gossiped counts as down. Its last known state then comes from
 /// the history.
 const GOSSIP_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum number of nodes looked up in the history per round, so that a large cluster does not delay judgements.
-const RECALLED_A_ROUND: usize = 256;
+const RECALLS_PER_ROUND: usize = 256;
 
 /// Conformance reconciler; see the module.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub struct Conformance {
     /// Digests that the last comparison lacked.
     missing: BTreeSet<Digest>,
     /// Time since which a judgement is withheld, because new fetches are under way.
-    untold_since: Option<Instant>,
+    withheld_since: Option<Instant>,
     /// Time of the next comparison, because data arrived or the withholding time ends.
     judge_at: Option<Instant>,
     started_at: Instant,
@@ -90,7 +90,7 @@ impl Conformance {
             compared: None,
             took: Duration::ZERO,
             missing: BTreeSet::new(),
-            untold_since: None,
+            withheld_since: None,
             judge_at: None,
             started_at: Instant::now(),
             recalled: BTreeSet::new(),
@@ -100,7 +100,7 @@ impl Conformance {
     /// Runs forever.
     pub async fn run(self) {
         let core = Arc::clone(&self.core);
-        futures::join!(self.rounds(), promptly(&core));
+        futures::join!(self.rounds(), judge_promptly(&core));
     }
 
     async fn rounds(mut self) {
@@ -116,7 +116,7 @@ impl Conformance {
 
     async fn round(&mut self) {
         if self.started_at.elapsed() >= GOSSIP_WITHIN {
-            self.recall(RECALLED_A_ROUND).await;
+            self.recall(RECALLS_PER_ROUND).await;
         }
         self.look().await;
     }
@@ -126,7 +126,7 @@ impl Conformance {
     fn fetched(&mut self) {
         let now = Instant::now();
         if self.fetches.has_arrivals() {
-            let gather = GATHER.max(self.took * GATHER_TIMES).min(PERIOD);
+            let gather = GATHER.max(self.took * GATHER_FACTOR).min(PERIOD);
             let at = self.judge_at.unwrap_or(now + gather);
             self.judge_at = Some(at.min(now + gather));
         }
@@ -147,22 +147,22 @@ impl Conformance {
         let version = Some(view.conformance_version);
         let now = Instant::now();
         let mut found = None;
-        if is_news || self.untold_since.is_some() || self.compared != version {
+        if is_news || self.withheld_since.is_some() || self.compared != version {
             let (judged, missing) = compare(&self.core, &view);
             (self.compared, self.missing) = (version, missing);
             self.took = now.elapsed();
-            self.untold_since.get_or_insert(now);
+            self.withheld_since.get_or_insert(now);
             found = Some(judged);
         }
         self.fetches.ask(&view, &self.missing);
-        let (Some(found), Some(since)) = (found, self.untold_since) else {
+        let (Some(found), Some(since)) = (found, self.withheld_since) else {
             return;
         };
-        if self.fetches.has_new_requests() && now < since + AT_HAND {
-            self.judge_at = Some(since + AT_HAND);
+        if self.fetches.has_new_requests() && now < since + MAX_WITHHELD {
+            self.judge_at = Some(since + MAX_WITHHELD);
             return;
         }
-        self.untold_since = None;
+        self.withheld_since = None;
         observed_state::comparison(&self.core, found);
     }
 
@@ -179,7 +179,7 @@ impl Conformance {
                 self.look().await;
             }
         }
-        let (documents, records) = self.fetches.came();
+        let (documents, records) = self.fetches.totals();
         let view = self.core.view();
         ConformanceReport {
             documents,
@@ -192,10 +192,10 @@ impl Conformance {
 
 /// Publishes a judgement from available data soon after a baseline is set, so that the caller does not wait for a
 /// silent node. Nodes that answer have time to do so.
-async fn promptly(core: &Core) {
+async fn judge_promptly(core: &Core) {
     loop {
         core.unjudged().await;
-        if timeout(PROMPTLY, core.judged()).await.is_err() {
+        if timeout(JUDGEMENT_TIMEOUT, core.judged()).await.is_err() {
             observed_state::comparison(core, compare(core, &core.view()).0);
         }
     }

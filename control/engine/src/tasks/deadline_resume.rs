@@ -75,7 +75,7 @@ impl DeadlineResumeTask {
         let view = self.core.view();
         let now = Instant::now();
         self.refused
-            .retain(|id, until| *until > now && view.dated.contains(id));
+            .retain(|id, until| *until > now && view.examined_later.contains(id));
         let due: Vec<Command> = due(&view, self.core.now())
             .filter(|(id, _)| !self.refused.contains_key(id))
             .map(|(_, command)| command)
@@ -107,19 +107,22 @@ impl DeadlineResumeTask {
 
 /// Returns the commands to propose now.
 fn due(view: &View, now: UnixMillis) -> impl Iterator<Item = (AllocationId, Command)> {
-    let dated = view.dated.iter().filter_map(|id| view.allocation(*id));
+    let dated = view
+        .examined_later
+        .iter()
+        .filter_map(|id| view.allocation(*id));
     dated.filter_map(move |held| {
         let id = held.id;
         if is_late(held, now) {
             return Some((id, Command::Expire { id }));
         }
-        goes_on(held).then_some((id, Command::Resume { id }))
+        resumes_itself(held).then_some((id, Command::Resume { id }))
     })
 }
 
 /// Whether the allocation was suspended by preemption or reclaim and so waits for nodes again by itself. A suspension
 /// by an operator or user lasts until that person ends it.
-fn goes_on(held: &Allocation) -> bool {
+fn resumes_itself(held: &Allocation) -> bool {
     let moved = matches!(
         held.stop,
         Some(StopCause::Moved {

@@ -31,7 +31,7 @@ use tokio::{
 /// Owner of the drain reason. The owner is the same for every control, so that any control can clear the reason.
 pub(crate) const OWNER: &str = "service:dispatch";
 /// Owner of drain reasons set by failed site hooks, as the quorum writes it.
-pub const HOOKS: &str = "service:hooks";
+pub const HOOKS_OWNER: &str = "service:hooks";
 /// Longest time between two passes.
 const PERIOD: Duration = Duration::from_secs(5);
 /// Shortest time between two passes; no caller waits for this reconciler.
@@ -53,7 +53,7 @@ pub(crate) async fn drain_for_fault(
     }
     tracing::warn!(%node, reason, "node cannot run allocations; drained");
     let envelope = drain_envelope(core, fence, node, Some(reason));
-    proposed(core, envelope).await.map(|_| ())
+    propose_envelope(core, envelope).await.map(|_| ())
 }
 
 /// Command that sets or clears the dispatcher's own drain reason.
@@ -93,7 +93,10 @@ pub(crate) fn envelope(
 }
 
 /// Proposes one command and returns its result.
-pub(crate) async fn proposed(core: &Core, envelope: Envelope) -> Result<Applied, ProposeError> {
+pub(crate) async fn propose_envelope(
+    core: &Core,
+    envelope: Envelope,
+) -> Result<Applied, ProposeError> {
     Ok(core.propose_one(envelope).await??)
 }
 
@@ -109,7 +112,7 @@ pub async fn clear_hooks(
         reason: None,
         expected,
     };
-    core.propose(principal(HOOKS), None, command).await
+    core.propose(principal(HOOKS_OWNER), None, command).await
 }
 
 /// Drain reason that the dispatcher has set on a node.
@@ -131,10 +134,10 @@ pub struct Readmit {
     /// When each node is queried next.
     next: BTreeMap<NodeId, Instant>,
     /// Reason last written for each node that does not pass.
-    said: BTreeMap<NodeId, ReportedFailure>,
+    reported: BTreeMap<NodeId, ReportedFailure>,
     /// Nodes with a query under way. A slow node delays no other.
     asking: BTreeSet<NodeId>,
-    asks: JoinSet<QueriedFault>,
+    queries: JoinSet<QueriedFault>,
 }
 
 /// A queried node and the reason now written for it.
@@ -144,7 +147,7 @@ impl Reconciler for Readmit {
     const NAME: &'static str = "readmit";
 
     fn pace(&self) -> ReconcilerPace {
-        let kept_out = self.core.timings.kept_out;
+        let kept_out = self.core.timings.min_exclusion;
         ReconcilerPace {
             period: PERIOD.min(kept_out),
             spacing: SPACING.min(kept_out),
@@ -152,15 +155,15 @@ impl Reconciler for Readmit {
     }
 
     async fn pass(&mut self, fence: Fence) {
-        while let Some(ended) = self.asks.try_join_next() {
+        while let Some(ended) = self.queries.try_join_next() {
             self.take(ended);
         }
         let view = self.core.view();
         for node in self.due(&view, Instant::now()) {
-            let said = self.said.get(&node).copied();
+            let said = self.reported.get(&node).copied();
             let (core, view, fence) = (self.core.clone(), view.clone(), fence.clone());
             self.asking.insert(node.clone());
-            self.asks.spawn(async move {
+            self.queries.spawn(async move {
                 let said = check_admission(&core, &view, fence, &node, said).await;
                 (node, said)
             });
@@ -168,7 +171,7 @@ impl Reconciler for Readmit {
     }
 
     fn forget(&mut self) {
-        self.asks.abort_all();
+        self.queries.abort_all();
         self.asking.clear();
         self.next.clear();
     }
@@ -180,9 +183,9 @@ impl Readmit {
         Self {
             core,
             next: BTreeMap::new(),
-            said: BTreeMap::new(),
+            reported: BTreeMap::new(),
             asking: BTreeSet::new(),
-            asks: JoinSet::new(),
+            queries: JoinSet::new(),
         }
     }
 
@@ -190,7 +193,7 @@ impl Readmit {
         match ended {
             Ok((node, said)) => {
                 self.asking.remove(&node);
-                self.said.extend(said.map(|said| (node, said)));
+                self.reported.extend(said.map(|said| (node, said)));
             }
             // Cancelled with a lease that is over.
             Err(error) if error.is_cancelled() => {}
@@ -205,9 +208,9 @@ impl Readmit {
     /// Returns the nodes to query now and schedules their next query.
     fn due(&mut self, view: &View, now: Instant) -> Vec<NodeId> {
         let timings = &self.core.timings;
-        let found = recovered(view, self.core.now(), timings.kept_out);
+        let found = recovered(view, self.core.now(), timings.min_exclusion);
         self.next.retain(|node, _| found.contains(node));
-        self.said.retain(|node, _| found.contains(node));
+        self.reported.retain(|node, _| found.contains(node));
         let is_due = |node: &NodeId| {
             self.next.get(node).is_none_or(|at| *at <= now) && !self.asking.contains(node)
         };
@@ -251,7 +254,7 @@ pub(crate) async fn check_admission(
             (drain, Some(ReportedFailure::now(error)))
         }
     };
-    match (proposed(core, command).await, &passed) {
+    match (propose_envelope(core, command).await, &passed) {
         (Ok(_), Ok(())) => tracing::info!(%node, "node undrained"),
         (Ok(_), Err(reason)) => tracing::warn!(%node, %reason, "node stays drained"),
         (Err(error), _) => {

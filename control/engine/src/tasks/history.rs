@@ -11,7 +11,7 @@ use futures::StreamExt;
 use lattice_agent_rpc::{GetHistory, HistoryPage};
 use lattice_conformance::{
     ClassMark, Digest,
-    history::{MOST_CHANGES, Record},
+    history::{HistoryRecord, MAX_CHANGES},
 };
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
@@ -47,7 +47,7 @@ const MOST_EVENT_BYTES: usize = 16 << 10;
 const MOST_RECORDS_BYTES: usize = 16 << 20;
 /// Pauses before the first sweep of unreferenced records, before the second, and between later ones. A record is
 /// deleted when two sweeps have found it unreferenced.
-const SWEEPS: [Duration; 3] = [
+const SWEEP_PAUSES: [Duration; 3] = [
     Duration::from_secs(900),
     Duration::from_secs(3_600),
     Duration::from_secs(6 * 3_600),
@@ -68,7 +68,7 @@ pub struct ReadHistories {
     /// Times within the last hour at which each node presented a new journal.
     journals: BTreeMap<NodeId, VecDeque<Instant>>,
     /// Bytes of records kept per node in the last hour.
-    budgets: BTreeMap<NodeId, Budget>,
+    budgets: BTreeMap<NodeId, RecordQuota>,
 }
 
 /// A journal that could not be read.
@@ -80,18 +80,18 @@ struct JournalReadFailure {
 
 /// Storage that one node has used in the current hour.
 #[derive(Debug, Clone, Copy)]
-struct Budget {
+struct RecordQuota {
     since: Instant,
     bytes: usize,
 }
 
-impl Budget {
+impl RecordQuota {
     const fn new(since: Instant) -> Self {
         Self { since, bytes: 0 }
     }
 
     /// Whether `bytes` more fit into the budget; if so, they are counted.
-    fn takes(&mut self, bytes: usize, now: Instant) -> bool {
+    fn try_reserve(&mut self, bytes: usize, now: Instant) -> bool {
         if now.duration_since(self.since) >= HOUR {
             *self = Self::new(now);
         }
@@ -116,7 +116,7 @@ pub(crate) struct HistoryReport {
 
 /// Sweeps unreferenced records periodically, in parallel with the readers.
 async fn sweeps(core: &Core) {
-    let [first, second, then] = SWEEPS;
+    let [first, second, then] = SWEEP_PAUSES;
     let pauses = [first, second].into_iter().chain(std::iter::repeat(then));
     for pause in pauses {
         tokio::time::sleep(pause).await;
@@ -199,7 +199,7 @@ impl ReadHistories {
         let now = Instant::now();
         let budgets = &self.budgets;
         let reads = futures::stream::iter(behind).map(|node| async move {
-            let mut budget = budgets.get(&node).copied().unwrap_or(Budget::new(now));
+            let mut budget = budgets.get(&node).copied().unwrap_or(RecordQuota::new(now));
             let read = read_within(core, view, &node, &mut budget).await;
             (node, read, budget)
         });
@@ -257,7 +257,7 @@ async fn read_within(
     core: &Core,
     view: &View,
     node: &NodeId,
-    budget: &mut Budget,
+    budget: &mut RecordQuota,
 ) -> Result<(Cursor, u64), ReadError> {
     let read = tokio::time::timeout(NODE_TIMEOUT, read(core, view, node, budget)).await;
     read.unwrap_or_else(|_| {
@@ -273,7 +273,7 @@ async fn read(
     core: &Core,
     view: &View,
     node: &NodeId,
-    budget: &mut Budget,
+    budget: &mut RecordQuota,
 ) -> Result<(Cursor, u64), ReadError> {
     let mut cursor = core.history.cursor(node.to_string()).await?;
     let mut added = 0;
@@ -293,7 +293,7 @@ async fn read(
             };
             continue;
         }
-        let told: Vec<Record> = parse(node, &page)?;
+        let told: Vec<HistoryRecord> = parse(node, &page)?;
         keep_records(core, view, node, &told, budget).await?;
         cursor = Cursor {
             journal: page.journal,
@@ -311,8 +311,8 @@ async fn read(
 
 /// Position up to which a page has been read. A `next` beyond the last line must not skip the rest forever, and an
 /// earlier `next` must not cause an endless repeat.
-fn read_up_to(page: &HistoryPage, told: &[Record], read: u64) -> u64 {
-    let last_told = told.last().and_then(Record::seq).unwrap_or(0);
+fn read_up_to(page: &HistoryPage, told: &[HistoryRecord], read: u64) -> u64 {
+    let last_told = told.last().and_then(HistoryRecord::seq).unwrap_or(0);
     page.next.min(page.last).max(last_told).max(read)
 }
 
@@ -330,12 +330,12 @@ async fn ask(
     })
 }
 
-fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<Record>, ReadError> {
+fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<HistoryRecord>, ReadError> {
     let unreadable = |reason: String| ReadError::Journal {
         node: node.clone(),
         reason,
     };
-    let told: Vec<Record> =
+    let told: Vec<HistoryRecord> =
         serde_json::from_slice(&page.entries).map_err(|error| unreadable(error.to_string()))?;
     if told.len() > PAGE as usize {
         return Err(unreadable(format!(
@@ -350,8 +350,10 @@ fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<Record>, ReadError> {
         };
         let weight = serde_json::to_vec(record).map_or(usize::MAX, |json| json.len());
         let is_long = match record {
-            Record::Entry(entry) => entry.changes.len() > MOST_CHANGES || weight > MOST_ENTRY_BYTES,
-            Record::Event(_) | Record::Other(_) => weight > MOST_EVENT_BYTES,
+            HistoryRecord::Entry(entry) => {
+                entry.changes.len() > MAX_CHANGES || weight > MOST_ENTRY_BYTES
+            }
+            HistoryRecord::Event(_) | HistoryRecord::Other(_) => weight > MOST_EVENT_BYTES,
         };
         if is_long {
             let reason = format!("entry {seq} exceeds the size limit of an entry");
@@ -371,11 +373,11 @@ async fn keep_records(
     core: &Core,
     view: &View,
     node: &NodeId,
-    told: &[Record],
-    budget: &mut Budget,
+    told: &[HistoryRecord],
+    budget: &mut RecordQuota,
 ) -> Result<(), ReadError> {
     for record in told {
-        let Record::Entry(entry) = record else {
+        let HistoryRecord::Entry(entry) = record else {
             continue;
         };
         let ClassMark::Complete { digest, .. } = entry.to else {
@@ -387,7 +389,7 @@ async fn keep_records(
         let Some(bytes) = fetch_record(core, view, node, digest).await? else {
             continue;
         };
-        if budget.takes(bytes.len(), Instant::now()) {
+        if budget.try_reserve(bytes.len(), Instant::now()) {
             core.history.keep_record(digest, bytes).await?;
         } else {
             tracing::warn!(

@@ -15,7 +15,7 @@ use crate::{
     history::{DrainTurn, HistoryError, NodeObservation, TimedObservations},
     tasks::activation::Activation,
 };
-use audit::{audited, unaudited_states};
+use audit::{read_audit, unaudited_states};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     NodeId,
@@ -43,9 +43,9 @@ const AUDIT_CHUNKS: usize = 4;
 /// cohort wait while the cohort of any node is unknown.
 const SETTLES_AFTER: Duration = Duration::from_secs(60);
 /// Age of the view, milliseconds, from which this control may have missed quorum decisions.
-const DEAF_AFTER_MS: u64 = 30_000;
+const STALE_VIEW_MS: u64 = 30_000;
 /// Maximum number of liveness changes of one node recorded within an hour; further ones are only counted.
-const MOST_TURNS: usize = 12;
+const MAX_LIVENESS_CHANGES: usize = 12;
 const HOUR_MS: u64 = 3_600_000;
 /// Maximum length of a recorded reason, characters.
 const MOST_CHARS: usize = 300;
@@ -65,7 +65,7 @@ pub struct HistoryEventsTask {
 
 #[derive(Debug, Default)]
 struct RecordedState {
-    nodes: BTreeMap<NodeId, Compared>,
+    nodes: BTreeMap<NodeId, ComparedNode>,
     /// Audit sequence number up to which the audit was read; `None` in a new database.
     audit: Option<u64>,
     /// Whether this control has compared all nodes since its start and has received quorum state since. If so, any
@@ -80,7 +80,7 @@ struct RecordedState {
 
 /// Last recorded state of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Compared {
+pub(super) struct ComparedNode {
     lifecycle: Lifecycle,
     drain: Vec<DrainReason>,
     /// Last recorded liveness.
@@ -147,7 +147,7 @@ impl HistoryEventsTask {
         let is_deaf = self
             .core
             .view_age_ms()
-            .is_none_or(|age| age >= DEAF_AFTER_MS);
+            .is_none_or(|age| age >= STALE_VIEW_MS);
         known.is_current &= !is_deaf;
         let mut notes = Vec::new();
         let mut compared = Vec::new();
@@ -156,7 +156,7 @@ impl HistoryEventsTask {
                 notes.push(TimedObservations {
                     node: id.to_string(),
                     happened: vec![suspected],
-                    compared: None,
+                    comparison_state: None,
                 });
             }
             let before = known.nodes.get(id);
@@ -177,7 +177,7 @@ impl HistoryEventsTask {
             notes.push(TimedObservations {
                 node: id.to_string(),
                 happened: next.happened,
-                compared: serde_json::to_vec(&next.compared).ok(),
+                comparison_state: serde_json::to_vec(&next.compared).ok(),
             });
             compared.push((id.clone(), next.compared));
         }
@@ -191,7 +191,7 @@ impl HistoryEventsTask {
         }
         known.nodes.extend(compared);
         known.is_current = !is_deaf;
-        let number = view.baselines.number;
+        let number = view.baselines.generation;
         if number != self.baselines || self.audit_asked_at.is_none_or(is_due) {
             self.baselines = number;
             self.audit_asked_at = Some(tokio::time::Instant::now());
@@ -201,7 +201,7 @@ impl HistoryEventsTask {
                 let notes = found.iter().map(|(node, compared)| TimedObservations {
                     node: node.to_string(),
                     happened: Vec::new(),
-                    compared: serde_json::to_vec(compared).ok(),
+                    comparison_state: serde_json::to_vec(compared).ok(),
                 });
                 let notes: Vec<TimedObservations> = notes.collect();
                 if !notes.is_empty() {
@@ -211,7 +211,7 @@ impl HistoryEventsTask {
             }
             for _ in 0..AUDIT_CHUNKS {
                 let after = known.audit.unwrap_or(0);
-                let Some(audited) = audited(&self.core, known, after, is_settled).await else {
+                let Some(audited) = read_audit(&self.core, known, after, is_settled).await else {
                     break;
                 };
                 report.noted += audited.lines;
@@ -228,7 +228,7 @@ impl HistoryEventsTask {
 
 /// Reads the state written by an earlier run; an unreadable node entry counts as missing.
 async fn read(core: &Core) -> Result<RecordedState, HistoryError> {
-    let (compared, audit) = core.history.noted().await?;
+    let (compared, audit) = core.history.comparison_progress().await?;
     let nodes = compared.into_iter().filter_map(|(node, bytes)| {
         let compared = serde_json::from_slice(&bytes).ok()?;
         Some((NodeId::new(&node).ok()?, compared))
@@ -254,19 +254,19 @@ struct SeenState {
 /// Result of a comparison.
 struct ComparisonOutcome {
     happened: Vec<(u64, NodeObservation)>,
-    compared: Compared,
+    compared: ComparedNode,
 }
 
 /// Compares a node with its last recorded state; pure. `None` for a node without a record in the quorum, and if nothing
 /// changed.
 fn compare(
-    before: Option<&Compared>,
+    before: Option<&ComparedNode>,
     node: &NodeEntry,
     now: u64,
     (view, looked): (&View, SeenState),
 ) -> Option<ComparisonOutcome> {
     let record = node.record.as_ref()?;
-    let is_same = |before: &Compared| {
+    let is_same = |before: &ComparedNode| {
         before.lifecycle == record.lifecycle
             && before.drain == record.drain
             && before.is_noted(node.liveness)
@@ -285,8 +285,8 @@ fn compare(
     let mut drains = |turn, drain: &DrainReason, at: u64, late| {
         let noted = NodeObservation::Drain {
             turn,
-            owner: cut(&drain.owner),
-            reason: cut(&drain.reason),
+            owner: truncate_reason(&drain.owner),
+            reason: truncate_reason(&drain.reason),
             late,
         };
         happened.push((at.min(now), noted));
@@ -334,10 +334,10 @@ fn compare(
         )),
         Some(_) => {}
     }
-    let mut compared = Compared {
+    let mut compared = ComparedNode {
         lifecycle: record.lifecycle,
         drain: record.drain.clone(),
-        ..before.cloned().unwrap_or(Compared {
+        ..before.cloned().unwrap_or(ComparedNode {
             lifecycle: record.lifecycle,
             drain: Vec::new(),
             is_alive: true,
@@ -358,14 +358,14 @@ impl RecordedState {
         match node.liveness {
             Liveness::Suspect => {
                 let suspicion = self.suspects.entry(node.id.clone()).or_default();
-                suspicion.turn(node, now)
+                suspicion.observe(node, now)
             }
-            _ => self.suspects.get_mut(&node.id)?.turn(node, now),
+            _ => self.suspects.get_mut(&node.id)?.observe(node, now),
         }
     }
 }
 
-impl Compared {
+impl ComparedNode {
     fn is_noted(&self, liveness: Liveness) -> bool {
         match liveness {
             Liveness::Alive => self.is_alive && self.last_seen,
@@ -394,7 +394,7 @@ impl Compared {
             return None;
         }
         self.turns.retain(|at| *at <= now && now - at < HOUR_MS);
-        if self.turns.len() >= MOST_TURNS {
+        if self.turns.len() >= MAX_LIVENESS_CHANGES {
             return None;
         }
         self.turns.push_back(now);
@@ -404,7 +404,7 @@ impl Compared {
             reason: node
                 .liveness_reason
                 .as_deref()
-                .map(cut)
+                .map(truncate_reason)
                 .filter(|_| !is_alive),
             left_out: std::mem::take(&mut self.unnoted).saturating_sub(1),
             late,
@@ -413,7 +413,7 @@ impl Compared {
     }
 }
 
-fn cut(text: &str) -> String {
+fn truncate_reason(text: &str) -> String {
     text.chars().take(MOST_CHARS).collect()
 }
 

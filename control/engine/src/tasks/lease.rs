@@ -25,7 +25,7 @@ const MARGIN: Duration = Duration::from_millis(500);
 pub(crate) const RETRY: Duration = Duration::from_millis(1000);
 
 /// Shortest time between two proposals, however often the epoch is doubted.
-const SOONEST: Duration = Duration::from_millis(250);
+const MIN_PROPOSAL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A lease held until a given instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Lease {
 
     /// Reports that a component other than the quorum doubts this epoch; the next renewal follows at once. The lease
     /// stays held until the quorum denies it, so a single broken agent cannot end it.
-    pub(crate) fn is_doubted(&self, epoch: u64) {
+    pub(crate) fn report_doubt(&self, epoch: u64) {
         let held = *self.held.lock();
         if held.is_some_and(|held| held.epoch == epoch) {
             self.doubt.notify_one();
@@ -113,7 +113,7 @@ impl Lease {
     }
 
     /// Reports that the quorum has declared this epoch over.
-    pub(crate) fn is_over(&self, epoch: u64) {
+    pub(crate) fn report_expired(&self, epoch: u64) {
         let held = *self.held.lock();
         if held.is_some_and(|held| held.epoch == epoch) {
             self.set(None);
@@ -133,7 +133,7 @@ impl Lease {
     }
 
     /// Acquires or renews all leases with one proposal; returns the result of each.
-    pub(crate) async fn ask_for(core: &Core, leases: &[Arc<Self>]) -> Vec<LeaseReport> {
+    pub(crate) async fn acquire_all(core: &Core, leases: &[Arc<Self>]) -> Vec<LeaseReport> {
         // The time to live counts from before the proposal: the quorum cannot have started counting earlier.
         let asked_at = Instant::now();
         let wishes = leases.iter().map(|lease| Command::AcquireLease {
@@ -193,14 +193,14 @@ impl Lease {
 
     /// Acquires or renews this lease.
     pub async fn reconcile(self: &Arc<Self>, core: &Core) -> LeaseReport {
-        let mut said = Self::ask_for(core, std::slice::from_ref(self)).await;
+        let mut said = Self::acquire_all(core, std::slice::from_ref(self)).await;
         said.pop().unwrap_or(LeaseReport::NoAnswer {
             reason: "the request was empty".to_owned(),
         })
     }
 
     /// Logs the result if it differs from the last one.
-    pub(crate) fn tell(&self, last: &mut Option<LeaseReport>, report: LeaseReport) {
+    pub(crate) fn log_change(&self, last: &mut Option<LeaseReport>, report: LeaseReport) {
         if last.as_ref() != Some(&report) {
             tracing::info!(lease = %self.name, ?report, "lease");
             *last = Some(report);
@@ -208,7 +208,7 @@ impl Lease {
     }
 
     /// Acquires and renews the lease forever.
-    pub async fn keep(self: Arc<Self>, core: Arc<Core>) {
+    pub async fn run(self: Arc<Self>, core: Arc<Core>) {
         let mut last = None;
         loop {
             let report = self.reconcile(&core).await;
@@ -216,17 +216,17 @@ impl Lease {
                 LeaseReport::Held { .. } => RENEWAL,
                 LeaseReport::HeldByOther { .. } | LeaseReport::NoAnswer { .. } => RETRY,
             };
-            self.tell(&mut last, report);
-            sleep(SOONEST).await;
+            self.log_change(&mut last, report);
+            sleep(MIN_PROPOSAL_INTERVAL).await;
             tokio::select! {
-                () = sleep(pause.saturating_sub(SOONEST)) => {}
+                () = sleep(pause.saturating_sub(MIN_PROPOSAL_INTERVAL)) => {}
                 () = self.doubt.notified() => {}
             }
         }
     }
 
     /// Releases the lease, so that another control need not wait for its expiry.
-    pub async fn give_back(self: &Arc<Self>, core: &Core) {
+    pub async fn release(self: &Arc<Self>, core: &Core) {
         Self::release_all(core, std::slice::from_ref(self)).await;
     }
 
@@ -252,12 +252,12 @@ impl Lease {
 }
 
 /// Publishes in the view whether this control dispatches.
-pub async fn show(core: Arc<Core>, dispatch: Arc<Lease>) {
+pub async fn publish_dispatching(core: Arc<Core>, dispatch: Arc<Lease>) {
     let mut changes = dispatch.changes();
     loop {
         let epoch = *changes.borrow_and_update();
         let dispatches = epoch != 0;
-        core.moved.counts_since(dispatch.granted_at(epoch));
+        core.moved.start_counting(dispatch.granted_at(epoch));
         core.publish(Wakes::Readers, |view| {
             let changed = view.dispatches != dispatches;
             view.dispatches = dispatches;

@@ -22,7 +22,10 @@ pub(crate) enum OrphansError {
 }
 
 /// Returns the orphans on a node, according to everything committed before this call.
-pub(crate) async fn of(core: &Core, node: &NodeId) -> Result<Vec<AttemptKey>, OrphansError> {
+pub(crate) async fn find_orphans(
+    core: &Core,
+    node: &NodeId,
+) -> Result<Vec<AttemptKey>, OrphansError> {
     let told = list(core, node).await?;
     if !told.iter().any(runs) {
         return Ok(Vec::new());

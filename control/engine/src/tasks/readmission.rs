@@ -31,7 +31,7 @@ use tokio::time::Instant;
 const GATE_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// Time after which the text of a persisting failure is written again.
-const SAY_AGAIN: Duration = Duration::from_secs(600);
+const REPORT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Reason why a node may not return to service.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -128,7 +128,7 @@ pub async fn check(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<
 /// Checks that the node runs no orphaned attempt and that the site gate passes. These checks suffice to clear the
 /// dispatcher's drain reason while another reason keeps the node drained.
 pub(crate) async fn check_site(core: &Core, node: &NodeId) -> Result<(), GateError> {
-    let attempts = orphans::of(core, node).await?;
+    let attempts = orphans::find_orphans(core, node).await?;
     if !attempts.is_empty() {
         let node = node.clone();
         return Err(GateError::StillRuns { node, attempts });
@@ -151,7 +151,7 @@ async fn verify(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(),
     // One BMC reading serves both checks.
     let bmc = Bmc::new(core, node, freshness, Cause::Health.owner());
     let health = node_evidence::health::ask(core, &view, node, freshness, &bmc).await;
-    gate_result(health, node, |what| match bmc::is_bmcs(&what) {
+    gate_result(health, node, |what| match bmc::is_from_bmc(&what) {
         true => GateError::FaultyByBmc { node: name(), what },
         false => GateError::Faulty { node: name(), what },
     })?;
@@ -170,7 +170,7 @@ fn gate_result(
     drains: impl FnOnce(String) -> GateError,
 ) -> Result<(), GateError> {
     let why = match answer {
-        Ok(Answer::Fine) => return Ok(()),
+        Ok(Answer::Healthy) => return Ok(()),
         Ok(Answer::Drains(what)) => return Err(drains(sanitize::shortened(what))),
         Ok(Answer::Unknown(why)) => why,
         Err(AgentError::Refused { reason, .. }) => reason,
@@ -200,7 +200,7 @@ impl ReportedFailure {
 
     /// Whether this failure is already written and recent.
     pub(crate) fn covers(&self, error: &GateError) -> bool {
-        self.kind == discriminant(error) && self.at.elapsed() < SAY_AGAIN
+        self.kind == discriminant(error) && self.at.elapsed() < REPORT_INTERVAL
     }
 }
 

@@ -36,7 +36,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Additional wait for a rank that is still being launched. The dispatcher has priority there: the agent refuses the
 /// launch, and only the dispatcher can determine whether the rank was ever started. Longer than the dispatcher's
 /// longest pause between two calls plus one call.
-const LAUNCHED_WITHIN: Duration = Duration::from_secs(15);
+const LAUNCH_GRACE: Duration = Duration::from_secs(15);
 /// Maximum number of nodes pinged concurrently.
 const MAX_CALLS: usize = 64;
 /// Prefix of the revocation reason that the quorum writes when a node name is taken over.
@@ -96,7 +96,7 @@ impl Reboots {
 
     /// Reports every rank of a boot that has been over for long enough.
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> RebootsReport {
-        let found = over(&self.core.view());
+        let found = rebooted_ranks(&self.core.view());
         let now = Instant::now();
         self.since.retain(|known, _| found.contains(known));
         for new in &found {
@@ -109,7 +109,7 @@ impl Reboots {
         let grace = self.core.timings.reboot_grace;
         let is_due = |lost: &RebootedRank| {
             let grace = match lost.launches {
-                true => grace + LAUNCHED_WITHIN,
+                true => grace + LAUNCH_GRACE,
                 false => grace,
             };
             let since = self.since.get(lost).copied().unwrap_or(now);
@@ -222,7 +222,7 @@ pub(crate) async fn report_refused(
 
 /// Whether a waiting allocation was returned from this boot of this node without having started anything there. That
 /// boot is over, whatever the view shows.
-pub(crate) fn is_known_over(waits: &Allocation, node: &NodeId, boot: &str) -> bool {
+pub(crate) fn is_boot_known_over(waits: &Allocation, node: &NodeId, boot: &str) -> bool {
     waits.ranks.iter().any(|rank| {
         rank.node == *node
             && rank.boot.as_deref() == Some(boot)
@@ -289,7 +289,7 @@ async fn report_lost(
 }
 
 /// Ranks that have not ended and were assigned under another boot than the node last reported.
-fn over(view: &View) -> Vec<RebootedRank> {
+fn rebooted_ranks(view: &View) -> Vec<RebootedRank> {
     let of_node = |entry: &Arc<lattice_view::NodeEntry>| {
         let (holder, now) = (entry.record.as_ref()?.holder?, entry.boot.as_ref()?);
         let allocation = view.allocation(holder.allocation)?;
@@ -322,7 +322,7 @@ mod tests {
         let view = testing::view_of_rank("a", Some("b1"), phase, boot);
         let named =
             |over: RebootedRank| format!("{} {:?} {}", over.node, over.key == KEY, over.boot);
-        over(&view).into_iter().map(named).collect()
+        rebooted_ranks(&view).into_iter().map(named).collect()
     }
 
     #[test]
@@ -342,6 +342,6 @@ mod tests {
     #[test]
     fn a_rank_without_a_boot_is_not_judged() {
         let view = testing::view_of_rank("a", None, RankPhase::Assigned, Some("b2"));
-        assert_eq!(over(&view), []);
+        assert_eq!(rebooted_ranks(&view), []);
     }
 }

@@ -44,7 +44,7 @@ const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
 /// Runs `work` forever and restarts it whenever it ends. A panic is a bug, but a reconciler that stays stopped would be
 /// worse.
-pub async fn kept<F>(name: &'static str, work: impl Fn() -> F + Send)
+pub async fn restart_forever<F>(name: &'static str, work: impl Fn() -> F + Send)
 where
     F: Future<Output = ()> + Send + 'static,
 {

@@ -36,13 +36,13 @@ const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Maximum number of nodes queried concurrently.
 const MAX_CALLS: usize = 256;
 /// Time within which answers are collected and proposed together.
-const TOGETHER: Duration = Duration::from_millis(20);
+const BATCH_WINDOW: Duration = Duration::from_millis(20);
 
 pub(crate) type GateAnswer = (NodeId, Result<(), GateError>);
 
 /// State of one joining node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum QueryState {
     Asking,
     Waits { until: Instant },
 }
@@ -53,12 +53,12 @@ pub struct Register {
     core: Arc<Core>,
     /// vCluster of newly registered nodes.
     vcluster: VclusterName,
-    progress: BTreeMap<NodeId, Progress>,
+    progress: BTreeMap<NodeId, QueryState>,
     /// Reason last written for each node that does not pass.
-    said: BTreeMap<NodeId, ReportedFailure>,
+    reported: BTreeMap<NodeId, ReportedFailure>,
     gates: JoinSet<GateAnswer>,
     /// Answers received but not yet returned.
-    heard: Vec<GateAnswer>,
+    received: Vec<GateAnswer>,
     /// Answers for the next pass.
     answered: Vec<GateAnswer>,
 }
@@ -102,7 +102,7 @@ impl Reconciler for Register {
 
     fn forget(&mut self) {
         self.gates.abort_all();
-        self.heard.clear();
+        self.received.clear();
         self.answered.clear();
         self.progress.clear();
     }
@@ -120,9 +120,9 @@ impl Register {
             core,
             vcluster,
             progress: BTreeMap::new(),
-            said: BTreeMap::new(),
+            reported: BTreeMap::new(),
             gates: JoinSet::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
             answered: Vec::new(),
         }
     }
@@ -130,7 +130,7 @@ impl Register {
     /// Resolves when queried nodes have answered or failed. Cancel safe: answers already received are kept, because a
     /// node with a lost answer would stay marked as being queried forever.
     pub(crate) async fn answered(&mut self) -> Vec<GateAnswer> {
-        let (gates, heard) = (&mut self.gates, &mut self.heard);
+        let (gates, heard) = (&mut self.gates, &mut self.received);
         if heard.is_empty() {
             match gates.join_next().await {
                 None => return std::future::pending().await,
@@ -140,7 +140,7 @@ impl Register {
                     if error.is_panic() {
                         tracing::error!(%error, "node query task panicked");
                     }
-                    self.progress.retain(|_, p| *p != Progress::Asking);
+                    self.progress.retain(|_, p| *p != QueryState::Asking);
                     return Vec::new();
                 }
             }
@@ -150,7 +150,7 @@ impl Register {
                 heard.extend(next);
             }
         };
-        let _ = timeout(TOGETHER, more).await;
+        let _ = timeout(BATCH_WINDOW, more).await;
         std::mem::take(heard)
     }
 
@@ -162,20 +162,20 @@ impl Register {
         let (view, now) = (self.core.view(), Instant::now());
         self.progress
             .retain(|node, _| view.node(node).is_some_and(|entry| joins(entry)));
-        self.said
+        self.reported
             .retain(|node, _| view.node(node).is_some_and(|entry| joins(entry)));
         let mut asked = 0;
         for entry in view.nodes.values().filter(|entry| joins(entry)) {
             let is_due = match self.progress.get(&entry.id) {
                 None => true,
-                Some(Progress::Asking) => false,
-                Some(Progress::Waits { until }) => *until <= now,
+                Some(QueryState::Asking) => false,
+                Some(QueryState::Waits { until }) => *until <= now,
             };
             if !is_due || self.gates.len() >= MAX_CALLS {
                 continue;
             }
             let (core, node) = (self.core.clone(), entry.id.clone());
-            self.progress.insert(node.clone(), Progress::Asking);
+            self.progress.insert(node.clone(), QueryState::Asking);
             self.gates.spawn(async move {
                 let passed = readmission::check(&core, &node, &Freshness::Recent).await;
                 (node, passed)
@@ -206,7 +206,7 @@ impl Register {
             }
             let until = Instant::now() + pause.min(self.core.timings.gate_every);
             self.progress
-                .insert(node.clone(), Progress::Waits { until });
+                .insert(node.clone(), QueryState::Waits { until });
             for (step, envelope) in self.steps(&view, &fence, &node, passed) {
                 envelopes.push(envelope);
                 about.push((node.clone(), step));
@@ -264,11 +264,12 @@ impl Register {
         let known = faults::own_reason(entry);
         let says_no = match &passed {
             Err(error) if error.is_verdict() => {
-                let said = self.said.get(node);
+                let said = self.reported.get(node);
                 if known.is_some() && said.is_some_and(|said| said.covers(error)) {
                     return steps;
                 }
-                self.said.insert(node.clone(), ReportedFailure::now(error));
+                self.reported
+                    .insert(node.clone(), ReportedFailure::now(error));
                 Some(sanitize::shortened(error.to_string()))
             }
             Err(_) => return steps,
@@ -294,14 +295,14 @@ fn joins(node: &NodeEntry) -> bool {
     let lifecycle = node.record.as_ref().map(|record| record.lifecycle);
     node.liveness == Liveness::Alive
         && lifecycle.is_none_or(|lifecycle| lifecycle == Lifecycle::Joining)
-        && has_whole_reading(node)
+        && has_complete_reading(node)
 }
 
 /// Whether the first reading of the node is complete. The node must have published a state for every standing class
 /// (including unreadable and disabled ones). Its document must have been fetched from the node itself and verified.
-fn has_whole_reading(node: &NodeEntry) -> bool {
+fn has_complete_reading(node: &NodeEntry) -> bool {
     node.document.is_some()
-        && Class::STANDING
+        && Class::ALWAYS_PUBLISHED
             .iter()
             .all(|class| node.marks().contains_key(class))
 }

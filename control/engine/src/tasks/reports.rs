@@ -41,13 +41,13 @@ pub(crate) async fn commit(
     match core.propose_as_service(None, command).await {
         Ok(_) => Ok(ReportAnswer::Committed),
         Err(ProposeError::Unavailable(unavailable)) => Err(unavailable),
-        Err(ProposeError::Refused(refusal)) => judged(&refusal),
+        Err(ProposeError::Refused(refusal)) => answer_refused(&refusal),
     }
 }
 
 /// Returns the answer for a rejected report. The agent may discard a report that no later state can accept; it must
 /// send any other report again.
-fn judged(refusal: &Refusal) -> Result<ReportAnswer, Unavailable> {
+fn answer_refused(refusal: &Refusal) -> Result<ReportAnswer, Unavailable> {
     match refusal {
         Refusal::StaleAttempt { .. }
         | Refusal::UnknownAllocation { .. }

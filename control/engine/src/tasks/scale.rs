@@ -29,8 +29,8 @@ use futures::{StreamExt as _, stream};
 use lattice_placement::{
     Blocker,
     movement::scale::{
-        Alert, Answer, Cause, Damping, Decision, Input, Outcome, ScalePolicy, ScaleState, Source,
-        decide,
+        Alert, Cause, Damping, Decision, Input, Outcome, ProposalOutcome, ScalePolicy, ScaleState,
+        Source, decide,
     },
 };
 use lattice_quorum_types::{
@@ -79,7 +79,7 @@ pub(crate) struct Scale {
     core: Arc<Core>,
     lease: Arc<Lease>,
     vcluster: VclusterName,
-    followed: BTreeMap<AllocationId, ServiceState>,
+    service_states: BTreeMap<AllocationId, ServiceState>,
 }
 
 /// State kept for a service that is running or was running.
@@ -112,8 +112,8 @@ impl Reconciler for Scale {
     }
 
     fn forget(&mut self) {
-        if !self.followed.is_empty() {
-            self.followed.clear();
+        if !self.service_states.is_empty() {
+            self.service_states.clear();
             self.core.scaling.retain(&self.vcluster, |_| false);
         }
     }
@@ -125,7 +125,7 @@ impl Scale {
             core,
             lease,
             vcluster,
-            followed: BTreeMap::new(),
+            service_states: BTreeMap::new(),
         }
     }
 
@@ -143,14 +143,14 @@ impl Scale {
         }
         // Reading a metric may take long, and owners of reclaimed nodes must not wait for it.
         for service in &services {
-            self.give_back_reclaimed(&view, service, fence, &mut report)
+            self.release_reclaimed(&view, service, fence, &mut report)
                 .await;
         }
         let damping = view.damping_of(&self.vcluster);
         let mut readings = self.read(&view, &services, &damping).await;
         // Reading may have taken a while, so a new view is used.
         let view = self.core.view();
-        let mut taken = self.taken(&view);
+        let mut taken = self.planned_nodes(&view);
         for service in self.services(&view) {
             let reading = readings.remove(&service.id);
             if let Some(reading) = &reading {
@@ -167,7 +167,7 @@ impl Scale {
                 continue;
             };
             self.alert(&service, &outcome.alerts);
-            let order = Order {
+            let order = ChangeContext {
                 view: &view,
                 service: &service,
                 policy: &policy,
@@ -188,7 +188,7 @@ impl Scale {
     /// Updates the state of restarted services, and drops that of services that are gone.
     fn follow(&mut self, services: &[Arc<Allocation>]) {
         let present: BTreeSet<AllocationId> = services.iter().map(|held| held.id).collect();
-        self.followed.retain(|id, _| present.contains(id));
+        self.service_states.retain(|id, _| present.contains(id));
         self.core
             .scaling
             .retain(&self.vcluster, |id| present.contains(&id));
@@ -199,7 +199,7 @@ impl Scale {
             }
             let began_at = held.attempt_began_at();
             let known = self
-                .followed
+                .service_states
                 .entry(held.id)
                 .or_insert_with(|| ServiceState {
                     attempt: held.attempt,
@@ -218,7 +218,7 @@ impl Scale {
 
     fn is_due(&self, held: &Allocation, now: UnixMillis, policy: &ScalePolicy) -> bool {
         let runs = held.state == AllocationState::Running;
-        let known = self.followed.get(&held.id).filter(|_| runs);
+        let known = self.service_states.get(&held.id).filter(|_| runs);
         known.is_some_and(|known| known.state.is_due(now, &policy.damping))
     }
 
@@ -252,7 +252,7 @@ impl Scale {
         reading: Option<Reading>,
     ) -> Option<Outcome> {
         let (core, vcluster, id) = (&self.core, &self.vcluster, service.id);
-        let known = self.followed.get_mut(&id)?;
+        let known = self.service_states.get_mut(&id)?;
         let metric = match reading {
             None => None,
             Some(Reading { value, loads }) => {
@@ -263,7 +263,8 @@ impl Scale {
                             tracing::info!(%id, "service metric available again");
                         }
                         known.is_silent = false;
-                        core.scaling.shows(vcluster, id, Some(value), policy.target);
+                        core.scaling
+                            .record_metric(vcluster, id, Some(value), policy.target);
                         Some(value)
                     }
                     Err(why) => {
@@ -271,8 +272,9 @@ impl Scale {
                             tracing::warn!(%id, %why, "service metric unavailable; size unchanged");
                         }
                         known.is_silent = true;
-                        core.scaling.failed(vcluster);
-                        core.scaling.shows(vcluster, id, None, policy.target);
+                        core.scaling.record_query_failure(vcluster);
+                        core.scaling
+                            .record_metric(vcluster, id, None, policy.target);
                         None
                     }
                 }
@@ -295,7 +297,7 @@ impl Scale {
 
     /// Nodes that the last plan gives to, or reserves for, waiting jobs. The plan may still name jobs that no longer
     /// wait, because it stays published while it has no news.
-    fn taken(&self, view: &View) -> BTreeSet<NodeId> {
+    fn planned_nodes(&self, view: &View) -> BTreeSet<NodeId> {
         let Some(planned) = view.plan.of(&self.vcluster) else {
             return BTreeSet::new();
         };
@@ -311,14 +313,14 @@ impl Scale {
             .collect()
     }
 
-    async fn give_back_reclaimed(
+    async fn release_reclaimed(
         &self,
         view: &View,
         service: &Allocation,
         fence: &Fence,
         report: &mut ScaleReport,
     ) {
-        let nodes = service::recalled(view, service);
+        let nodes = service::reclaimed_nodes(view, service);
         if nodes.is_empty() {
             return;
         }
@@ -340,7 +342,7 @@ impl Scale {
 
     async fn carry_out(
         &mut self,
-        order: Order<'_>,
+        order: ChangeContext<'_>,
         decision: Decision,
         taken: &mut BTreeSet<NodeId>,
         report: &mut ScaleReport,
@@ -352,7 +354,7 @@ impl Scale {
                 let answer = self
                     .grow(order, TargetSize { nodes, from, cause }, taken, report)
                     .await;
-                report.grown += usize::from(answer == Some(Answer::Done));
+                report.grown += usize::from(answer == Some(ProposalOutcome::Done));
                 answer
             }
             Decision::Shrink { node, cause } => {
@@ -360,42 +362,42 @@ impl Scale {
                 let nodes = vec![node];
                 let command = Command::Shrink { id, nodes };
                 let answer = self.propose(order, command, report).await;
-                report.shrunk += usize::from(answer == Some(Answer::Done));
+                report.shrunk += usize::from(answer == Some(ProposalOutcome::Done));
                 answer
             }
         };
-        report.refused += usize::from(answer != Some(Answer::Done));
+        report.refused += usize::from(answer != Some(ProposalOutcome::Done));
         // Without an answer, the effect of the proposal becomes visible in a later view.
-        let (Some(answer), Some(known)) = (answer, self.followed.get_mut(&id)) else {
+        let (Some(answer), Some(known)) = (answer, self.service_states.get_mut(&id)) else {
             return;
         };
         let now = self.core.now();
-        let alert = known.state.answered(answer, now, order.policy);
+        let alert = known.state.record_outcome(answer, now, order.policy);
         self.alert(order.service, alert.as_slice());
     }
 
     async fn grow(
         &self,
-        order: Order<'_>,
+        order: ChangeContext<'_>,
         wanted: TargetSize,
         taken: &mut BTreeSet<NodeId>,
         report: &mut ScaleReport,
-    ) -> Option<Answer> {
+    ) -> Option<ProposalOutcome> {
         let (id, cause) = (order.service.id, wanted.cause);
         let chosen = choose::nodes(&self.core, order.view, order.service, &wanted, taken).await?;
         let nodes = match chosen {
             Ok(nodes) => nodes,
-            Err(Blocker::QuotaHeadroom { .. }) => return Some(Answer::LimitReached),
+            Err(Blocker::QuotaHeadroom { .. }) => return Some(ProposalOutcome::LimitReached),
             Err(blocker) => {
                 tracing::info!(%id, %blocker, ?cause, "no free node for service");
-                return Some(Answer::Refused);
+                return Some(ProposalOutcome::Refused);
             }
         };
         let nodes = match under_boots(order.view, order.service, &nodes) {
             Ok(nodes) => nodes,
             Err(nameless) => {
                 tracing::info!(%id, ?nameless, "boot id of the service's new nodes not published yet");
-                return Some(Answer::Refused);
+                return Some(ProposalOutcome::Refused);
             }
         };
         // Nodes chosen for one service are not given to another in this pass.
@@ -409,17 +411,17 @@ impl Scale {
     /// Proposes the change and returns its result; `None` if the result is unknown.
     async fn propose(
         &self,
-        order: Order<'_>,
+        order: ChangeContext<'_>,
         command: Command,
         report: &mut ScaleReport,
-    ) -> Option<Answer> {
+    ) -> Option<ProposalOutcome> {
         let id = order.service.id;
         let fence = order.fence.clone();
         let proposed = self.core.propose_as_service(Some(fence), command).await;
         let refusal = match proposed {
             Ok(Applied { revision, .. }) => {
                 report.revision = report.revision.max(revision);
-                return Some(Answer::Done);
+                return Some(ProposalOutcome::Done);
             }
             Err(ProposeError::Refused(refusal)) => refusal,
             Err(ProposeError::Unavailable(error)) => {
@@ -429,12 +431,12 @@ impl Scale {
         };
         tracing::info!(%id, %refusal, "service change refused");
         match refusal {
-            Refusal::LimitExceeded { .. } => Some(Answer::LimitReached),
+            Refusal::LimitExceeded { .. } => Some(ProposalOutcome::LimitReached),
             Refusal::StaleEpoch { .. } => {
-                self.lease.is_over(order.fence.epoch);
+                self.lease.report_expired(order.fence.epoch);
                 None
             }
-            _ => Some(Answer::Refused),
+            _ => Some(ProposalOutcome::Refused),
         }
     }
 
@@ -454,14 +456,14 @@ impl Scale {
                         or a lower threshold");
                 }
             }
-            self.core.scaling.alerted(&self.vcluster, *alert);
+            self.core.scaling.record_alert(&self.vcluster, *alert);
         }
     }
 }
 
 /// Context of a proposed change.
 #[derive(Debug, Clone, Copy)]
-struct Order<'a> {
+struct ChangeContext<'a> {
     view: &'a Arc<View>,
     service: &'a Allocation,
     policy: &'a ScalePolicy,

@@ -22,12 +22,12 @@ use lattice_quorum_types::{
     wire::MAX_COMMAND_BYTES,
 };
 use lattice_view::{
-    HomeRule, Planned, View, changes, delta,
+    HomeRule, Planned, View, affects_plan, delta, full_input,
     settings::{
         movement::{SettingMisfit, misfits, movement_of},
         scheduler::policy,
     },
-    waiting, whole,
+    waiting,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +45,7 @@ mod unassigned;
 use late_jobs::ConsideredAt;
 use preemption_search::{PreemptionProposal, Search};
 use promises::RejectedPromises;
-use unassigned::{Of, Unassigned, UnassignedReason, pending};
+use unassigned::{PlacedAllocation, Unassigned, UnassignedReason, pending};
 
 /// Submissions within the spacing are planned together.
 const PACE: ReconcilerPace = ReconcilerPace {
@@ -54,7 +54,7 @@ const PACE: ReconcilerPace = ReconcilerPace {
 };
 /// Time for which a plan without placements stays valid while nothing but the time changes. Slightly less than the
 /// period, so that each periodic wake-up plans.
-const REST: Duration = Duration::from_millis(4_500);
+const EMPTY_PLAN_VALIDITY: Duration = Duration::from_millis(4_500);
 /// Longest wait of a cycle for a view with its own assignments; after that it plans on the older view.
 const OWN_WRITES: Duration = Duration::from_secs(1);
 
@@ -86,7 +86,7 @@ struct EmptyPlanMark {
 struct WarmPlanner {
     planner: Planner,
     known: Arc<View>,
-    turns: ConsideredAt,
+    considered_at: ConsideredAt,
 }
 
 /// Scheduler of one vCluster; see the module.
@@ -97,7 +97,7 @@ pub struct Schedule {
     vcluster: VclusterName,
     attestations: Attestations,
     warm: Option<WarmPlanner>,
-    rest: Option<EmptyPlanMark>,
+    empty_plan: Option<EmptyPlanMark>,
     /// Longest command that may be proposed, bytes.
     max_command_bytes: usize,
     /// Placed but unassigned allocations.
@@ -129,7 +129,7 @@ impl Reconciler for Schedule {
     /// Discards plans made under a lease that is over.
     fn forget(&mut self) {
         self.warm = None;
-        self.rest = None;
+        self.empty_plan = None;
         self.unassigned.clear();
         self.promised_refused.clear();
         self.is_due = false;
@@ -139,7 +139,7 @@ impl Reconciler for Schedule {
     async fn wakes(&mut self) {
         if !self.is_due {
             self.attestations.answered().await;
-            self.rest = None;
+            self.empty_plan = None;
         }
     }
 }
@@ -153,7 +153,7 @@ impl Schedule {
             lease,
             vcluster,
             warm: None,
-            rest: None,
+            empty_plan: None,
             max_command_bytes: MAX_COMMAND_BYTES,
             unassigned: Unassigned::default(),
             promised_refused: RejectedPromises::default(),
@@ -171,8 +171,9 @@ impl Schedule {
         }
         self.attestations.forget_old();
         let (since, epoch) = (Instant::now(), fence.epoch);
-        let rests = |rest: EmptyPlanMark| rest.epoch == epoch && since < rest.since + REST;
-        let may_rest = self.rest.is_some_and(rests);
+        let rests =
+            |rest: EmptyPlanMark| rest.epoch == epoch && since < rest.since + EMPTY_PLAN_VALIDITY;
+        let may_rest = self.empty_plan.is_some_and(rests);
         self.unassigned.follow(&view, since);
         self.keep_promises(&view, &fence).await;
         let Some((plan, sought)) = self.plan(&view, may_rest, epoch).await else {
@@ -181,11 +182,11 @@ impl Schedule {
         self.make_room(sought, &fence).await;
         // Placements that could not be proposed, or were rejected, are planned again even without changes.
         let has_placed = !plan.placements.is_empty();
-        self.rest = (!has_placed).then_some(EmptyPlanMark { since, epoch });
+        self.empty_plan = (!has_placed).then_some(EmptyPlanMark { since, epoch });
         let plan = Arc::new(plan);
         self.unassigned.planned(&plan);
         let ready = self.assignments(&view, &plan, &fence);
-        let ready = self.without_too_long(ready);
+        let ready = self.without_oversized(ready);
         self.explain(&plan);
         let mut report = ScheduleReport {
             waiting: plan.waiting.len() + self.unassigned.len(),
@@ -207,7 +208,7 @@ impl Schedule {
         view: &'a View,
         plan: &'a Plan,
         fence: &Fence,
-    ) -> Vec<(Of<'a>, Envelope)> {
+    ) -> Vec<(PlacedAllocation<'a>, Envelope)> {
         let (core, claims) = (&self.core, &mut self.attestations);
         let vcluster = &self.vcluster;
         let mut ready = Vec::new();
@@ -215,13 +216,13 @@ impl Schedule {
             let Some(held) = pending(view, placed.id) else {
                 continue;
             };
-            let (id, of) = (placed.id, Of { plan, placed, held });
+            let (id, of) = (placed.id, PlacedAllocation { plan, placed, held });
             let nodes = under_boots(view, held, &placed.nodes);
             // Attestations are requested even if a node has not reported its boot yet.
             let claimed = held.spec.sensitive.then(|| {
                 let nodes = nodes.as_ref().unwrap_or(&placed.nodes);
                 let claimed = claims.confirm(view, nodes);
-                claimed.ok_or_else(|| UnassignedReason::Attestations(claims.asks(nodes)))
+                claimed.ok_or_else(|| UnassignedReason::Attestations(claims.pending_nodes(nodes)))
             });
             let command = match (nodes, claimed) {
                 (Err(nameless), _) => Err(UnassignedReason::BootsNotNamed(nameless)),
@@ -232,7 +233,7 @@ impl Schedule {
             };
             match command {
                 Ok(command) => {
-                    self.unassigned.proposes(id);
+                    self.unassigned.record_proposal(id);
                     let fence = Some(fence.clone());
                     ready.push((of, core.envelope(core.service(), None, fence, command)));
                 }
@@ -251,11 +252,14 @@ impl Schedule {
 
     /// Holds back commands that exceed the size limit of the quorum: an oversized request fails together with
     /// everything proposed with it.
-    fn without_too_long<'a>(&mut self, ready: Vec<(Of<'a>, Envelope)>) -> Vec<(Of<'a>, Envelope)> {
+    fn without_oversized<'a>(
+        &mut self,
+        ready: Vec<(PlacedAllocation<'a>, Envelope)>,
+    ) -> Vec<(PlacedAllocation<'a>, Envelope)> {
         let most = self.max_command_bytes;
         let (fit, too_long): (Vec<_>, Vec<_>) = ready
             .into_iter()
-            .map(|(of, envelope)| (size::on_wire(&envelope), of, envelope))
+            .map(|(of, envelope)| (size::encoded_bytes(&envelope), of, envelope))
             .partition(|(bytes, ..)| *bytes <= most);
         for (bytes, of, _) in too_long {
             let blocker = Blocker::TooMuchToProve {
@@ -263,7 +267,7 @@ impl Schedule {
                 limit_bytes: most as u64,
             };
             tracing::warn!(id = %of.placed.id, %blocker, "allocation not assigned");
-            self.unassigned.is_too_long(of, blocker);
+            self.unassigned.record_oversized(of, blocker);
             self.is_due = true;
         }
         fit.into_iter()
@@ -273,7 +277,7 @@ impl Schedule {
 
     async fn propose(
         &mut self,
-        ready: Vec<(Of<'_>, Envelope)>,
+        ready: Vec<(PlacedAllocation<'_>, Envelope)>,
         fence: &Fence,
         report: &mut ScheduleReport,
     ) {
@@ -315,7 +319,7 @@ impl Schedule {
         }
     }
 
-    fn refused(&mut self, of: Of<'_>, refusal: &Refusal, fence: &Fence) {
+    fn refused(&mut self, of: PlacedAllocation<'_>, refusal: &Refusal, fence: &Fence) {
         self.handle_refusal(refusal, fence);
         let id = of.placed.id;
         match self.unassigned.refuse(of, refusal, Instant::now()) {
@@ -331,7 +335,7 @@ impl Schedule {
     /// Handles refusals with consequences beyond the one assignment.
     fn handle_refusal(&mut self, refusal: &Refusal, fence: &Fence) {
         match refusal {
-            Refusal::StaleEpoch { .. } => self.lease.is_over(fence.epoch),
+            Refusal::StaleEpoch { .. } => self.lease.report_expired(fence.epoch),
             Refusal::Unproven { faults, .. } => self.attestations.refused(faults),
             _ => {}
         }
@@ -349,24 +353,25 @@ impl Schedule {
         let turn = core.planning.clone().acquire_owned().await.ok()?;
         let asides = self.unassigned.set_aside_entries();
         let settings = view.settings_of(&vcluster);
-        let rules = movement_of(&settings).room;
+        let rules = movement_of(&settings).preemption;
         self.report_misfits(misfits(&settings));
         // If this future is dropped meanwhile, the next plan starts with a cold planner.
         let warm = self.warm.take();
         let planning = tokio::task::spawn_blocking(move || {
             let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
             let policy = policy(&settings);
-            let is_kept = core.decisions.is_kept();
+            let is_kept = core.decisions.is_enabled();
             let mut heard = None;
             let (mut planner, mut turns, rests) = match warm {
                 Some(WarmPlanner {
                     mut planner,
                     known,
-                    turns,
+                    considered_at: turns,
                 }) => {
                     let mut delta = delta(&known, &view, &vcluster, age_ms);
                     set_aside(&asides, &view, planner.view(), &mut delta);
-                    let is_same = *planner.policy() == policy && !changes(&delta, planner.view());
+                    let is_same =
+                        *planner.policy() == policy && !affects_plan(&delta, planner.view());
                     let rests = may_rest && is_same;
                     if !rests {
                         heard = is_kept.then(|| delta.clone());
@@ -375,7 +380,7 @@ impl Schedule {
                     (planner, turns, rests)
                 }
                 None => {
-                    let mut given = whole(&view, &vcluster, age_ms);
+                    let mut given = full_input(&view, &vcluster, age_ms);
                     given.pending.retain(|id, _| asides.get(id) != Some(&true));
                     (Planner::new(given), ConsideredAt::default(), false)
                 }
@@ -413,7 +418,7 @@ impl Schedule {
             let warm = WarmPlanner {
                 planner,
                 known,
-                turns,
+                considered_at: turns,
             };
             (warm, plan)
         });
@@ -451,7 +456,7 @@ impl Schedule {
         let planned = Arc::new(Planned {
             made_at: plan.made_at,
             plan: plan.clone(),
-            not_assigned: self.unassigned.told(),
+            not_assigned: self.unassigned.explanations(),
             is_own: true,
         });
         // The news is computed before publication, because publishing blocks all other writers and the queue may be
@@ -538,7 +543,7 @@ pub(crate) fn under_boots(
 ) -> Result<Vec<ExpectedNode>, Vec<NodeId>> {
     let boot_of = |expected: &ExpectedNode| {
         let boot = view.node(&expected.node)?.boot.clone();
-        boot.filter(|boot| !reboots::is_known_over(waits, &expected.node, boot))
+        boot.filter(|boot| !reboots::is_boot_known_over(waits, &expected.node, boot))
     };
     let (mut named, mut nameless) = (Vec::with_capacity(nodes.len()), Vec::new());
     for expected in nodes {

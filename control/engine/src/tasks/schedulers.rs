@@ -12,7 +12,7 @@ use crate::{
     tasks::{
         activation::Activation,
         lease::{Lease, LeaseReport, RENEWAL, RETRY},
-        reconciler::{self, kept},
+        reconciler::{self, restart_forever},
         scale::Scale,
         schedule::{self, Schedule},
     },
@@ -35,14 +35,14 @@ use tokio_util::task::AbortOnDropHandle;
 const PERIOD: Duration = Duration::from_secs(5);
 const SPACING: Duration = Duration::from_millis(250);
 /// Time between two lease rounds.
-const ROUND: Duration = Duration::from_millis(250);
+const ROUND_INTERVAL: Duration = Duration::from_millis(250);
 /// Delay of a request for a free lease, per lease already held; and its maximum.
-const LATER_FOR_EACH: Duration = Duration::from_millis(100);
-const LATER_AT_MOST: Duration = Duration::from_secs(1);
+const DELAY_PER_HELD_LEASE: Duration = Duration::from_millis(100);
+const MAX_REQUEST_DELAY: Duration = Duration::from_secs(1);
 /// Maximum number of leases not held that are requested per round, or a quarter of them if that is more.
-const BITE: usize = 4;
+const MIN_REQUESTS_PER_ROUND: usize = 4;
 /// Timeout for releasing the lease of a deleted vCluster.
-const GIVE_BACK: Duration = Duration::from_secs(1);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Schedulers of all vClusters; see the module.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub struct Schedulers {
 #[derive(Debug)]
 struct LeaseState {
     ask_at: Instant,
-    said: Option<LeaseReport>,
+    last_report: Option<LeaseReport>,
 }
 
 impl Schedulers {
@@ -109,7 +109,7 @@ impl Schedulers {
             schedule::forget(&self.core, &name);
             self.leases.lock().remove(&name);
             // A lease that is not released expires.
-            let _ = timeout(GIVE_BACK, lease.give_back(&self.core)).await;
+            let _ = timeout(RELEASE_TIMEOUT, lease.release(&self.core)).await;
             tracing::info!(vcluster = %name, "vCluster deleted; its scheduler stopped");
         }
         for name in there {
@@ -138,18 +138,21 @@ impl Schedulers {
             reconciler::run(beside.clone(), of_lease.clone(), scale)
         };
         let both = async move {
-            tokio::join!(kept("schedule", work), kept("scale", scale));
+            tokio::join!(
+                restart_forever("schedule", work),
+                restart_forever("scale", scale)
+            );
         };
         AbortOnDropHandle::new(tokio::spawn(both))
     }
 
     /// Renews held leases and requests free ones, forever.
-    pub async fn keep(self: Arc<Self>) {
+    pub async fn renew_forever(self: Arc<Self>) {
         let mut known = BTreeMap::new();
         loop {
             self.round(&mut known).await;
             tokio::select! {
-                () = sleep(ROUND) => {}
+                () = sleep(ROUND_INTERVAL) => {}
                 () = self.news.notified() => {}
             }
         }
@@ -167,12 +170,12 @@ impl Schedulers {
         for (name, _) in &free {
             known.entry(name.clone()).or_insert(LeaseState {
                 ask_at: asked_at + later,
-                said: None,
+                last_report: None,
             });
         }
         let is_due =
             |name: &VclusterName| known.get(name).is_none_or(|known| known.ask_at <= asked_at);
-        let bite = BITE.max(free.len().div_ceil(4));
+        let bite = MIN_REQUESTS_PER_ROUND.max(free.len().div_ceil(4));
         let mut asked: Vec<_> = free.into_iter().filter(|(name, _)| is_due(name)).collect();
         asked.sort_by_key(|(name, _)| known.get(name).map(|known| known.ask_at));
         asked.truncate(bite);
@@ -184,31 +187,32 @@ impl Schedulers {
             let said = self.ask(&asked).await;
             for ((name, lease), said) in asked.into_iter().zip(said) {
                 let ask_at = asked_at + pause(&said, lease.epoch().is_some(), later);
-                let known = known
-                    .entry(name)
-                    .or_insert(LeaseState { ask_at, said: None });
+                let known = known.entry(name).or_insert(LeaseState {
+                    ask_at,
+                    last_report: None,
+                });
                 known.ask_at = ask_at;
-                lease.tell(&mut known.said, said);
+                lease.log_change(&mut known.last_report, said);
             }
         }
-        self.show();
+        self.publish_schedules();
     }
 
     /// Requests leases and returns the result of each. If a vCluster was deleted meanwhile, its lease is released as if
     /// it had been held then.
     async fn ask(&self, asked: &[(VclusterName, Arc<Lease>)]) -> Vec<LeaseReport> {
         let wished: Vec<_> = asked.iter().map(|(_, lease)| lease.clone()).collect();
-        let said = Lease::ask_for(&self.core, &wished).await;
+        let said = Lease::acquire_all(&self.core, &wished).await;
         let there = self.leases();
         let gone = asked.iter().filter(|(name, _)| !there.contains_key(name));
         let gone: Vec<_> = gone.map(|(_, lease)| lease.clone()).collect();
         // A lease that is not released expires.
-        let _ = timeout(GIVE_BACK, Lease::release_all(&self.core, &gone)).await;
+        let _ = timeout(RELEASE_TIMEOUT, Lease::release_all(&self.core, &gone)).await;
         said
     }
 
     /// Publishes in the view which vClusters this control schedules.
-    fn show(&self) {
+    fn publish_schedules(&self) {
         let leases = self.leases().into_iter();
         let held = leases.filter_map(|(name, lease)| Some((name, lease.epoch()?)));
         let held: BTreeMap<VclusterName, u64> = held.collect();
@@ -224,7 +228,7 @@ impl Schedulers {
     }
 
     /// Releases all leases, so that other controls need not wait for their expiry.
-    pub async fn give_back(&self) {
+    pub async fn release_leases(&self) {
         let leases: Vec<_> = self.leases().into_values().collect();
         Lease::release_all(&self.core, &leases).await;
     }
@@ -243,7 +247,9 @@ fn pause(said: &LeaseReport, is_held: bool, later: Duration) -> Duration {
 /// Delay before a control with `held` leases requests another one.
 fn request_delay(held: usize) -> Duration {
     let held = u32::try_from(held).unwrap_or(u32::MAX);
-    LATER_FOR_EACH.saturating_mul(held).min(LATER_AT_MOST)
+    DELAY_PER_HELD_LEASE
+        .saturating_mul(held)
+        .min(MAX_REQUEST_DELAY)
 }
 
 /// Every vCluster that is defined, is served by a node, or has an allocation. Settings alone do not define a vCluster.

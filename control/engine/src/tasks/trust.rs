@@ -27,11 +27,11 @@ const SPACING: Duration = Duration::from_millis(100);
 /// Timeout for an agent to put a bundle in force.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Delay before a bundle is pushed again to an agent that did not accept it.
-const TELL_AGAIN: Duration = Duration::from_secs(5);
+const REPUSH_DELAY: Duration = Duration::from_secs(5);
 /// First delay before a missing bundle is requested again; the delay doubles.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Longest delay before a missing bundle is requested again.
-const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(5);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Time between two checks of this control's own certificate.
 const OWN_PERIOD: Duration = Duration::from_secs(1);
 /// Maximum number of concurrent pushes.
@@ -41,36 +41,36 @@ const MAX_CALLS: usize = 256;
 /// agents without it already reject peers with a certificate of the new authority.
 const BETWEEN_PUSHES: Duration = Duration::from_secs(5);
 /// Time between two checks of a contradiction.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+const CONTRADICTION_CHECK_PERIOD: Duration = Duration::from_secs(30);
 
 /// Last push of a bundle to one run of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct TrustState {
+struct AgentPush {
     generation: Option<u64>,
     number: u64,
     /// Time of the next push, if the agent did not accept this number.
-    again: Option<Instant>,
+    retry_at: Option<Instant>,
 }
 
 /// Trust distribution; see the module.
 #[derive(Debug)]
 pub struct Trust {
     core: Arc<Core>,
-    told: BTreeMap<NodeId, TrustState>,
+    pushes: BTreeMap<NodeId, AgentPush>,
     /// Last bundle pushed, and the time of the push.
-    pushed: Option<Pushed>,
+    pushed: Option<PushedBundle>,
     /// Time until which the bundle in force is held back.
     held_back: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Pushed {
+struct PushedBundle {
     number: u64,
     authorities: Vec<TrustedAuthority>,
     at: Instant,
 }
 
-impl Pushed {
+impl PushedBundle {
     fn of(bundle: TrustBundle, at: Instant) -> Self {
         Self {
             number: bundle.number,
@@ -89,7 +89,7 @@ impl Pushed {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TrustReport {
     /// Agents that now have the bundle.
-    pub(crate) told: usize,
+    pub(crate) pushed: usize,
     /// Agents that did not accept the bundle.
     pub(crate) failed: usize,
 }
@@ -99,7 +99,7 @@ impl Trust {
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,
-            told: BTreeMap::new(),
+            pushes: BTreeMap::new(),
             pushed: None,
             held_back: None,
         }
@@ -132,7 +132,7 @@ impl Trust {
         };
         let number = self.core.agents.mesh().trust_state().number;
         let view = self.core.view();
-        self.told.retain(|node, _| view.node(node).is_some());
+        self.pushes.retain(|node, _| view.node(node).is_some());
         let now = Instant::now();
         self.held_back = None;
         // A bundle may name thousands of certificates, so it is decoded only when its number changes.
@@ -141,7 +141,7 @@ impl Trust {
             .as_ref()
             .is_none_or(|pushed| pushed.number != number)
         {
-            let Ok(says) = bundle.peek() else {
+            let Ok(says) = bundle.decode_unverified() else {
                 return TrustReport::default();
             };
             let pushed = self.pushed.as_ref();
@@ -149,10 +149,10 @@ impl Trust {
             if self.held_back.is_some() {
                 return TrustReport::default();
             }
-            self.pushed = Some(Pushed::of(says, now));
+            self.pushed = Some(PushedBundle::of(says, now));
         }
         let due = |entry: &&Arc<NodeEntry>| {
-            let told = self.told.get(&entry.id);
+            let told = self.pushes.get(&entry.id);
             entry.liveness == Liveness::Alive && is_due(told, generation(entry), number, now)
         };
         let due: Vec<Arc<NodeEntry>> = view.nodes.values().filter(due).cloned().collect();
@@ -160,7 +160,7 @@ impl Trust {
         let tell = |entry: Arc<NodeEntry>| {
             let (node, generation) = (entry.id.clone(), generation(&entry));
             async move {
-                let has = tell(core, view, &node, bundle.clone()).await;
+                let has = push(core, view, &node, bundle.clone()).await;
                 (node, generation, has)
             }
         };
@@ -170,22 +170,22 @@ impl Trust {
         while let Some((node, generation, has)) = answers.next().await {
             let again = match has {
                 Ok(has) if has >= number => {
-                    report.told += 1;
+                    report.pushed += 1;
                     None
                 }
-                Ok(_) => Some(Instant::now() + TELL_AGAIN),
+                Ok(_) => Some(Instant::now() + REPUSH_DELAY),
                 Err(reason) => {
                     tracing::info!(%node, reason, "trust bundle not accepted by agent");
                     report.failed += 1;
-                    Some(Instant::now() + TELL_AGAIN)
+                    Some(Instant::now() + REPUSH_DELAY)
                 }
             };
-            let told = TrustState {
+            let told = AgentPush {
                 generation,
                 number,
-                again,
+                retry_at: again,
             };
-            self.told.insert(node, told);
+            self.pushes.insert(node, told);
         }
         report
     }
@@ -195,7 +195,7 @@ impl Trust {
 /// of it, so the request repeats until the bundle arrives.
 pub async fn catch_up(core: Arc<Core>) {
     let mut news = core.trust_news();
-    let mut pause = ASK_AGAIN;
+    let mut pause = FIRST_RETRY_DELAY;
     loop {
         let heard = *news.borrow_and_update();
         let mesh = core.agents.mesh();
@@ -205,8 +205,8 @@ pub async fn catch_up(core: Arc<Core>) {
             TrustNews::Number(wanted) if wanted.0 > number => Some(BundleRelation::Behind),
             TrustNews::Number(_) | TrustNews::Unknown => match core.read(Query::Trust).await {
                 Ok(Answer::Trust(state)) => {
-                    let bundle = bundle.and_then(|bundle| bundle.peek().ok());
-                    Some(stands(number, bundle.as_ref(), &state))
+                    let bundle = bundle.and_then(|bundle| bundle.decode_unverified().ok());
+                    Some(relation(number, bundle.as_ref(), &state))
                 }
                 Ok(_) | Err(_) => None,
             },
@@ -230,17 +230,17 @@ pub async fn catch_up(core: Arc<Core>) {
                 if news.changed().await.is_err() {
                     return;
                 }
-                pause = ASK_AGAIN;
+                pause = FIRST_RETRY_DELAY;
             }
             Some(BundleRelation::Contradicts) => {
-                if let Ok(Err(_)) = timeout(LOOK_AGAIN, news.changed()).await {
+                if let Ok(Err(_)) = timeout(CONTRADICTION_CHECK_PERIOD, news.changed()).await {
                     return;
                 }
             }
             Some(BundleRelation::Behind) | None => {
                 core.asks_for_trust();
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(ASK_AGAIN_AT_LAST);
+                pause = (pause * 2).min(MAX_RETRY_DELAY);
             }
         }
     }
@@ -255,7 +255,7 @@ enum BundleRelation {
     Contradicts,
 }
 
-fn stands(number: u64, bundle: Option<&TrustBundle>, state: &TrustView) -> BundleRelation {
+fn relation(number: u64, bundle: Option<&TrustBundle>, state: &TrustView) -> BundleRelation {
     if state.number.0 != number {
         return match state.number.0 > number {
             true => BundleRelation::Behind,
@@ -302,7 +302,7 @@ pub async fn watch_own(core: Arc<Core>) {
     }
 }
 
-async fn tell(
+async fn push(
     core: &Core,
     view: &lattice_view::View,
     node: &NodeId,
@@ -319,11 +319,11 @@ fn generation(entry: &NodeEntry) -> Option<u64> {
     entry.seen.as_ref().map(|seen| seen.generation)
 }
 
-fn is_due(told: Option<&TrustState>, generation: Option<u64>, number: u64, now: Instant) -> bool {
-    let same = |told: &&TrustState| told.generation == generation && told.number == number;
+fn is_due(told: Option<&AgentPush>, generation: Option<u64>, number: u64, now: Instant) -> bool {
+    let same = |told: &&AgentPush| told.generation == generation && told.number == number;
     match told.filter(same) {
         None => true,
-        Some(told) => told.again.is_some_and(|again| again <= now),
+        Some(told) => told.retry_at.is_some_and(|again| again <= now),
     }
 }
 
@@ -334,8 +334,8 @@ mod tests {
     use lattice_quorum_types::{Revision, UnixMillis, view::Revoked};
 
     /// A bundle and the matching state, with these names revoked.
-    fn known(number: u64, names: &[&str]) -> (TrustBundle, TrustView) {
-        let revoked = |name: &&str| lattice_mesh::Revoked {
+    fn bundle_and_state(number: u64, names: &[&str]) -> (TrustBundle, TrustView) {
+        let revoked = |name: &&str| lattice_mesh::Revocation {
             role: Role::Agent,
             name: (*name).to_owned(),
             issued_before: UnixMillis(5),
@@ -363,36 +363,39 @@ mod tests {
 
     #[test]
     fn restarted_counter_is_not_caught_up() {
-        let (bundle, same) = known(7, &["a"]);
-        assert_eq!(stands(7, Some(&bundle), &same), BundleRelation::Same);
+        let (bundle, same) = bundle_and_state(7, &["a"]);
+        assert_eq!(relation(7, Some(&bundle), &same), BundleRelation::Same);
         assert_eq!(
-            stands(7, Some(&bundle), &known(8, &[]).1),
+            relation(7, Some(&bundle), &bundle_and_state(8, &[]).1),
             BundleRelation::Behind
         );
-        let lower = known(3, &["a"]).1;
+        let lower = bundle_and_state(3, &["a"]).1;
         assert_eq!(
-            stands(7, Some(&bundle), &lower),
+            relation(7, Some(&bundle), &lower),
             BundleRelation::Contradicts
         );
-        let other = known(7, &["a", "b"]).1;
+        let other = bundle_and_state(7, &["a", "b"]).1;
         assert_eq!(
-            stands(7, Some(&bundle), &other),
+            relation(7, Some(&bundle), &other),
             BundleRelation::Contradicts
         );
-        assert_eq!(stands(0, None, &TrustView::default()), BundleRelation::Same);
+        assert_eq!(
+            relation(0, None, &TrustView::default()),
+            BundleRelation::Same
+        );
     }
 
     #[test]
     fn a_storm_of_bundles_costs_a_bounded_number_of_pushes() {
         let start = Instant::now();
-        let bundle = |number| known(number, &[]).0;
-        let mut pushed = Pushed::of(bundle(1), start);
+        let bundle = |number| bundle_and_state(number, &[]).0;
+        let mut pushed = PushedBundle::of(bundle(1), start);
         let mut at = vec![1];
         // One minute with a new bundle every 100 ms.
         for number in 2..=600 {
             let now = start + Duration::from_millis(100 * (number - 1));
             if pushed.holds_back(&bundle(number), now).is_none() {
-                pushed = Pushed::of(bundle(number), now);
+                pushed = PushedBundle::of(bundle(number), now);
                 at.push(number);
             }
         }
@@ -407,8 +410,8 @@ mod tests {
     #[test]
     fn another_authority_is_not_held_back() {
         let start = Instant::now();
-        let pushed = Pushed::of(known(1, &[]).0, start);
-        let (mut next, _) = known(2, &[]);
+        let pushed = PushedBundle::of(bundle_and_state(1, &[]).0, start);
+        let (mut next, _) = bundle_and_state(2, &[]);
         assert!(pushed.holds_back(&next, start).is_some());
         next.authorities.push(TrustedAuthority {
             certificate: b"another".as_slice().into(),
@@ -416,7 +419,7 @@ mod tests {
         });
         assert_eq!(pushed.holds_back(&next, start), None);
         // A change of the issuing authority is as urgent.
-        let pushed = Pushed::of(next.clone(), start);
+        let pushed = PushedBundle::of(next.clone(), start);
         next.number = 3;
         next.authorities[0].issuing = true;
         assert_eq!(pushed.holds_back(&next, start), None);
@@ -425,21 +428,21 @@ mod tests {
     #[test]
     fn agent_gets_changed_bundle() {
         let now = Instant::now();
-        let has = TrustState {
+        let has = AgentPush {
             generation: Some(1),
             number: 7,
-            again: None,
+            retry_at: None,
         };
         assert!(is_due(None, Some(1), 7, now));
         assert!(!is_due(Some(&has), Some(1), 7, now));
         assert!(is_due(Some(&has), Some(2), 7, now));
         assert!(is_due(Some(&has), Some(1), 8, now));
-        let failed = TrustState {
-            again: Some(now + TELL_AGAIN),
+        let failed = AgentPush {
+            retry_at: Some(now + REPUSH_DELAY),
             ..has
         };
         assert!(!is_due(Some(&failed), Some(1), 7, now));
-        assert!(is_due(Some(&failed), Some(1), 7, now + TELL_AGAIN));
+        assert!(is_due(Some(&failed), Some(1), 7, now + REPUSH_DELAY));
         assert!(is_due(Some(&failed), Some(1), 8, now));
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     tasks::activation::Activation,
     usage::{DAY_MS, KEPT_DAYS},
 };
-use gpus::Gpus;
+use gpus::GpuCounts;
 use lattice_ledger::{Ledger, UsageScope};
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis,
@@ -27,7 +27,7 @@ use std::{
 };
 
 /// Maximum number of usage records per read.
-const FACTS_A_PAGE: u32 = 10_000;
+const RECORDS_PER_PAGE: u32 = 10_000;
 /// Maximum delay until a new usage record is in the ledger and the usage of running allocations is updated.
 const PERIOD: Duration = Duration::from_secs(10);
 /// Minimum interval between reads; records in between are read together.
@@ -38,9 +38,9 @@ const READ_PAUSE: Duration = Duration::from_secs(1);
 /// Keeps the ledger up to date; never returns.
 pub async fn follow(core: Arc<Core>) {
     // GPU counts are kept when the ledger is read again.
-    let mut gpus = Gpus::open(core.usage_ledger.folder());
+    let mut gpus = GpuCounts::open(core.usage_ledger.folder());
     loop {
-        match Following::begin(&core, &mut gpus).await {
+        match LedgerUpdater::begin(&core, &mut gpus).await {
             Ok(mut following) => following.follow_until_mismatch().await,
             Err(error) => tracing::warn!(%error, "usage unreadable, retrying"),
         }
@@ -49,9 +49,9 @@ pub async fn follow(core: Arc<Core>) {
     }
 }
 
-struct Following<'a> {
+struct LedgerUpdater<'a> {
     core: Arc<Core>,
-    gpus: &'a mut Gpus,
+    gpus: &'a mut GpuCounts,
     /// Node table from which the GPU counts in the ledger were last updated.
     nodes: Arc<BTreeMap<NodeId, Arc<NodeEntry>>>,
     /// Tenants with an exhausted budget, as published to subscribers.
@@ -59,9 +59,9 @@ struct Following<'a> {
     forgot_at: UnixMillis,
 }
 
-impl<'a> Following<'a> {
+impl<'a> LedgerUpdater<'a> {
     /// Reads all usage within the retention period.
-    async fn begin(core: &Arc<Core>, gpus: &'a mut Gpus) -> Result<Self, Unavailable> {
+    async fn begin(core: &Arc<Core>, gpus: &'a mut GpuCounts) -> Result<Self, Unavailable> {
         let (open, head) = match core.read(Query::OpenUses).await? {
             Answer::OpenUses(open, head) => (open, head),
             _ => return Err(Unavailable::NoMajority),
@@ -77,8 +77,8 @@ impl<'a> Following<'a> {
             facts.for_each(|fact| ledger.add_ended(fact));
         }
         let view = core.view();
-        gpus.learn(&view);
-        count(&mut ledger, gpus);
+        gpus.update(&view);
+        set_gpu_counts(&mut ledger, gpus);
         ledger.compute_curves();
         tracing::debug!(stretches = ledger.len(), "usage ledger read");
         core.usage_ledger.set(Some(ledger));
@@ -131,12 +131,12 @@ impl<'a> Following<'a> {
             let since = UnixMillis(head.at.0.saturating_sub(KEPT_DAYS * DAY_MS));
             let forgets = head.at.since(self.forgot_at) > DAY_MS;
             if has_news {
-                self.gpus.learn(&view);
+                self.gpus.update(&view);
             }
             self.core.usage_ledger.change(|ledger| {
                 facts.iter().for_each(|fact| ledger.add(fact));
                 if has_news {
-                    count(ledger, self.gpus);
+                    set_gpu_counts(ledger, self.gpus);
                     ledger.compute_curves();
                 }
                 if facts.is_empty() {
@@ -188,7 +188,7 @@ impl<'a> Following<'a> {
         self.exhausted = exhausted;
         let steps = hours
             .into_iter()
-            .map(|(tenant, hours)| (tenant, hours.stepped()));
+            .map(|(tenant, hours)| (tenant, hours.rounded_to_steps()));
         let hours: BTreeMap<_, _> = steps.collect();
         if *view.hours == hours && news.is_empty() {
             return;
@@ -215,7 +215,7 @@ async fn read(
 ) -> Result<(Vec<UsageRecord>, UsageRecordsHead), Unavailable> {
     let query = Query::UsageRecords {
         after,
-        limit: FACTS_A_PAGE,
+        limit: RECORDS_PER_PAGE,
         since,
     };
     match core.read(query).await? {
@@ -224,7 +224,7 @@ async fn read(
     }
 }
 
-fn count(ledger: &mut Ledger, gpus: &Gpus) {
+fn set_gpu_counts(ledger: &mut Ledger, gpus: &GpuCounts) {
     for (id, gpus) in gpus.iter() {
         ledger.set_gpus(id, Some(gpus));
     }

@@ -32,7 +32,7 @@ const MAX_CALLS: usize = 64;
 pub struct Wipes {
     core: Arc<Core>,
     /// Last failure of each pending wipe, so that each failure is logged once.
-    said: BTreeMap<NodeId, String>,
+    logged_failures: BTreeMap<NodeId, String>,
 }
 
 impl Reconciler for Wipes {
@@ -47,7 +47,7 @@ impl Reconciler for Wipes {
     }
 
     fn forget(&mut self) {
-        self.said.clear();
+        self.logged_failures.clear();
     }
 }
 
@@ -56,7 +56,7 @@ impl Wipes {
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,
-            said: BTreeMap::new(),
+            logged_failures: BTreeMap::new(),
         }
     }
 
@@ -64,7 +64,7 @@ impl Wipes {
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> usize {
         let view = self.core.view();
         let due = due(&view);
-        self.said
+        self.logged_failures
             .retain(|node, _| due.iter().any(|(id, _)| id == node));
         let (core, asked_in) = (&self.core, &view);
         let calls = due.into_iter().map(|(node, wipe)| async move {
@@ -102,9 +102,9 @@ impl Wipes {
         }
         drop(answers);
         for (node, reason) in said {
-            if self.said.get(&node) != Some(&reason) {
+            if self.logged_failures.get(&node) != Some(&reason) {
                 tracing::warn!(%node, reason, "node not wiped yet");
-                self.said.insert(node, reason);
+                self.logged_failures.insert(node, reason);
             }
         }
         ended

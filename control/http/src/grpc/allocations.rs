@@ -1,9 +1,9 @@
 //! Allocation service.
 
-use super::{close, key, open, paging};
+use super::{authenticate, key, paging, respond};
 use crate::{
     ops::{
-        allocations::{self, Act, Filter},
+        allocations::{self, AllocationAction, Filter},
         submit,
     },
     state::Api,
@@ -24,129 +24,129 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::SubmitRequest>,
     ) -> Result<Response<v1::SubmitResponse>, Status> {
-        let (caller, mut message) = open(&self.0, request).await?;
+        let (caller, mut message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let dry_run = message.dry_run;
         let body = AllocationRequest::try_from(message);
         let body = body.map_err(|e| Problem::from(e).to_grpc())?;
-        close(submit::submit(self.0.core(), &caller, body, key, dry_run).await)
+        respond(submit::submit(self.0.core(), &caller, body, key, dry_run).await)
     }
 
     async fn get(
         &self,
         request: Request<v1::GetAllocationRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
-        close(allocations::get(self.0.core(), &caller, AllocationId(message.id)).await)
+        let (caller, message) = authenticate(&self.0, request).await?;
+        respond(allocations::get(self.0.core(), &caller, AllocationId(message.id)).await)
     }
 
     async fn list(
         &self,
         request: Request<v1::ListAllocationsRequest>,
     ) -> Result<Response<v1::ListAllocationsResponse>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let states = message.states.iter().map(String::as_str);
         let filter = Filter::new(states, Some(&message.project), None);
         let filter = filter.map_err(|p| p.to_grpc())?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
-        close(allocations::list(self.0.core(), &caller, &filter, limit, cursor).await)
+        respond(allocations::list(self.0.core(), &caller, &filter, limit, cursor).await)
     }
 
     async fn cancel(
         &self,
         request: Request<v1::CancelRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        close(allocations::act(self.0.core(), &caller, id, Act::Cancel, key).await)
+        respond(allocations::act(self.0.core(), &caller, id, AllocationAction::Cancel, key).await)
     }
 
     async fn hold(
         &self,
         request: Request<v1::HoldRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        close(allocations::act(self.0.core(), &caller, id, Act::Hold, key).await)
+        respond(allocations::act(self.0.core(), &caller, id, AllocationAction::Hold, key).await)
     }
 
     async fn release(
         &self,
         request: Request<v1::ReleaseRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        close(allocations::act(self.0.core(), &caller, id, Act::Release, key).await)
+        respond(allocations::act(self.0.core(), &caller, id, AllocationAction::Release, key).await)
     }
 
     async fn requeue(
         &self,
         request: Request<v1::RequeueRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        close(allocations::act(self.0.core(), &caller, id, Act::Requeue, key).await)
+        respond(allocations::act(self.0.core(), &caller, id, AllocationAction::Requeue, key).await)
     }
 
     async fn suspend(
         &self,
         request: Request<v1::SuspendRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
         let how = match message.checkpoint {
-            true => Act::SuspendAfterCheckpoint,
-            false => Act::Suspend,
+            true => AllocationAction::SuspendAfterCheckpoint,
+            false => AllocationAction::Suspend,
         };
-        close(allocations::act(self.0.core(), &caller, id, how, key).await)
+        respond(allocations::act(self.0.core(), &caller, id, how, key).await)
     }
 
     async fn resume(
         &self,
         request: Request<v1::ResumeRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        close(allocations::act(self.0.core(), &caller, id, Act::Resume, key).await)
+        respond(allocations::act(self.0.core(), &caller, id, AllocationAction::Resume, key).await)
     }
 
     async fn extend(
         &self,
         request: Request<v1::ExtendRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let (id, walltime) = (AllocationId(message.id), message.walltime);
-        let act = Act::Extend(ExtendRequest { walltime });
-        close(allocations::act(self.0.core(), &caller, id, act, key).await)
+        let act = AllocationAction::Extend(ExtendRequest { walltime });
+        respond(allocations::act(self.0.core(), &caller, id, act, key).await)
     }
 
     async fn checkpoint(
         &self,
         request: Request<v1::CheckpointRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        let act = Act::Checkpoint(CheckpointRequest {
+        let act = AllocationAction::Checkpoint(CheckpointRequest {
             timeout: message.timeout,
             directory: message.directory,
         });
-        close(allocations::act(self.0.core(), &caller, id, act, key).await)
+        respond(allocations::act(self.0.core(), &caller, id, act, key).await)
     }
 
     async fn explain(
         &self,
         request: Request<v1::ExplainRequest>,
     ) -> Result<Response<v1::Explanation>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let id = AllocationId(message.id);
-        close(allocations::explanation(self.0.core(), &caller, id).await)
+        respond(allocations::explanation(self.0.core(), &caller, id).await)
     }
 }

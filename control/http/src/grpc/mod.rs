@@ -38,7 +38,7 @@ pub(crate) fn add(router: Router, api: &Api) -> Result<Router, tonic_reflection:
     /// Adds every service to the router, with the size limit of REST, and lists the service names.
     macro_rules! services {
         ($($server:ident($service:path)),* $(,)?) => {{
-            let router = router$(.merge(alone(
+            let router = router$(.merge(service_router(
                 $server::new($service(api.clone())).max_decoding_message_size(MAX_BODY_BYTES),
             )))*;
             (router, vec![$(<$server<$service> as NamedService>::NAME),*])
@@ -56,7 +56,7 @@ pub(crate) fn add(router: Router, api: &Api) -> Result<Router, tonic_reflection:
 }
 
 /// Router with one service.
-fn alone<S>(service: S) -> Router
+fn service_router<S>(service: S) -> Router
 where
     S: NamedService
         + Service<axum::extract::Request, Error = Infallible>
@@ -71,14 +71,17 @@ where
 }
 
 /// Authenticates the caller and returns it with the message; rejects accounting systems.
-async fn open<T>(api: &Api, request: Request<T>) -> Result<(Caller, T), Status> {
-    let (caller, message) = open_also_to_accounting(api, request).await?;
-    let caller = caller.check_person().map_err(|p| p.to_grpc())?;
+async fn authenticate<T>(api: &Api, request: Request<T>) -> Result<(Caller, T), Status> {
+    let (caller, message) = authenticate_or_accounting(api, request).await?;
+    let caller = caller.check_not_accounting().map_err(|p| p.to_grpc())?;
     Ok((caller, message))
 }
 
 /// Authenticates the caller, which may be an accounting system, and returns it with the message.
-async fn open_also_to_accounting<T>(api: &Api, request: Request<T>) -> Result<(Caller, T), Status> {
+async fn authenticate_or_accounting<T>(
+    api: &Api,
+    request: Request<T>,
+) -> Result<(Caller, T), Status> {
     let header = request.metadata().get("authorization");
     let text = header.and_then(|value| value.to_str().ok());
     let caller = api.authenticate(text).await.map_err(|p| p.to_grpc())?;
@@ -86,7 +89,7 @@ async fn open_also_to_accounting<T>(api: &Api, request: Request<T>) -> Result<(C
 }
 
 /// Converts a result to a response, or a problem to a status.
-fn close<T, U: From<T>>(answer: Result<T, Problem>) -> Result<Response<U>, Status> {
+fn respond<T, U: From<T>>(answer: Result<T, Problem>) -> Result<Response<U>, Status> {
     match answer {
         Ok(value) => Ok(Response::new(value.into())),
         Err(problem) => Err(problem.to_grpc()),
@@ -100,11 +103,11 @@ fn key(text: Option<String>) -> Result<Option<String>, Status> {
 }
 
 /// Empty text means "left out" in these messages.
-fn given(text: &str) -> Option<&str> {
+fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
 /// 0 and empty text mean "left out" in these messages.
 fn paging(limit: u32, cursor: &str) -> (Option<u32>, Option<&str>) {
-    ((limit > 0).then_some(limit), given(cursor))
+    ((limit > 0).then_some(limit), non_empty(cursor))
 }

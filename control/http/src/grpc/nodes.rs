@@ -1,11 +1,11 @@
 //! Node service.
 
-use super::{close, given, key, open, paging};
+use super::{authenticate, key, non_empty, paging, respond};
 use crate::{
     ops::{
-        claims, compared, health,
+        claims, health,
         history::{self, HistoryQuery},
-        nodes,
+        node_comparison, nodes,
     },
     state::Api,
 };
@@ -26,33 +26,33 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::ListNodesRequest>,
     ) -> Result<Response<v1::ListNodesResponse>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
-        close(nodes::list(self.0.core(), &caller, limit, cursor))
+        respond(nodes::list(self.0.core(), &caller, limit, cursor))
     }
 
     async fn get(
         &self,
         request: Request<v1::GetNodeRequest>,
     ) -> Result<Response<v1::Node>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
-        close(nodes::show(self.0.core(), &caller, &message.name).await)
+        let (caller, message) = authenticate(&self.0, request).await?;
+        respond(nodes::show(self.0.core(), &caller, &message.name).await)
     }
 
     async fn diff(
         &self,
         request: Request<v1::DiffRequest>,
     ) -> Result<Response<v1::DiffResponse>, Status> {
-        let (_, message) = open(&self.0, request).await?;
-        let (with, since) = (given(&message.with), given(&message.since));
-        close(compared::diff(self.0.core(), &message.node, with, since).await)
+        let (_, message) = authenticate(&self.0, request).await?;
+        let (with, since) = (non_empty(&message.with), non_empty(&message.since));
+        respond(node_comparison::diff(self.0.core(), &message.node, with, since).await)
     }
 
     async fn inventory(
         &self,
         request: Request<v1::InventoryRequest>,
     ) -> Result<Response<v1::InventoryResponse>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let (name, fresh) = (&message.name, message.fresh);
         let read = nodes::inventory(self.0.core(), &caller, name, fresh).await;
         let written = read.and_then(|inventory| {
@@ -67,65 +67,65 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::ReprobeRequest>,
     ) -> Result<Response<v1::ReprobeResponse>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
-        close(nodes::reprobe(self.0.core(), &caller, &message.name).await)
+        let (caller, message) = authenticate(&self.0, request).await?;
+        respond(nodes::reprobe(self.0.core(), &caller, &message.name).await)
     }
 
     async fn history(
         &self,
         request: Request<v1::NodeHistoryRequest>,
     ) -> Result<Response<v1::NodeHistoryResponse>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
         let asked = HistoryQuery {
-            since: given(&message.since),
-            class: given(&message.class),
-            kind: given(&message.kind),
-            around: given(&message.around),
-            within: given(&message.within),
+            since: non_empty(&message.since),
+            class: non_empty(&message.class),
+            kind: non_empty(&message.kind),
+            around: non_empty(&message.around),
+            within: non_empty(&message.within),
             limit,
             cursor,
         };
-        close(history::of_node(self.0.core(), &caller, &message.name, &asked).await)
+        respond(history::of_node(self.0.core(), &caller, &message.name, &asked).await)
     }
 
     async fn health(
         &self,
         request: Request<v1::NodeHealthRequest>,
     ) -> Result<Response<v1::NodeHealth>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let (name, fresh) = (&message.name, message.fresh);
-        close(health::show(self.0.core(), &caller, name, fresh).await)
+        respond(health::show(self.0.core(), &caller, name, fresh).await)
     }
 
     async fn clear_health(
         &self,
         request: Request<v1::ClearHealthRequest>,
     ) -> Result<Response<v1::NodeHealth>, Status> {
-        let (caller, mut message) = open(&self.0, request).await?;
+        let (caller, mut message) = authenticate(&self.0, request).await?;
         let name = std::mem::take(&mut message.name);
         let body = ClearRequest::from(message);
-        close(health::clear(self.0.core(), &caller, &name, body).await)
+        respond(health::clear(self.0.core(), &caller, &name, body).await)
     }
 
     async fn claim(
         &self,
         request: Request<v1::ClaimNodesRequest>,
     ) -> Result<Response<v1::ClaimNodesResponse>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let body = ClaimRequest {
             project: message.project,
             purpose: message.purpose,
         };
-        close(claims::claim(self.0.core(), &caller, &message.nodes, body, key).await)
+        respond(claims::claim(self.0.core(), &caller, &message.nodes, body, key).await)
     }
 
     async fn release(
         &self,
         request: Request<v1::ReleaseNodesRequest>,
     ) -> Result<Response<v1::ReleaseNodesResponse>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let wipe = match message.wipe.as_str() {
             "" => Ok(Wipe::default()),
@@ -135,6 +135,6 @@ impl v1::nodes_server::Nodes for Service {
             reason: message.reason,
             wipe: wipe.map_err(|why: String| Problem::field("wipe", why).to_grpc())?,
         };
-        close(claims::release(self.0.core(), &caller, &message.nodes, body, key).await)
+        respond(claims::release(self.0.core(), &caller, &message.nodes, body, key).await)
     }
 }

@@ -1,6 +1,6 @@
 //! Project service.
 
-use super::{close, key, open};
+use super::{authenticate, key, respond};
 use crate::Caller;
 use crate::{ops::projects, state::Api};
 use lattice_api::{
@@ -18,7 +18,7 @@ impl v1::projects_server::Projects for Service {
         &self,
         request: Request<v1::TreeRequest>,
     ) -> Result<Response<v1::TreeResponse>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
@@ -37,7 +37,7 @@ impl v1::projects_server::Projects for Service {
         &self,
         request: Request<v1::CreateProjectRequest>,
     ) -> Result<Response<v1::Project>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         create(&self.0, &caller, message).await
     }
 
@@ -45,43 +45,43 @@ impl v1::projects_server::Projects for Service {
         &self,
         request: Request<v1::GetProjectRequest>,
     ) -> Result<Response<v1::Project>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
-        close(projects::get(self.0.core(), &caller, &message.path))
+        let (caller, message) = authenticate(&self.0, request).await?;
+        respond(projects::get(self.0.core(), &caller, &message.path))
     }
 
     async fn headroom(
         &self,
         request: Request<v1::GetProjectRequest>,
     ) -> Result<Response<v1::Headroom>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
-        close(projects::headroom(self.0.core(), &caller, &message.path).await)
+        let (caller, message) = authenticate(&self.0, request).await?;
+        respond(projects::headroom(self.0.core(), &caller, &message.path).await)
     }
 
     async fn update(
         &self,
         request: Request<v1::UpdateProjectRequest>,
     ) -> Result<Response<v1::Project>, Status> {
-        let (caller, mut message) = open(&self.0, request).await?;
+        let (caller, mut message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let path = std::mem::take(&mut message.path);
         let update = ProjectUpdate::from(message);
-        close(projects::update(self.0.core(), &caller, &path, update, key).await)
+        respond(projects::update(self.0.core(), &caller, &path, update, key).await)
     }
 
     async fn delete(
         &self,
         request: Request<v1::DeleteProjectRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request).await?;
+        let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
-        close(projects::delete(self.0.core(), &caller, &message.path, key).await)
+        respond(projects::delete(self.0.core(), &caller, &message.path, key).await)
     }
 
     async fn set_limits(
         &self,
         request: Request<v1::SetLimitsRequest>,
     ) -> Result<Response<v1::SetLimitsResponse>, Status> {
-        let (caller, mut message) = open(&self.0, request).await?;
+        let (caller, mut message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let changes = LimitsRequest::from(message);
         let changed = projects::set_limits(self.0.core(), &caller, changes, key).await;
@@ -98,5 +98,5 @@ pub(super) async fn create(
 ) -> Result<Response<v1::Project>, Status> {
     let key = key(message.idempotency_key.take())?;
     let body = ProjectRequest::from(message);
-    close(projects::create(api.core(), caller, body, key).await)
+    respond(projects::create(api.core(), caller, body, key).await)
 }

@@ -1,7 +1,7 @@
 //! Standard services for generic gRPC clients: health (`grpc.health.v1`) and reflection (`grpc.reflection`). Neither
 //! requires a token: probes have none, and the list of services is not secret.
 
-use super::alone;
+use super::service_router;
 use crate::MAX_BODY_BYTES;
 use crate::{ops::status as readiness, state::Api, streams::StreamPlace};
 use axum::{
@@ -24,11 +24,11 @@ use tonic_health::pb::{
 use tonic_reflection::server::{Builder, Error};
 
 /// Interval between two checks of a watched status.
-const WATCHED: Duration = Duration::from_secs(1);
+const WATCH_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Stream shares of clients without a token. Health and reflection have separate shares, so that reflection clients
 /// cannot keep health watches out.
-const WATCHES: &str = "clients of the health service";
-const READS: &str = "clients of the reflection service";
+const HEALTH_SHARE: &str = "clients of the health service";
+const REFLECTION_SHARE: &str = "clients of the reflection service";
 
 /// Adds health and reflection; reflection also in the version that older clients use.
 pub(super) fn add(router: Router, api: &Api, names: Vec<&'static str>) -> Result<Router, Error> {
@@ -38,30 +38,32 @@ pub(super) fn add(router: Router, api: &Api, names: Vec<&'static str>) -> Result
             .register_encoded_file_descriptor_set(OF_HEALTH)
             .register_encoded_file_descriptor_set(tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET)
     };
-    let health = HealthServer::new(Served {
+    let health = HealthServer::new(HealthService {
         api: api.clone(),
         names,
     });
-    let reflection = alone(
+    let reflection = service_router(
         described()
             .build_v1()?
             .max_decoding_message_size(MAX_BODY_BYTES),
     )
-    .merge(alone(
+    .merge(service_router(
         described()
             .build_v1alpha()?
             .max_decoding_message_size(MAX_BODY_BYTES),
     ))
     .layer(from_fn_with_state(api.clone(), within_share));
     Ok(router
-        .merge(alone(health.max_decoding_message_size(MAX_BODY_BYTES)))
+        .merge(service_router(
+            health.max_decoding_message_size(MAX_BODY_BYTES),
+        ))
         .merge(reflection))
 }
 
 /// Limits reflection streams to their share. A response holds its place until its last part is read, because a
 /// reflection stream lasts as long as its client reads.
 async fn within_share(State(api): State<Api>, request: extract::Request, next: Next) -> Answer {
-    let place = match api.streams().open(&Arc::from(READS), None) {
+    let place = match api.streams().open(&Arc::from(REFLECTION_SHARE), None) {
         Ok(place) => place,
         Err(problem) => return problem.to_grpc().into_http(),
     };
@@ -75,12 +77,12 @@ async fn within_share(State(api): State<Api>, request: extract::Request, next: N
 }
 
 /// Health service: the known services and their status.
-struct Served {
+struct HealthService {
     api: Api,
     names: Vec<&'static str>,
 }
 
-impl Served {
+impl HealthService {
     /// Whether the service is known. The empty name stands for the server.
     fn knows(&self, name: &str) -> bool {
         name.is_empty() || self.names.contains(&name)
@@ -102,7 +104,7 @@ fn answer(status: ServingStatus) -> HealthCheckResponse {
 }
 
 #[tonic::async_trait]
-impl Health for Served {
+impl Health for HealthService {
     async fn check(
         &self,
         request: Request<HealthCheckRequest>,
@@ -123,12 +125,12 @@ impl Health for Served {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let place = self.api.streams().open(&Arc::from(WATCHES), None);
+        let place = self.api.streams().open(&Arc::from(HEALTH_SHARE), None);
         let place = place.map_err(|problem| problem.to_grpc())?;
         let watch = Watch {
             is_known: self.knows(&request.into_inner().service),
             api: self.api.clone(),
-            told: None,
+            last_sent: None,
             _place: place,
         };
         let told = stream::unfold(watch, |mut watch| async {
@@ -144,7 +146,7 @@ impl Health for Served {
 struct Watch {
     api: Api,
     is_known: bool,
-    told: Option<ServingStatus>,
+    last_sent: Option<ServingStatus>,
     _place: StreamPlace,
 }
 
@@ -156,10 +158,10 @@ impl Watch {
                 true => status(&self.api),
                 false => ServingStatus::ServiceUnknown,
             };
-            if self.told.replace(now) != Some(now) {
+            if self.last_sent.replace(now) != Some(now) {
                 return now;
             }
-            tokio::time::sleep(WATCHED).await;
+            tokio::time::sleep(WATCH_POLL_INTERVAL).await;
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Movement settings through the API: changed, shown, and refused.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use lattice_api::movement::{SETTINGS, Value};
+use lattice_api::movement::{SETTINGS, SettingValue};
 use lattice_api::scheduler::{
     AllReservations, ReservationsView, SchedulerChange, WEIGHTS, WeightsChange,
 };
 use lattice_placement::{
-    Policy, Reservations, Weights,
+    PlannedReservations, Policy, Weights,
     movement::{checkpoint, lend, preempt, scale::Damping},
 };
 use lattice_quorum_types::scheduler::WorkloadKind;
@@ -38,23 +38,23 @@ fn with(settings: &[(&str, &str)]) -> SchedulerSettings {
 /// Every setting is stored alone, shown as set, and cleared.
 #[test]
 fn each_setting_is_stored_shown_and_cleared() {
-    let usual = shown(&SchedulerSettings::default());
+    let usual = movement_view(&SchedulerSettings::default());
     assert_eq!((usual.set.len(), usual.unread.len()), (0, 0));
     let names = usual.named().into_iter().map(|(name, _)| name);
     assert!(names.eq(SETTINGS.iter().map(|(name, _)| *name)));
     for (at, (name, default)) in usual.named().into_iter().enumerate() {
         let other = match default {
-            Value::Flag(yes) => (!yes).to_string(),
-            Value::Count(count) => (count - 1).to_string(),
-            Value::Limit(_) => "7".to_owned(),
+            SettingValue::Flag(yes) => (!yes).to_string(),
+            SettingValue::Count(count) => (count - 1).to_string(),
+            SettingValue::Limit(_) => "7".to_owned(),
             // Longer than each minimum, and shorter than each maximum, of the other settings.
-            Value::Seconds(seconds) => (seconds + 0.125).to_string(),
-            Value::Part(part) => (part / 2.0).to_string(),
+            SettingValue::Seconds(seconds) => (seconds + 0.125).to_string(),
+            SettingValue::Number(part) => (part / 2.0).to_string(),
         };
         let settings = with(&[(name, &other)]);
         let stored: Vec<_> = settings.names().collect();
         assert_eq!(stored, [format!("movement.{name}")]);
-        let now = shown(&settings);
+        let now = movement_view(&settings);
         assert_eq!(
             (now.set.as_slice(), now.unread.len()),
             (&[name.to_owned()][..], 0)
@@ -131,7 +131,7 @@ fn every_setting_reaches_the_solver() {
     let scheduler = Policy {
         weights: Weights::new(weights.into()).unwrap(),
         reference_wait_ms: 7_200_500,
-        reservations: Reservations::All,
+        reservations: PlannedReservations::All,
         checkpoint_bytes_s: Some(250_000_000),
     };
     assert_eq!(policy(&settings), scheduler);
@@ -145,9 +145,12 @@ fn every_setting_reaches_the_solver() {
         thrash_count: 4,
         only_borrowed: false,
     };
-    assert_eq!(movement.room.policy, room);
+    assert_eq!(movement.preemption.policy, room);
     assert_eq!(
-        (movement.room.patience_ms, movement.room.timeout_ms),
+        (
+            movement.preemption.patience_ms,
+            movement.preemption.timeout_ms
+        ),
         (1, 8)
     );
     let lend = lend::Policy {
@@ -300,13 +303,13 @@ fn lending_is_refused_for_sensitive_work() {
         ("sharing.allow_lending", "true"),
         ("sharing.lending_limit", "2"),
     ]);
-    check_kind(&lends).unwrap();
+    check_may_lend(&lends).unwrap();
     let sensitive = SchedulerSettings {
         kind: Some(WorkloadKind::Sensitive),
         ..lends
     };
-    assert!(check_kind(&sensitive).is_err());
-    let view = shown(&sensitive);
+    assert!(check_may_lend(&sensitive).is_err());
+    let view = movement_view(&sensitive);
     assert_eq!(view.set, ["sharing.lending_limit"]);
     assert!(!view.sharing.allow_lending);
     assert_eq!(view.unread.len(), 1);

@@ -27,17 +27,17 @@ pub(super) struct Rules {
 
 /// Identity given by a token.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct TokenIdentity {
     pub(super) name: String,
     pub(super) role: Role,
     pub(super) tenants: Option<BTreeSet<ProjectPath>>,
     /// Time at which the token stops being valid: its expiry plus the leeway.
-    pub(super) until: UnixMillis,
+    pub(super) valid_until: UnixMillis,
 }
 
 /// Reason why a correctly signed token is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum ClaimsError {
     /// The token is not meant for this service or not valid now: the caller is unauthenticated.
     #[error("{0}")]
     NotValid(String),
@@ -46,23 +46,23 @@ pub(super) enum Fault {
     NotAllowed(String),
 }
 
-fn not_valid<T>(text: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault::NotValid(text.into()))
+fn not_valid<T>(text: impl Into<String>) -> Result<T, ClaimsError> {
+    Err(ClaimsError::NotValid(text.into()))
 }
 
-fn not_allowed<T>(text: String) -> Result<T, Fault> {
-    Err(Fault::NotAllowed(text))
+fn not_allowed<T>(text: String) -> Result<T, ClaimsError> {
+    Err(ClaimsError::NotAllowed(text))
 }
 
 type Claims = Map<String, Value>;
 
 /// Claim with this name, or at the end of this path (`realm_access.roles`).
-fn at<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
+fn claim_at_path<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
     if let Some(value) = claims.get(path) {
         return Some(value);
     }
     let (first, rest) = path.split_once('.')?;
-    at(claims.get(first)?.as_object()?, rest)
+    claim_at_path(claims.get(first)?.as_object()?, rest)
 }
 
 /// Words of a claim: a list of texts, or one text separated by spaces.
@@ -75,7 +75,7 @@ fn words(value: &Value) -> Vec<&str> {
 }
 
 /// Time claim: seconds, possibly with a fraction.
-fn moment(claims: &Claims, name: &str) -> Result<Option<UnixMillis>, Fault> {
+fn time_claim(claims: &Claims, name: &str) -> Result<Option<UnixMillis>, ClaimsError> {
     let Some(value) = claims.get(name) else {
         return Ok(None);
     };
@@ -93,7 +93,11 @@ fn moment(claims: &Claims, name: &str) -> Result<Option<UnixMillis>, Fault> {
 
 impl Rules {
     /// Identity given by the claims of a token at the time `now`.
-    pub(super) fn holder(&self, payload: &[u8], now: UnixMillis) -> Result<Holder, Fault> {
+    pub(super) fn identity(
+        &self,
+        payload: &[u8],
+        now: UnixMillis,
+    ) -> Result<TokenIdentity, ClaimsError> {
         let Ok(claims) = serde_json::from_slice::<Claims>(payload) else {
             return not_valid("the token's payload is not a JSON object");
         };
@@ -120,17 +124,17 @@ impl Rules {
                 "{name} has the role {role}, which is limited to named tenants, but the token grants all"
             ));
         }
-        Ok(Holder {
+        Ok(TokenIdentity {
             name,
             role,
             tenants,
-            until,
+            valid_until: until,
         })
     }
 
-    fn check_times(&self, claims: &Claims, now: UnixMillis) -> Result<UnixMillis, Fault> {
+    fn check_times(&self, claims: &Claims, now: UnixMillis) -> Result<UnixMillis, ClaimsError> {
         let leeway = self.leeway_ms;
-        let Some(ends) = moment(claims, "exp")? else {
+        let Some(ends) = time_claim(claims, "exp")? else {
             return not_valid("the token has no expiry time (`exp`)");
         };
         let until = UnixMillis(ends.0.saturating_add(leeway));
@@ -141,7 +145,7 @@ impl Rules {
             ));
         }
         for (claim, what) in [("nbf", "is not valid before"), ("iat", "was made in")] {
-            let Some(at) = moment(claims, claim)? else {
+            let Some(at) = time_claim(claims, claim)? else {
                 continue;
             };
             if at.0 > now.0.saturating_add(leeway) {
@@ -154,7 +158,7 @@ impl Rules {
         Ok(until)
     }
 
-    fn name(&self, claims: &Claims) -> Result<String, Fault> {
+    fn name(&self, claims: &Claims) -> Result<String, ClaimsError> {
         let named = match &self.name_claim {
             Some(claim) => std::slice::from_ref(claim)
                 .iter()
@@ -162,7 +166,9 @@ impl Rules {
                 .collect(),
             None => Vec::from(USUAL_NAMES),
         };
-        let mut found = named.iter().filter_map(|claim| at(claims, claim));
+        let mut found = named
+            .iter()
+            .filter_map(|claim| claim_at_path(claims, claim));
         let Some(name) = found.find_map(Value::as_str).filter(|n| !n.is_empty()) else {
             let claims = named.join("` or `");
             return not_allowed(format!("the token names no user: it has no `{claims}`"));
@@ -176,9 +182,9 @@ impl Rules {
         }
     }
 
-    fn role(&self, claims: &Claims, name: &str) -> Result<Role, Fault> {
+    fn role(&self, claims: &Claims, name: &str) -> Result<Role, ClaimsError> {
         let claim = &self.roles_claim;
-        let Some(value) = at(claims, claim) else {
+        let Some(value) = claim_at_path(claims, claim) else {
             return not_allowed(format!(
                 "{name} has no role here: the token has no claim `{claim}`"
             ));
@@ -199,11 +205,15 @@ impl Rules {
 
     /// Tenants of the token; `None` for all. If the site configures a tenants claim, a token without the claim is
     /// rejected and never counts as one for all tenants.
-    fn tenants(&self, claims: &Claims, name: &str) -> Result<Option<BTreeSet<ProjectPath>>, Fault> {
+    fn tenants(
+        &self,
+        claims: &Claims,
+        name: &str,
+    ) -> Result<Option<BTreeSet<ProjectPath>>, ClaimsError> {
         let Some(claim) = &self.tenants_claim else {
             return Ok(None);
         };
-        let Some(value) = at(claims, claim) else {
+        let Some(value) = claim_at_path(claims, claim) else {
             return not_allowed(format!(
                 "{name} is in no tenant here: the token has no claim `{claim}`"
             ));
@@ -269,10 +279,10 @@ mod tests {
     }
 
     fn says(rules: &Rules, changes: Value) -> String {
-        match rules.holder(&with(changes), NOW) {
+        match rules.identity(&with(changes), NOW) {
             Ok(holder) => format!("{} {}", holder.name, holder.role),
-            Err(Fault::NotValid(text)) => format!("401 {text}"),
-            Err(Fault::NotAllowed(text)) => format!("403 {text}"),
+            Err(ClaimsError::NotValid(text)) => format!("401 {text}"),
+            Err(ClaimsError::NotAllowed(text)) => format!("403 {text}"),
         }
     }
 
@@ -354,7 +364,7 @@ mod tests {
             tenants_claim: Some("groups".to_owned()),
             ..rules()
         };
-        let tenants = |groups: Value| rules.holder(&with(json!({"groups": groups})), NOW);
+        let tenants = |groups: Value| rules.identity(&with(json!({"groups": groups})), NOW);
         let named = tenants(json!(["ocean", "ocean/deep", "/staff"])).unwrap();
         assert_eq!(
             named.tenants,
@@ -363,7 +373,7 @@ mod tests {
         assert_eq!(tenants(json!(["*"])).unwrap().tenants, None);
         for none in [json!(null), json!([]), json!(["a/b"]), json!(7)] {
             let refused = tenants(none.clone());
-            assert!(matches!(refused, Err(Fault::NotAllowed(_))), "{none}");
+            assert!(matches!(refused, Err(ClaimsError::NotAllowed(_))), "{none}");
         }
     }
 
@@ -372,8 +382,11 @@ mod tests {
         let Value::Object(claims) = json!({"https://x.org/roles": ["a"], "b": {"c.d": 1}}) else {
             unreachable!()
         };
-        assert_eq!(at(&claims, "https://x.org/roles"), Some(&json!(["a"])));
-        assert_eq!(at(&claims, "b.c.d"), Some(&json!(1)));
-        assert_eq!(at(&claims, "b.c"), None);
+        assert_eq!(
+            claim_at_path(&claims, "https://x.org/roles"),
+            Some(&json!(["a"]))
+        );
+        assert_eq!(claim_at_path(&claims, "b.c.d"), Some(&json!(1)));
+        assert_eq!(claim_at_path(&claims, "b.c"), None);
     }
 }

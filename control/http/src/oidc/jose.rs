@@ -60,7 +60,7 @@ impl Verifier<Vec<u8>> for RingVerifier {
                     Algorithm::PS512 => &signature::RSA_PSS_2048_8192_SHA512,
                     _ => return Err(SignatureError::new()),
                 };
-                let (n, e) = (significant(n), significant(e));
+                let (n, e) = (without_leading_zeros(n), without_leading_zeros(e));
                 RsaPublicKeyComponents { n, e }.verify(how, message, signature)
             }
             DecodingKeyKind::SecretOrDer(point) => {
@@ -84,7 +84,7 @@ impl JwtVerifier for RingVerifier {
 }
 
 /// Number without leading zero bytes. Some issuers write a zero byte before a first byte above 127.
-fn significant(number: &[u8]) -> &[u8] {
+fn without_leading_zeros(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     &number[zeros..]
 }
@@ -154,7 +154,7 @@ impl Key {
     }
 
     /// Whether this key signed the token.
-    pub(super) fn signed(&self, token: &Token<'_>) -> bool {
+    pub(super) fn verifies(&self, token: &Token<'_>) -> bool {
         self.algorithm == token.algorithm
             && crypto::verify(
                 token.signature,
@@ -190,7 +190,7 @@ impl Keys {
     }
 
     /// Key that a token names. A token that names no key matches only if the issuer has exactly one key.
-    pub(super) fn of(&self, token: &Token<'_>) -> Option<&Key> {
+    pub(super) fn for_token(&self, token: &Token<'_>) -> Option<&Key> {
         match (&token.key_id, self.0.as_slice()) {
             // Keys with the same name differ in their algorithm.
             (Some(id), keys) => {
@@ -305,7 +305,8 @@ mod tests {
 
     fn verified(keys: &Keys, token: &str) -> bool {
         let token = Token::read(token).unwrap();
-        keys.of(&token).is_some_and(|key| key.signed(&token))
+        keys.for_token(&token)
+            .is_some_and(|key| key.verifies(&token))
     }
 
     /// RSA public key in JSON form, and the key pair to sign with.

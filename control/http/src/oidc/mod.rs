@@ -13,10 +13,10 @@ mod jose;
 use super::caller::Caller;
 use crate::oidc_config::OidcConfig;
 use arc_swap::ArcSwapOption;
-use claims::{Fault, Holder, Rules};
+use claims::{ClaimsError, Rules, TokenIdentity};
 use jose::{Keys, Token};
 use lattice_api::problem::{Kind, Problem};
-use lattice_engine::web_client::{self, ClientError, FetchError, Trust, Web};
+use lattice_engine::web_client::{self, ClientError, FetchError, Trust, WebClient};
 use lattice_quorum_types::UnixMillis;
 use parking_lot::{Mutex, MutexGuard};
 use reqwest::Url;
@@ -33,15 +33,15 @@ const DISCOVERY: &str = "/.well-known/openid-configuration";
 /// Timeout for each of the issuer's two answers (discovery document, keys).
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Maximum bytes of an answer: a key set with certificates takes some tens of KiB.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// First pause before a silent issuer is queried again; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Shortest time between two key requests because of an unknown key: invented key names must not cause unlimited
 /// requests to the issuer.
-const BETWEEN_UNKNOWN: Duration = Duration::from_secs(60);
+const MIN_UNKNOWN_KEY_INTERVAL: Duration = Duration::from_secs(60);
 /// Longest time that an API request with an unknown key waits for the issuer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_KEY_WAIT: Duration = Duration::from_secs(10);
 
 /// The issuer cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -109,12 +109,12 @@ struct KeyFetchState {
 /// An issuer of tokens and its known keys.
 pub struct Issuer {
     rules: Rules,
-    web: Web,
+    web: WebClient,
     discovery: Url,
     refresh: Duration,
     known: ArcSwapOption<CachedKeys>,
-    turn: Mutex<KeyFetchState>,
-    wanted: Notify,
+    key_fetch: Mutex<KeyFetchState>,
+    fetch_requested: Notify,
     /// Number of completed key requests.
     rounds: watch::Sender<u64>,
 }
@@ -135,7 +135,7 @@ impl Issuer {
             Some(path) => Trust::Only(authorities(path)?),
             None => Trust::System,
         };
-        let web = Web::new(web_client::client(trust)?, None, DEADLINE, MOST_BYTES);
+        let web = WebClient::new(web_client::client(trust)?, None, DEADLINE, MAX_ANSWER_BYTES);
         let wrong = |key: &'static str, reason: String| IssuerError::Key { key, reason };
         let web = web.map_err(|error| wrong("issuer", error.to_string()))?;
         let discovery = format!("{}{DISCOVERY}", config.issuer.trim_end_matches('/'));
@@ -154,14 +154,14 @@ impl Issuer {
             discovery: discovery.map_err(|error| wrong("issuer", error.to_string()))?,
             refresh: Duration::from_secs(config.refresh_s),
             known: ArcSwapOption::empty(),
-            turn: Mutex::default(),
-            wanted: Notify::new(),
+            key_fetch: Mutex::default(),
+            fetch_requested: Notify::new(),
             rounds: watch::Sender::new(0),
         })
     }
 
     fn turn(&self) -> MutexGuard<'_, KeyFetchState> {
-        self.turn.lock()
+        self.key_fetch.lock()
     }
 
     /// Keeps the keys up to date; never ends.
@@ -205,7 +205,7 @@ impl Issuer {
             self.rounds.send_modify(|rounds| *rounds += 1);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = self.wanted.notified() => {}
+                () = self.fetch_requested.notified() => {}
             }
         }
     }
@@ -251,12 +251,13 @@ impl Issuer {
         if !Token::has_token_form(text) {
             return None;
         }
-        Some(self.judge(text, now).await)
+        Some(self.verify(text, now).await)
     }
 
-    async fn judge(&self, text: &str, now: UnixMillis) -> Result<Caller, Problem> {
+    async fn verify(&self, text: &str, now: UnixMillis) -> Result<Caller, Problem> {
         let token = Token::read(text);
-        let token = token.map_err(|why| nobody(&format!("the token cannot be used: {why}")))?;
+        let token =
+            token.map_err(|why| unauthenticated(&format!("the token cannot be used: {why}")))?;
         let seen = self.rounds.subscribe();
         let mut signed = self.is_signed(&token)?;
         // A token without a key name may be signed by a key published since.
@@ -269,20 +270,22 @@ impl Issuer {
         }
         match signed {
             Some(true) => {}
-            Some(false) => return Err(nobody("the token's signature is not its issuer's")),
+            Some(false) => {
+                return Err(unauthenticated("the token's signature is not its issuer's"));
+            }
             None => {
-                return Err(nobody(
+                return Err(unauthenticated(
                     "the key (`kid`) of the token is not among its issuer's known keys; keys are \
                      read again at most once a minute for this",
                 ));
             }
         }
-        let holder = self.rules.holder(token.payload(), now);
+        let holder = self.rules.identity(token.payload(), now);
         holder
             .map(|holder| caller(holder, now))
             .map_err(|fault| match fault {
-                Fault::NotValid(text) => nobody(&text),
-                Fault::NotAllowed(text) => Problem::new(Kind::Forbidden, "forbidden", text),
+                ClaimsError::NotValid(text) => unauthenticated(&text),
+                ClaimsError::NotAllowed(text) => Problem::new(Kind::Forbidden, "forbidden", text),
             })
     }
 
@@ -290,7 +293,7 @@ impl Issuer {
     fn is_signed(&self, token: &Token<'_>) -> Result<Option<bool>, Problem> {
         let known = self.known.load();
         let known = known.as_ref().ok_or_else(|| self.no_keys())?;
-        Ok(known.keys.of(token).map(|key| key.signed(token)))
+        Ok(known.keys.for_token(token).map(|key| key.verifies(token)))
     }
 
     fn no_keys(&self) -> Problem {
@@ -307,32 +310,34 @@ impl Issuer {
     async fn refetch_keys(&self, mut seen: watch::Receiver<u64>) -> bool {
         {
             let mut turn = self.turn();
-            let is_due = turn.last.is_none_or(|at| at.elapsed() >= BETWEEN_UNKNOWN);
+            let is_due = turn
+                .last
+                .is_none_or(|at| at.elapsed() >= MIN_UNKNOWN_KEY_INTERVAL);
             if !turn.is_pending && !is_due {
                 return false;
             }
             if !turn.is_pending {
                 turn.last = Some(Instant::now());
                 turn.is_pending = true;
-                self.wanted.notify_one();
+                self.fetch_requested.notify_one();
             }
         }
-        matches!(timeout(PATIENCE, seen.changed()).await, Ok(Ok(())))
+        matches!(timeout(MAX_KEY_WAIT, seen.changed()).await, Ok(Ok(())))
     }
 }
 
-fn nobody(detail: &str) -> Problem {
+fn unauthenticated(detail: &str) -> Problem {
     Problem::new(Kind::Unauthenticated, "unauthenticated", detail)
 }
 
-fn caller(holder: Holder, now: UnixMillis) -> Caller {
-    let left = Duration::from_millis(holder.until.since(now));
+fn caller(holder: TokenIdentity, now: UnixMillis) -> Caller {
+    let left = Duration::from_millis(holder.valid_until.since(now));
     Caller {
         name: holder.name.into(),
         role: holder.role,
         tenants: holder.tenants.map(Arc::new),
         // If the expiry is beyond the range of the clock, the token does not end by itself.
-        ends_at: Instant::now().checked_add(left),
+        expires_at: Instant::now().checked_add(left),
     }
 }
 

@@ -21,7 +21,7 @@ use lattice_waldur::status::{Difference, Outcome};
 use std::sync::Arc;
 
 pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingStatus, Problem> {
-    caller.check_whole(Role::Operator, "reading the accounting status")?;
+    caller.check_cluster_role(Role::Operator, "reading the accounting status")?;
     let Some(connection) = core.accounting() else {
         return Ok(AccountingStatus::default());
     };
@@ -68,8 +68,8 @@ pub(crate) async fn reconcile(
     caller: &Caller,
     request: ReconcileRequest,
 ) -> Result<ReconcileView, Problem> {
-    caller.check_whole(Role::Admin, "setting what an accounting system has")?;
-    let connection = acting(core)?;
+    caller.check_cluster_role(Role::Admin, "setting what an accounting system has")?;
+    let connection = connection_if_acting(core)?;
     let moment = |field: &str, given: &str| {
         text::moment(given, core.now()).map_err(|why| Problem::field(field, why))
     };
@@ -88,13 +88,13 @@ pub(crate) async fn reconcile(
         }
     })?;
     Ok(ReconcileView {
-        differences: differences.into_iter().map(shown).collect(),
+        differences: differences.into_iter().map(difference_view).collect(),
     })
 }
 
 /// Handles a webhook call as a wake-up only. Its content is not trusted: the reconciler queries the accounting system
 /// itself.
-pub(crate) async fn hook(core: &Core, secret: &str) -> Result<(), Problem> {
+pub(crate) async fn webhook(core: &Core, secret: &str) -> Result<(), Problem> {
     let unknown = || {
         Problem::new(
             Kind::NotFound,
@@ -112,7 +112,7 @@ pub(crate) async fn hook(core: &Core, secret: &str) -> Result<(), Problem> {
     }
 }
 
-fn acting(core: &Core) -> Result<&Arc<AccountingConnection>, Problem> {
+fn connection_if_acting(core: &Core) -> Result<&Arc<AccountingConnection>, Problem> {
     let off = "accounting is off on this cluster; see `accounting` in control's file";
     let connection = core.accounting();
     let connection =
@@ -126,7 +126,7 @@ fn acting(core: &Core) -> Result<&Arc<AccountingConnection>, Problem> {
     }
 }
 
-fn shown(difference: Difference) -> TotalDifference {
+fn difference_view(difference: Difference) -> TotalDifference {
     let hours = |hundredths: u64| Hours(hundredths.saturating_mul(HOUR_MS / 100));
     let (outcome, reason) = match difference.outcome {
         Outcome::Found => ("found", None),

@@ -4,7 +4,7 @@ use super::{elements, paging, propose, read, unexpected, wait_causes::WaitLookup
 use crate::caller::Caller;
 use lattice_api::{
     AllocationView,
-    allocation::{CheckpointRequest, ExtendRequest, Sight, Walltime},
+    allocation::{CheckpointRequest, ExtendRequest, WalltimeChange, WorkloadAccess},
     duration,
     explanation::ExplanationView,
     page::Page,
@@ -13,8 +13,8 @@ use lattice_api::{
 use lattice_engine::{Core, explanation};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, ProjectPath, Refusal,
-    checkpoint::TIMEOUT_MS,
-    command::CheckpointAsked,
+    checkpoint::DEFAULT_TIMEOUT_MS,
+    command::RequestedCheckpoint,
     event::EventKind,
     view::{Answer, Query},
 };
@@ -22,7 +22,7 @@ use lattice_view::{LastPlan, View};
 use std::{ops::Bound, sync::Arc};
 
 /// Records read from the quorum at a time.
-const CHUNK: u32 = 1_000;
+const RECORDS_PER_READ: u32 = 1_000;
 /// Maximum number of reads for one page. A page may be short when few records match; its cursor continues.
 const MAX_READS: usize = 10;
 
@@ -69,7 +69,7 @@ impl Filter {
     }
 
     /// Whether the view contains every matching allocation.
-    fn is_live(&self) -> bool {
+    fn matches_live_only(&self) -> bool {
         !self.states.is_empty() && !self.states.iter().any(|s| s.is_terminal())
     }
 }
@@ -91,7 +91,7 @@ pub(crate) async fn list(
             path: top.clone(),
         }));
     }
-    if filter.is_live() {
+    if filter.matches_live_only() {
         let all = view
             .allocations
             .range((Bound::Excluded(after), Bound::Unbounded));
@@ -99,12 +99,12 @@ pub(crate) async fn list(
         let page = paging::page(passing, limit, |a| a.id.to_string());
         let plan = core.plan_for(&view, page.items.iter().map(|a| &***a)).await;
         let waits = WaitLookup::new(&view);
-        return Ok(page.map(|a| shown(&view, (&plan, &waits), caller, a)));
+        return Ok(page.map(|a| allocation_view(&view, (&plan, &waits), caller, a)));
     }
     let page = list_all(core, caller, filter, limit, after).await?;
     let plan = core.plan_for(&view, &page.items).await;
     let waits = WaitLookup::new(&view);
-    Ok(page.map(|a| shown(&view, (&plan, &waits), caller, &a)))
+    Ok(page.map(|a| allocation_view(&view, (&plan, &waits), caller, &a)))
 }
 
 /// Lists allocations including ended ones, which only the quorum has.
@@ -119,7 +119,7 @@ async fn list_all(
     for _ in 0..MAX_READS {
         let query = Query::Allocations {
             after,
-            limit: CHUNK,
+            limit: RECORDS_PER_READ,
             states: filter.states.clone(),
             within: filter.within.clone(),
         };
@@ -153,10 +153,10 @@ pub(super) async fn record(
     caller: &Caller,
     id: AllocationId,
 ) -> Result<Arc<Allocation>, Problem> {
-    let record = match elements::recorded(core, id).await? {
+    let record = match elements::find_record(core, id).await? {
         Some(record) => record,
         None => {
-            let element = elements::unplaced(core, id).await?;
+            let element = elements::unplaced_element(core, id).await?;
             element.ok_or_else(|| unknown(id))?
         }
     };
@@ -172,12 +172,12 @@ pub(crate) async fn get(
     id: AllocationId,
 ) -> Result<AllocationView, Problem> {
     let record = record(core, caller, id).await?;
-    Ok(shown_now(core, caller, &record).await)
+    Ok(current_view(core, caller, &record).await)
 }
 
 /// Action on an allocation.
 #[derive(Debug, Clone)]
-pub(crate) enum Act {
+pub(crate) enum AllocationAction {
     Cancel,
     Hold,
     Release,
@@ -189,7 +189,7 @@ pub(crate) enum Act {
     Resume,
 }
 
-impl Act {
+impl AllocationAction {
     /// Builds the command; reads the allocation first if necessary.
     async fn command(
         &self,
@@ -198,17 +198,17 @@ impl Act {
         id: AllocationId,
     ) -> Result<Command, Problem> {
         Ok(match self {
-            Act::Cancel => Command::Cancel { id },
-            Act::Hold => Command::Hold { id },
-            Act::Release => Command::Release { id },
-            Act::Requeue => Command::Requeue { id },
-            Act::Suspend => Command::Suspend { id },
-            Act::SuspendAfterCheckpoint => suspend_after(core, caller, id).await?,
-            Act::Resume => Command::Resume { id },
-            Act::Extend(request) => {
+            AllocationAction::Cancel => Command::Cancel { id },
+            AllocationAction::Hold => Command::Hold { id },
+            AllocationAction::Release => Command::Release { id },
+            AllocationAction::Requeue => Command::Requeue { id },
+            AllocationAction::Suspend => Command::Suspend { id },
+            AllocationAction::SuspendAfterCheckpoint => suspend_after(core, caller, id).await?,
+            AllocationAction::Resume => Command::Resume { id },
+            AllocationAction::Extend(request) => {
                 let walltime_ms = match request.read()? {
-                    Walltime::Of(ms) => ms,
-                    Walltime::More(ms) => {
+                    WalltimeChange::Total(ms) => ms,
+                    WalltimeChange::Increment(ms) => {
                         let present = record(core, caller, id).await?.spec.walltime_ms;
                         let unbounded = || {
                             let reason =
@@ -221,7 +221,7 @@ impl Act {
                 };
                 Command::SetWalltime { id, walltime_ms }
             }
-            Act::Checkpoint(request) => checkpoint(core, caller, id, request).await?,
+            AllocationAction::Checkpoint(request) => checkpoint(core, caller, id, request).await?,
         })
     }
 }
@@ -232,7 +232,7 @@ async fn checkpoint(
     id: AllocationId,
     request: &CheckpointRequest,
 ) -> Result<Command, Problem> {
-    let timeout_ms = request.timeout_ms()?.unwrap_or(TIMEOUT_MS);
+    let timeout_ms = request.timeout_ms()?.unwrap_or(DEFAULT_TIMEOUT_MS);
     let given = request.directory.clone().filter(|text| !text.is_empty());
     let directory = match given {
         Some(directory) => directory,
@@ -270,7 +270,7 @@ async fn suspend_after(core: &Core, caller: &Caller, id: AllocationId) -> Result
         })?,
     };
     let policy = core.view().movement_of(&record.spec.vcluster).checkpoint;
-    let checkpoint = CheckpointAsked {
+    let checkpoint = RequestedCheckpoint {
         directory,
         timeout_ms: policy.bounds(record.spec.sensitive).timeout_ms,
     };
@@ -281,7 +281,7 @@ pub(crate) async fn act(
     core: &Core,
     caller: &Caller,
     id: AllocationId,
-    act: Act,
+    act: AllocationAction,
     key: Option<String>,
 ) -> Result<AllocationView, Problem> {
     // Checked first, so that a caller without write permission does not learn which objects exist.
@@ -296,7 +296,7 @@ pub(crate) async fn act(
         _ => None,
     });
     match changed {
-        Some(record) => Ok(shown_now(core, caller, record).await),
+        Some(record) => Ok(current_view(core, caller, record).await),
         None => get(core, caller, id).await,
     }
 }
@@ -308,17 +308,17 @@ pub(crate) async fn explanation(
 ) -> Result<ExplanationView, Problem> {
     let record = record(core, caller, id).await?;
     let view = core.view();
-    let sight = sight(&view, caller, &record);
+    let sight = visibility(&view, caller, &record);
     let plan = core.plan_for(&view, [&*record]).await;
     let mut explained = explanation::explain(&view, &plan, &record, sight);
     if let Some(waits) = WaitLookup::new(&view).of(&record) {
-        explained.summary = super::wait_causes::in_words(&record, &waits);
+        explained.summary = super::wait_causes::wait_text(&record, &waits);
     }
     Ok(explained)
 }
 
 /// Whether the caller sees the full workload: its owner, an administrator of its project or tenant, or an operator.
-pub(crate) fn sight(view: &View, caller: &Caller, a: &Allocation) -> Sight {
+pub(crate) fn visibility(view: &View, caller: &Caller, a: &Allocation) -> WorkloadAccess {
     let administers = || {
         let levels = a.spec.project.ancestors();
         levels
@@ -326,23 +326,23 @@ pub(crate) fn sight(view: &View, caller: &Caller, a: &Allocation) -> Sight {
             .any(|project| project.admins.iter().any(|admin| **admin == *caller.name))
     };
     if caller.sees_all() || *a.user == *caller.name || administers() {
-        Sight::Full
+        WorkloadAccess::Full
     } else {
-        Sight::Outline
+        WorkloadAccess::WithoutWorkload
     }
 }
 
 /// View of an allocation for the caller. `plan` comes from [`Core::plan_for`].
-pub(crate) fn shown(
+pub(crate) fn allocation_view(
     view: &View,
     (plan, waits): (&LastPlan, &WaitLookup<'_>),
     caller: &Caller,
     a: &Allocation,
 ) -> AllocationView {
-    let mut shown = AllocationView::new(a, sight(view, caller, a));
+    let mut shown = AllocationView::new(a, visibility(view, caller, a));
     shown.reason = explanation::reason(view, plan, a);
     if let Some(waits) = waits.of(a) {
-        shown.reason = Some(super::wait_causes::in_words(a, &waits));
+        shown.reason = Some(super::wait_causes::wait_text(a, &waits));
         shown.waits_for = Some((&waits).into());
     }
     if let Some(workload) = &mut shown.workload {
@@ -351,8 +351,8 @@ pub(crate) fn shown(
     shown
 }
 
-async fn shown_now(core: &Core, caller: &Caller, a: &Allocation) -> AllocationView {
+async fn current_view(core: &Core, caller: &Caller, a: &Allocation) -> AllocationView {
     let view = core.view();
     let plan = core.plan_for(&view, [a]).await;
-    shown(&view, (&plan, &WaitLookup::new(&view)), caller, a)
+    allocation_view(&view, (&plan, &WaitLookup::new(&view)), caller, a)
 }

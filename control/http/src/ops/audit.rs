@@ -18,7 +18,7 @@ use lattice_quorum_types::{
 use std::collections::BTreeSet;
 
 /// Entries read from the quorum at a time.
-const CHUNK: u32 = 1_000;
+const ENTRIES_PER_READ: u32 = 1_000;
 
 /// Audit filter as given by the caller.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ fn actions(list: Option<&str>) -> Result<BTreeSet<String>, Problem> {
 /// Narrows the filter to entries that the caller may read. Operators of the whole cluster read everything.
 /// Tenant-scoped operators and tenant administrators read entries about their tenants only. Users read entries about
 /// their own actions and objects.
-fn narrow(caller: &Caller, filter: &mut AuditFilter) -> Result<(), Problem> {
+fn restrict_to_caller(caller: &Caller, filter: &mut AuditFilter) -> Result<(), Problem> {
     let refused = |detail: String| Err(Problem::new(Kind::Forbidden, "forbidden", detail));
     match (caller.role, &caller.tenants) {
         (Role::Operator | Role::Admin, None) => Ok(()),
@@ -110,7 +110,7 @@ fn narrow(caller: &Caller, filter: &mut AuditFilter) -> Result<(), Problem> {
 }
 
 /// Whether the entry refers only to projects visible to the caller.
-fn is_shown(caller: &Caller, entry: &AuditEntry) -> bool {
+fn is_visible(caller: &Caller, entry: &AuditEntry) -> bool {
     let about = entry.action.subjects();
     about.projects.iter().all(|project| caller.sees(project))
 }
@@ -124,9 +124,12 @@ async fn search(core: &Core, search: AuditSearch) -> Result<AuditPage, Problem> 
 }
 
 /// Calls `look` for every audit entry.
-pub(super) async fn each(core: &Core, mut look: impl FnMut(&AuditEntry)) -> Result<(), Problem> {
+pub(super) async fn for_each_entry(
+    core: &Core,
+    mut look: impl FnMut(&AuditEntry),
+) -> Result<(), Problem> {
     let mut wanted = AuditSearch {
-        limit: CHUNK,
+        limit: ENTRIES_PER_READ,
         ..AuditSearch::default()
     };
     loop {
@@ -150,7 +153,7 @@ pub(crate) async fn list(
 ) -> Result<Page<AuditView>, Problem> {
     let limit = paging::limit(limit)?;
     let mut filter = wanted.filter(core.now())?;
-    narrow(caller, &mut filter)?;
+    restrict_to_caller(caller, &mut filter)?;
     let order = match wanted.newest_first {
         true => AuditOrder::NewestFirst,
         false => AuditOrder::OldestFirst,
@@ -161,11 +164,14 @@ pub(crate) async fn list(
             filter,
             order,
             cursor: (after > 0).then_some(after),
-            limit: u32::try_from(limit).unwrap_or(CHUNK),
+            limit: u32::try_from(limit).unwrap_or(ENTRIES_PER_READ),
         },
     )
     .await?;
-    let shown = page.entries.iter().filter(|entry| is_shown(caller, entry));
+    let shown = page
+        .entries
+        .iter()
+        .filter(|entry| is_visible(caller, entry));
     Ok(Page {
         items: shown.map(AuditView::from).collect(),
         next_cursor: page.next.map(|next| next.to_string()),
@@ -174,7 +180,7 @@ pub(crate) async fn list(
 
 /// Requests that the leader sign the audit up to its current end, unless that end is signed already.
 pub(crate) async fn sign(core: &Core, caller: &Caller) -> Result<AuditHeadView, Problem> {
-    caller.check_whole(Role::Operator, "signing the audit")?;
+    caller.check_cluster_role(Role::Operator, "signing the audit")?;
     let signed = core.store.sign_audit().await;
     let head = signed.map_err(|error| Problem::from(&error))?;
     let head = head.map_err(|why| Problem::new(Kind::Unavailable, "audit_not_signed", why))?;

@@ -24,15 +24,15 @@ use tokio::time::{Instant, sleep};
 
 /// Longest time that a promotion waits for the clock to pass the issue time of the newest certificate. Issue times are
 /// usually at most one second ahead.
-const STAMPS_PASS_WITHIN: Duration = Duration::from_secs(5);
+const MAX_ISSUE_TIME_WAIT: Duration = Duration::from_secs(5);
 /// Pause between two checks while a promotion waits.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const ISSUE_TIME_CHECK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Time from which each authority issues certificates, oldest first. The first authority issues from the beginning,
 /// each later authority from its promotion.
 async fn issuing_periods(core: &Core) -> Result<Vec<(UnixMillis, String)>, Problem> {
     let mut reigns: Vec<(UnixMillis, String)> = Vec::new();
-    audit::each(core, |entry| match &entry.action {
+    audit::for_each_entry(core, |entry| match &entry.action {
         AuditAction::AuthorityAdded { pin } if reigns.is_empty() => {
             // Certificates issued before the first audit entry were issued by the first authority.
             reigns.push((UnixMillis(0), pin.clone()));
@@ -51,7 +51,7 @@ async fn in_use(core: &Core) -> Result<BTreeMap<String, Vec<Known>>, Problem> {
     let reigns = issuing_periods(core).await?;
     let now = core.now();
     let mut in_use: BTreeMap<String, Vec<Known>> = BTreeMap::new();
-    for known in certificates::known(core).await? {
+    for known in certificates::all_certificates(core).await? {
         let holds = CertificateView::new(&known, now).state == CertificateState::Valid;
         let Some(issued_at) = known.issued_at.filter(|_| holds) else {
             continue;
@@ -68,7 +68,7 @@ async fn in_use(core: &Core) -> Result<BTreeMap<String, Vec<Known>>, Problem> {
 }
 
 pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<AuthorityView>, Problem> {
-    caller.check_whole(Role::Operator, "listing authorities")?;
+    caller.check_cluster_role(Role::Operator, "listing authorities")?;
     let all = trusted(core).await?;
     let in_use = in_use(core).await?;
     let shown = all.iter().map(|authority| {
@@ -80,7 +80,7 @@ pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<AuthorityVi
 
 /// Finds the only authority with a pin that starts with this text.
 async fn find(core: &Core, pin: &str) -> Result<Authority, Problem> {
-    let beginning = tokens::beginning("pin", pin)?;
+    let beginning = tokens::parse_hash_prefix("pin", pin)?;
     let all = trusted(core).await?;
     let mut fitting = all.into_iter().filter(|a| a.pin.starts_with(&beginning));
     match (fitting.next(), fitting.next()) {
@@ -105,7 +105,7 @@ pub(crate) async fn add(
     request: AuthorityRequest,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Admin, "adding an authority")?;
+    caller.check_cluster_role(Role::Admin, "adding an authority")?;
     let (certificate, described) = x509::read_authority(&request.certificate)?;
     if described.not_after < core.now() {
         let ended = super::time(described.not_after);
@@ -122,19 +122,19 @@ pub(crate) async fn promote(
     pin: &str,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Admin, "promoting an authority")?;
+    caller.check_cluster_role(Role::Admin, "promoting an authority")?;
     let pin = find(core, pin).await?.pin;
-    stamps_pass(core).await?;
+    wait_for_issue_times(core).await?;
     change(core, caller, key, Command::PromoteAuthority { pin }).await
 }
 
 /// Waits until every existing certificate was issued in an earlier second; otherwise [`in_use`] would count a
 /// certificate of the present second for the authority about to be promoted. A certificate issued in the milliseconds
 /// between the last check and the promotion is still counted that way.
-async fn stamps_pass(core: &Core) -> Result<(), Problem> {
-    let until = Instant::now() + STAMPS_PASS_WITHIN;
+async fn wait_for_issue_times(core: &Core) -> Result<(), Problem> {
+    let until = Instant::now() + MAX_ISSUE_TIME_WAIT;
     loop {
-        let known = certificates::known(core).await?;
+        let known = certificates::all_certificates(core).await?;
         let newest = known.iter().filter_map(|known| known.issued_at).max();
         let second = |at: UnixMillis| at.0 / 1_000;
         let Some(newest) = newest.filter(|at| second(*at) >= second(core.now())) else {
@@ -154,7 +154,7 @@ async fn stamps_pass(core: &Core) -> Result<(), Problem> {
                 detail,
             ));
         }
-        sleep(LOOK_AGAIN).await;
+        sleep(ISSUE_TIME_CHECK_PAUSE).await;
     }
 }
 
@@ -179,7 +179,7 @@ pub(crate) async fn retire(
     force: bool,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Admin, "retiring an authority")?;
+    caller.check_cluster_role(Role::Admin, "retiring an authority")?;
     let authority = find(core, pin).await?;
     let pin = authority.pin;
     if !force && !authority.issuing {
@@ -211,7 +211,7 @@ async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
             members(still.iter().map(|known| (known.role, known.name.as_str())))
         ));
     }
-    let unseen = unseen(core).await?;
+    let unseen = members_without_certificate(core).await?;
     if !unseen.is_empty() {
         return refused(format!(
             "the issuer of the certificates of these members is unknown: {}. They were issued by \
@@ -225,8 +225,8 @@ async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
 
 /// Members that are present but have no certificate recorded in the quorum: their certificates were issued by hand.
 /// Cutting off a quorum member by mistake could cost the majority.
-async fn unseen(core: &Core) -> Result<Vec<(Member, String)>, Problem> {
-    let known = certificates::known(core).await?;
+async fn members_without_certificate(core: &Core) -> Result<Vec<(Member, String)>, Problem> {
+    let known = certificates::all_certificates(core).await?;
     let view = core.view();
     let voters = core.store.members().await.into_iter();
     let voters = voters.map(|id| (Member::Quorum, id.to_string()));

@@ -7,7 +7,7 @@ mod preview;
 
 pub(crate) use comparison::diff;
 
-use super::{propose_judged, read, time, unexpected};
+use super::{propose_and_judge, read, time, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     baseline::{BaselineRequest, BaselineSet, BaselineView, ClassRuleView, VersionView},
@@ -18,7 +18,7 @@ use lattice_conformance::{Class, baseline::Expectation};
 use lattice_engine::{Core, baseline_form};
 use lattice_quorum_types::{
     Command, NodeId, Outcome, Refusal,
-    baseline::{ClassRule, Definition, Rule},
+    baseline::{BaselineDefinition, ClassRule, Rule},
     hostlist,
     id::BaselineName,
     view::{Answer, Query},
@@ -52,14 +52,14 @@ fn versioned(text: &str) -> Result<(BaselineName, Option<u32>), Problem> {
 pub(crate) fn list(core: &Core) -> Vec<BaselineView> {
     let view = core.view();
     let all = view.baselines.all();
-    all.map(|kept| shown(&view, kept, Keys::OfPartial))
+    all.map(|kept| baseline_view(&view, kept, Keys::PartialOnly))
         .collect()
 }
 
 /// One baseline with all its keys and stored versions.
 pub(crate) async fn get(core: &Core, text: &str) -> Result<BaselineView, Problem> {
     let kept = find(core, text).await?;
-    let mut found = shown(&core.view(), &kept, Keys::All);
+    let mut found = baseline_view(&core.view(), &kept, Keys::All);
     let query = Query::BaselineVersions {
         name: kept.record.name.clone(),
     };
@@ -96,17 +96,17 @@ async fn find(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keys {
     All,
-    OfPartial,
+    PartialOnly,
 }
 
-fn shown(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView {
+fn baseline_view(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView {
     let record = &kept.record;
     let definition = &record.definition;
     let report = &view.judged;
     // For another version, or before the last change is judged, the conformance of the nodes is unknown.
     let in_force = view.baselines.get(&record.name).map(|kept| &kept.record);
     let is_judged = in_force.is_some_and(|is| is.version == record.version)
-        && report.number == view.baselines.number;
+        && report.number == view.baselines.generation;
     let judged = report.judged.get(&record.name);
     let count = judged.map_or(0, BTreeSet::len);
     let of_this = |by: &lattice_view::drift::DriftReference| {
@@ -135,7 +135,7 @@ fn shown(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView {
         .collect();
     for class in &kept.unknown_classes {
         if let Some(rule) = definition.classes.get(class) {
-            let mut told = rule_view(Class::Gpu, rule, Keys::OfPartial);
+            let mut told = rule_view(Class::Gpu, rule, Keys::PartialOnly);
             told.unreadable = Some("the class is unknown to this control".to_owned());
             classes.insert(class.clone(), told);
         }
@@ -201,30 +201,30 @@ pub(crate) async fn set(
     key: Option<String>,
     dry_run: bool,
 ) -> Result<BaselineSet, Problem> {
-    caller.check_whole(Role::Operator, "setting a baseline")?;
+    caller.check_cluster_role(Role::Operator, "setting a baseline")?;
     let name = name(text)?;
-    let wanted = baseline_form::read(name.as_str(), &request)?;
+    let wanted = baseline_form::parse_request(name.as_str(), &request)?;
     let model = match &wanted.model {
         None => BTreeMap::new(),
         Some(model) => model::records(core, model, &wanted).await?,
     };
-    let definition = Definition {
+    let definition = BaselineDefinition {
         description: request.description,
         nodes: request.nodes.unwrap_or_default(),
         cohort: request.cohort.map(Into::into),
         classes: model::rules(&wanted, &model)?,
     };
     let classes = definition.classes.keys().cloned().collect();
-    let (next, standing) = preview::of(core, &name, definition.clone());
+    let (next, standing) = preview::preview(core, &name, definition.clone());
     let command = Command::SetBaseline {
         name: name.clone(),
         definition: Box::new(definition),
         expected_version: request.expected_version,
     };
     let (version, revision) = if dry_run {
-        (next, super::judge(core, caller, command).await?)
+        (next, super::check_command(core, caller, command).await?)
     } else {
-        let applied = propose_judged(core, caller, key, command).await?;
+        let applied = propose_and_judge(core, caller, key, command).await?;
         let Outcome::BaselineSet { version } = applied.outcome else {
             return Err(unexpected());
         };
@@ -248,12 +248,12 @@ pub(crate) async fn delete(
     expected_version: Option<u32>,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Operator, "deleting a baseline")?;
+    caller.check_cluster_role(Role::Operator, "deleting a baseline")?;
     let command = Command::DeleteBaseline {
         name: name(text)?,
         expected_version,
     };
-    let applied = propose_judged(core, caller, key, command).await?;
+    let applied = propose_and_judge(core, caller, key, command).await?;
     Ok(Changed {
         revision: applied.revision,
     })

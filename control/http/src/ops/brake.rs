@@ -32,7 +32,7 @@ pub(crate) async fn release(
     request: ReleaseRequest,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Operator, "releasing the brake on automatic draining")?;
+    caller.check_cluster_role(Role::Operator, "releasing the brake on automatic draining")?;
     let ReleaseRequest { reason } = request;
     super::change(core, caller, key, Command::ReleaseBrake { reason }).await
 }

@@ -18,9 +18,9 @@ use lattice_quorum_types::{
 use std::time::Duration;
 
 /// Timeout for the certificate data in an answer about a node.
-const BESIDE: Duration = Duration::from_millis(500);
+const NODE_CERTIFICATE_TIMEOUT: Duration = Duration::from_millis(500);
 
-pub(super) async fn known(core: &Core) -> Result<Vec<Known>, Problem> {
+pub(super) async fn all_certificates(core: &Core) -> Result<Vec<Known>, Problem> {
     match read(core, Query::Certificates).await? {
         Answer::Certificates(all) => Ok(all),
         _ => Err(unexpected()),
@@ -34,7 +34,7 @@ pub(crate) async fn list(
     limit: Option<u32>,
     cursor: Option<&str>,
 ) -> Result<Page<CertificateView>, Problem> {
-    caller.check_whole(Role::Operator, "listing certificates")?;
+    caller.check_cluster_role(Role::Operator, "listing certificates")?;
     let limit = paging::limit(limit)?;
     let after: Option<(Member, String)> = match cursor.filter(|text| !text.is_empty()) {
         None => None,
@@ -44,7 +44,7 @@ pub(crate) async fn list(
         })?),
     };
     let now = core.now();
-    let mut all = known(core).await?;
+    let mut all = all_certificates(core).await?;
     all.sort_by(|a, b| (a.role, &a.name).cmp(&(b.role, &b.name)));
     let rest = all.iter().filter(|c| {
         let after = after.as_ref();
@@ -62,7 +62,10 @@ fn identity(text: &str) -> Option<(Member, String)> {
 /// Certificate of a node's agent; `None` if the quorum does not answer in time, so that the answer about the node is
 /// sent without it.
 pub(super) async fn of_node(core: &Core, node: &NodeId) -> Option<CertificateView> {
-    let all = tokio::time::timeout(BESIDE, known(core)).await.ok()?.ok()?;
+    let all = tokio::time::timeout(NODE_CERTIFICATE_TIMEOUT, all_certificates(core))
+        .await
+        .ok()?
+        .ok()?;
     let of_agent = |c: &&Known| c.role == Member::Agent && c.name == node.as_str();
     let found = all.iter().find(of_agent)?;
     Some(CertificateView::new(found, core.now()))
@@ -89,7 +92,7 @@ async fn check_agent(core: &Core, name: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let is_it = |c: &Known| c.role == Member::Agent && c.name == name;
-    if known(core).await?.iter().any(is_it) {
+    if all_certificates(core).await?.iter().any(is_it) {
         return Ok(());
     }
     Err(Problem::unknown_node(name))
@@ -103,7 +106,7 @@ pub(crate) async fn revoke(
     reason: String,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Admin, "revoking certificates")?;
+    caller.check_cluster_role(Role::Admin, "revoking certificates")?;
     let role: Member = role
         .parse()
         .map_err(|e: String| Problem::field("role", e))?;

@@ -26,7 +26,7 @@ pub(crate) fn shown(
             let waits = WaitLookup::new(view);
             let changes: Vec<_> = events
                 .iter()
-                .filter_map(|event| one(core, (view, &waits), caller, event))
+                .filter_map(|event| event_change(core, (view, &waits), caller, event))
                 .collect();
             let last = events.last().filter(|_| !changes.is_empty())?;
             Some(StreamEvent::Changes(Changes {
@@ -35,16 +35,16 @@ pub(crate) fn shown(
                 changes,
             }))
         }
-        CoreChange::Observed(observed) => {
-            Some(StreamEvent::Observed(seen(core, view, caller, observed)))
-        }
+        CoreChange::Observed(observed) => Some(StreamEvent::Observed(observed_view(
+            core, view, caller, observed,
+        ))),
         CoreChange::Compacted { oldest } => {
             Some(StreamEvent::Compacted(Compacted { oldest: *oldest }))
         }
     }
 }
 
-fn one(
+fn event_change(
     core: &Core,
     (view, waits): (&View, &WaitLookup<'_>),
     caller: &Caller,
@@ -81,20 +81,23 @@ fn one(
     match &event.kind {
         EventKind::Allocation { change, record } => {
             let why = (&*view.plan, waits);
-            let mut record = Box::new(allocations::shown(view, why, caller, record));
+            let mut record = Box::new(allocations::allocation_view(view, why, caller, record));
             // The workload never changes, and the feed does not keep it.
             record.workload = None;
             Some(Change::Allocation {
-                change: word(*change).to_owned(),
+                change: change_name(*change).to_owned(),
                 record,
             })
         }
         EventKind::Node { record } => {
             let entry = view.node(&record.id)?;
-            let node = nodes::shown_as(core, view, entry, Some(record));
+            let node = nodes::node_view_with_record(core, view, entry, Some(record));
             Some(Change::Node {
                 // A subscriber replaces the node with this record, so it has the same form as in the list.
-                record: Box::new(nodes::told(caller, nodes::with_bmc(core, node, entry))),
+                record: Box::new(nodes::hide_foreign_claim(
+                    caller,
+                    nodes::with_bmc(core, node, entry),
+                )),
             })
         }
         EventKind::Project { record } => Some(Change::Project {
@@ -133,7 +136,7 @@ fn one(
     }
 }
 
-fn word(change: AllocationChange) -> &'static str {
+fn change_name(change: AllocationChange) -> &'static str {
     match change {
         AllocationChange::Submitted => "submitted",
         AllocationChange::Held => "held",
@@ -155,7 +158,7 @@ fn word(change: AllocationChange) -> &'static str {
     }
 }
 
-fn seen(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> Observed {
+fn observed_view(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> Observed {
     let nodes = observed.nodes.iter().filter_map(|id| view.node(id));
     let waiting = observed.waiting.iter().filter_map(|id| {
         let record = view.allocation(*id)?;
@@ -164,8 +167,8 @@ fn seen(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> O
         Some(Waiting { id: id.0, reason })
     });
     let nodes = nodes.map(|entry| {
-        let node = nodes::shown(core, view, entry);
-        nodes::told(caller, nodes::with_bmc(core, node, entry))
+        let node = nodes::node_view(core, view, entry);
+        nodes::hide_foreign_claim(caller, nodes::with_bmc(core, node, entry))
     });
     let exhausted = observed
         .exhausted

@@ -24,7 +24,7 @@ pub(crate) async fn claim(
     key: Option<String>,
 ) -> Result<Claimed, Problem> {
     let ClaimRequest { project, purpose } = request;
-    let nodes = named(nodes)?;
+    let nodes = parse_nodes(nodes)?;
     let project =
         ProjectPath::new(&project).map_err(|e| Problem::field("project", e.to_string()))?;
     caller.check_sees(&project)?;
@@ -34,7 +34,7 @@ pub(crate) async fn claim(
         purpose: purpose.clone(),
     };
     // The quorum checks ownership and fitness first, before any node is queried.
-    let unasked = command(attestations::unasked(&core.view(), &nodes));
+    let unasked = command(attestations::placeholder_proofs(&core.view(), &nodes));
     let by = caller.proposer(&unasked)?;
     let envelope = Box::new(core.envelope(by, key.clone(), None, unasked));
     match read(core, Query::Check { envelope }).await? {
@@ -66,7 +66,7 @@ pub(crate) async fn release(
     key: Option<String>,
 ) -> Result<Released, Problem> {
     let ReleaseRequest { reason, wipe } = request;
-    let nodes = named(nodes)?;
+    let nodes = parse_nodes(nodes)?;
     check_tenants(core, caller, &nodes)?;
     let list = hostlist::fold(&nodes);
     if wipe == Wipe::Once {
@@ -76,7 +76,7 @@ pub(crate) async fn release(
             nodes: list,
         });
     }
-    caller.check_whole(Role::Admin, "resolving a failed node wipe")?;
+    caller.check_cluster_role(Role::Admin, "resolving a failed node wipe")?;
     let reason = reason.unwrap_or_default();
     let mut revision = core.view().revision;
     for node in nodes {
@@ -115,7 +115,7 @@ fn check_tenants(core: &Core, caller: &Caller, nodes: &[NodeId]) -> Result<(), P
 }
 
 /// Nodes of a hostlist, limited to the maximum of one request.
-pub(super) fn named(nodes: &str) -> Result<Vec<NodeId>, Problem> {
+pub(super) fn parse_nodes(nodes: &str) -> Result<Vec<NodeId>, Problem> {
     if !nodes.contains(['[', ',']) {
         return Ok(vec![node_id(nodes)?]);
     }

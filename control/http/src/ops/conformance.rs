@@ -39,7 +39,7 @@ pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsVie
         Scope::All => Class::ALL.to_vec(),
         some => some.classes(),
     };
-    let kept = kept_since(core, &found.groups, &classes).await;
+    let kept = unchanged_since(core, &found.groups, &classes).await;
     let groups = found.groups.iter().map(|group| GroupView {
         class: scope.to_string(),
         digest: group.digest.to_string(),
@@ -70,13 +70,17 @@ pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsVie
 }
 
 /// Maximum number of nodes looked up in the history; for the others, this control's own observation is used.
-const ASKED_OF_HISTORY: usize = 500;
+const MAX_HISTORY_LOOKUPS: usize = 500;
 
 /// Times since which group members have their present state, according to the history, Unix milliseconds. The members
 /// of the largest group come last, because each member of a small group matters more.
-async fn kept_since(core: &Core, groups: &[Group], classes: &[Class]) -> BTreeMap<String, u64> {
+async fn unchanged_since(
+    core: &Core,
+    groups: &[Group],
+    classes: &[Class],
+) -> BTreeMap<String, u64> {
     let members = groups.iter().rev().flat_map(|group| &group.nodes);
-    let members = members.take(ASKED_OF_HISTORY).cloned().collect();
+    let members = members.take(MAX_HISTORY_LOOKUPS).cloned().collect();
     let kept = core.history.unchanged_since(members, classes.to_vec());
     kept.await.unwrap_or_default()
 }
@@ -114,10 +118,10 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
     let view = core.view();
     let report: &ClusterDrift = &view.judged;
     let drifted = report.drifted.iter();
-    let mut shown: Vec<DriftView> = drifted.map(|d| self::drifted(&view, d)).collect();
-    let asked = report.drifted.iter().take(ASKED_OF_HISTORY);
+    let mut shown: Vec<DriftView> = drifted.map(|d| self::drift_view(&view, d)).collect();
+    let asked = report.drifted.iter().take(MAX_HISTORY_LOOKUPS);
     let asked = asked.map(|d| (d.node.to_string(), d.class, d.key.clone()));
-    let kept = core.history.since_all(asked.collect()).await;
+    let kept = core.history.unchanged_since_each(asked.collect()).await;
     for (since, shown) in kept.into_iter().zip(&mut shown) {
         // Without a readable history entry, this control's own observation is shown.
         if let Some(since) = since {
@@ -125,7 +129,7 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
             shown.since_or_before = since.at_least;
         }
     }
-    let silent = silent(
+    let silent = last_present_times(
         core,
         &view,
         report.drifted.iter().map(|drifted| &drifted.node),
@@ -134,9 +138,9 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
     for (drifted, shown) in report.drifted.iter().zip(&mut shown) {
         shown.as_of = silent.get(&drifted.node).copied().map(time);
     }
-    let (mut not_known, mut left) = (Vec::new(), ASKED_OF_HISTORY);
+    let (mut not_known, mut left) = (Vec::new(), MAX_HISTORY_LOOKUPS);
     for unknown in &report.unknown {
-        not_known.push(self::unknown(core, &view, unknown, &mut left).await);
+        not_known.push(self::unknown_view(core, &view, unknown, &mut left).await);
     }
     DriftReportView {
         drifted: shown,
@@ -162,12 +166,12 @@ fn pending(view: &View) -> String {
 }
 
 /// Times at which the silent nodes among these were last present.
-async fn silent<'n>(
+async fn last_present_times<'n>(
     core: &Core,
     view: &View,
     nodes: impl Iterator<Item = &'n NodeId>,
 ) -> BTreeMap<&'n NodeId, UnixMillis> {
-    let (mut found, mut left) = (BTreeMap::new(), ASKED_OF_HISTORY);
+    let (mut found, mut left) = (BTreeMap::new(), MAX_HISTORY_LOOKUPS);
     for id in nodes.collect::<BTreeSet<_>>() {
         let entry = view.node(id).filter(|entry| entry.is_silent());
         if entry.is_some() && core.reply_times.of(id).is_none() {
@@ -176,7 +180,7 @@ async fn silent<'n>(
             }
             left -= 1;
         }
-        if let Some(at) = as_of(core, view, id).await {
+        if let Some(at) = last_present_at(core, view, id).await {
             found.insert(id, at);
         }
     }
@@ -184,19 +188,19 @@ async fn silent<'n>(
 }
 
 /// Time at which a silent node was last present; `None` if the node is not silent or the time is unknown.
-pub(super) async fn as_of(core: &Core, view: &View, node: &NodeId) -> Option<UnixMillis> {
+pub(super) async fn last_present_at(core: &Core, view: &View, node: &NodeId) -> Option<UnixMillis> {
     view.node(node).filter(|entry| entry.is_silent())?;
     if let Some(at) = core.reply_times.of(node) {
         return Some(at);
     }
-    let kept = core.history.last_heard(node.to_string()).await;
+    let kept = core.history.last_contact(node.to_string()).await;
     kept.ok().flatten().map(UnixMillis)
 }
 
 /// Reason why a class of a node is unknown, from its BMC, or from its agent's last data.
 pub(super) async fn why_incomplete(core: &Core, node: &NodeId, class: Class) -> Option<String> {
     match missing_by_bmc(core, node, class) {
-        Some(missing) => words(&missing),
+        Some(missing) => missing_keys_text(&missing),
         None => missing_by_history(core, node, class).await,
     }
 }
@@ -214,13 +218,13 @@ fn missing_by_bmc(
 }
 
 async fn missing_by_history(core: &Core, node: &NodeId, class: Class) -> Option<String> {
-    let missing = core.history.missing(node.to_string()).await.ok()?;
-    words(missing.get(&class)?)
+    let missing = core.history.unknown_keys(node.to_string()).await.ok()?;
+    missing_keys_text(missing.get(&class)?)
 }
 
 /// Text with the first missing key and the number of further keys. A failed reading is described by its reason alone,
 /// because a BMC may have one reason for all keys.
-fn words(missing: &[(String, Reading<Value>)]) -> Option<String> {
+fn missing_keys_text(missing: &[(String, Reading<Value>)]) -> Option<String> {
     let (key, reading) = missing.first()?;
     let first = match reading {
         Reading::Failed { why } => why.clone(),
@@ -232,7 +236,7 @@ fn words(missing: &[(String, Reading<Value>)]) -> Option<String> {
     })
 }
 
-fn drifted(view: &View, d: &DriftedNode) -> DriftView {
+fn drift_view(view: &View, d: &DriftedNode) -> DriftView {
     let shown = DriftView {
         node: d.node.to_string(),
         class: d.class.to_string(),
@@ -270,18 +274,13 @@ fn drifted(view: &View, d: &DriftedNode) -> DriftView {
     }
 }
 
-<<<<<<< HEAD
 /// View of an unknown class; `left` is the number of history lookups still allowed.
-async fn unknown(core: &Core, view: &View, u: &Unknown, left: &mut usize) -> UnknownView {
-=======
-/// `left`: number of history lookups still allowed.
-async fn unknown(core: &Core, view: &View, u: &UnknownClass, left: &mut usize) -> UnknownView {
->>>>>>> 5a05b43b (view: move View, drift, baselines and plans into the pure crate)
+async fn unknown_view(core: &Core, view: &View, u: &UnknownClass, left: &mut usize) -> UnknownView {
     let mark = view.as_known(&u.node).map(NodeEntry::marks);
     let mark = mark.and_then(|marks| marks.get(&u.class));
     let why = match mark {
         Some(ClassMark::Incomplete) => match missing_by_bmc(core, &u.node, u.class) {
-            Some(missing) => words(&missing),
+            Some(missing) => missing_keys_text(&missing),
             None if *left == 0 => None,
             None => {
                 *left -= 1;

@@ -1,9 +1,9 @@
 //! DAG operations.
 
-use super::{allocations::sight, job_refs, paging, propose, read, submit, unexpected};
+use super::{allocations::visibility, job_refs, paging, propose, read, submit, unexpected};
 use crate::caller::Caller;
 use lattice_api::{
-    allocation::{RequestContext, stop_of},
+    allocation::{RequestContext, stop_reason},
     dag::{DagJudged, DagRequest, DagSubmitted, DagView},
     page::Page,
     problem::{Kind, Problem, field_of},
@@ -19,7 +19,7 @@ use lattice_view::View;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Records read from the quorum at a time.
-const CHUNK: u32 = 1_000;
+const RECORDS_PER_READ: u32 = 1_000;
 /// Maximum number of reads for one page, or for the members of one DAG. Members not found by then are left out.
 const MAX_READS: usize = 100;
 
@@ -41,14 +41,14 @@ pub(crate) async fn submit(
     key: Option<String>,
     most: usize,
 ) -> Result<DagSubmitted, Problem> {
-    let dag = asked(core, caller, request, most).await?;
-    let possible = possible(core, &dag);
+    let dag = build_spec(core, caller, request, most).await?;
+    let possible = check_possible(core, &dag);
     let command = Command::SubmitDag { dag };
     if let Err(problem) = possible
-        && !submit::was_used(core, caller, key.as_deref()).await?
+        && !submit::is_key_used(core, caller, key.as_deref()).await?
     {
         // A refusal by the quorum has priority, because it is more specific.
-        super::judge(core, caller, command).await?;
+        super::check_command(core, caller, command).await?;
         return Err(problem);
     }
     let applied = propose(core, caller, key, command).await?;
@@ -68,10 +68,10 @@ pub(crate) async fn dry_run(
     request: DagRequest,
     most: usize,
 ) -> Result<DagJudged, Problem> {
-    let dag = asked(core, caller, request, most).await?;
-    let possible = possible(core, &dag);
+    let dag = build_spec(core, caller, request, most).await?;
+    let possible = check_possible(core, &dag);
     let members = dag.members.iter().map(Into::into).collect();
-    let revision = super::judge(core, caller, Command::SubmitDag { dag }).await?;
+    let revision = super::check_command(core, caller, Command::SubmitDag { dag }).await?;
     possible?;
     Ok(DagJudged {
         revision,
@@ -81,7 +81,7 @@ pub(crate) async fn dry_run(
 }
 
 /// Builds the DAG specification; `most`: maximum number of members.
-async fn asked(
+async fn build_spec(
     core: &Core,
     caller: &Caller,
     request: DagRequest,
@@ -96,7 +96,7 @@ async fn asked(
         };
         return Err(Problem::from(&refusal));
     }
-    let known = known(core, caller, &request).await?;
+    let known = request_contexts(core, caller, &request).await?;
     let dag = request.into_spec(&known)?;
     for member in &dag.members {
         caller.check_sees(&member.spec.project)?;
@@ -105,7 +105,7 @@ async fn asked(
 }
 
 /// Context for parsing each member.
-async fn known(
+async fn request_contexts(
     core: &Core,
     caller: &Caller,
     request: &DagRequest,
@@ -113,13 +113,13 @@ async fn known(
     let mut all = Vec::with_capacity(request.members.len());
     for (place, member) in request.members.iter().enumerate() {
         let name = member.name(place)?;
-        let known = job_refs::known(core, caller, &member.request).await;
-        all.push(known.map_err(|problem| within(&name, problem))?);
+        let known = job_refs::request_context(core, caller, &member.request).await;
+        all.push(known.map_err(|problem| with_member_field(&name, problem))?);
     }
     Ok(all)
 }
 
-fn within(member: &str, mut problem: Problem) -> Problem {
+fn with_member_field(member: &str, mut problem: Problem) -> Problem {
     if let Some(field) = problem.field.take() {
         let named = field_of(member, &field);
         // The text of a field error starts with the field name.
@@ -132,7 +132,7 @@ fn within(member: &str, mut problem: Problem) -> Problem {
 }
 
 /// Checks that each member could ever be satisfied. Equal requests of several members are checked once.
-fn possible(core: &Core, dag: &DagSpec) -> Result<(), Problem> {
+fn check_possible(core: &Core, dag: &DagSpec) -> Result<(), Problem> {
     let mut asked: Vec<&lattice_quorum_types::spec::AllocationSpec> = Vec::new();
     for member in &dag.members {
         let spec = &member.spec;
@@ -145,7 +145,8 @@ fn possible(core: &Core, dag: &DagSpec) -> Result<(), Problem> {
         if asked.iter().any(same) {
             continue;
         }
-        submit::possible(core, spec).map_err(|problem| within(&member.name, problem))?;
+        submit::check_possible(core, spec)
+            .map_err(|problem| with_member_field(&member.name, problem))?;
         asked.push(spec);
     }
     Ok(())
@@ -174,7 +175,7 @@ pub(crate) async fn list(
     for _ in 0..MAX_READS {
         let query = Query::Dags {
             after,
-            limit: CHUNK.min(u32::try_from(limit).unwrap_or(CHUNK) + 1),
+            limit: RECORDS_PER_READ.min(u32::try_from(limit).unwrap_or(RECORDS_PER_READ) + 1),
             within: within.clone(),
         };
         let Answer::Dags(found) = read(core, query).await? else {
@@ -213,7 +214,7 @@ async fn record(core: &Core, caller: &Caller, id: DagId) -> Result<Arc<Dag>, Pro
 
 pub(crate) async fn get(core: &Core, caller: &Caller, id: DagId) -> Result<DagView, Problem> {
     let dag = record(core, caller, id).await?;
-    shown(core, caller, &dag).await
+    dag_view(core, caller, &dag).await
 }
 
 /// Cancels every member that has not ended.
@@ -234,21 +235,21 @@ pub(crate) async fn cancel(
     get(core, caller, id).await
 }
 
-async fn shown(core: &Core, caller: &Caller, dag: &Dag) -> Result<DagView, Problem> {
+async fn dag_view(core: &Core, caller: &Caller, dag: &Dag) -> Result<DagView, Problem> {
     let view = core.view();
-    let ended = ended(core, &view, dag).await?;
-    Ok(DagView::whole(dag, |id| {
+    let ended = read_ended_members(core, &view, dag).await?;
+    Ok(DagView::with_members(dag, |id| {
         let live = view.allocation(id).map(|live| &**live);
         let Some(record) = live.or_else(|| ended.get(&id)) else {
             return (None, None);
         };
-        let sight = sight(&view, caller, record);
-        (Some(record.state.to_string()), stop_of(record, sight))
+        let sight = visibility(&view, caller, record);
+        (Some(record.state.to_string()), stop_reason(record, sight))
     }))
 }
 
 /// Members that are no longer in the view. Members that are not arrays have consecutive numbers.
-async fn ended(
+async fn read_ended_members(
     core: &Core,
     view: &View,
     dag: &Dag,
@@ -265,7 +266,8 @@ async fn ended(
         let Some(first) = missing.pop() else { break };
         let query = Query::Allocations {
             after: AllocationId(first.0 - 1),
-            limit: CHUNK.min(u32::try_from(missing.len() + 1).unwrap_or(CHUNK)),
+            limit: RECORDS_PER_READ
+                .min(u32::try_from(missing.len() + 1).unwrap_or(RECORDS_PER_READ)),
             states: Vec::new(),
             within: None,
         };

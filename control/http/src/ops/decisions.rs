@@ -26,7 +26,7 @@ pub(crate) fn since(
     caller: &Caller,
     since: Option<&str>,
 ) -> Result<BoxStream<'static, Result<Bytes, BoxError>>, Problem> {
-    caller.check_whole(Role::Operator, "reading scheduling decisions")?;
+    caller.check_cluster_role(Role::Operator, "reading scheduling decisions")?;
     let core = api.core();
     let since = match since {
         None => Default::default(),

@@ -84,14 +84,14 @@ pub(crate) async fn drain(
         applied => applied?,
     };
     let mut given_up = applied.events.iter().find_map(|event| match &event.kind {
-        EventKind::Audit { entry } => released(entry),
+        EventKind::Audit { entry } => force_released_holder(entry),
         _ => None,
     });
     if applied.events.is_empty() {
         // A repeated request is answered without its events.
-        audit::each(core, |entry| {
+        audit::for_each_entry(core, |entry| {
             if entry.revision == applied.revision {
-                given_up = given_up.take().or_else(|| released(entry));
+                given_up = given_up.take().or_else(|| force_released_holder(entry));
             }
         })
         .await?;
@@ -103,7 +103,7 @@ pub(crate) async fn drain(
 }
 
 /// Holder from which the node was taken by force.
-fn released(entry: &AuditEntry) -> Option<HolderView> {
+fn force_released_holder(entry: &AuditEntry) -> Option<HolderView> {
     match &entry.action {
         AuditAction::ForceReleased {
             allocation: Some(allocation),
@@ -124,7 +124,7 @@ async fn check_holder(
     caller: &Caller,
     node: &NodeId,
 ) -> Result<Option<Revision>, Problem> {
-    let view = present(core).await?;
+    let view = present_view(core).await?;
     let record = view.node(node).and_then(|entry| entry.record.as_ref());
     let Some(record) = record else {
         // The quorum rejects the unknown node.
@@ -143,7 +143,7 @@ async fn check_holder(
     Ok(Some(record.revision))
 }
 
-async fn present(core: &Core) -> Result<Arc<View>, Problem> {
+async fn present_view(core: &Core) -> Result<Arc<View>, Problem> {
     let present = core.present_view().await;
     present.map_err(|unavailable| Problem::from(&unavailable))
 }
@@ -164,14 +164,14 @@ pub(crate) async fn undrain(
 ) -> Result<Undrained, Problem> {
     let node = node_id(node)?;
     caller.check_role(Role::Operator, "undraining a node")?;
-    let view = present(core).await?;
+    let view = present_view(core).await?;
     let record = view.node(&node).and_then(|entry| entry.record.as_ref());
-    record.map_or(Ok(()), |record| has_own(caller, record))?;
+    record.map_or(Ok(()), |record| check_has_own_reason(caller, record))?;
     let drains = record.map_or(&[][..], |record| &record.drain);
     let own = drains.iter().filter(|drain| is_own(caller, drain));
     let cleared: Vec<String> = own.map(|d| format!("{}: {}", d.owner, d.reason)).collect();
     if skip_gate {
-        caller.check_whole(Role::Admin, "undraining without the health gate")?;
+        caller.check_cluster_role(Role::Admin, "undraining without the health gate")?;
         tracing::warn!(by = %caller.name, %node, "node undrained without the health gate");
     } else if record.is_some_and(|record| may_return(caller, record)) {
         gate(core, caller, &node).await?;
@@ -182,7 +182,7 @@ pub(crate) async fn undrain(
         let revision = propose(core, caller, key, command).await?.revision;
         return Ok(Undrained { revision, cleared });
     }
-    if record.is_some_and(has_hooks_reason) {
+    if record.is_some_and(has_hook_reason) {
         tracing::info!(by = %caller.name, %node, "failed hook reason cleared");
         let cleared = faults::clear_hooks(core, &node, expected).await;
         let cleared = cleared.map_err(|error| super::problem(&error))?;
@@ -197,13 +197,13 @@ pub(crate) async fn undrain(
     Ok(Undrained { revision, cleared })
 }
 
-fn has_hooks_reason(record: &Node) -> bool {
-    record.drain.iter().any(|d| d.owner == faults::HOOKS)
+fn has_hook_reason(record: &Node) -> bool {
+    record.drain.iter().any(|d| d.owner == faults::HOOKS_OWNER)
 }
 
 /// Whether the caller may clear this reason.
 fn is_own(caller: &Caller, drain: &DrainReason) -> bool {
-    *drain.owner == *caller.name || drain.owner == faults::HOOKS
+    *drain.owner == *caller.name || drain.owner == faults::HOOKS_OWNER
 }
 
 /// Whether every reason that keeps the node out of service may be cleared by the caller.
@@ -213,7 +213,7 @@ fn may_return(caller: &Caller, record: &Node) -> bool {
 
 /// Rejects the request if only other owners keep the node out: nothing would be cleared, and the error lists their
 /// reasons.
-fn has_own(caller: &Caller, record: &Node) -> Result<(), Problem> {
+fn check_has_own_reason(caller: &Caller, record: &Node) -> Result<(), Problem> {
     let drains = &record.drain;
     if drains.is_empty() || drains.iter().any(|drain| is_own(caller, drain)) {
         return Ok(());
@@ -270,7 +270,7 @@ fn remedy(error: &GateError, node: &NodeId) -> String {
             "; it stays drained. Make it conform to its baseline, or change the baseline, and \
              undrain it again, or {SKIP}"
         ),
-        GateError::Unverified { why, .. } if bmc::is_bmcs(why) => format!(
+        GateError::Unverified { why, .. } if bmc::is_from_bmc(why) => format!(
             "; it stays drained until its BMC reports the fault ended (`lattice node health {node} \
              --fresh`). Remove a BMC that is gone for good from control's file of BMCs; or {SKIP}"
         ),

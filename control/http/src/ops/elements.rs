@@ -7,14 +7,14 @@ use lattice_engine::Core;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState,
     array::MAX_ELEMENTS,
-    progress::{AllocationProgress, Element},
+    progress::{AllocationProgress, ArrayElement},
     terms::Terms,
     view::{Answer, Query},
 };
 use std::sync::Arc;
 
 /// Record of this number, from the view, or from the quorum once the allocation has ended.
-pub(super) async fn recorded(
+pub(super) async fn find_record(
     core: &Core,
     id: AllocationId,
 ) -> Result<Option<Arc<Allocation>>, Problem> {
@@ -28,18 +28,18 @@ pub(super) async fn recorded(
 }
 
 /// Element of this number without an own allocation, shown as waiting, blocked or cancelled.
-pub(super) async fn unplaced(
+pub(super) async fn unplaced_element(
     core: &Core,
     id: AllocationId,
 ) -> Result<Option<Arc<Allocation>>, Problem> {
     if let Some(array) = core.view().array_of(id) {
         return Ok(as_waiting(array, id).map(Arc::new));
     }
-    let Some(before) = ended_before(core, id).await? else {
+    let Some(before) = last_record_before(core, id).await? else {
         return Ok(None);
     };
     let array = match &before.progress.element {
-        Some(element) => recorded(core, element.array).await?,
+        Some(element) => find_record(core, element.array).await?,
         None => Some(Arc::new(before)),
     };
     Ok(array.and_then(|array| as_waiting(&array, id)).map(Arc::new))
@@ -52,7 +52,7 @@ pub(super) fn index_of(array: &Allocation, id: AllocationId) -> Option<u32> {
 
 /// Record with the highest number below `id`, within the range of one array. The quorum cannot be queried downwards, so
 /// a binary search from below finds it.
-async fn ended_before(core: &Core, id: AllocationId) -> Result<Option<Allocation>, Problem> {
+async fn last_record_before(core: &Core, id: AllocationId) -> Result<Option<Allocation>, Problem> {
     let lowest = id.0.saturating_sub(MAX_ELEMENTS as u64 + 1);
     let mut end = id.0;
     let mut found = next(core, lowest, end).await?;
@@ -108,7 +108,7 @@ fn as_waiting(array: &Allocation, id: AllocationId) -> Option<Allocation> {
         ended_at: array.ended_at.filter(|_| is_over),
         stop: array.stop.clone().filter(|_| is_over),
         progress: AllocationProgress {
-            element: Some(Element {
+            element: Some(ArrayElement {
                 array: array.id,
                 index,
             }),

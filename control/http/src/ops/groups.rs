@@ -10,19 +10,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
 /// Minimum number of digits that identify a group.
-const LEAST_DIGITS: usize = 8;
+const MIN_DIGEST_DIGITS: usize = 8;
 /// Maximum number of digests computed to find the set of classes of a group; computing them takes some tenths of a
 /// second.
-const MOST_DIGESTS: usize = 100_000;
+const MAX_DIGESTS: usize = 100_000;
 
 /// Limits searches to two cores, because every reader may request groups that do not exist.
-static SEARCHES: Semaphore = Semaphore::const_new(2);
+static SEARCH_PERMITS: Semaphore = Semaphore::const_new(2);
 
 /// A group, and the scope that defines it.
 pub(super) type GroupMatch = (Group, Scope);
 
 /// Groups of these scopes with a digest that starts with `digits`.
-pub(super) fn beginning(
+pub(super) fn groups_by_prefix(
     view: &View,
     digits: &str,
     scopes: impl IntoIterator<Item = Scope>,
@@ -38,7 +38,7 @@ pub(super) fn beginning(
 }
 
 /// Scope of each single class, and the scope of all classes together (fingerprint).
-pub(super) fn plain() -> Vec<Scope> {
+pub(super) fn basic_scopes() -> Vec<Scope> {
     let classes = Class::ALL.into_iter().map(Scope::Class);
     classes.chain([Scope::All]).collect()
 }
@@ -69,16 +69,16 @@ impl ComparisonSide {
         if !is_hex || digits.is_empty() || digits.len() > 64 {
             return Err(Problem::unknown_node(text));
         }
-        if digits.len() < LEAST_DIGITS {
+        if digits.len() < MIN_DIGEST_DIGITS {
             let reason = format!(
-                "{text:?} is not the name of a node; a group is named by {LEAST_DIGITS} digits of \
+                "{text:?} is not the name of a node; a group is named by {MIN_DIGEST_DIGITS} digits of \
                  its digest or more"
             );
             return Err(Problem::field(field, reason));
         }
         let text = text.to_owned();
         // The semaphore is never closed.
-        let permit = SEARCHES.acquire().await;
+        let permit = SEARCH_PERMITS.acquire().await;
         let search = spawn_blocking(move || {
             let _permit = permit;
             Self::group(&view, field, &text, &digits)
@@ -91,9 +91,9 @@ impl ComparisonSide {
 
     /// Finds the only group with a digest that starts with `digits`.
     fn group(view: &View, field: &str, text: &str, digits: &str) -> Result<Self, Problem> {
-        let mut fitting = beginning(view, digits, plain());
+        let mut fitting = groups_by_prefix(view, digits, basic_scopes());
         if fitting.is_empty() {
-            fitting = beginning(view, digits, together(view, digits));
+            fitting = groups_by_prefix(view, digits, union_scopes(view, digits));
         }
         if fitting.len() > 1 {
             let reason = format!(
@@ -142,7 +142,7 @@ impl ComparisonSide {
 }
 
 /// Scopes of several classes in which the digest of a group starts with `digits`.
-fn together(view: &View, digits: &str) -> Vec<Scope> {
+fn union_scopes(view: &View, digits: &str) -> Vec<Scope> {
     let entries = view.nodes.values().filter(|entry| entry.seen.is_some());
     let kinds: BTreeSet<Vec<(Class, ClassMark)>> = entries
         .map(|entry| {
@@ -160,8 +160,8 @@ fn together(view: &View, digits: &str) -> Vec<Scope> {
         .collect();
     let begins = |digest: Digest| digest.to_string().starts_with(digits);
     let mut found = Vec::new();
-    let budget = MOST_DIGESTS.checked_div(kinds.len()).unwrap_or(0);
-    for classes in several_of(&Class::ALL).into_iter().take(budget) {
+    let budget = MAX_DIGESTS.checked_div(kinds.len()).unwrap_or(0);
+    for classes in class_subsets(&Class::ALL).into_iter().take(budget) {
         let mut digests = kinds
             .iter()
             .filter_map(|marks| union_digest(marks, &classes));
@@ -173,7 +173,7 @@ fn together(view: &View, digits: &str) -> Vec<Scope> {
 }
 
 /// Every subset of two or more classes, the smallest first.
-fn several_of(all: &[Class]) -> Vec<BTreeSet<Class>> {
+fn class_subsets(all: &[Class]) -> Vec<BTreeSet<Class>> {
     let mut choices: Vec<BTreeSet<Class>> = vec![BTreeSet::new()];
     for class in all {
         let with = choices.iter().map(|choice| {

@@ -33,11 +33,11 @@ pub(crate) async fn show(
     let id = node_id(node)?;
     let look = async {
         if fresh {
-            nodes::look_at_bmc(core, &id, caller).await;
+            nodes::read_bmc(core, &id, caller).await;
         }
     };
-    let (told, ()) = tokio::join!(ask(core, &id, &request), look);
-    shown(core, &id, told).await
+    let (told, ()) = tokio::join!(query_agent(core, &id, &request), look);
+    health_view(core, &id, told).await
 }
 
 /// Clears reasons after a repair. A persisting fault returns with the next pass.
@@ -58,12 +58,16 @@ pub(crate) async fn clear(
     };
     let id = node_id(node)?;
     // Reasons from a BMC end only when the BMC reports so.
-    let told = ask(core, &id, &request).await;
+    let told = query_agent(core, &id, &request).await;
     let told = told.map_err(|error| nodes::agent_problem(&error))?;
-    shown(core, &id, Ok(told)).await
+    health_view(core, &id, Ok(told)).await
 }
 
-async fn ask(core: &Core, node: &NodeId, request: &GetHealth) -> Result<NodeHealth, AgentError> {
+async fn query_agent(
+    core: &Core,
+    node: &NodeId,
+    request: &GetHealth,
+) -> Result<NodeHealth, AgentError> {
     let told = core.agents.health(&core.view(), node, request).await?;
     if told.enabled {
         return Ok(told);
@@ -75,7 +79,7 @@ async fn ask(core: &Core, node: &NodeId, request: &GetHealth) -> Result<NodeHeal
 
 /// Combines the answers of agent and BMC. If the agent gives no answer, the BMC reasons are shown with the error of the
 /// agent. For a node that does not answer, its last known pass is shown as well.
-async fn shown(
+async fn health_view(
     core: &Core,
     node: &NodeId,
     told: Result<NodeHealth, AgentError>,
@@ -85,7 +89,7 @@ async fn shown(
         Ok(told) => (Ok(told), None),
         Err(error @ AgentError::UnknownNode { .. }) => return Err(nodes::agent_problem(&error)),
         Err(error) => {
-            let before = before(core, node, &error).await;
+            let before = last_known_reasons(core, node, &error).await;
             if before.is_none() && bmc.is_none() {
                 return Err(nodes::agent_problem(&error));
             }
@@ -99,14 +103,14 @@ async fn shown(
     };
     let bmcs = bmc.iter().flat_map(|parts| &parts.reasons);
     let agents = agents.iter();
-    let agents = agents.map(|told| (Reverse(told.severity), reason(told, "agent")));
+    let agents = agents.map(|told| (Reverse(told.severity), reason_view(told, "agent")));
     let mut reasons: Vec<_> = agents
-        .chain(bmcs.map(|told| (Reverse(told.severity), reason(told, "bmc"))))
+        .chain(bmcs.map(|told| (Reverse(told.severity), reason_view(told, "bmc"))))
         .collect();
     // The sort is stable: the order within a severity is kept.
     reasons.sort_by_key(|(severity, _)| *severity);
     let mut reasons: Vec<ReasonView> = reasons.into_iter().map(|(_, reason)| reason).collect();
-    reasons.extend(others(core, node, &reasons).await);
+    reasons.extend(other_reasons(core, node, &reasons).await);
     let as_of = told.as_ref().err().and_then(Option::as_ref);
     let as_of = as_of.map(|(_, at)| time(*at));
     let told = told.ok();
@@ -128,7 +132,7 @@ async fn shown(
 
 /// Last known reasons of a node that does not answer, and when it was last present. `None` for a node that answers with
 /// a refusal: its state is unknown.
-async fn before(
+async fn last_known_reasons(
     core: &Core,
     node: &NodeId,
     error: &AgentError,
@@ -136,14 +140,14 @@ async fn before(
     if matches!(error, AgentError::Refused { .. }) {
         return None;
     }
-    let at = conformance::as_of(core, &core.view(), node).await?;
+    let at = conformance::last_present_at(core, &core.view(), node).await?;
     let reasons = core.history.reasons(node.to_string()).await;
     Some((reasons.unwrap_or_default(), at))
 }
 
 /// Other reasons behind the node's verdict: those its agent announces outside its checks, and those that this control
 /// observes.
-async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonView> {
+async fn other_reasons(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonView> {
     let view = core.view();
     let (Some(entry), Ok(shown)) = (view.node(node), nodes::get(core, node.as_str())) else {
         return Vec::new();
@@ -160,7 +164,7 @@ async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonV
         let class: Option<Class> = class.and_then(|class| class.parse().ok());
         let since = match class {
             Some(class) => entry.since(class),
-            None => conformance::as_of(core, &view, node).await,
+            None => conformance::last_present_at(core, &view, node).await,
         };
         let since = time(since.unwrap_or_else(|| core.now()));
         let evidence = match class {
@@ -170,7 +174,7 @@ async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonV
         };
         let severity = match class {
             Some(_) => "unknown",
-            None if code == SILENT || Inventory::is_blind(&code) => "unknown",
+            None if code == SILENT || Inventory::is_class_unknown(&code) => "unknown",
             None if code.starts_with(EXECUTOR_REASONS) => "faulty",
             None if is_bad && !is_note(&code) => "degraded",
             None => "inform",
@@ -200,14 +204,14 @@ fn is_note(code: &str) -> bool {
     code.ends_with(".unheard") || matches!(code, "history.damaged" | "reasons.more")
 }
 
-fn reason(reason: &Reason, source: &str) -> ReasonView {
+fn reason_view(reason: &Reason, source: &str) -> ReasonView {
     ReasonView {
         source: source.to_owned(),
         code: reason.code.clone(),
         entity: reason.entity.clone(),
         evidence: reason.evidence.clone(),
-        severity: word(&reason.severity),
-        action: word(&reason.action),
+        severity: json_name(&reason.severity),
+        action: json_name(&reason.action),
         observe_only: reason.observe_only,
         first_seen: time(UnixMillis(reason.first_seen_ms)),
         last_seen: time(UnixMillis(reason.last_seen_ms)),
@@ -216,7 +220,7 @@ fn reason(reason: &Reason, source: &str) -> ReasonView {
 }
 
 /// Name of a value in JSON.
-fn word(value: &impl Serialize) -> String {
+fn json_name(value: &impl Serialize) -> String {
     let name = serde_json::to_value(value).ok();
     let name = name.as_ref().and_then(|name| name.as_str());
     name.unwrap_or("unknown").to_owned()

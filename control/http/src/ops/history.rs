@@ -4,7 +4,7 @@ use super::{history_lines, node_id, nodes, paging, time};
 use crate::{Role, caller::Caller};
 use lattice_api::{
     conformance::DiffView,
-    history::{ChangesView, FleetChangeView, HistoryEntryView, KINDS, KeyChangeView},
+    history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, LINE_KINDS},
     page::Page,
     problem::{Kind, Problem},
     text,
@@ -23,12 +23,12 @@ use std::{
 };
 
 /// Maximum number of changes combined for one query about the cluster.
-const MOST_CHANGES: usize = 50_000;
+const MAX_CHANGES: usize = 50_000;
 /// Maximum number of entries read for one query about the cluster. A newly installed cluster of 10,000 nodes has 90,000
 /// first readings of classes.
-const MOST_ENTRIES: usize = 500_000;
+const MAX_ENTRIES: usize = 500_000;
 /// Entries read at a time.
-const CHUNK: usize = 500;
+const ENTRIES_PER_READ: usize = 500;
 
 /// Filter as given by the caller.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ pub(crate) async fn of_node(
     let id = node_id(node)?;
     let limit = paging::limit(asked.limit)?;
     let kinds = kinds(asked.kind)?;
-    let reads_people = |what| caller.check_whole(Role::Operator, what);
+    let reads_people = |what| caller.check_cluster_role(Role::Operator, what);
     let hides_people = reads_people("reading the audit").is_err();
     for (kind, what) in [
         ("audit", "reading the audit"),
@@ -66,12 +66,12 @@ pub(crate) async fn of_node(
     let mut listing = Listing {
         class: class(asked.class)?,
         kinds,
-        since: moment(core, "since", asked.since)?.map(|at| at.0),
+        since: parse_time(core, "since", asked.since)?.map(|at| at.0),
         until: None,
         after: paging::after(asked.cursor)?,
-        hides_people,
+        hides_users: hides_people,
     };
-    if let Some((from, to)) = around(core, &id, asked, hides_people).await? {
+    if let Some((from, to)) = around_range(core, &id, asked, hides_people).await? {
         listing.since = listing.since.max(Some(from));
         listing.until = Some(to);
     }
@@ -80,12 +80,12 @@ pub(crate) async fn of_node(
     if found.is_empty() && core.view().node(&id).is_none() {
         return Err(Problem::unknown_node(node));
     }
-    let page = paging::page(found.into_iter(), limit, |item| item.place().to_string());
+    let page = paging::page(found.into_iter(), limit, |item| item.position().to_string());
     Ok(page.map(history_lines::view))
 }
 
 /// Time range of an `around` query, Unix milliseconds.
-async fn around(
+async fn around_range(
     core: &Core,
     node: &NodeId,
     asked: &HistoryQuery<'_>,
@@ -97,7 +97,7 @@ async fn around(
             Some(_) => Err(Problem::field("within", "it belongs to `around`")),
         };
     };
-    let within = lattice_api::history::within(asked.within);
+    let within = lattice_api::history::context_ms(asked.within);
     let within = within.map_err(|reason| Problem::field("within", reason))?;
     let at = match around.parse::<u64>() {
         Ok(number) => {
@@ -108,10 +108,10 @@ async fn around(
                 let reason = format!("no line {number} of {node} is kept");
                 Problem::field("around", reason)
             };
-            found.ok_or_else(none)?.place().when
+            found.ok_or_else(none)?.position().when
         }
         Err(_) => {
-            let at = moment(core, "around", Some(around))?;
+            let at = parse_time(core, "around", Some(around))?;
             at.map_or(0, |at| at.0)
         }
     };
@@ -123,8 +123,8 @@ fn kinds(text: Option<&str>) -> Result<Option<BTreeSet<String>>, Problem> {
         return Ok(None);
     };
     let kinds = text.split(',').map(str::trim).map(|kind| {
-        let is_known = KINDS.contains(&kind);
-        let unknown = || format!("{kind:?} is not one of {}", KINDS.join(", "));
+        let is_known = LINE_KINDS.contains(&kind);
+        let unknown = || format!("{kind:?} is not one of {}", LINE_KINDS.join(", "));
         is_known.then(|| kind.to_owned()).ok_or_else(unknown)
     });
     let kinds: Result<_, String> = kinds.collect();
@@ -139,7 +139,7 @@ fn class(text: Option<&str>) -> Result<Option<Class>, Problem> {
     read.map_err(|error: UnknownClass| Problem::field("class", error.to_string()))
 }
 
-fn moment(core: &Core, field: &str, text: Option<&str>) -> Result<Option<UnixMillis>, Problem> {
+fn parse_time(core: &Core, field: &str, text: Option<&str>) -> Result<Option<UnixMillis>, Problem> {
     let text = text.filter(|text| !text.is_empty());
     let read = text.map(|text| text::moment(text, core.now())).transpose();
     read.map_err(|reason| Problem::field(field, reason))
@@ -147,13 +147,13 @@ fn moment(core: &Core, field: &str, text: Option<&str>) -> Result<Option<UnixMil
 
 /// Lists changes of all nodes since a time; equal changes of several nodes are combined.
 pub(crate) async fn changes(core: &Core, since: Option<&str>) -> Result<ChangesView, Problem> {
-    let since = moment(core, "since", since)?;
+    let since = parse_time(core, "since", since)?;
     let since = since.unwrap_or(UnixMillis(core.now().0.saturating_sub(86_400_000)));
     let most = QueryLimits {
-        changes: MOST_CHANGES,
-        entries: MOST_ENTRIES,
+        changes: MAX_CHANGES,
+        entries: MAX_ENTRIES,
     };
-    let fleet = Fleet::read(&core.history, since, &most).await;
+    let fleet = CombinedChanges::read(&core.history, since, &most).await;
     Ok(fleet.map_err(|error| problem(&error))?.view(since))
 }
 
@@ -165,7 +165,7 @@ struct QueryLimits {
 
 /// Changes of all nodes; equal changes are combined.
 #[derive(Default)]
-struct Fleet {
+struct CombinedChanges {
     entries: usize,
     changed: usize,
     left_out: u32,
@@ -185,7 +185,7 @@ struct NodesWithChange {
     last: u64,
 }
 
-impl Fleet {
+impl CombinedChanges {
     /// Reads newest first, so that the limits leave out the oldest changes.
     async fn read(
         history: &History,
@@ -195,15 +195,17 @@ impl Fleet {
         let mut fleet = Self::default();
         let mut before: Option<(u64, String, u64)> = None;
         loop {
-            let page = history.changes(since.0, before.clone(), CHUNK).await?;
-            let is_last = page.len() < CHUNK;
+            let page = history
+                .changes(since.0, before.clone(), ENTRIES_PER_READ)
+                .await?;
+            let is_last = page.len() < ENTRIES_PER_READ;
             for by in page {
                 if fleet.changed >= most.changes || fleet.entries >= most.entries {
                     fleet.reaches_back_to = before.map(|(when, ..)| when);
                     return Ok(fleet);
                 }
-                before = Some((by.told.when, by.node.clone(), by.told.number));
-                fleet.add(by.node, by.told);
+                before = Some((by.entry.when, by.node.clone(), by.entry.number));
+                fleet.add(by.node, by.entry);
             }
             if is_last {
                 return Ok(fleet);
@@ -284,7 +286,7 @@ fn fold(names: &BTreeSet<String>) -> String {
 /// Differences between the current and an earlier state of a node.
 pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<DiffView, Problem> {
     let id = node_id(node)?;
-    let at = moment(core, "since", Some(since))?;
+    let at = parse_time(core, "since", Some(since))?;
     let at = at.ok_or_else(|| {
         Problem::field("since", "give the start of the time range: 2d, 2026-11-21")
     })?;
@@ -295,7 +297,7 @@ pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<D
         let then = core.history.at(id.to_string(), class, at.0).await;
         let then = then.map_err(|error| problem(&error))?;
         reaches |= then != PastClassState::NotKept;
-        differences.extend(compare(class, &then, &record));
+        differences.extend(compare_with_past(class, &then, &record));
     }
     if !reaches {
         return Err(too_early(core, &id, at).await);
@@ -326,7 +328,7 @@ async fn too_early(core: &Core, node: &NodeId, at: UnixMillis) -> Problem {
 
 /// Compares a class with its earlier state. If the class was incomplete, every key is unknown, with the reason. If the
 /// earlier record is not stored, the result is a single line.
-fn compare(class: Class, then: &PastClassState, now: &ClassRecord) -> Vec<Difference> {
+fn compare_with_past(class: Class, then: &PastClassState, now: &ClassRecord) -> Vec<Difference> {
     let unknown = |why: String| {
         let mut record = ClassRecord::new(class);
         for key in now.entries.keys() {
@@ -348,14 +350,16 @@ fn compare(class: Class, then: &PastClassState, now: &ClassRecord) -> Vec<Differ
         PastClassState::Lost { digest } if now.state().digest() == Some(*digest) => Vec::new(),
         PastClassState::Lost { digest } => {
             let why = format!("its record of then ({}) is not stored", digest.short());
-            one_unknown(now, &why)
+            unknown_class_line(now, &why)
         }
-        PastClassState::NotKept => one_unknown(now, "no history of it reaches that far back"),
+        PastClassState::NotKept => {
+            unknown_class_line(now, "no history of it reaches that far back")
+        }
     }
 }
 
 /// A single line for a class with an unknown earlier state, with its current digest.
-fn one_unknown(now: &ClassRecord, why: &str) -> Vec<Difference> {
+fn unknown_class_line(now: &ClassRecord, why: &str) -> Vec<Difference> {
     let state = now.state();
     let right = match (&now.disabled, state.digest()) {
         (Some(why), _) => Reading::disabled(why.clone()),

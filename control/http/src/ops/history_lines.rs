@@ -22,7 +22,7 @@ use lattice_engine::{
 use lattice_quorum_types::UnixMillis;
 
 /// Maximum number of keys named in a line.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED_KEYS: usize = 3;
 
 /// Converts an item to its view.
 pub(super) fn view(item: HistoryItem) -> HistoryEntryView {
@@ -47,7 +47,7 @@ fn change(told: HistoryEntry) -> HistoryEntryView {
         number: told.number,
         at: time(UnixMillis(told.when)),
         kind: CHANGE_KIND.to_owned(),
-        what: changed((&entry, told.source), &changes, told.left_out),
+        what: change_text((&entry, told.source), &changes, told.left_out),
         source: match told.source {
             Source::Agent => "agent",
             Source::Bmc => "bmc",
@@ -66,8 +66,12 @@ fn change(told: HistoryEntry) -> HistoryEntryView {
 }
 
 /// Text of a change, for example `nic.5.firmware 28.41.1000 -> 28.43.2026 (operator (ada))`.
-fn changed((entry, source): (&Entry, Source), changes: &[KeyChangeView], left_out: u32) -> String {
-    let named = changes.iter().take(MOST_NAMED);
+fn change_text(
+    (entry, source): (&Entry, Source),
+    changes: &[KeyChangeView],
+    left_out: u32,
+) -> String {
+    let named = changes.iter().take(MAX_NAMED_KEYS);
     let named: Vec<String> = named
         .map(|change| format!("{} {} -> {}", change.key, change.from, change.to))
         .collect();
@@ -88,7 +92,7 @@ fn changed((entry, source): (&Entry, Source), changes: &[KeyChangeView], left_ou
             format!("class {}{whose} is {to}", entry.class)
         }
     };
-    let more = changes.len().saturating_sub(MOST_NAMED) + entry.more as usize;
+    let more = changes.len().saturating_sub(MAX_NAMED_KEYS) + entry.more as usize;
     if more > 0 {
         what.push_str(&format!(" and {more} more keys"));
     }
@@ -106,9 +110,9 @@ fn event(happened: &PositionedEvent) -> HistoryEntryView {
         EventContent::Bmc(_) => ("bmc", String::new()),
     };
     let (what, event) = match &happened.what {
-        EventContent::Event(event) => told(event),
-        EventContent::Noted(noted) => self::noted(noted),
-        EventContent::Bmc(did) => bmc::did(did),
+        EventContent::Event(event) => agent_event(event),
+        EventContent::Noted(noted) => self::observation(noted),
+        EventContent::Bmc(did) => bmc::bmc_event(did),
         EventContent::Other(_) => (
             "event of a newer version, unknown to this control".to_owned(),
             NodeEventView::default(),
@@ -133,8 +137,8 @@ fn event(happened: &PositionedEvent) -> HistoryEntryView {
 }
 
 /// Agent event as text and as fields.
-fn told(event: &Event) -> (String, NodeEventView) {
-    let (mut what, mut parts) = happening(&event.event);
+fn agent_event(event: &Event) -> (String, NodeEventView) {
+    let (mut what, mut parts) = agent_event_text(&event.event);
     if event.count > 1 {
         what.push_str(&format!(" x{}", event.count));
         parts.count = Some(event.count);
@@ -151,7 +155,7 @@ fn told(event: &Event) -> (String, NodeEventView) {
     (what, parts)
 }
 
-fn happening(happened: &EventKind) -> (String, NodeEventView) {
+fn agent_event_text(happened: &EventKind) -> (String, NodeEventView) {
     let some = |text: &str| Some(text.to_owned());
     let of = NodeEventView::default;
     match happened {
@@ -216,7 +220,7 @@ fn happening(happened: &EventKind) -> (String, NodeEventView) {
                 xid: xid.and_then(|number| number.parse().ok()),
                 detail: some(detail),
                 told_by: some(source),
-                ..judged(*severity, *action)
+                ..severity_fields(*severity, *action)
             };
             (format!("{name} {gpu} ({detail})"), parts)
         }
@@ -237,7 +241,7 @@ fn happening(happened: &EventKind) -> (String, NodeEventView) {
             let what = match turn {
                 ReasonChange::Ended => format!("{code} {entity} ended"),
                 ReasonChange::Began | ReasonChange::Changed => {
-                    format!("{code} {entity}, {}: {evidence}", word(*severity))
+                    format!("{code} {entity}, {}: {evidence}", severity_name(*severity))
                 }
             };
             let parts = NodeEventView {
@@ -246,7 +250,7 @@ fn happening(happened: &EventKind) -> (String, NodeEventView) {
                 code: some(code),
                 detail: some(evidence),
                 observe_only: *observe_only,
-                ..judged(*severity, *action)
+                ..severity_fields(*severity, *action)
             };
             (what, parts)
         }
@@ -272,17 +276,17 @@ fn happening(happened: &EventKind) -> (String, NodeEventView) {
     }
 }
 
-fn judged(severity: Severity, action: Action) -> NodeEventView {
+fn severity_fields(severity: Severity, action: Action) -> NodeEventView {
     let action = serde_json::to_value(action).ok();
     let action = action.and_then(|action| action.as_str().map(str::to_owned));
     NodeEventView {
-        severity: Some(word(severity).to_owned()),
+        severity: Some(severity_name(severity).to_owned()),
         action,
         ..NodeEventView::default()
     }
 }
 
-const fn word(severity: Severity) -> &'static str {
+const fn severity_name(severity: Severity) -> &'static str {
     match severity {
         Severity::Inform => "inform",
         Severity::Degraded => "degraded",
@@ -291,15 +295,15 @@ const fn word(severity: Severity) -> &'static str {
 }
 
 /// Text for a cleared reason. The owner clears its reason, except that an operator clears that of a failed hook.
-fn undrained(owner: &str) -> String {
+fn undrained_text(owner: &str) -> String {
     match owner {
-        faults::HOOKS => format!("undrained by an operator; drained by {owner} before"),
+        faults::HOOKS_OWNER => format!("undrained by an operator; drained by {owner} before"),
         owner => format!("undrained by {owner}, its owner"),
     }
 }
 
 /// Event observed by this control, as text and as fields.
-fn noted(noted: &NodeObservation) -> (String, NodeEventView) {
+fn observation(noted: &NodeObservation) -> (String, NodeEventView) {
     let some = |text: &str| Some(text.to_owned());
     let (mut what, parts) = match noted {
         NodeObservation::Drain {
@@ -311,7 +315,7 @@ fn noted(noted: &NodeObservation) -> (String, NodeEventView) {
             let (state, what) = match turn {
                 DrainTurn::Set => ("set", format!("drained by {owner}: {reason}")),
                 DrainTurn::Changed => ("changed", format!("drained by {owner}, now: {reason}")),
-                DrainTurn::Cleared => ("cleared", format!("{}: {reason}", undrained(owner))),
+                DrainTurn::Cleared => ("cleared", format!("{}: {reason}", undrained_text(owner))),
             };
             let parts = NodeEventView {
                 state: some(state),

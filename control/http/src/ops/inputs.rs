@@ -57,7 +57,7 @@ fn sources(view: &View, now: UnixMillis, to: &mut Exposition) {
 }
 
 fn storage(view: &View, to: &mut Exposition) {
-    let left = lattice_view::left(view);
+    let left = lattice_view::remaining_bandwidth(view);
     let systems = || view.inputs.storage.iter();
     let bytes = |system: &str, mb_s: f64| ([system.to_owned()], mb_s * BYTES_IN_MB);
     to.gauges(

@@ -41,14 +41,14 @@ async fn number_of(
     let Some(index) = named.index else {
         return Ok(array);
     };
-    let record = elements::recorded(core, array).await?;
+    let record = elements::find_record(core, array).await?;
     let record = record.filter(|record| caller.sees(&record.spec.project));
     let record = record.ok_or_else(|| unknown(array))?;
     let Some(spec) = &record.spec.terms.array else {
         let detail = format!("allocation {array} is not an array; name it without _{index}");
         return Err(no_element(field, detail));
     };
-    spec.numbers(array).of(index).ok_or_else(|| {
+    spec.numbers(array).id_of(index).ok_or_else(|| {
         let detail = format!(
             "array {array} has the indices {}, not {index}",
             spec.indices()
@@ -58,7 +58,7 @@ async fn number_of(
 }
 
 /// Context for parsing a request: the time, and the elements it names.
-pub(crate) async fn known(
+pub(crate) async fn request_context(
     core: &Core,
     caller: &Caller,
     request: &AllocationRequest,
@@ -67,7 +67,7 @@ pub(crate) async fn known(
         now: core.now(),
         ..RequestContext::default()
     };
-    for named in request.named()? {
+    for named in request.dependency_refs()? {
         let field = match request.dependencies.is_empty() {
             true => "dependency",
             false => "dependencies",

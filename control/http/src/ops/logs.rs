@@ -1,7 +1,7 @@
 //! Logs: captured output of ranks.
 
 use super::{
-    allocations::{record, sight},
+    allocations::{record, visibility},
     nodes::agent_problem,
 };
 use crate::{caller::Caller, state::Api, streams::StreamPlace};
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use lattice_agent_rpc::LogStream;
 use lattice_api::{
-    allocation::Sight,
+    allocation::WorkloadAccess,
     problem::{Kind, Problem},
 };
 use lattice_engine::{LogChunks, LogError, core};
@@ -39,7 +39,7 @@ pub(crate) async fn logs(
 ) -> Result<Output, Problem> {
     let core = api.core();
     let record = record(core, caller, id).await?;
-    if sight(&core.view(), caller, &record) == Sight::Outline {
+    if visibility(&core.view(), caller, &record) == WorkloadAccess::WithoutWorkload {
         let detail = format!(
             "the output of allocation {id} is for {}, the administrators of {} and operators",
             record.user, record.spec.project
@@ -47,7 +47,7 @@ pub(crate) async fn logs(
         return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
     }
     if let Some(path) = output_file(&record.spec.workload.output, log.stream) {
-        return Err(in_file(&record, log, path));
+        return Err(output_in_file(&record, log, path));
     }
     let node = record.ranks.get(log.rank as usize).map(|rank| &rank.node);
     let place = api.streams().open(&caller.name, node)?;
@@ -61,7 +61,7 @@ pub(crate) async fn logs(
         .read_log(id, log.rank, log.stream, log.offset, log.follow)
         .await
         .map_err(|error| log_problem(&error))?;
-    Ok(holding(place, chunks))
+    Ok(with_stream_place(place, chunks))
 }
 
 fn output_file(files: &OutputFiles, stream: LogStream) -> Option<&str> {
@@ -73,7 +73,7 @@ fn output_file(files: &OutputFiles, stream: LogStream) -> Option<&str> {
 }
 
 /// Error for output that goes to a file: only its owner can read that file, so the error gives its path.
-fn in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Problem {
+fn output_in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Problem {
     let what = match log.stream {
         LogStream::Stdout => "standard output",
         LogStream::Stderr => "standard error",
@@ -133,10 +133,10 @@ async fn output_after_start(
     let chunks = core
         .read_log(id, log.rank, log.stream, log.offset, log.follow)
         .await?;
-    Ok(holding(place, chunks))
+    Ok(with_stream_place(place, chunks))
 }
 
-fn holding(place: StreamPlace, chunks: LogChunks) -> Output {
+fn with_stream_place(place: StreamPlace, chunks: LogChunks) -> Output {
     let chunks = chunks.map(move |chunk| {
         let _held_while_read = &place;
         Ok(chunk?)

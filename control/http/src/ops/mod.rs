@@ -9,7 +9,6 @@ pub(crate) mod brake;
 pub(crate) mod certificates;
 pub(crate) mod changes;
 pub(crate) mod claims;
-pub(crate) mod compared;
 pub(crate) mod conformance;
 pub(crate) mod dags;
 pub(crate) mod decisions;
@@ -22,6 +21,7 @@ mod history_lines;
 pub(crate) mod inputs;
 pub(crate) mod job_refs;
 pub(crate) mod logs;
+pub(crate) mod node_comparison;
 pub(crate) mod nodes;
 pub(crate) mod paging;
 pub(crate) mod projects;
@@ -50,7 +50,7 @@ use std::time::Duration;
 
 /// Longest time that a request waits for its own change to appear in this control's view. After that the response is
 /// sent anyway, because the change is committed.
-const SEE_OWN_WRITE: Duration = Duration::from_secs(2);
+const OWN_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Proposes a command as the caller, and waits until the view shows its effect.
 pub(crate) async fn propose(
@@ -62,20 +62,20 @@ pub(crate) async fn propose(
     let principal = caller.proposer(&command)?;
     let proposed = core.propose(principal, key, command).await;
     let applied = proposed.map_err(|error| problem(&error))?;
-    let _ = tokio::time::timeout(SEE_OWN_WRITE, core.reached(applied.revision)).await;
+    let _ = tokio::time::timeout(OWN_WRITE_TIMEOUT, core.reached(applied.revision)).await;
     Ok(applied)
 }
 
 /// Like [`propose`], for baselines: also waits for the next judgement, so that a drift query right after the change
 /// uses the new baselines.
-pub(crate) async fn propose_judged(
+pub(crate) async fn propose_and_judge(
     core: &Core,
     caller: &Caller,
     key: Option<String>,
     command: Command,
 ) -> Result<Applied, Problem> {
     let applied = propose(core, caller, key, command).await?;
-    let _ = tokio::time::timeout(SEE_OWN_WRITE, core.judged()).await;
+    let _ = tokio::time::timeout(OWN_WRITE_TIMEOUT, core.judged()).await;
     Ok(applied)
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn problem(error: &ProposeError) -> Problem {
 }
 
 /// Checks a command with the quorum's own rules; changes nothing.
-pub(crate) async fn judge(
+pub(crate) async fn check_command(
     core: &Core,
     caller: &Caller,
     command: Command,

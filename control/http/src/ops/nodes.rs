@@ -34,7 +34,7 @@ const BMC_LOOK_TIMEOUT: Duration = Duration::from_secs(50);
 const IN_BAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Hides the owner of a node claimed in another tenant; only the fact of the claim is shown.
-pub(super) fn told(caller: &Caller, mut shown: NodeView) -> NodeView {
+pub(super) fn hide_foreign_claim(caller: &Caller, mut shown: NodeView) -> NodeView {
     const OTHERS: &str = "(another tenant)";
     if let Some(claim) = &mut shown.claim {
         let project = ProjectPath::new(&claim.project);
@@ -59,18 +59,20 @@ pub(crate) fn list(
     let view = core.view();
     let entries = view.nodes.range((start, Bound::Unbounded));
     let page = paging::page(entries, limit, |(id, _)| id.to_string());
-    Ok(page.map(|(_, entry)| told(caller, with_bmc(core, shown(core, &view, entry), entry))))
+    Ok(page.map(|(_, entry)| {
+        hide_foreign_claim(caller, with_bmc(core, node_view(core, &view, entry), entry))
+    }))
 }
 
 /// Shows one node: with its certificate for operators of the whole cluster, and with the agent's power reading if no
 /// BMC is read.
 pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
-    let mut shown = told(caller, get(core, node)?);
+    let mut shown = hide_foreign_claim(caller, get(core, node)?);
     if shown.power.is_none() {
-        shown.power = in_band(core, &node_id(node)?).await;
+        shown.power = in_band_power(core, &node_id(node)?).await;
     }
     add_last_complete(core, &mut shown).await;
-    if caller.operates_whole() {
+    if caller.is_cluster_operator() {
         shown.certificate = of_node(core, &node_id(node)?).await;
     }
     Ok(shown)
@@ -80,7 +82,7 @@ pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
     let view = core.view();
     let entry = view.node(&node_id(node)?);
     let entry = entry.ok_or_else(|| Problem::unknown_node(node))?;
-    Ok(with_bmc(core, shown(core, &view, entry), entry))
+    Ok(with_bmc(core, node_view(core, &view, entry), entry))
 }
 
 /// Adds to each incomplete class its last complete state.
@@ -126,7 +128,7 @@ pub(super) fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> N
 }
 
 /// Power reading from an agent's last probe; `None` if the agent does not answer in time or has no reading.
-async fn in_band(core: &Core, node: &NodeId) -> Option<PowerView> {
+async fn in_band_power(core: &Core, node: &NodeId) -> Option<PowerView> {
     let asked = timeout(IN_BAND_TIMEOUT, core.inventory(node, ReadingKind::Last));
     let measured = asked.await.ok()?.ok()?.power?;
     Some(power(&measured, None))
@@ -194,13 +196,13 @@ async fn request_reading(
     let view = core.view();
     let (read, bmc) = tokio::join!(
         core.agents.inventory(&view, node, look),
-        look_at_bmc(core, node, caller)
+        read_bmc(core, node, caller)
     );
     Ok((read.map_err(|e| agent_problem(&e))?, bmc))
 }
 
 /// Reads the BMC of a node now; `None` if this control reads no BMC for it.
-pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Option<BmcLooked> {
+pub(super) async fn read_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Option<BmcLooked> {
     let who = caller.name.to_string();
     let (error, differs) = match core.bmc.look(node, &who, BMC_LOOK_TIMEOUT).await? {
         RequestedReading::Read { differs } => (None, differs),
@@ -348,12 +350,12 @@ async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
 }
 
 /// View of a node.
-pub(crate) fn shown(core: &Core, view: &View, entry: &NodeEntry) -> NodeView {
-    shown_as(core, view, entry, entry.record.as_ref())
+pub(crate) fn node_view(core: &Core, view: &View, entry: &NodeEntry) -> NodeView {
+    node_view_with_record(core, view, entry, entry.record.as_ref())
 }
 
 /// View of a node with a replicated record other than that of the view.
-pub(crate) fn shown_as(
+pub(crate) fn node_view_with_record(
     core: &Core,
     view: &View,
     entry: &NodeEntry,

@@ -27,7 +27,7 @@ fn path(field: &str, text: &str) -> Result<ProjectPath, Problem> {
 }
 
 /// Parses a project path from a URL, with or without a trailing slash. An invalid path is an error of the field `path`.
-fn place(text: &str) -> Result<ProjectPath, Problem> {
+fn parse_url_path(text: &str) -> Result<ProjectPath, Problem> {
     path("path", text.trim_end_matches('/'))
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn list(
 }
 
 pub(crate) fn get(core: &Core, caller: &Caller, text: &str) -> Result<ProjectView, Problem> {
-    let path = place(text)?;
+    let path = parse_url_path(text)?;
     caller.check_sees(&path)?;
     let view = core.view();
     let project = view.projects.get(&path).ok_or_else(|| unknown(&path))?;
@@ -70,7 +70,7 @@ pub(crate) fn get(core: &Core, caller: &Caller, text: &str) -> Result<ProjectVie
 const HEADROOM: &str = "/headroom";
 
 /// Project path of a headroom request; `None` for any other request path.
-pub(crate) fn asks_headroom(text: &str) -> Option<&str> {
+pub(crate) fn headroom_project(text: &str) -> Option<&str> {
     text.trim_end_matches('/').strip_suffix(HEADROOM)
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn headroom(
     caller: &Caller,
     text: &str,
 ) -> Result<HeadroomView, Problem> {
-    let path = place(text)?;
+    let path = parse_url_path(text)?;
     caller.check_sees(&path)?;
     let query = Query::Headroom { path: path.clone() };
     match read(core, query).await? {
@@ -102,7 +102,7 @@ pub(crate) async fn create(
 ) -> Result<ProjectView, Problem> {
     let path = path("path", &request.path)?;
     caller.check_sees(&path)?;
-    check_root(caller, &path)?;
+    check_tenant_change(caller, &path)?;
     let command = Command::NewProject {
         path: path.clone(),
         limits: request.limits.into(),
@@ -110,11 +110,15 @@ pub(crate) async fn create(
         description: request.description,
     };
     let applied = propose(core, caller, key, command).await?;
-    changed(core, &applied, &path)
+    changed_project(core, &applied, &path)
 }
 
 /// Record after a change: from its events, or the current record for a repeated request, which has no events.
-fn changed(core: &Core, applied: &Applied, path: &ProjectPath) -> Result<ProjectView, Problem> {
+fn changed_project(
+    core: &Core,
+    applied: &Applied,
+    path: &ProjectPath,
+) -> Result<ProjectView, Problem> {
     let of_path = |project: &&Project| project.path == *path;
     let records = applied.events.iter().filter_map(|event| match &event.kind {
         EventKind::Project { record } => Some(record),
@@ -147,16 +151,16 @@ pub(super) async fn update_with(
     force: bool,
     key: Option<String>,
 ) -> Result<ProjectView, Problem> {
-    let path = place(text)?;
+    let path = parse_url_path(text)?;
     caller.check_sees(&path)?;
-    check_root(caller, &path)?;
+    check_tenant_change(caller, &path)?;
     check_force(caller, force)?;
     let request = LimitsRequest {
-        changes: vec![update.of(path.to_string())],
+        changes: vec![update.for_project(path.to_string())],
         force,
     };
     let applied = propose(core, caller, key, request.into_command()?).await?;
-    changed(core, &applied, &path)
+    changed_project(core, &applied, &path)
 }
 
 pub(crate) async fn delete(
@@ -165,9 +169,9 @@ pub(crate) async fn delete(
     text: &str,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    let path = place(text)?;
+    let path = parse_url_path(text)?;
     caller.check_sees(&path)?;
-    check_root(caller, &path)?;
+    check_tenant_change(caller, &path)?;
     change(core, caller, key, Command::DeleteProject { path }).await
 }
 
@@ -182,7 +186,7 @@ pub(crate) async fn set_limits(
     if let Command::SetLimits { changes } | Command::ForceLimits { changes } = &command {
         for change in changes {
             caller.check_sees(&change.path)?;
-            check_root(caller, &change.path)?;
+            check_tenant_change(caller, &change.path)?;
         }
     }
     check_force(caller, force)?;
@@ -193,13 +197,13 @@ pub(crate) async fn set_limits(
 /// share the nodes.
 pub(super) fn check_force(caller: &Caller, force: bool) -> Result<(), Problem> {
     match force {
-        true => caller.check_whole(Role::Admin, "setting limits by force"),
+        true => caller.check_cluster_role(Role::Admin, "setting limits by force"),
         false => Ok(()),
     }
 }
 
 /// Rejects changes of a tenant itself by administrators of some tenants only. They may change the projects below it.
-pub(super) fn check_root(caller: &Caller, path: &ProjectPath) -> Result<(), Problem> {
+pub(super) fn check_tenant_change(caller: &Caller, path: &ProjectPath) -> Result<(), Problem> {
     if !path.is_tenant() || caller.tenants.is_none() {
         return Ok(());
     }

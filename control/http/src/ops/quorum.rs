@@ -16,7 +16,7 @@ use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     VoterId,
     command::Principal,
-    membership::{Change, ChangeRefused},
+    membership::{ChangeRefusal, MembershipChange},
 };
 use std::net::SocketAddr;
 
@@ -30,43 +30,46 @@ fn quorum(core: &Core) -> Result<&QuorumClient, Problem> {
     })
 }
 
-fn unanswered(error: &ClientError) -> Problem {
+fn unanswered_problem(error: &ClientError) -> Problem {
     tracing::warn!(%error, "the quorum did not answer");
     let detail =
         format!("no member of the quorum carried out the request: {error}; repeat the request");
     Problem::new(Kind::Unavailable, "quorum_unavailable", detail)
 }
 
-fn refused(refused: &ChangeRefused) -> Problem {
+fn refused(refused: &ChangeRefusal) -> Problem {
     let kind = match refused {
-        ChangeRefused::IdTaken { .. } | ChangeRefused::AddressTaken { .. } => Kind::Exists,
-        ChangeRefused::NoSuchMember { .. } => Kind::NotFound,
-        ChangeRefused::NotAllowed { .. } => Kind::Forbidden,
-        ChangeRefused::NotCommitted { .. } => Kind::Unavailable,
+        ChangeRefusal::IdTaken { .. } | ChangeRefusal::AddressTaken { .. } => Kind::Exists,
+        ChangeRefusal::NoSuchMember { .. } => Kind::NotFound,
+        ChangeRefusal::NotAllowed { .. } => Kind::Forbidden,
+        ChangeRefusal::NotCommitted { .. } => Kind::Unavailable,
         _ => Kind::Conflict,
     };
     Problem::new(kind, refused.code(), refused.to_string())
 }
 
 /// Idempotency key of a change. Requests with the same key are recorded once.
-fn named(key: Option<String>) -> String {
+fn key_or_random(key: Option<String>) -> String {
     key.unwrap_or_else(|| format!("quorum-{:032x}", rand::random::<u128>()))
 }
 
 pub(crate) async fn view(core: &Core, caller: &Caller) -> Result<QuorumView, Problem> {
-    caller.check_whole(Role::Operator, "listing the quorum's members")?;
+    caller.check_cluster_role(Role::Operator, "listing the quorum's members")?;
     let view = quorum(core)?.quorum().await;
-    view.map(Into::into).map_err(|error| unanswered(&error))
+    view.map(Into::into)
+        .map_err(|error| unanswered_problem(&error))
 }
 
 async fn change(
     core: &Core,
     by: Principal,
     key: Option<String>,
-    what: Change,
+    what: MembershipChange,
 ) -> Result<QuorumStep, Problem> {
-    let step = quorum(core)?.change_quorum(by, named(key), what).await;
-    match step.map_err(|error| unanswered(&error))? {
+    let step = quorum(core)?
+        .change_quorum(by, key_or_random(key), what)
+        .await;
+    match step.map_err(|error| unanswered_problem(&error))? {
         Ok(progress) => Ok(progress.into()),
         Err(refusal) => Err(refused(&refusal)),
     }
@@ -87,7 +90,7 @@ pub(crate) async fn add(
         Problem::field("address", reason)
     })?;
     let id = request.id;
-    change(core, by, key, Change::Add { id, addr }).await
+    change(core, by, key, MembershipChange::Add { id, addr }).await
 }
 
 pub(crate) async fn remove(
@@ -106,7 +109,13 @@ pub(crate) async fn remove(
         return Err(Problem::field("reason", reason));
     }
     let reason = reason.to_owned();
-    change(core, by, key, Change::Remove { id, force, reason }).await
+    change(
+        core,
+        by,
+        key,
+        MembershipChange::Remove { id, force, reason },
+    )
+    .await
 }
 
 pub(crate) async fn step_down(
@@ -116,7 +125,7 @@ pub(crate) async fn step_down(
     key: Option<String>,
 ) -> Result<QuorumStep, Problem> {
     let by = caller.administrator("transferring the quorum's leadership")?;
-    change(core, by, key, Change::StepDown { to: request.to }).await
+    change(core, by, key, MembershipChange::StepDown { to: request.to }).await
 }
 
 /// Streams a backup. An error aborts the response; the file is then incomplete, which its format shows.
@@ -127,8 +136,8 @@ pub(crate) async fn backup(
 ) -> Result<BoxStream<'static, Result<Bytes, BoxError>>, Problem> {
     let by = caller.administrator("making a backup")?;
     let place = api.streams().open(&caller.name, None)?;
-    let pieces = quorum(api.core())?.backup(by, named(key)).await;
-    let pieces = pieces.map_err(|error| unanswered(&error))?;
+    let pieces = quorum(api.core())?.backup(by, key_or_random(key)).await;
+    let pieces = pieces.map_err(|error| unanswered_problem(&error))?;
     let pieces = pieces.map_err(BoxError::from).inspect(move |_| {
         let _ = &place;
     });

@@ -26,7 +26,7 @@ fn name(text: &str) -> Result<ReservationName, Problem> {
 }
 
 /// View of a reservation without the projects and users that the caller may not see.
-fn shown(
+fn reservation_view(
     view: &View,
     caller: &Caller,
     reservation: &Reservation,
@@ -38,7 +38,7 @@ fn shown(
     shown.projects = seen.map(ToString::to_string).collect();
     shown.usable = spec.users.contains(&*caller.name) || !shown.projects.is_empty();
     // The tenants of a user are unknown, so only operators of the whole cluster see other users.
-    if !caller.operates_whole() {
+    if !caller.is_cluster_operator() {
         shown.users.retain(|user| **user == *caller.name);
     }
     shown.conflicts = conflicts(view, caller, spec, now);
@@ -65,7 +65,7 @@ fn conflicts(
     }
     let conflict = |(id, nodes): (AllocationId, Vec<NodeId>)| {
         let work = view.allocation(id)?;
-        let is_meant = spec.is_for(&work.user, &work.spec.project);
+        let is_meant = spec.permits(&work.user, &work.spec.project);
         let ends_at = work.ends_at();
         let is_gone = ends_at.is_some_and(|at| at <= spec.from);
         let is_told = !is_meant && !is_gone && caller.sees(&work.spec.project);
@@ -90,14 +90,14 @@ pub(crate) fn list(
     let all = view.reservations.values();
     let rest = all.filter(|one| after.as_ref().is_none_or(|after| one.name > *after));
     let page = paging::page(rest, limit, |one| one.name.to_string());
-    Ok(page.map(|one| shown(&view, caller, one, now)))
+    Ok(page.map(|one| reservation_view(&view, caller, one, now)))
 }
 
 pub(crate) fn get(core: &Core, caller: &Caller, text: &str) -> Result<ReservationView, Problem> {
     let name = name(text)?;
     let view = core.view();
     match view.reservations.get(&name) {
-        Some(found) => Ok(shown(&view, caller, found, core.now())),
+        Some(found) => Ok(reservation_view(&view, caller, found, core.now())),
         None => Err(Problem::from(&Refusal::UnknownReservation { name })),
     }
 }
@@ -110,7 +110,7 @@ pub(crate) async fn set(
     request: ReservationRequest,
     key: Option<String>,
 ) -> Result<ReservationView, Problem> {
-    caller.check_whole(Role::Operator, "reserving nodes")?;
+    caller.check_cluster_role(Role::Operator, "reserving nodes")?;
     let name = name(text)?;
     let now = core.now();
     let grouped = in_groups(&core.view(), &request.groups)?;
@@ -121,14 +121,14 @@ pub(crate) async fn set(
         expected: request.expected_revision,
     };
     let applied = propose(core, caller, key, command).await;
-    let applied = applied.map_err(of_field)?;
+    let applied = applied.map_err(with_request_field)?;
     let made = applied.events.iter().find_map(|event| match &event.kind {
         EventKind::Reservation { record } if record.name == name => Some(record),
         _ => None,
     });
     // A repeated request, or one that changes nothing, has no events.
     match made {
-        Some(made) => Ok(shown(&core.view(), caller, made, now)),
+        Some(made) => Ok(reservation_view(&core.view(), caller, made, now)),
         None => get(core, caller, text),
     }
 }
@@ -158,7 +158,7 @@ fn in_groups(view: &View, groups: &[String]) -> Result<BTreeSet<NodeId>, Problem
 }
 
 /// Names the request field that an error refers to.
-fn of_field(mut problem: Problem) -> Problem {
+fn with_request_field(mut problem: Problem) -> Problem {
     let field = match problem.code.as_str() {
         "unknown_node" => "nodes",
         "unknown_project" => "projects",
@@ -176,7 +176,7 @@ pub(crate) async fn delete(
     text: &str,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Operator, "deleting a reservation")?;
+    caller.check_cluster_role(Role::Operator, "deleting a reservation")?;
     let name = name(text)?;
     change(core, caller, key, Command::DeleteReservation { name }).await
 }

@@ -18,8 +18,8 @@ use std::{collections::BTreeMap, time::Duration};
 /// Age of the view above which it is stale, milliseconds. The quorum is then queried with a short timeout.
 const STALE_MS: u64 = 3_000;
 /// Timeouts for counting allocations in the quorum, normally and with a stale view.
-const PATIENCE: Duration = Duration::from_secs(5);
-const STALE_PATIENCE: Duration = Duration::from_millis(500);
+const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
+const STALE_COUNT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum age of the view for readiness, milliseconds. The watch delivers a message every few seconds.
 const READY_AGE_MS: u64 = 15_000;
 
@@ -55,8 +55,8 @@ async fn counts(core: &Core) -> Result<Option<BTreeMap<String, u64>>, Problem> {
     let asked = read(core, Query::Counts);
     let patience = match core.view_age_ms() {
         None => Duration::MAX,
-        Some(age) if age > STALE_MS => STALE_PATIENCE,
-        Some(_) => PATIENCE,
+        Some(age) if age > STALE_MS => STALE_COUNT_TIMEOUT,
+        Some(_) => COUNT_TIMEOUT,
     };
     match (
         tokio::time::timeout(patience, asked).await,

@@ -1,15 +1,15 @@
 //! Submission: rejects requests that no set of nodes could ever satisfy, and offers a dry run with a forecast.
 
 use super::{
-    job_refs, judge, propose, read, unexpected,
-    wait_causes::{WaitLookup, in_words},
+    check_command, job_refs, propose, read, unexpected,
+    wait_causes::{WaitLookup, wait_text},
 };
 use crate::caller::Caller;
 use lattice_api::{
-    AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
+    AllocationRequest, Submitted, allocation::WorkloadAccess, outlook::OutlookView, problem::Kind,
     problem::Problem,
 };
-use lattice_engine::{Core, core::DryRunsBusy, explanation, tasks::borrow::sharers};
+use lattice_engine::{Core, core::DryRunsBusy, explanation, tasks::borrow::lending_vclusters};
 use lattice_placement::{Placement, Plan, RequestedReservation, check_possible_within};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Outcome, Refusal, Revision, VclusterName,
@@ -22,7 +22,7 @@ use lattice_view::{HomeRule, LastPlan, NodeEntry, Planned, View};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Number of the allocation in a dry run, ordered after every submitted one.
-const NOBODY: AllocationId = AllocationId(u64::MAX);
+const DRY_RUN_ID: AllocationId = AllocationId(u64::MAX);
 
 pub(crate) async fn submit(
     core: &Core,
@@ -31,19 +31,19 @@ pub(crate) async fn submit(
     key: Option<String>,
     dry_run: bool,
 ) -> Result<Submitted, Problem> {
-    let known = job_refs::known(core, caller, &request).await?;
+    let known = job_refs::request_context(core, caller, &request).await?;
     let spec = Box::new(request.into_spec_with(&known)?);
     caller.check_sees(&spec.project)?;
-    let possible = possible(core, &spec);
+    let possible = check_possible(core, &spec);
     let command = Command::Submit { spec };
     if dry_run {
-        return judged(core, caller, command, possible).await;
+        return self::dry_run(core, caller, command, possible).await;
     }
     if let Err(problem) = possible
-        && !was_used(core, caller, key.as_deref()).await?
+        && !is_key_used(core, caller, key.as_deref()).await?
     {
         // A refusal by the quorum has priority, because it is more specific.
-        judge(core, caller, command).await?;
+        check_command(core, caller, command).await?;
         return Err(problem);
     }
     let applied = propose(core, caller, key, command).await?;
@@ -58,13 +58,13 @@ pub(crate) async fn submit(
     })
 }
 
-async fn judged(
+async fn dry_run(
     core: &Core,
     caller: &Caller,
     command: Command,
     possible: Result<(), Problem>,
 ) -> Result<Submitted, Problem> {
-    let revision = judge(core, caller, command.clone()).await?;
+    let revision = check_command(core, caller, command.clone()).await?;
     possible?;
     let outlook = match command {
         Command::Submit { spec } => outlook(core, caller, *spec).await?,
@@ -79,7 +79,7 @@ async fn judged(
 }
 
 /// Checks that the request could ever be satisfied.
-pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
+pub(super) fn check_possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     let view = core.view();
     check_storage(&view, spec)?;
     check_checkpoint(core, spec)?;
@@ -89,7 +89,8 @@ pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem
     let name = &spec.vcluster;
     // Lent nodes return, borrowed nodes may stay, and lendable nodes of others may become available. Only home nodes
     // count for a request that must stay on them.
-    let is_home_only = HomeRule::of(&view.vclusters).keeps(spec, spec.nodes, spec.walltime_ms);
+    let is_home_only =
+        HomeRule::of(&view.vclusters).is_home_only(spec, spec.nodes, spec.walltime_ms);
     let lenders = match is_home_only {
         true => BTreeSet::new(),
         false => lenders_to(&view, name),
@@ -127,7 +128,7 @@ fn check_checkpoint(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
 /// vClusters that lend nodes; none if the vCluster `name` does not borrow.
 fn lenders_to<'a>(view: &'a View, name: &VclusterName) -> BTreeSet<&'a VclusterName> {
     let own = view.movement_of(name).lend;
-    let is_there = sharers(view).any(|other| other == name);
+    let is_there = lending_vclusters(view).any(|other| other == name);
     if !is_there || !own.allow_borrowing || own.borrowing_limit == Some(0) {
         return BTreeSet::new();
     }
@@ -135,7 +136,7 @@ fn lenders_to<'a>(view: &'a View, name: &VclusterName) -> BTreeSet<&'a VclusterN
         let lend = view.movement_of(of).lend;
         lend.allow_lending && lend.lending_limit != Some(0)
     };
-    sharers(view).filter(lends).collect()
+    lending_vclusters(view).filter(lends).collect()
 }
 
 /// Checks storage bandwidth. If the site limits bandwidth, a requested storage system must be listed and have the
@@ -174,7 +175,7 @@ fn impossible(field: &str, reason: String) -> Problem {
 
 /// Whether the caller has used this key before. A repeat returns the first result, whatever has happened to the nodes
 /// since.
-pub(super) async fn was_used(
+pub(super) async fn is_key_used(
     core: &Core,
     caller: &Caller,
     key: Option<&str>,
@@ -204,7 +205,7 @@ async fn outlook(
     let begin_at = spec.terms.begin_at;
     let eligible_at = begin_at.map_or(now, |begin_at| begin_at.max(now));
     let record = Allocation {
-        id: NOBODY,
+        id: DRY_RUN_ID,
         user: caller.name.to_string(),
         state: match spec.hold {
             true => AllocationState::Held,
@@ -229,16 +230,16 @@ async fn outlook(
     let busy =
         |busy: DryRunsBusy| Problem::new(Kind::TooMany, "too_many_requests", busy.to_string());
     let outlook = planned.map_err(busy)?.map(|planned| {
-        let placed = planned.plan.placements.iter().find(|p| p.id == NOBODY);
+        let placed = planned.plan.placements.iter().find(|p| p.id == DRY_RUN_ID);
         match placed {
-            Some(placed) => starts(placed, &planned.plan),
-            None => waits(&core.view(), &record, planned),
+            Some(placed) => immediate_start(placed, &planned.plan),
+            None => waiting_outlook(&core.view(), &record, planned),
         }
     });
     Ok(outlook)
 }
 
-fn starts(placed: &Placement, plan: &Plan) -> OutlookView {
+fn immediate_start(placed: &Placement, plan: &Plan) -> OutlookView {
     let layout = &placed.layout;
     let nodes = hostlist::fold(placed.nodes.iter().map(|expected| &expected.node));
     let span = layout.span();
@@ -271,7 +272,7 @@ fn waits_for_others(view: &View, record: &Allocation) -> Option<OutlookView> {
     let waits = WaitLookup::new(view).of(&blocked)?;
     let is_free = waits.allocations.is_empty() && waits.mutex.is_none();
     (!is_free && !record.spec.hold).then(|| OutlookView {
-        summary: format!("would wait: {}", in_words(&blocked, &waits)),
+        summary: format!("would wait: {}", wait_text(&blocked, &waits)),
         starts_now: false,
         nodes: None,
         groups: Vec::new(),
@@ -281,10 +282,10 @@ fn waits_for_others(view: &View, record: &Allocation) -> Option<OutlookView> {
     })
 }
 
-fn waits(view: &View, record: &Allocation, planned: Planned) -> OutlookView {
+fn waiting_outlook(view: &View, record: &Allocation, planned: Planned) -> OutlookView {
     let mut plan = LastPlan::default();
     plan.set(record.spec.vcluster.clone(), Arc::new(planned));
-    let mut explanation = explanation::explain(view, &plan, record, Sight::Full);
+    let mut explanation = explanation::explain(view, &plan, record, WorkloadAccess::Full);
     explanation.allocation = AllocationId(0);
     OutlookView {
         summary: format!("would wait: {}", explanation.summary),

@@ -14,7 +14,7 @@ use lattice_api::{
 use lattice_engine::Core;
 use lattice_quorum_types::{
     Command, ProjectPath,
-    budget::{MAX_BURST_PPM, WHOLE_PPM},
+    budget::{MAX_BURST_PPM, ONE_PPM},
     limit::{LimitPatch, Patch},
     view::{Answer, Query},
 };
@@ -22,7 +22,7 @@ use lattice_view::View;
 use std::ops::Bound;
 
 /// Checks that the text names a tenant rather than a project below one.
-fn root(text: &str) -> Result<&str, Problem> {
+fn check_tenant_name(text: &str) -> Result<&str, Problem> {
     match text.contains('/') {
         false => Ok(text),
         true => Err(Problem::field(
@@ -44,11 +44,11 @@ pub(crate) fn list(
     let roots = view.projects.range((start, Bound::Unbounded));
     let roots = roots.filter(|(path, _)| path.is_tenant() && caller.sees(path));
     let page = paging::page(roots, limit, |(path, _)| path.to_string());
-    Ok(page.map(|(_, root)| shown(&view, ProjectView::from(root))))
+    Ok(page.map(|(_, root)| tenant_view(&view, ProjectView::from(root))))
 }
 
 /// View of a tenant with its soft limits (intended usage).
-fn shown(view: &View, root: ProjectView) -> TenantView {
+fn tenant_view(view: &View, root: ProjectView) -> TenantView {
     let path = ProjectPath::new(&root.path).ok();
     let budget = path.and_then(|path| view.budgets.get(&path));
     TenantView::new(
@@ -58,8 +58,8 @@ fn shown(view: &View, root: ProjectView) -> TenantView {
 }
 
 pub(crate) fn get(core: &Core, caller: &Caller, id: &str) -> Result<TenantView, Problem> {
-    let project = projects::get(core, caller, root(id)?)?;
-    Ok(shown(&core.view(), project))
+    let project = projects::get(core, caller, check_tenant_name(id)?)?;
+    Ok(tenant_view(&core.view(), project))
 }
 
 pub(crate) async fn create(
@@ -72,7 +72,7 @@ pub(crate) async fn create(
     // Everything that the quorum would reject is checked first, so that no tenant is created without its soft limits.
     check_soft(&request)?;
     let request = ProjectRequest {
-        path: root(&request.id)?.to_owned(),
+        path: check_tenant_name(&request.id)?.to_owned(),
         limits: ProjectUpdate {
             max_nodes: request.max_nodes,
             max_concurrent_allocations: request.max_concurrent_allocations,
@@ -82,7 +82,7 @@ pub(crate) async fn create(
     };
     let made = projects::create(core, caller, request, key.clone()).await?;
     let Some(soft) = soft else {
-        return Ok(shown(&core.view(), made));
+        return Ok(tenant_view(&core.view(), made));
     };
     let command = Command::UpdateTenant {
         tenant: ProjectPath::new(&made.path)
@@ -100,7 +100,7 @@ pub(crate) async fn create(
         );
         return Err(problem);
     }
-    Ok(shown(&core.view(), made))
+    Ok(tenant_view(&core.view(), made))
 }
 
 fn check_soft(request: &TenantRequest) -> Result<(), Problem> {
@@ -108,13 +108,13 @@ fn check_soft(request: &TenantRequest) -> Result<(), Problem> {
         Patch::Set(ppm) => (least..=most).contains(&ppm),
         Patch::Unlimited | Patch::Unchanged => true,
     };
-    if !within(request.fair_share_target, 0, WHOLE_PPM) {
+    if !within(request.fair_share_target, 0, ONE_PPM) {
         return Err(Problem::field(
             "fair_share_target",
             "a share is a fraction of the whole: 0 to 1",
         ));
     }
-    match within(request.burst_allowance, WHOLE_PPM, MAX_BURST_PPM) {
+    match within(request.burst_allowance, ONE_PPM, MAX_BURST_PPM) {
         true => Ok(()),
         false => Err(Problem::field(
             "burst_allowance",
@@ -133,7 +133,7 @@ pub(crate) async fn update(
     let tenant = tenant(core, caller, id)?;
     // An accounting system may set the limits of all tenants visible to it.
     if !caller.is_accounting() {
-        projects::check_root(caller, &tenant)?;
+        projects::check_tenant_change(caller, &tenant)?;
     }
     projects::check_force(caller, update.force)?;
     let command = Command::UpdateTenant {
@@ -148,7 +148,7 @@ pub(crate) async fn update(
 
 /// Path of the tenant with this name, if visible to the caller.
 pub(super) fn tenant(core: &Core, caller: &Caller, id: &str) -> Result<ProjectPath, Problem> {
-    let project = projects::get(core, caller, root(id)?)?;
+    let project = projects::get(core, caller, check_tenant_name(id)?)?;
     ProjectPath::new(&project.path).map_err(|error| Problem::field("id", error.to_string()))
 }
 
@@ -158,12 +158,12 @@ pub(crate) async fn delete(
     id: &str,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    projects::delete(core, caller, root(id)?, key).await
+    projects::delete(core, caller, check_tenant_name(id)?, key).await
 }
 
 /// Cluster-wide limits, from committed state.
 pub(crate) async fn system(core: &Core, caller: &Caller) -> Result<SystemLimitsView, Problem> {
-    caller.check_whole(Role::Viewer, "reading the limits of the whole cluster")?;
+    caller.check_cluster_role(Role::Viewer, "reading the limits of the whole cluster")?;
     match read(core, Query::System).await? {
         Answer::System(view) => Ok(view.into()),
         _ => Err(unexpected()),
@@ -176,7 +176,7 @@ pub(crate) async fn set_system(
     update: SystemLimitsUpdate,
     key: Option<String>,
 ) -> Result<SystemLimitsView, Problem> {
-    caller.check_whole(Role::Admin, "setting the limits of the whole cluster")?;
+    caller.check_cluster_role(Role::Admin, "setting the limits of the whole cluster")?;
     let patch = update.into();
     propose(core, caller, key, Command::SetSystemLimits { patch }).await?;
     system(core, caller).await
@@ -188,7 +188,7 @@ pub(crate) async fn set_policy(
     update: LimitPolicyUpdate,
     key: Option<String>,
 ) -> Result<SystemLimitsView, Problem> {
-    caller.check_whole(Role::Admin, "choosing how limits are enforced")?;
+    caller.check_cluster_role(Role::Admin, "choosing how limits are enforced")?;
     let policy = update.policy()?;
     change(core, caller, key, Command::SetLimitPolicy { policy }).await?;
     system(core, caller).await

@@ -23,11 +23,11 @@ pub(crate) async fn create(
     founder: Pin,
     request: TokenRequest,
 ) -> Result<TokenCreated, Problem> {
-    caller.check_whole(Role::Admin, "making join tokens")?;
+    caller.check_cluster_role(Role::Admin, "making join tokens")?;
     let terms = request.into_terms()?;
     let (role, uses) = (terms.role, terms.uses);
     let (first, others) = trust::pins(core).await?.unwrap_or((founder, Vec::new()));
-    let token = JoinToken::generate(role, first).trusting(others);
+    let token = JoinToken::generate(role, first).with_pins(others);
     let grant = terms.into_grant(token.hash(), core.now());
     let expires_at = grant.expires_at;
     // Proposed without the caller's idempotency key, because a repeat could not return the text again.
@@ -44,7 +44,7 @@ pub(crate) async fn create(
 
 /// Lists usable tokens, the first to expire first.
 pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<TokenView>, Problem> {
-    caller.check_whole(Role::Admin, "listing join tokens")?;
+    caller.check_cluster_role(Role::Admin, "listing join tokens")?;
     let Answer::Tokens(mut tokens) = read(core, Query::Tokens).await? else {
         return Err(unexpected());
     };
@@ -53,7 +53,7 @@ pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<TokenView>,
 }
 
 /// Parses the first digits of a hash.
-pub(super) fn beginning(field: &str, text: &str) -> Result<String, FieldError> {
+pub(super) fn parse_hash_prefix(field: &str, text: &str) -> Result<String, FieldError> {
     let text = text.trim().to_ascii_lowercase();
     let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());
     if is_hex && (8..=64).contains(&text.len()) {
@@ -73,7 +73,7 @@ pub(crate) async fn revoke(
     id: &str,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Admin, "revoking join tokens")?;
-    let id = beginning("id", id)?;
+    caller.check_cluster_role(Role::Admin, "revoking join tokens")?;
+    let id = parse_hash_prefix("id", id)?;
     change(core, caller, key, Command::RevokeToken { id }).await
 }

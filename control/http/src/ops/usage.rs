@@ -3,7 +3,7 @@
 use super::{tenants, time};
 use crate::caller::{Caller, Role};
 use lattice_api::{
-    amount::{Hours, Parts},
+    amount::{Fraction, Hours},
     problem::{Kind, Problem},
     usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
 };
@@ -74,10 +74,10 @@ pub(crate) fn of_tenant(
         gpu_hours_budget: hours.gpu.map(|(budget, _)| Hours(budget.granted_ms)),
         node_hours_budget: hours.node.map(|(budget, _)| Hours(budget.granted_ms)),
         budget_used: hours.used(),
-        budget_factor: standing.factor(),
+        budget_factor: standing.budget_factor(),
         source: hours.source().as_str().to_owned(),
-        fair_share_target: soft.fair_share_ppm.map(Parts),
-        burst_allowance: soft.burst_ppm.map(Parts),
+        fair_share_target: soft.fair_share_ppm.map(Fraction),
+        burst_allowance: soft.burst_ppm.map(Fraction),
         share: standing.share(),
         burst: standing.is_above_share(),
         downscaled: hours.downscaled,

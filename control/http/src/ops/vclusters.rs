@@ -1,7 +1,7 @@
 //! vCluster operations: definitions, and assignment of nodes. Lending is not here: a service changes `current` under
 //! its lease, and administrators change `home`.
 
-use super::{change, claims::named, paging, propose, read, unexpected};
+use super::{change, claims::parse_nodes, paging, propose, read, unexpected};
 use crate::{
     caller::{Caller, Role},
     movement, scheduler,
@@ -18,7 +18,7 @@ use lattice_quorum_types::{
     event::EventKind,
     hostlist,
     id::LeaseName,
-    scheduler::{SchedulerPatch, Setting},
+    scheduler::{SchedulerPatch, SettingPatch},
     vcluster::{DEFAULT_VCLUSTER, Vcluster},
     view::{Answer, LeaseView, Query},
 };
@@ -32,7 +32,7 @@ fn name(field: &str, text: &str) -> Result<VclusterName, Problem> {
 /// State of one vCluster: its definition and its nodes.
 #[derive(Default)]
 struct VclusterRecord<'a> {
-    said: Option<Vcluster>,
+    stored: Option<Vcluster>,
     home: Vec<&'a NodeId>,
     lent: Vec<&'a NodeId>,
     borrowed: Vec<&'a NodeId>,
@@ -54,7 +54,7 @@ async fn all<'a>(
     }
     for vcluster in said {
         let known = all.entry(vcluster.name.clone()).or_default();
-        known.said = Some(vcluster);
+        known.stored = Some(vcluster);
     }
     let mut leases = leases(core).await?;
     for (name, known) in &mut all {
@@ -72,7 +72,7 @@ async fn leases(core: &Core) -> Result<BTreeMap<String, LeaseView>, Problem> {
 }
 
 /// Control name of a lease holder, which consists of the name and the run.
-fn control(holder: &str) -> &str {
+fn control_name(holder: &str) -> &str {
     holder.rsplit_once('.').map_or(holder, |(name, _)| name)
 }
 
@@ -95,9 +95,9 @@ fn with_nodes(view: &View) -> BTreeMap<VclusterName, VclusterRecord<'_>> {
     all
 }
 
-fn shown(caller: &Caller, name: &VclusterName, known: VclusterRecord<'_>) -> VclusterView {
+fn vcluster_view(caller: &Caller, name: &VclusterName, known: VclusterRecord<'_>) -> VclusterView {
     let VclusterRecord {
-        said,
+        stored: said,
         home,
         lent,
         borrowed,
@@ -107,8 +107,8 @@ fn shown(caller: &Caller, name: &VclusterName, known: VclusterRecord<'_>) -> Vcl
         .as_ref()
         .map_or((0, Revision(0)), |said| (said.version, said.revision));
     let definition = said.map(|said| said.definition).unwrap_or_default();
-    let scheduler = scheduler::shown(&definition.scheduler);
-    let movement = movement::shown(&definition.scheduler);
+    let scheduler = scheduler::scheduler_view(&definition.scheduler);
+    let movement = movement::movement_view(&definition.scheduler);
     let tenants = definition.tenants.as_ref();
     let usable = tenants.is_none_or(|tenants| !tenants.is_empty());
     let tenants = tenants.map(|tenants| {
@@ -130,7 +130,7 @@ fn shown(caller: &Caller, name: &VclusterName, known: VclusterRecord<'_>) -> Vcl
         scheduler_epoch: lease.as_ref().map_or(0, |lease| lease.epoch),
         scheduled_by: lease
             .and_then(|lease| lease.holder)
-            .map(|holder| control(&holder).to_owned()),
+            .map(|holder| control_name(&holder).to_owned()),
         revision,
     }
 }
@@ -149,14 +149,14 @@ pub(crate) async fn list(
         .into_iter()
         .filter(|(name, _)| after.as_ref().is_none_or(|after| name > after));
     let page = paging::page(rest, limit, |(name, _)| name.to_string());
-    Ok(page.map(|(name, known)| shown(caller, &name, known)))
+    Ok(page.map(|(name, known)| vcluster_view(caller, &name, known)))
 }
 
 pub(crate) async fn get(core: &Core, caller: &Caller, text: &str) -> Result<VclusterView, Problem> {
     let vcluster = name("name", text)?;
     let view = core.view();
     match all(core, &view).await?.remove(&vcluster) {
-        Some(known) => Ok(shown(caller, &vcluster, known)),
+        Some(known) => Ok(vcluster_view(caller, &vcluster, known)),
         None => Err(Problem::from(&Refusal::UnknownVcluster { vcluster })),
     }
 }
@@ -183,7 +183,7 @@ async fn settings_changed(
     }
     // The kind of the weights decides whether nodes may be lent: those of a vCluster for sensitive allocations may
     // not.
-    let changes_kind = patch.kind != Setting::Unchanged;
+    let changes_kind = patch.kind != SettingPatch::Unchanged;
     if moves.is_some() || changes_kind {
         let Answer::Vclusters(all) = read(core, Query::Vclusters).await? else {
             return Err(unexpected());
@@ -193,7 +193,7 @@ async fn settings_changed(
         let next = patch.applied_to(&present.unwrap_or_default());
         match moves {
             Some(_) => movement::check(&next, core.view().owned_by(vcluster))?,
-            None => movement::check_kind(&next)?,
+            None => movement::check_may_lend(&next)?,
         }
     }
     Ok(Some(patch))
@@ -207,7 +207,7 @@ pub(crate) async fn set(
     request: VclusterRequest,
     key: Option<String>,
 ) -> Result<VclusterView, Problem> {
-    caller.check_whole(Role::Admin, "defining a vCluster")?;
+    caller.check_cluster_role(Role::Admin, "defining a vCluster")?;
     let expected_version = request.expected_version;
     let vcluster = name("name", text)?;
     let settings = settings_changed(core, &vcluster, &request).await?;
@@ -239,11 +239,11 @@ pub(crate) async fn set(
     };
     let view = core.view();
     let mut known = with_nodes(&view).remove(&vcluster).unwrap_or_default();
-    known.said = Some(said);
+    known.stored = Some(said);
     // The change is committed, so a failure to read the leases is ignored.
     let mut leases = leases(core).await.unwrap_or_default();
     known.lease = leases.remove(LeaseName::of_scheduler(&vcluster).as_str());
-    Ok(shown(caller, &vcluster, known))
+    Ok(vcluster_view(caller, &vcluster, known))
 }
 
 /// Deletes the definition of a vCluster.
@@ -254,7 +254,7 @@ pub(crate) async fn delete(
     expected_version: Option<u32>,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Admin, "deleting a vCluster")?;
+    caller.check_cluster_role(Role::Admin, "deleting a vCluster")?;
     let command = Command::DeleteVcluster {
         vcluster: name("name", text)?,
         expected_version,
@@ -270,14 +270,14 @@ pub(crate) async fn assign(
     request: VclusterNodesRequest,
     key: Option<String>,
 ) -> Result<VclusterNodes, Problem> {
-    caller.check_whole(Role::Admin, "moving nodes to a vCluster")?;
+    caller.check_cluster_role(Role::Admin, "moving nodes to a vCluster")?;
     let vcluster = name("name", text)?;
     let from = request.from.map(|from| name("from", &from)).transpose()?;
     if request.nodes.trim().is_empty() {
         let reason = "name at least one node, as in gpu[001-016]";
         return Err(Problem::field("nodes", reason));
     }
-    let nodes = named(&request.nodes).map_err(of_nodes)?;
+    let nodes = parse_nodes(&request.nodes).map_err(with_nodes_field)?;
     let list = hostlist::fold(&nodes);
     let command = Command::AssignVcluster {
         nodes,
@@ -285,7 +285,7 @@ pub(crate) async fn assign(
         from,
     };
     let applied = propose(core, caller, key, command).await;
-    let applied = applied.map_err(of_nodes)?;
+    let applied = applied.map_err(with_nodes_field)?;
     Ok(VclusterNodes {
         vcluster: vcluster.to_string(),
         nodes: list,
@@ -294,7 +294,7 @@ pub(crate) async fn assign(
 }
 
 /// Names the request field that an unknown node refers to.
-fn of_nodes(mut problem: Problem) -> Problem {
+fn with_nodes_field(mut problem: Problem) -> Problem {
     if problem.code == "unknown_node" {
         problem.field = Some("nodes".to_owned());
     }

@@ -8,7 +8,7 @@ use lattice_view::View;
 use std::{cell::OnceCell, collections::BTreeMap};
 
 /// Maximum number of allocations named in a text; the others are counted.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Lookup of wait causes in one view.
 pub(crate) struct WaitLookup<'a> {
@@ -78,7 +78,7 @@ impl<'a> WaitLookup<'a> {
 }
 
 /// Describes the wait as text.
-pub(crate) fn in_words(a: &Allocation, waits: &WaitsFor) -> String {
+pub(crate) fn wait_text(a: &Allocation, waits: &WaitsFor) -> String {
     if let Some(tally) = &a.progress.tally
         && tally.pending.is_empty()
         && tally.blocked.is_empty()
@@ -87,7 +87,7 @@ pub(crate) fn in_words(a: &Allocation, waits: &WaitsFor) -> String {
         return format!("all its elements have been placed; {alive} of them have not ended");
     }
     if !waits.allocations.is_empty() {
-        return format!("waits for {}", others(a, waits));
+        return format!("waits for {}", unmet_text(a, waits));
     }
     match (&a.spec.terms.mutex, waits.mutex) {
         (Some(mutex), Some(holder)) => {
@@ -98,17 +98,17 @@ pub(crate) fn in_words(a: &Allocation, waits: &WaitsFor) -> String {
 }
 
 /// Unmet dependencies as text: `allocation 12 (success)`, or `allocations 12 (success), 13 (any) and 4 more`.
-fn others(a: &Allocation, waits: &WaitsFor) -> String {
+fn unmet_text(a: &Allocation, waits: &WaitsFor) -> String {
     let terms = a.spec.terms.after.iter();
     let unmet: Vec<(AllocationId, Condition)> = terms
         .filter(|dependency| waits.allocations.contains(&dependency.on))
         .map(|dependency| (dependency.on, dependency.condition))
         .collect();
-    let named = unmet.iter().take(NAMED);
+    let named = unmet.iter().take(MAX_NAMED);
     let named: Vec<String> = named
         .map(|(on, condition)| format!("{on} ({condition})"))
         .collect();
-    let more = match unmet.len().saturating_sub(NAMED) {
+    let more = match unmet.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

@@ -46,6 +46,6 @@ pub(super) async fn hook(
     State(api): State<Api>,
     PathParameter(secret): PathParameter,
 ) -> Result<StatusCode, ProblemResponse> {
-    accounting::hook(api.core(), &secret).await?;
+    accounting::webhook(api.core(), &secret).await?;
     Ok(StatusCode::NO_CONTENT)
 }

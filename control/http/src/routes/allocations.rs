@@ -5,7 +5,7 @@ use crate::{
     answer::{Answer, ProblemResponse},
     extract::{Input, Key, Params, PathParameter},
     ops::{
-        allocations::{self, Act, Filter},
+        allocations::{self, AllocationAction, Filter},
         job_refs,
         logs::{self, LogRequest},
         submit,
@@ -111,7 +111,7 @@ async fn act(
     api: &Api,
     caller: &Caller,
     id: &str,
-    what: Act,
+    what: AllocationAction,
     key: Option<String>,
 ) -> Answer<AllocationView> {
     let id = job_refs::number(api.core(), caller, id).await?;
@@ -132,7 +132,7 @@ pub(super) async fn cancel(
     PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<AllocationView> {
-    act(&api, &caller, &id, Act::Cancel, key).await
+    act(&api, &caller, &id, AllocationAction::Cancel, key).await
 }
 
 /// Hold a pending allocation, so that it does not start.
@@ -145,7 +145,7 @@ pub(super) async fn hold(
     PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<AllocationView> {
-    act(&api, &caller, &id, Act::Hold, key).await
+    act(&api, &caller, &id, AllocationAction::Hold, key).await
 }
 
 /// Release a held allocation.
@@ -158,7 +158,7 @@ pub(super) async fn release(
     PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<AllocationView> {
-    act(&api, &caller, &id, Act::Release, key).await
+    act(&api, &caller, &id, AllocationAction::Release, key).await
 }
 
 /// Requeue an allocation that holds nodes.
@@ -173,7 +173,7 @@ pub(super) async fn requeue(
     PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<AllocationView> {
-    act(&api, &caller, &id, Act::Requeue, key).await
+    act(&api, &caller, &id, AllocationAction::Requeue, key).await
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -201,8 +201,8 @@ pub(super) async fn suspend(
     Key(key): Key,
 ) -> Answer<AllocationView> {
     let how = match first.checkpoint {
-        true => Act::SuspendAfterCheckpoint,
-        false => Act::Suspend,
+        true => AllocationAction::SuspendAfterCheckpoint,
+        false => AllocationAction::Suspend,
     };
     act(&api, &caller, &id, how, key).await
 }
@@ -217,7 +217,7 @@ pub(super) async fn resume(
     PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<AllocationView> {
-    act(&api, &caller, &id, Act::Resume, key).await
+    act(&api, &caller, &id, AllocationAction::Resume, key).await
 }
 
 /// Change the walltime of an allocation that has not ended.
@@ -233,7 +233,7 @@ pub(super) async fn extend(
     Key(key): Key,
     Input(request): Input<ExtendRequest>,
 ) -> Answer<AllocationView> {
-    act(&api, &caller, &id, Act::Extend(request), key).await
+    act(&api, &caller, &id, AllocationAction::Extend(request), key).await
 }
 
 /// Write a checkpoint of a running allocation, which then continues.
@@ -249,7 +249,14 @@ pub(super) async fn checkpoint(
     Key(key): Key,
     Input(request): Input<CheckpointRequest>,
 ) -> Answer<AllocationView> {
-    act(&api, &caller, &id, Act::Checkpoint(request), key).await
+    act(
+        &api,
+        &caller,
+        &id,
+        AllocationAction::Checkpoint(request),
+        key,
+    )
+    .await
 }
 
 /// Explain the state of an allocation.
@@ -321,7 +328,7 @@ pub(super) async fn logs(
     };
     let chunks = logs::logs(&api, &caller, id, request).await?;
     let stop = api.stop().clone().cancelled_owned();
-    let body = chunks.take_until(stop).take_until(caller.ended());
+    let body = chunks.take_until(stop).take_until(caller.expired());
     Ok((
         [(CONTENT_TYPE, "application/octet-stream")],
         Body::from_stream(body),

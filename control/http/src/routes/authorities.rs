@@ -24,7 +24,7 @@ use utoipa::IntoParams;
     (status = 200, body = Page<AuthorityView>)))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<AuthorityView>> {
     let all = authorities::list(api.core(), &caller).await?;
-    Ok(Json(Page::whole(all)))
+    Ok(Json(Page::single(all)))
 }
 
 /// Trust an additional certificate authority.

@@ -25,7 +25,7 @@ use utoipa::IntoParams;
 #[utoipa::path(get, path = "/conformance/baselines", tag = "baselines", responses(
     (status = 200, body = Page<BaselineView>)))]
 pub(super) async fn list(State(api): State<Api>, _: Caller) -> Answer<Page<BaselineView>> {
-    Ok(Json(Page::whole(baselines::list(api.core()))))
+    Ok(Json(Page::single(baselines::list(api.core()))))
 }
 
 /// Show one complete baseline.

@@ -20,7 +20,7 @@ use utoipa::{
     },
 };
 
-pub(super) fn about() -> OpenApi {
+pub(super) fn base_document() -> OpenApi {
     let info = InfoBuilder::new()
         .title("Lattice")
         .version(env!("CARGO_PKG_VERSION"))
@@ -40,7 +40,7 @@ pub(super) fn about() -> OpenApi {
 
 /// Adds the content that no single route documents: the token, the possible errors of each operation, a description of
 /// each response, and the types of the event stream.
-pub(super) fn finish(mut document: OpenApi) -> OpenApi {
+pub(super) fn complete_document(mut document: OpenApi) -> OpenApi {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     document
         .components
@@ -53,11 +53,11 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     let path = format!("/api/v1{}", <__path_headroom as utoipa::Path>::path());
     document.paths.paths.insert(path, headroom);
     let components = document.components.get_or_insert_default();
-    components.schemas.extend(named::<HeadroomView>());
-    components.schemas.extend(named::<Problem>());
+    components.schemas.extend(schemas_of::<HeadroomView>());
+    components.schemas.extend(schemas_of::<Problem>());
     // The event stream carries these types in addition to the changes that its operation names.
-    components.schemas.extend(named::<Observed>());
-    components.schemas.extend(named::<Compacted>());
+    components.schemas.extend(schemas_of::<Observed>());
+    components.schemas.extend(schemas_of::<Compacted>());
     let paths = std::mem::take(&mut document.paths.paths);
     for (path, mut item) in paths {
         for (writes, operation) in operations(&mut item) {
@@ -74,7 +74,7 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
 }
 
 /// Schemas of a type and of the types it refers to, by name.
-fn named<T: ToSchema>() -> Vec<(String, RefOr<Schema>)> {
+fn schemas_of<T: ToSchema>() -> Vec<(String, RefOr<Schema>)> {
     let mut schemas = vec![(T::name().into_owned(), T::schema())];
     T::schemas(&mut schemas);
     schemas

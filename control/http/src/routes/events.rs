@@ -56,7 +56,7 @@ pub(super) async fn events(
     let since = q.since.or(last_event_id(&headers)?).map(Revision);
     let subscription = api.core().subscribe(since);
     let from = subscription.after();
-    let ended = caller.ended();
+    let ended = caller.expired();
     let reader = Reader {
         subscription,
         api: api.clone(),
@@ -100,7 +100,7 @@ impl Reader {
             let core = self.api.core();
             let view = core.view();
             if let Some(event) = changes::shown(core, &view, &self.caller, &change)
-                && let Some(event) = written(&event)
+                && let Some(event) = to_sse_event(&event)
             {
                 return event;
             }
@@ -108,7 +108,7 @@ impl Reader {
     }
 }
 
-fn written(event: &StreamEvent) -> Option<Event> {
+fn to_sse_event(event: &StreamEvent) -> Option<Event> {
     let (name, revision, data) = event.write().ok()?;
     let event = Event::default().event(name).data(data);
     Some(match revision {

@@ -25,7 +25,7 @@ mod tokens;
 mod usage;
 mod vclusters;
 
-use super::{answer::no_such_method, ops::projects::asks_headroom, state::Api};
+use super::{answer::method_not_allowed, ops::projects::headroom_project, state::Api};
 use axum::{
     Router,
     extract::Request,
@@ -134,7 +134,7 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(authorities::retire))
         .routes(routes!(audit::query))
         .routes(routes!(audit::sign));
-    OpenApiRouter::with_openapi(document::about())
+    OpenApiRouter::with_openapi(document::base_document())
         .nest("/api/v1", v1)
         .routes(routes!(service::healthz))
         .routes(routes!(service::readyz))
@@ -144,19 +144,19 @@ fn documented() -> OpenApiRouter<Api> {
 /// OpenAPI document of all REST routes.
 pub fn openapi() -> OpenApi {
     let (_, document) = documented().split_for_parts();
-    document::finish(document)
+    document::complete_document(document)
 }
 
 /// Restricts the headroom path of a project to GET and HEAD, although it shares a route with projects, which accept
 /// changes.
-pub(super) async fn headroom_is_read(request: Request, next: Next) -> Response {
+pub(super) async fn allow_only_reads_of_headroom(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let project = path.strip_prefix("/api/v1/projects/");
-    let is_headroom = project.and_then(asks_headroom).is_some();
+    let is_headroom = project.and_then(headroom_project).is_some();
     if !is_headroom || matches!(*request.method(), Method::GET | Method::HEAD) {
         return next.run(request).await;
     }
-    let refused = no_such_method(request.method().clone(), request.uri().clone());
+    let refused = method_not_allowed(request.method().clone(), request.uri().clone());
     ([(ALLOW, "GET,HEAD")], refused.await).into_response()
 }
 

@@ -5,7 +5,7 @@ use crate::Caller;
 use crate::{
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
-    ops::{compared, drains, nodes},
+    ops::{drains, node_comparison, nodes},
     state::Api,
 };
 use axum::{Json, extract::State};
@@ -117,7 +117,9 @@ pub(super) async fn diff(
     Params(p): Params<DiffQuery>,
 ) -> Answer<DiffView> {
     let (with, since) = (p.with.as_deref(), p.since.as_deref());
-    Ok(Json(compared::diff(api.core(), &id, with, since).await?))
+    Ok(Json(
+        node_comparison::diff(api.core(), &id, with, since).await?,
+    ))
 }
 
 /// Drain a node.

@@ -76,7 +76,7 @@ pub(super) async fn get(
     caller: Caller,
     PathParameter(path): PathParameter,
 ) -> Result<Response, ProblemResponse> {
-    match projects::asks_headroom(&path) {
+    match projects::headroom_project(&path) {
         Some(path) => Ok(headroom(State(api), caller, PathParameter(path.to_owned()))
             .await?
             .into_response()),

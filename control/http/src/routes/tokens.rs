@@ -32,7 +32,7 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/tokens", tag = "tokens", responses(
     (status = 200, body = Page<TokenView>)))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<TokenView>> {
-    Ok(Json(Page::whole(tokens::list(api.core(), &caller).await?)))
+    Ok(Json(Page::single(tokens::list(api.core(), &caller).await?)))
 }
 
 /// Revoke a join token.

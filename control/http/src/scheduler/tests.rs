@@ -28,7 +28,7 @@ fn each_profile_sets_its_weights_exactly() {
         };
         let settings = set(&SchedulerSettings::default(), change);
         assert_eq!(policy(&settings).weights, Weights::from(kind), "{name}");
-        assert_eq!(shown(&settings).profile.as_deref(), Some(name));
+        assert_eq!(scheduler_view(&settings).profile.as_deref(), Some(name));
         assert_eq!(settings.names().count(), 10);
     }
     for profile in Profile::ALL {
@@ -58,7 +58,7 @@ fn what_is_set_is_what_is_planned_by() {
         ..*Profile::MlTraining.weights().get()
     };
     assert_eq!(*found.weights.get(), wanted);
-    assert_eq!(found.reservations, Reservations::First(64));
+    assert_eq!(found.reservations, PlannedReservations::First(64));
     assert_eq!(found.reference_wait_ms, 7_200_000);
     assert_eq!(found.checkpoint_bytes_s, Some(200_000_000_000));
     let taken_back = SchedulerChange {

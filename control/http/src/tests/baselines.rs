@@ -219,7 +219,7 @@ async fn setting_baseline_reports_nodes_and_dry_run_changes_nothing() {
     kernels(&fixture);
     let mut asked = asking("gpu[001-003,999]", json!({"kernel.osrelease": "6.8.0"}));
     asked.policy = Some("drain".to_owned());
-    let would = op.try_baseline("k", &asked).await.unwrap();
+    let would = op.dry_run_baseline("k", &asked).await.unwrap();
     assert_eq!((would.dry_run, would.version), (true, 1));
     let standing = &would.standing;
     let told = [
@@ -236,12 +236,12 @@ async fn setting_baseline_reports_nodes_and_dry_run_changes_nothing() {
     assert!(!set.dry_run);
     assert_eq!(set.standing, would.standing);
     asked.policy = None;
-    let again = op.try_baseline("k", &asked).await.unwrap();
+    let again = op.dry_run_baseline("k", &asked).await.unwrap();
     assert_eq!((again.version, &*again.standing.drain), (2, ""));
 
     op.delete_baseline("k", None, None).await.unwrap();
     let misspelt = asking("gpu001", json!({"kernel.osreleaze": "6.8.0"}));
-    let told = op.try_baseline("typo", &misspelt).await.unwrap();
+    let told = op.dry_run_baseline("typo", &misspelt).await.unwrap();
     let [warning] = &told.standing.warnings[..] else {
         panic!("{told:?}")
     };
@@ -249,7 +249,7 @@ async fn setting_baseline_reports_nodes_and_dry_run_changes_nothing() {
         warning.contains("has the key kernel.osreleaze"),
         "{warning}"
     );
-    let denied = eye.try_baseline("typo", &misspelt).await.unwrap_err();
+    let denied = eye.dry_run_baseline("typo", &misspelt).await.unwrap_err();
     assert!(matches!(denied, ClientError::NotAllowed(_)), "{denied:?}");
 }
 

@@ -12,7 +12,7 @@ use lattice_conformance::{
     Class, ClassMark, ClassRecord, Milliwatts, Power, Reading,
     health::{Action, Reason, Severity},
 };
-use lattice_engine::{bmc::Parts, observed_state, tasks::bmc_faults::NameFaults};
+use lattice_engine::{bmc::Parts, observed_state, tasks::bmc_faults::BmcFaultPublisher};
 use lattice_placement::{ConformanceKey, Health};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use lattice_view::node::MergedMark;
@@ -155,7 +155,7 @@ async fn missing_bmc_class_is_unknown_and_blocks_nothing() {
     let node = eye.node("gpu001").await.unwrap();
     assert_eq!(node.health.verdict, "unknown");
     assert_eq!(node.health.reasons, ["bmc.incomplete", "bmc.silent"]);
-    NameFaults::new(fixture.core.clone()).reconcile();
+    BmcFaultPublisher::new(fixture.core.clone()).reconcile();
     let facts = fixture.core.view().node(&id).unwrap().facts();
     assert_eq!(
         facts.health,
@@ -194,7 +194,10 @@ async fn told(events: &mut EventStream, node: &str) -> NodeView {
 #[tokio::test]
 async fn stream_and_list_agree_on_bmc_faults() {
     let fixture = ApiFixture::furnished().await;
-    let (eye, names) = (fixture.client("eye"), NameFaults::new(fixture.core.clone()));
+    let (eye, names) = (
+        fixture.client("eye"),
+        BmcFaultPublisher::new(fixture.core.clone()),
+    );
     let id = NodeId::new("gpu001").unwrap();
     let power = Power {
         draw: Reading::Present(Milliwatts(400_000)),

@@ -13,7 +13,7 @@ use lattice_engine::{
     tasks::{
         attestations::Attestations,
         autodrain::AutoDrain,
-        class_merge::{ClassMerge, SPACING, together},
+        class_merge::{ClassMerge, SPACING, merge_class},
         conformance::Conformance,
         node_evidence::Freshness,
         readmission,
@@ -92,7 +92,7 @@ struct UniteFixture {
 impl UniteFixture {
     async fn new() -> Self {
         let world = World::new();
-        world.is_read();
+        world.set_first_reading();
         let mut fixture = Self {
             unites: ClassMerge::new(world.core.clone()),
             judges: Conformance::new(world.core.clone()),
@@ -117,8 +117,8 @@ impl UniteFixture {
             Class::Bios => Some((class, bios.as_ref()?.state().mark())),
             _ => Some((class, ClassMark::Disabled)),
         });
-        self.world.gossips(marks.collect());
-        let mut says = self.world.says.lock().unwrap();
+        self.world.set_marks(marks.collect());
+        let mut says = self.world.agent_answers.lock().unwrap();
         says.preimages = bios.iter().map(ClassRecord::encode).collect();
         says.digests = bios
             .iter()
@@ -145,7 +145,7 @@ impl UniteFixture {
             name: "olga".into(),
             role: Role::Operator,
             tenants: None,
-            ends_at: None,
+            expires_at: None,
         };
         let request = BaselineRequest {
             nodes: Some(NODE.to_owned()),
@@ -219,7 +219,7 @@ async fn a_baseline_that_was_made_of_both_parts_holds_for_both() {
     let lattice_quorum_types::baseline::Rule::Exact { digest, .. } = rule else {
         panic!("{rule:?}")
     };
-    let whole = dmi("2.1.0").unite(on()).state().digest().unwrap();
+    let whole = dmi("2.1.0").merge(on()).state().digest().unwrap();
     assert_eq!(digest, &whole.0);
     assert_ne!(Some(whole), dmi("2.1.0").state().digest());
     assert_ne!(Some(whole), on().state().digest());
@@ -380,7 +380,7 @@ async fn sensitive_work_rests_on_the_whole_made_of_what_the_node_claims() {
         let digest = digest.0;
         SchemaDigest { schema, digest }
     };
-    let (half, whole) = (dmi("2.1.0"), dmi("2.1.0").unite(on()));
+    let (half, whole) = (dmi("2.1.0"), dmi("2.1.0").merge(on()));
     assert_eq!(
         proof.attestation.classes["bios"].now.digest,
         claim_of(&half).digest
@@ -388,7 +388,7 @@ async fn sensitive_work_rests_on_the_whole_made_of_what_the_node_claims() {
     let base = proof.completed["bios"].base.unwrap();
     assert_eq!(base.now.digest, claim_of(&half).digest);
     assert_eq!(proof.completed["bios"].whole.now, claim_of(&whole));
-    let waits = fixture.world.waits(Requeue::Never);
+    let waits = fixture.world.submit(Requeue::Never);
     let spec = AllocationSpec {
         sensitive: true,
         ..fixture.world.allocation(waits).spec
@@ -416,11 +416,11 @@ fn keys_of_two_schemas_make_no_record() {
     record.require("bios.version", Reading::Present("2.19"));
     let mut part = ClassRecord::new(Class::Bios);
     part.require("bios.registry", Reading::Present("A43"));
-    let whole = together(Some(record.clone()), &part);
+    let whole = merge_class(Some(record.clone()), &part);
     assert_eq!(whole.map(|whole| whole.entries.len()), Some(2));
     // Keys of another schema may have other meanings.
     record.schema = 1;
-    assert_eq!(together(Some(record), &part), None);
+    assert_eq!(merge_class(Some(record), &part), None);
 }
 
 /// Sets the inventory that the agent reads, independent of its announcement.
@@ -428,7 +428,7 @@ fn agent_reads(fixture: &UniteFixture, bios: ClassRecord) {
     let off = |class| (class, ClassRecord::disabled(class, "not probed"));
     let mut records: BTreeMap<Class, ClassRecord> = Class::ALL.map(off).into();
     records.insert(Class::Bios, bios);
-    fixture.world.says.lock().unwrap().inventory = Some(Inventory {
+    fixture.world.agent_answers.lock().unwrap().inventory = Some(Inventory {
         records,
         ..Inventory::default()
     });
@@ -473,7 +473,7 @@ async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows(
         name: "olga".into(),
         role: Role::Operator,
         tenants: None,
-        ends_at: None,
+        expires_at: None,
     };
     let shown = || {
         let view = core.view();

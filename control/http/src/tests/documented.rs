@@ -1,6 +1,6 @@
 //! Every response over REST in any of these tests must be documented: status and media type.
 
-use crate::ops::projects::asks_headroom;
+use crate::ops::projects::headroom_project;
 use axum::{
     body::Body,
     extract::{MatchedPath, Request},
@@ -53,7 +53,7 @@ fn is_told(
     }
     let is_headroom = path
         .strip_prefix("/api/v1/projects/")
-        .and_then(asks_headroom);
+        .and_then(headroom_project);
     let path = match is_headroom {
         Some(_) => "/api/v1/projects/{path}/headroom".to_owned(),
         None => route.replace("{*", "{"),

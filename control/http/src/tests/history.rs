@@ -5,7 +5,7 @@ use lattice_client::HistoryQuery;
 use lattice_conformance::{
     Class, ClassMark, Reading,
     health::{Action, Severity},
-    history::{Cause, Entry, Event, EventKind, KeyChange, Record},
+    history::{Cause, Entry, Event, EventKind, HistoryRecord, KeyChange},
 };
 use lattice_engine::history::{Cursor, NodeObservation, TimedObservations};
 use lattice_redfish::{BmcEvent, BmcEventKind, BmcEventSeverity, ResourcePath};
@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 pub(super) const NODE: &str = "gpu001";
 const MINUTE: u64 = 60_000;
 
-fn event(seq: u64, at: u64, count: u32, what: EventKind) -> Record {
-    Record::Event(Event {
+fn event(seq: u64, at: u64, count: u32, what: EventKind) -> HistoryRecord {
+    HistoryRecord::Event(Event {
         seq,
         at,
         boot_id: "b2".to_owned(),
@@ -62,7 +62,7 @@ pub(super) async fn told(fixture: &ApiFixture) -> u64 {
     };
     let records = vec![
         event(1, at, 1, boot),
-        Record::Entry(changed),
+        HistoryRecord::Entry(changed),
         event(3, at + 63 * MINUTE, 3, xid),
     ];
     let cursor = Cursor {
@@ -217,7 +217,7 @@ async fn what_could_not_be_read_is_not_known_to_have_changed() {
     let failed = || Reading::failed("no answer");
     let text = |value: &str| Reading::Present(value.into());
     let entry = |seq, from, to| {
-        Record::Entry(Entry {
+        HistoryRecord::Entry(Entry {
             seq,
             at: now - 10 * MINUTE + seq,
             boot_id: "b2".to_owned(),
@@ -326,7 +326,7 @@ async fn copied_audit_entries_require_audit_right() {
     let note = TimedObservations {
         node: NODE.to_owned(),
         happened: (0..4).map(audited).collect(),
-        compared: None,
+        comparison_state: None,
     };
     fixture.core.history.note(vec![note], None).await.unwrap();
 
@@ -406,10 +406,10 @@ pub(super) async fn bmc_did(fixture: &ApiFixture) {
     let read = |deeds| (BTreeSet::clone(&lists), deeds);
     let history = &fixture.core.history;
     history
-        .append_deeds(NODE.to_owned(), read(Vec::new()), now)
+        .append_bmc_events(NODE.to_owned(), read(Vec::new()), now)
         .await
         .unwrap();
-    let told = history.append_deeds(NODE.to_owned(), read(vec![update, entry]), now);
+    let told = history.append_bmc_events(NODE.to_owned(), read(vec![update, entry]), now);
     assert_eq!(told.await.unwrap(), 2);
 }
 

@@ -3,8 +3,8 @@
 use super::fixture::ApiFixture;
 use lattice_client::api::inventory::InventoryView;
 use lattice_conformance::{
-    Class, ClassRecord, DiskIdentity, Distance, Finding, GpuIdentity, GpuPlace, Inventory, Loss,
-    NicIdentity, NvlinkPeer, Outcome, Pair, Power, ProbeOutcome, Reading, Value,
+    Class, ClassRecord, DiskIdentity, Distance, Finding, GpuIdentity, GpuPlace, Inventory,
+    NicIdentity, NvlinkPeer, Pair, Power, ProbeFailure, ProbeOutcome, ProbeStatus, Reading, Value,
 };
 use serde_json::{Value as Json, json};
 
@@ -59,12 +59,12 @@ fn whole() -> Inventory {
     });
     let losses = [
         None,
-        Some(Loss::Hung { after_ms: 5 }),
-        Some(Loss::Stuck {
+        Some(ProbeFailure::Hung { after_ms: 5 }),
+        Some(ProbeFailure::Stuck {
             processes: 3,
             after_ms: 5,
         }),
-        Some(Loss::Failed {
+        Some(ProbeFailure::Failed {
             why: "signal 9".to_owned(),
         }),
     ];
@@ -72,7 +72,7 @@ fn whole() -> Inventory {
         name: "nic".to_owned(),
         class: Class::Nic,
         duration_us: 7,
-        outcome: Outcome::Hung,
+        outcome: ProbeStatus::Hung,
         keys: 9,
         unknown: 3,
         loss,

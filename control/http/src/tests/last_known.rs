@@ -4,7 +4,7 @@ use super::fixture::ApiFixture;
 use lattice_conformance::{
     Class, ClassMark,
     health::{Action, Severity},
-    history::{Cause, Entry, Event, EventKind, ReasonChange, Record},
+    history::{Cause, Entry, Event, EventKind, HistoryRecord, ReasonChange},
 };
 use lattice_engine::{history::Cursor, observed_state};
 use lattice_view::PingOutcome;
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 const MINUTE: u64 = 60_000;
 
-fn event(seq: u64, at: u64, event: EventKind) -> Record {
-    Record::Event(Event {
+fn event(seq: u64, at: u64, event: EventKind) -> HistoryRecord {
+    HistoryRecord::Event(Event {
         seq,
         at,
         boot_id: "b2".to_owned(),
@@ -28,8 +28,8 @@ fn event(seq: u64, at: u64, event: EventKind) -> Record {
 }
 
 /// Entry that a node has had this record since then.
-fn became(seq: u64, at: u64, byte: u8) -> Record {
-    Record::Entry(Entry {
+fn became(seq: u64, at: u64, byte: u8) -> HistoryRecord {
+    HistoryRecord::Entry(Entry {
         seq,
         at,
         boot_id: "b2".to_owned(),
@@ -46,7 +46,7 @@ fn became(seq: u64, at: u64, byte: u8) -> Record {
     })
 }
 
-async fn append(fixture: &ApiFixture, node: &str, records: Vec<Record>) {
+async fn append(fixture: &ApiFixture, node: &str, records: Vec<HistoryRecord>) {
     let cursor = Cursor {
         journal: 1,
         read: records.len() as u64,
@@ -86,7 +86,7 @@ async fn unknown_class_shows_last_value() {
     let eye = fixture.client("eye");
     let at = fixture.core.now().0 - 120 * MINUTE;
     let (was, mut lost) = (became(1, at, 7), became(2, at + MINUTE, 7));
-    if let Record::Entry(entry) = &mut lost {
+    if let HistoryRecord::Entry(entry) = &mut lost {
         entry.to = ClassMark::Incomplete;
     }
     append(&fixture, "gpu003", vec![was, lost]).await;

@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     AllocationId, AllocationState, Command, NodeId,
     allocation::RankExit,
     checkpoint::CheckpointOutcome,
-    command::{CheckpointAsked, RankReport, Victim},
+    command::{RankReport, RequestedCheckpoint, Victim},
     id::LeaseName,
     progress::RankCheckpoint,
 };
@@ -31,7 +31,7 @@ async fn metric(fixture: &ApiFixture, who: &str, series: &str) -> Option<f64> {
 async fn dispatches(fixture: &ApiFixture) {
     let lease = Lease::new(LeaseName::new("dispatch").unwrap(), "c1.1".to_owned());
     lease.reconcile(&fixture.core).await;
-    tokio::spawn(lease::show(fixture.core.clone(), lease));
+    tokio::spawn(lease::publish_dispatching(fixture.core.clone(), lease));
     let shown = async {
         while !fixture.core.view().dispatches {
             tokio::task::yield_now().await;
@@ -74,7 +74,7 @@ async fn preempt(
     saves: bool,
 ) -> AllocationId {
     let by = submitted(fixture, 8, false).await;
-    let checkpoint = saves.then(|| CheckpointAsked {
+    let checkpoint = saves.then(|| RequestedCheckpoint {
         directory: "/ckpt".to_owned(),
         timeout_ms: 60_000,
     });

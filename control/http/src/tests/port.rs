@@ -1,7 +1,7 @@
 //! Port: the OpenAPI document, the web page, health and metrics, TLS and both versions of HTTP.
 
 use super::fixture::{ApiFixture, PATIENCE, TOKENS, client_tls};
-use crate::{Auth, watch_over};
+use crate::{Auth, run_until_stopped};
 use crate::{
     server::{PeerTimeouts, serve_with},
     state::{Api, Bounds},
@@ -322,7 +322,7 @@ async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
     let long = PeerTimeouts {
         handshake: PATIENCE,
         head: PATIENCE,
-        alive: PATIENCE,
+        keep_alive: PATIENCE,
     };
     let stop = CancellationToken::new();
     // One server has a long timeout for handshakes, the other for heads, so that the reason of a close is unambiguous.
@@ -415,7 +415,7 @@ async fn a_server_that_ends_by_itself_is_noticed() {
         if stopped {
             stop.cancel();
         }
-        watch_over(serving, stop, ended.clone()).await;
+        run_until_stopped(serving, stop, ended.clone()).await;
         ended.is_cancelled()
     };
     let failed = || async { Err(std::io::Error::other("no more descriptors")) };

@@ -35,14 +35,14 @@ fn kernel() -> ClassRecord {
 /// A node with NICs that change with every reading, and an unchanged kernel.
 fn restless() -> World {
     let world = World::new();
-    world.is_read();
+    world.set_first_reading();
     let marks = Class::ALL.into_iter().map(|class| match class {
         Class::Nic => (class, ClassMark::Incomplete),
         Class::Kernel => (class, kernel().state().mark()),
         _ => (class, ClassMark::Disabled),
     });
-    world.gossips(marks.collect());
-    let mut says = world.says.lock().unwrap();
+    world.set_marks(marks.collect());
+    let mut says = world.agent_answers.lock().unwrap();
     says.preimages = vec![kernel().encode()];
     let records = Class::ALL.into_iter().map(|class| match class {
         Class::Nic => nic(),
@@ -89,7 +89,7 @@ async fn unstable_class_is_no_model() {
         name: "olga".into(),
         role: Role::Operator,
         tenants: None,
-        ends_at: None,
+        expires_at: None,
     };
     let like = |name: &'static str, classes: &[&str]| {
         let classes = classes.iter();
@@ -144,7 +144,7 @@ async fn node_meter_does_not_decide_bmc_limit() {
             ..Power::default()
         };
         {
-            let mut says = world.says.lock().unwrap();
+            let mut says = world.agent_answers.lock().unwrap();
             says.inventory.as_mut().unwrap().power = Some(measured);
         }
         let whole = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
@@ -155,7 +155,7 @@ async fn node_meter_does_not_decide_bmc_limit() {
             name: "olga".into(),
             role: Role::Operator,
             tenants: None,
-            ends_at: None,
+            expires_at: None,
         };
         let node = nodes::show(core, &operator, NODE).await.unwrap();
         let power = node.power.unwrap();

@@ -13,7 +13,7 @@ use lattice_quorum_types::{
     Command, NodeId, Outcome, VclusterName,
     command::Fence,
     id::LeaseName,
-    scheduler::{ScalingPatch, SchedulerPatch, Setting},
+    scheduler::{ScalingPatch, SchedulerPatch, SettingPatch},
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -560,7 +560,10 @@ async fn how_work_is_moved_is_set_shown_and_taken_back() {
     let name = VclusterName::new("default").unwrap();
     let rules = fixture.core.view().movement_of(&name);
     assert_eq!(
-        (rules.room.patience_ms, rules.room.policy.max_victims),
+        (
+            rules.preemption.patience_ms,
+            rules.preemption.policy.max_victims
+        ),
         (250, 2)
     );
     assert_eq!(rules.lend.return_grace_ms, 1500);
@@ -722,7 +725,7 @@ async fn reports_stored_settings_that_do_not_fit() {
     let root = fixture.client("root");
     let settings = SchedulerPatch {
         scaling: ScalingPatch {
-            evaluate_ms: Setting::Set(1),
+            evaluate_ms: SettingPatch::Set(1),
             ..ScalingPatch::default()
         },
         ..SchedulerPatch::default()

@@ -2,7 +2,7 @@
 use super::*;
 use lattice_quorum_types::{
     AllocationState, Revision,
-    usage_record::{Claimant, Work},
+    usage_record::{AccountedAllocation, Claimant},
 };
 use proptest::prelude::*;
 
@@ -18,8 +18,8 @@ fn path(text: &str) -> ProjectPath {
     ProjectPath::new(text).unwrap()
 }
 
-fn work(id: u64, user: &str, project: &str) -> Work {
-    Work {
+fn work(id: u64, user: &str, project: &str) -> AccountedAllocation {
+    AccountedAllocation {
         allocation: AllocationId(id),
         attempt: 1,
         user: user.to_owned(),
@@ -47,7 +47,7 @@ impl Log {
             kind,
         });
     }
-    fn started(&mut self, ms: u64, work: &Work, nodes: &[u32]) {
+    fn started(&mut self, ms: u64, work: &AccountedAllocation, nodes: &[u32]) {
         let (work, nodes, walltime_ms) = (work.clone(), names(nodes), None);
         let kind = UsageRecordKind::Started {
             work,
@@ -56,8 +56,8 @@ impl Log {
         };
         self.push(ms, kind);
     }
-    fn completed(&mut self, ms: u64, work: &Work, uses: &[(u64, &[u32])]) {
-        let uses = uses.iter().map(|(from, nodes)| Use {
+    fn completed(&mut self, ms: u64, work: &AccountedAllocation, uses: &[(u64, &[u32])]) {
+        let uses = uses.iter().map(|(from, nodes)| UsagePeriod {
             nodes: names(nodes),
             from: at(*from),
             until: at(ms),
@@ -72,8 +72,8 @@ impl Log {
         };
         self.push(ms, kind);
     }
-    fn used(&mut self, ms: u64, work: &Work, uses: &[(u64, &[u32])]) {
-        let uses = uses.iter().map(|(from, nodes)| Use {
+    fn used(&mut self, ms: u64, work: &AccountedAllocation, uses: &[(u64, &[u32])]) {
+        let uses = uses.iter().map(|(from, nodes)| UsagePeriod {
             nodes: names(nodes),
             from: at(*from),
             until: at(ms),
@@ -168,7 +168,7 @@ fn suspended_time_is_not_usage() {
     let job = work(1, "ann", "t");
     log.started(0, &job, &[1]);
     log.used(10, &job, &[(0, &[1])]);
-    let again = Work {
+    let again = AccountedAllocation {
         attempt: 2,
         ..job.clone()
     };
@@ -199,7 +199,7 @@ fn idle_claimed_nodes_are_billed_and_are_no_work() {
         10,
         UsageRecordKind::Idled {
             claim,
-            uses: vec![Use {
+            uses: vec![UsagePeriod {
                 nodes: names(&[1]),
                 from: at(0),
                 until: at(10),
@@ -276,15 +276,15 @@ const WHO: [(&str, &str); 4] = [("ann", "t"), ("ann", "t/a"), ("bob", "t/a"), ("
 struct World {
     now: u64,
     log: Log,
-    spans: Vec<(Work, u32, u64, Option<u64>)>,
-    running: Vec<(Work, u64, Vec<u32>)>,
+    spans: Vec<(AccountedAllocation, u32, u64, Option<u64>)>,
+    running: Vec<(AccountedAllocation, u64, Vec<u32>)>,
     gpus: BTreeMap<u32, u32>,
     next_node: u32,
     next_id: u64,
 }
 
 impl World {
-    fn work(&mut self, who: usize) -> Work {
+    fn work(&mut self, who: usize) -> AccountedAllocation {
         self.next_id += 1;
         let (user, project) = WHO[who];
         work(self.next_id, user, project)
@@ -340,8 +340,8 @@ impl World {
         }
     }
 
-    fn truth(&self, whose: impl Fn(&Work) -> bool, from: u64, until: u64) -> Usage {
-        let of = |(work, node, began, ended): &(Work, u32, u64, Option<u64>)| {
+    fn truth(&self, whose: impl Fn(&AccountedAllocation) -> bool, from: u64, until: u64) -> Usage {
+        let of = |(work, node, began, ended): &(AccountedAllocation, u32, u64, Option<u64>)| {
             if !whose(work) {
                 return Usage::default();
             }
@@ -363,7 +363,7 @@ impl World {
 
     fn open(&self) -> Vec<OpenUse> {
         let open = self.running.iter().map(|(work, from, nodes)| OpenUse {
-            by: User::Work(work.clone()),
+            by: NodeUser::Work(work.clone()),
             nodes: names(nodes),
             from: at(*from),
         });

@@ -163,7 +163,7 @@ fn projects(view: &mut ClusterView) -> Result<Vec<ProjectPath>, InvalidId> {
 }
 
 /// Quantile `part` (0 to 1) of sorted times, ms.
-pub fn at(times: &[Duration], part: f64) -> f64 {
+pub fn quantile_ms(times: &[Duration], part: f64) -> f64 {
     let place = (times.len().saturating_sub(1) as f64 * part).round() as usize;
     let ms = times
         .get(place)

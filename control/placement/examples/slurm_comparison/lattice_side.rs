@@ -3,7 +3,7 @@
 use crate::{Job, Row};
 use lattice_placement::{
     ClusterView, ConformanceKey, Health, LevelView, Liveness, NodeFacts, NodeView, PendingView,
-    Planner, Policy, RawWeights, Reservations, Weights,
+    PlannedReservations, Planner, Policy, RawWeights, Weights,
 };
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis,
@@ -13,7 +13,7 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, time::Instant};
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
-const GROUP: u32 = 125;
+const NODES_PER_GROUP: u32 = 125;
 const CYCLES: usize = 11;
 
 /// Measures one cycle with a reservation for every blocked job, as Slurm makes them, and one with a single reservation.
@@ -25,10 +25,10 @@ pub(crate) fn rows(nodes: u32, jobs: &[Job]) -> anyhow::Result<Vec<Row>> {
         ..no_weights()
     })?;
     let kinds = [
-        (Reservations::All, "ours, a reservation each"),
-        (Reservations::First(1), "ours, one reservation"),
+        (PlannedReservations::All, "ours, a reservation each"),
+        (PlannedReservations::First(1), "ours, one reservation"),
     ];
-    let row = |(reservations, who): (Reservations, &str)| {
+    let row = |(reservations, who): (PlannedReservations, &str)| {
         let policy = Policy {
             weights: first_come,
             reservations,
@@ -46,11 +46,11 @@ pub(crate) fn rows(nodes: u32, jobs: &[Job]) -> anyhow::Result<Vec<Row>> {
         let placements = plan.map(|plan| plan.placements).unwrap_or_default();
         Row {
             nodes,
-            who: who.to_owned(),
+            scheduler: who.to_owned(),
             cycle_ms: times[CYCLES / 2].as_secs_f64() * 1e3,
-            looked_at: jobs.len() as u64,
+            jobs_examined: jobs.len() as u64,
             started: placements.len() as u64,
-            busy: placements.iter().map(|p| p.nodes.len() as u64).sum(),
+            nodes_busy: placements.iter().map(|p| p.nodes.len() as u64).sum(),
         }
     };
     Ok(kinds.map(row).into())
@@ -76,7 +76,7 @@ fn view(nodes: u32, jobs: &[Job]) -> anyhow::Result<ClusterView> {
         let facts = NodeFacts {
             liveness: Liveness::Alive,
             health: Health::Healthy,
-            group: Some(format!("g{:03}", n / GROUP)),
+            group: Some(format!("g{:03}", n / NODES_PER_GROUP)),
             conformance: ConformanceKey::Known([1; 32]),
             ..NodeFacts::default()
         };

@@ -45,11 +45,11 @@ struct Job {
 /// One row of the table.
 struct Row {
     nodes: u32,
-    who: String,
+    scheduler: String,
     cycle_ms: f64,
-    looked_at: u64,
+    jobs_examined: u64,
     started: u64,
-    busy: u64,
+    nodes_busy: u64,
 }
 
 /// Generates the same jobs each time: log-uniform in nodes and minutes.
@@ -80,7 +80,7 @@ fn main() -> anyhow::Result<()> {
     let print = |row: Row| {
         println!(
             "{:>6}  {:<34} {:>10.1} {:>9} {:>8} {:>11}",
-            row.nodes, row.who, row.cycle_ms, row.looked_at, row.started, row.busy
+            row.nodes, row.scheduler, row.cycle_ms, row.jobs_examined, row.started, row.nodes_busy
         );
     };
     let folder = PathBuf::from(format!(

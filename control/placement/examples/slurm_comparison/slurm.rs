@@ -30,7 +30,7 @@ pub(crate) enum Depth {
     All,
 }
 
-const LEAF: u32 = 125;
+const NODES_PER_LEAF: u32 = 125;
 
 pub(crate) fn version() -> anyhow::Result<String> {
     let told = Command::new("slurmctld").arg("-V").output()?;
@@ -154,9 +154,12 @@ fn configuration(
 
 fn topology(nodes: u32) -> String {
     let mut text = String::new();
-    let leaves = nodes.div_ceil(LEAF);
+    let leaves = nodes.div_ceil(NODES_PER_LEAF);
     for leaf in 0..leaves {
-        let (first, last) = (leaf * LEAF + 1, ((leaf + 1) * LEAF).min(nodes));
+        let (first, last) = (
+            leaf * NODES_PER_LEAF + 1,
+            ((leaf + 1) * NODES_PER_LEAF).min(nodes),
+        );
         let _ = writeln!(text, "SwitchName=g{leaf} Nodes=n[{first:05}-{last:05}]");
     }
     let _ = writeln!(text, "SwitchName=top Switches=g[0-{}]", leaves - 1);
@@ -223,10 +226,10 @@ pub(crate) fn row(
     };
     Ok(Row {
         nodes,
-        who: format!("Slurm, select/{select}, {depth}"),
+        scheduler: format!("Slurm, select/{select}, {depth}"),
         cycle_ms: found.last_us as f64 / 1e3,
-        looked_at: found.tried,
+        jobs_examined: found.tried,
         started: started.len() as u64,
-        busy: started.iter().sum(),
+        nodes_busy: started.iter().sum(),
     })
 }

@@ -7,7 +7,7 @@ use crate::{bits::BitSet, eligibility::sets::EligibleSets, machine::index::Index
 
 /// Count for all jobs of one set of nodes that end after the same reservations have started.
 #[derive(Debug)]
-struct Open {
+struct OpenCountState {
     /// Number of entries of `taken` already subtracted.
     seen: usize,
     count: u32,
@@ -17,7 +17,7 @@ struct Open {
     alike: u32,
 }
 
-impl Open {
+impl OpenCountState {
     fn find_alike(&mut self) {
         self.alike = self.by_key.iter().copied().max().unwrap_or(0);
     }
@@ -32,24 +32,26 @@ pub(crate) struct OpenCount {
 
 /// Counts of one set of nodes.
 #[derive(Debug, Default)]
-struct OfSet {
+struct SetCounts {
     /// Counts for jobs with an end, by number of reservations that start before it.
-    bounded: Vec<Option<Open>>,
+    bounded: Vec<Option<OpenCountState>>,
     /// Count for jobs without an end.
-    unbounded: Option<Open>,
+    unbounded: Option<OpenCountState>,
 }
 
 /// Counts of open nodes, by set of nodes.
 #[derive(Debug)]
 pub(crate) struct OpenCounts {
-    of_set: Vec<OfSet>,
+    of_set: Vec<SetCounts>,
     taken: Vec<usize>,
 }
 
 impl OpenCounts {
     pub(crate) fn new(sets: usize) -> Self {
         Self {
-            of_set: std::iter::repeat_with(OfSet::default).take(sets).collect(),
+            of_set: std::iter::repeat_with(SetCounts::default)
+                .take(sets)
+                .collect(),
             taken: Vec::new(),
         }
     }
@@ -60,7 +62,7 @@ impl OpenCounts {
     }
 
     /// Discards the counts that a new reservation changes. `place` is its position in the order of starts for each set.
-    pub(crate) fn reserved(&mut self, place: &ReservationPositions<'_>) {
+    pub(crate) fn invalidate(&mut self, place: &ReservationPositions<'_>) {
         for (set, of_set) in self.of_set.iter_mut().enumerate() {
             of_set.bounded.truncate(place.of(set) + 1);
             of_set.unbounded = None;
@@ -93,7 +95,7 @@ impl OpenCounts {
         let open = place.get_or_insert_with(|| {
             let mut nodes = nodes.and(free);
             ahead.drop_held(&mut nodes, end);
-            let mut open = Open {
+            let mut open = OpenCountState {
                 seen: taken.len(),
                 count: nodes.count(),
                 by_key: index.count_by_conformance(&nodes),
@@ -104,9 +106,9 @@ impl OpenCounts {
         });
         if open.seen < taken.len() {
             for n in &taken[open.seen..] {
-                if nodes.contains(*n) && ahead.leaves(*n, end) {
+                if nodes.contains(*n) && ahead.is_open_to(*n, end) {
                     open.count -= 1;
-                    if let Some(key) = index.conformance[*n] {
+                    if let Some(key) = index.conformance_group_of[*n] {
                         open.by_key[key] -= 1;
                     }
                 }

@@ -15,7 +15,7 @@ struct StartBound {
 pub struct StartBounds(Vec<StartBound>);
 
 /// Maximum number of bounds kept. A dropped bound costs only a search.
-const MOST: usize = 64;
+const MAX_BOUNDS: usize = 64;
 
 impl StartBounds {
     /// Earliest time at which the job must be tried.
@@ -33,7 +33,7 @@ impl StartBounds {
             floor.nodes >= nodes && floor.walltime_ms >= walltime_ms && floor.at <= at
         };
         self.0.retain(|floor| !says_less(floor));
-        if self.0.len() == MOST {
+        if self.0.len() == MAX_BOUNDS {
             self.0.remove(0);
         }
         self.0.push(StartBound {
@@ -69,7 +69,7 @@ mod tests {
         for n in 0..200_u32 {
             floors.add(n, u64::from(200 - n), u64::from(n));
         }
-        assert_eq!(floors.0.len(), MOST);
+        assert_eq!(floors.0.len(), MAX_BOUNDS);
         assert_eq!(floors.of(199, 1), 199);
     }
 }

@@ -12,20 +12,20 @@ pub(crate) struct HoldSets<'a> {
     of_set: Vec<usize>,
     /// Reservations of each group. The first entry is for jobs that name no reservation; jobs kept off the same windows
     /// share an entry.
-    each: Vec<Holds<'a>>,
+    holds: Vec<Holds<'a>>,
 }
 
 impl<'a> HoldSets<'a> {
     pub(crate) fn new(windows: &Windows, sets: &EligibleSets, size: usize, now: u64) -> Self {
-        let mut everybody = Holds::none(size);
+        let mut everybody = Holds::new(size);
         if windows.is_empty() {
             return Self {
                 of_set: Vec::new(),
-                each: vec![everybody],
+                holds: vec![everybody],
             };
         }
         for place in 0..windows.len() {
-            everybody.keep(windows, place, now);
+            everybody.add_window(windows, place, now);
         }
         let mut each = vec![everybody];
         let mut known: BTreeMap<&[usize], usize> = BTreeMap::new();
@@ -38,13 +38,19 @@ impl<'a> HoldSets<'a> {
             let next = each.len();
             let place = *known.entry(&named.off).or_insert(next);
             if place == next {
-                let mut ahead = Holds::none(size);
-                named.off.iter().for_each(|w| ahead.keep(windows, *w, now));
+                let mut ahead = Holds::new(size);
+                named
+                    .off
+                    .iter()
+                    .for_each(|w| ahead.add_window(windows, *w, now));
                 each.push(ahead);
             }
             of_set.push(place);
         }
-        Self { of_set, each }
+        Self {
+            of_set,
+            holds: each,
+        }
     }
 
     fn number(&self, set: usize) -> usize {
@@ -52,19 +58,19 @@ impl<'a> HoldSets<'a> {
     }
 
     /// Reservations that apply to jobs of this set of nodes.
-    pub(crate) fn of(&self, set: usize) -> &Holds<'a> {
-        &self.each[self.number(set)]
+    pub(crate) fn for_set(&self, set: usize) -> &Holds<'a> {
+        &self.holds[self.number(set)]
     }
 
     /// Nodes held back from jobs that name no reservation; `None`: no node.
-    pub(crate) fn held(&self) -> Option<&BitSet> {
-        self.each.first().and_then(Holds::held)
+    pub(crate) fn held_nodes(&self) -> Option<&BitSet> {
+        self.holds.first().and_then(Holds::held_nodes)
     }
 
     /// Settles the reservations that apply to jobs of this set; see [`Holds::settle`].
     pub(crate) fn settle(&mut self, set: usize) {
         let number = self.number(set);
-        self.each[number].settle();
+        self.holds[number].compute_contested_until();
     }
 
     /// Adds the reservation of a job. `could_use` is every node that fits the job; `set` is the number of that set. The
@@ -75,16 +81,16 @@ impl<'a> HoldSets<'a> {
         made: BlockedHold<'_>,
         could_use: &'a BitSet,
     ) -> ReservationPositions<'_> {
-        let could_use = match self.of(set).kept_now() {
+        let could_use = match self.for_set(set).held_now() {
             None => Cow::Borrowed(could_use),
             Some(kept) => {
                 let mut rest = could_use.clone();
-                rest.drop_all(kept);
+                rest.subtract(kept);
                 Cow::Owned(rest)
             }
         };
         let add = |ahead: &mut Holds<'a>| ahead.add(set, made, could_use.clone());
-        let places = self.each.iter_mut().map(add).collect();
+        let places = self.holds.iter_mut().map(add).collect();
         ReservationPositions {
             of_set: &self.of_set,
             places,

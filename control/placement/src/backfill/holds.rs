@@ -1,7 +1,7 @@
 //! Nodes held back from jobs, and the times: by reservations of blocked jobs made so far in a plan, and by reservation
 //! windows of operators.
 
-use crate::{bits::BitSet, machine::windows::Windows, queue::interned::NONE, walltime::NEVER};
+use crate::{bits::BitSet, machine::windows::Windows, queue::interned::NO_ENTRY, walltime::NEVER};
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use smallvec::SmallVec;
 use std::{borrow::Cow, cmp::Reverse};
@@ -59,10 +59,10 @@ pub(crate) struct Holds<'a> {
 }
 
 impl<'a> Holds<'a> {
-    pub(crate) fn none(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         Self {
             made: Vec::new(),
-            held: vec![NONE; nodes],
+            held: vec![NO_ENTRY; nodes],
             spans: Vec::new(),
             held_nodes: BitSet::empty(nodes),
             contested: BitSet::empty(nodes),
@@ -74,7 +74,7 @@ impl<'a> Holds<'a> {
     }
 
     /// Holds back the nodes of a window that is not over.
-    pub(crate) fn keep(&mut self, windows: &Windows, place: usize, now: u64) {
+    pub(crate) fn add_window(&mut self, windows: &Windows, place: usize, now: u64) {
         let window = windows.get(place);
         if window.until <= now || window.nodes.is_empty() {
             return;
@@ -92,12 +92,12 @@ impl<'a> Holds<'a> {
     }
 
     /// Nodes that windows hold back now.
-    pub(crate) fn kept_now(&self) -> Option<&BitSet> {
+    pub(crate) fn held_now(&self) -> Option<&BitSet> {
         self.kept_now.as_ref()
     }
 
     /// Nodes held back now or later; `None`: no node.
-    pub(crate) fn held(&self) -> Option<&BitSet> {
+    pub(crate) fn held_nodes(&self) -> Option<&BitSet> {
         (!self.is_empty()).then_some(&self.held_nodes)
     }
 
@@ -112,7 +112,7 @@ impl<'a> Holds<'a> {
     }
 
     /// Whether a job that ends at `end` may use the node if it were free; `None`: the job has no end.
-    pub(crate) fn leaves(&self, n: usize, end: Option<u64>) -> bool {
+    pub(crate) fn is_open_to(&self, n: usize, end: Option<u64>) -> bool {
         match end {
             Some(end) => self.spans(n).first().is_none_or(|(start, _)| *start >= end),
             None => !self.contested.contains(n),
@@ -122,7 +122,7 @@ impl<'a> Holds<'a> {
     /// Removes from `nodes` those that a job ending at `end` may not use.
     pub(crate) fn drop_held(&self, nodes: &mut BitSet, end: Option<u64>) {
         let Some(end) = end else {
-            return nodes.drop_all(&self.contested);
+            return nodes.subtract(&self.contested);
         };
         let before = &self.made[..self.starting_before(end)];
         let held: usize = before.iter().map(|made| made.nodes.len()).sum();
@@ -133,7 +133,7 @@ impl<'a> Holds<'a> {
         } else {
             let held: Vec<usize> = nodes
                 .iter()
-                .filter(|n| !self.leaves(*n, Some(end)))
+                .filter(|n| !self.is_open_to(*n, Some(end)))
                 .collect();
             held.into_iter().for_each(|n| nodes.remove(n));
         }
@@ -168,7 +168,7 @@ impl<'a> Holds<'a> {
         could_use: Cow<'a, BitSet>,
     ) -> usize {
         let starts_at = made.starts_at;
-        self.contested.add_all(&could_use);
+        self.contested.union_with(&could_use);
         let same = |(_, known, _): &&mut (u64, usize, Cow<'a, BitSet>)| *known == set;
         match self.contests.iter_mut().find(same) {
             Some((latest, ..)) => *latest = starts_at.max(*latest),
@@ -182,7 +182,7 @@ impl<'a> Holds<'a> {
     /// Holds nodes back for an interval; returns the position in the order of starts.
     fn hold(&mut self, by: HoldSource, (starts_at, until): (u64, u64), nodes: &[usize]) -> usize {
         for n in nodes {
-            if self.held[*n] == NONE {
+            if self.held[*n] == NO_ENTRY {
                 // At most one entry per node, and there are fewer than 2^32 nodes.
                 self.held[*n] = self.spans.len() as u32;
                 self.spans.push(Spans::new());
@@ -209,7 +209,7 @@ impl<'a> Holds<'a> {
     }
 
     /// Computes [`Holds::contested_until`] for the reservations made so far.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn compute_contested_until(&mut self) {
         if std::mem::replace(&mut self.is_settled, true) {
             return;
         }
@@ -220,7 +220,7 @@ impl<'a> Holds<'a> {
         for (latest, _, nodes) in latest_first {
             let until = &mut self.contested_until;
             rest.and(nodes).iter().for_each(|n| until[n] = *latest);
-            rest.drop_all(nodes);
+            rest.subtract(nodes);
         }
     }
 

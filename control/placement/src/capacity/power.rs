@@ -13,7 +13,7 @@ use crate::{
 pub(crate) struct Power {
     domains: Vec<ResourceCurve>,
     /// Remaining power if no allocation ran.
-    at_all: PowerLeft,
+    total: PowerLeft,
 }
 
 impl Power {
@@ -25,14 +25,14 @@ impl Power {
         // Without power domains in the view, no node's power is counted.
         let payers = match view.power.is_empty() {
             true => &[],
-            false => index.payers.as_slice(),
+            false => index.power_supplies.as_slice(),
         };
         for (n, payer) in payers.iter().enumerate() {
             let Some(payer) = payer.filter(|_| machine.is_held(n)) else {
                 continue;
             };
             let (at, mw) = (machine.expected_free_at(n, now), i128::from(payer.mw));
-            for d in index.paying(payer.domain) {
+            for d in index.domain_and_ancestors(payer.domain) {
                 at_all[d] += mw;
                 if at != NEVER {
                     returns[d].push((at, mw));
@@ -44,23 +44,23 @@ impl Power {
             |(domain, returns): (&DomainView, _)| ResourceCurve::new(domain.headroom_mw, returns);
         Self {
             domains: domains.map(profile).collect(),
-            at_all: PowerLeft(at_all),
+            total: PowerLeft(at_all),
         }
     }
 
     /// Whether power is not limited.
-    pub(crate) fn is_free(&self) -> bool {
+    pub(crate) fn is_unlimited(&self) -> bool {
         self.domains.is_empty()
     }
 
     /// Remaining power if no allocation ran.
-    pub(crate) fn at_all(&self) -> PowerLeft {
-        self.at_all.clone()
+    pub(crate) fn total(&self) -> PowerLeft {
+        self.total.clone()
     }
 
     /// Upper bound of the remaining power at any time from `from` on, as far as foreseeable.
-    pub(crate) fn most(&self, from: u64) -> PowerLeft {
-        PowerLeft(self.domains.iter().map(|d| d.most(from)).collect())
+    pub(crate) fn upper_bound(&self, from: u64) -> PowerLeft {
+        PowerLeft(self.domains.iter().map(|d| d.max_from(from)).collect())
     }
 
     /// Power that remains at every time from `from` until `until`.
@@ -68,14 +68,14 @@ impl Power {
         PowerLeft(
             self.domains
                 .iter()
-                .map(|domain| domain.least(from, until))
+                .map(|domain| domain.min_between(from, until))
                 .collect(),
         )
     }
 
     pub(crate) fn take(&mut self, index: &Index, n: usize, from: Option<u64>, until: Option<u64>) {
-        if let Some(payer) = index.payers[n] {
-            for d in index.paying(payer.domain) {
+        if let Some(payer) = index.power_supplies[n] {
+            for d in index.domain_and_ancestors(payer.domain) {
                 self.domains[d].take(payer.mw, from, until);
             }
         }
@@ -96,15 +96,21 @@ pub(crate) struct PowerLeft(Vec<i128>);
 
 impl PowerLeft {
     /// Subtracts the power of the node if every domain has enough, and returns whether that was so.
-    pub(crate) fn pay(&mut self, index: &Index, n: usize) -> bool {
-        let Some(payer) = index.payers[n] else {
+    pub(crate) fn try_subtract(&mut self, index: &Index, n: usize) -> bool {
+        let Some(payer) = index.power_supplies[n] else {
             return true;
         };
         let mw = i128::from(payer.mw);
-        if mw > 0 && index.paying(payer.domain).any(|d| self.0[d] < mw) {
+        if mw > 0
+            && index
+                .domain_and_ancestors(payer.domain)
+                .any(|d| self.0[d] < mw)
+        {
             return false;
         }
-        index.paying(payer.domain).for_each(|d| self.0[d] -= mw);
+        index
+            .domain_and_ancestors(payer.domain)
+            .for_each(|d| self.0[d] -= mw);
         true
     }
 
@@ -116,8 +122,8 @@ impl PowerLeft {
         nodes: impl Iterator<Item = usize>,
     ) -> Vec<usize> {
         let mut nodes: Vec<usize> = nodes.collect();
-        nodes.sort_by_key(|n| index.payers[*n].map_or(0, |payer| payer.mw));
-        nodes.retain(|n| self.pay(index, *n));
+        nodes.sort_by_key(|n| index.power_supplies[*n].map_or(0, |payer| payer.mw));
+        nodes.retain(|n| self.try_subtract(index, *n));
         nodes
     }
 
@@ -127,7 +133,10 @@ impl PowerLeft {
         let most = match alike {
             false => paid(nodes),
             true => {
-                let alike = index.conforming.iter().map(|alike| alike.and(nodes));
+                let alike = index
+                    .conformance_members
+                    .iter()
+                    .map(|alike| alike.and(nodes));
                 alike.map(|alike| paid(&alike)).max().unwrap_or(0)
             }
         };
@@ -137,13 +146,13 @@ impl PowerLeft {
     /// Whether power does not suffice for all of these nodes.
     pub(crate) fn is_short(&self, index: &Index, nodes: &BitSet) -> bool {
         let mut left = self.clone();
-        nodes.iter().any(|n| !left.pay(index, n))
+        nodes.iter().any(|n| !left.try_subtract(index, n))
     }
 }
 
 impl Index {
     /// The domain with all domains that contain it.
-    pub(crate) fn paying(&self, domain: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn domain_and_ancestors(&self, domain: usize) -> impl Iterator<Item = usize> + '_ {
         let above = self.domains[domain].ancestors.iter().copied();
         std::iter::once(domain).chain(above)
     }

@@ -26,7 +26,7 @@ impl ResourceCurve {
     }
 
     /// Least remaining amount from `from` until `until`; `None` means for ever.
-    pub(crate) fn least(&self, from: u64, until: Option<u64>) -> i128 {
+    pub(crate) fn min_between(&self, from: u64, until: Option<u64>) -> i128 {
         let begins = self.steps.partition_point(|(at, _)| *at <= from);
         let (before, after) = self.steps.split_at(begins);
         let mut left = self.now + before.iter().map(|(_, amount)| amount).sum::<i128>();
@@ -42,7 +42,7 @@ impl ResourceCurve {
     }
 
     /// Largest remaining amount at any time from `from` on.
-    pub(crate) fn most(&self, from: u64) -> i128 {
+    pub(crate) fn max_from(&self, from: u64) -> i128 {
         let begins = self.steps.partition_point(|(at, _)| *at <= from);
         let (before, after) = self.steps.split_at(begins);
         let mut left = self.now + before.iter().map(|(_, amount)| amount).sum::<i128>();
@@ -109,21 +109,21 @@ mod tests {
     #[test]
     fn reports_minimum_over_time() {
         let mut left = ResourceCurve::new(10, vec![(20, 5), (30, 1), (20, 1)]);
-        assert_eq!(left.least(0, Some(20)), 10);
-        assert_eq!(left.least(20, Some(21)), 16);
+        assert_eq!(left.min_between(0, Some(20)), 10);
+        assert_eq!(left.min_between(20, Some(21)), 16);
         left.take(9, Some(25), Some(40));
-        assert_eq!(left.least(0, None), 7);
-        assert_eq!(left.least(0, Some(25)), 10);
-        assert_eq!(left.least(30, Some(40)), 8);
+        assert_eq!(left.min_between(0, None), 7);
+        assert_eq!(left.min_between(0, Some(25)), 10);
+        assert_eq!(left.min_between(30, Some(40)), 8);
         left.take(8, None, Some(22));
-        assert_eq!(left.least(0, Some(20)), 2);
-        assert_eq!(left.least(22, Some(25)), 16);
+        assert_eq!(left.min_between(0, Some(20)), 2);
+        assert_eq!(left.min_between(22, Some(25)), 16);
         assert_eq!((left.next_step(20), left.next_step(40)), (Some(22), None));
         assert_eq!(
             (
-                left.most(0),
-                left.most(30),
-                ResourceCurve::new(4, vec![(5, -1)]).most(0)
+                left.max_from(0),
+                left.max_from(30),
+                ResourceCurve::new(4, vec![(5, -1)]).max_from(0)
             ),
             (17, 17, 4)
         );
@@ -137,7 +137,8 @@ mod tests {
             for lasts in [Some(0), Some(1), Some(5), Some(12), Some(100), None] {
                 for from in [0, 7, 10, 29, 45, 65, 90] {
                     let until = |at: u64| lasts.map(|lasts| at + lasts.max(1));
-                    let is_enough = |at: &u64| left.least(*at, until(*at)) >= i128::from(amount);
+                    let is_enough =
+                        |at: &u64| left.min_between(*at, until(*at)) >= i128::from(amount);
                     let expected = (from..200).find(is_enough);
                     let lasts = lasts.map(|lasts| lasts.max(1));
                     let found = left.first_enough(amount, from, lasts);

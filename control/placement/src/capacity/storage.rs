@@ -43,17 +43,17 @@ impl<'a> Storage<'a> {
         }
     }
 
-    fn asked(&self, job: &Job) -> &[(usize, u64)] {
+    fn requested(&self, job: &Job) -> &[(usize, u64)] {
         let asked = self.asked.get(job.storage as usize);
         asked.map(Vec::as_slice).unwrap_or_default()
     }
 
     /// First storage system without enough bandwidth for a job that starts at `from`.
-    pub(crate) fn short(&self, job: &Job, from: u64) -> Option<Blocker> {
+    pub(crate) fn shortage(&self, job: &Job, from: u64) -> Option<Blocker> {
         let until = job.end(from);
-        self.asked(job).iter().find_map(|(system, mb_s)| {
+        self.requested(job).iter().find_map(|(system, mb_s)| {
             let (name, profile) = &self.systems[*system];
-            let left = u64::try_from(profile.least(from, until)).unwrap_or(0);
+            let left = u64::try_from(profile.min_between(from, until)).unwrap_or(0);
             (left < *mb_s).then(|| Blocker::StorageShort {
                 system: (*name).to_owned(),
                 needed_mb_s: *mb_s,
@@ -75,7 +75,7 @@ impl<'a> Storage<'a> {
         let (lasts, mut at) = (job.walltime_ms(), from);
         loop {
             let before = at;
-            for (system, mb_s) in self.asked(job) {
+            for (system, mb_s) in self.requested(job) {
                 at = self.systems[*system].1.first_enough(*mb_s, at, lasts)?;
             }
             // A later time for one system may not suit another, so repeat until all agree.

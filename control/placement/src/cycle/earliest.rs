@@ -18,13 +18,13 @@ impl Cycle<'_> {
     pub(super) fn earliest(&mut self, job: &Job, set: usize) -> Option<(u64, NodeSet)> {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
         let (from, until) = self.may_start(set)?;
-        let floor = self.floors[set].of(job.nodes, lasts);
+        let floor = self.start_bounds[set].of(job.nodes, lasts);
         let mut floor = floor.max(self.now).max(from);
         if floor == NEVER {
             return None;
         }
         let found = self.search(job, set, &mut floor);
-        self.floors[set].add(job.nodes, lasts, floor);
+        self.start_bounds[set].add(job.nodes, lasts, floor);
         found.filter(|(at, _)| *at < until)
     }
 
@@ -33,14 +33,14 @@ impl Cycle<'_> {
         let Some(named) = &self.eligible(set).named else {
             return Some((0, NEVER));
         };
-        let window = self.given.machine.windows.get(named.own?);
+        let window = self.input.machine.windows.get(named.own?);
         Some((window.from, window.until))
     }
 
     /// Like [`Self::earliest`], from `floor` on. Raises `floor` to a time before which no job of this set with the same
     /// request can start, whatever its bandwidth.
     fn search(&mut self, job: &Job, set: usize, floor: &mut u64) -> Option<(u64, NodeSet)> {
-        let ask = self.ask(job, set);
+        let ask = self.node_set_request(job, set);
         if !job.is_sensitive() && job.walltime_ms().is_some() {
             let first = self.first_open(job, set, *floor);
             *floor = first.unwrap_or(NEVER);
@@ -61,30 +61,30 @@ impl Cycle<'_> {
         let (mut took_bandwidth, mut is_first) = (false, true);
         self.look_for_gaps(job, set, at);
         loop {
-            let enough = self.enough(job, at);
+            let enough = self.first_time_with_enough(job, at);
             if !took_bandwidth {
                 *floor = enough.unwrap_or(NEVER);
             }
             let enough = enough?;
             if enough > at {
                 at = enough;
-                self.move_on(job, set, at);
+                self.advance_gaps(job, set, at);
                 continue;
             }
             let enough = self.storage.first_enough(job, at)?;
             if enough > at {
                 (at, took_bandwidth) = (enough, true);
-                self.move_on(job, set, at);
+                self.advance_gaps(job, set, at);
                 continue;
             }
-            let size = self.given.machine.index.size();
+            let size = self.input.machine.index.size();
             let open = self.gaps.iter().filter(|gap| gap.start <= at);
             let open = BitSet::collect(size, open.map(|gap| gap.n));
             if let Some(chosen) = self.choose_later(set, &open, ask, at, job.end(at)) {
                 return Some((at, chosen));
             }
             // There are enough nodes, but no set within the power budget: retry when power or nodes become free.
-            let is_ever_paid = !std::mem::take(&mut is_first) || self.is_ever_paid(job, at);
+            let is_ever_paid = !std::mem::take(&mut is_first) || self.is_ever_affordable(job, at);
             let later = self.gaps.iter().map(|gap| gap.start);
             let later = later.chain(self.power.next_step(at));
             let Some(next) = later.filter(|t| is_ever_paid && *t > at).min() else {
@@ -94,7 +94,7 @@ impl Cycle<'_> {
                 return None;
             };
             at = next;
-            self.move_on(job, set, at);
+            self.advance_gaps(job, set, at);
         }
     }
 
@@ -107,16 +107,16 @@ impl Cycle<'_> {
         let mut gaps = std::mem::take(&mut self.gaps);
         let mut starts = std::mem::take(&mut self.starts);
         gaps.clear();
-        if self.aheads.of(set).held().is_some() {
+        if self.hold_sets.for_set(set).held_nodes().is_some() {
             self.find_free_at();
         }
         self.find_ends();
-        let ahead = self.aheads.of(set);
-        let mut never_held = self.given.sets.get(set).nodes.clone();
-        if let Some(held) = ahead.held() {
+        let ahead = self.hold_sets.for_set(set);
+        let mut never_held = self.input.sets.get(set).nodes.clone();
+        if let Some(held) = ahead.held_nodes() {
             let first = |n| ahead.gap(n, self.free_at[n], after, lasts);
             gaps.extend(never_held.and(held).iter().map(first));
-            never_held.drop_all(held);
+            never_held.subtract(held);
         }
         let mut found = never_held.count_common(&self.free);
         let of_set = |nodes: &[usize]| {
@@ -154,7 +154,7 @@ impl Cycle<'_> {
                 break Some(at);
             }
             at = next;
-            move_on(&mut gaps, ahead, &self.free_at, lasts, at);
+            advance_gaps(&mut gaps, ahead, &self.free_at, lasts, at);
         };
         drop(ends);
         (self.gaps, self.starts) = (gaps, starts);
@@ -167,9 +167,9 @@ impl Cycle<'_> {
         for (_, nodes) in self.ends().take_while(|(end, _)| *end <= at) {
             nodes.iter().for_each(|n| open.insert(*n));
         }
-        open.keep(&self.given.sets.get(set).nodes);
-        if let Some(held) = self.aheads.of(set).held() {
-            open.drop_all(held);
+        open.intersect_with(&self.input.sets.get(set).nodes);
+        if let Some(held) = self.hold_sets.for_set(set).held_nodes() {
+            open.subtract(held);
             let begun = self.gaps.iter().filter(|gap| gap.start <= at);
             begun.for_each(|gap| open.insert(gap.n));
         }
@@ -192,7 +192,7 @@ impl Cycle<'_> {
 
     /// Finds the expected free time of the nodes that were busy when this plan began.
     fn find_ends(&mut self) {
-        let (machine, now) = (self.given.machine, self.now);
+        let (machine, now) = (self.input.machine, self.now);
         self.ends.get_or_insert_with(|| {
             let mut ends: Vec<_> = machine.ends(now).collect();
             ends.sort_unstable_by_key(|(end, _)| *end);
@@ -205,7 +205,7 @@ impl Cycle<'_> {
         if !self.free_at.is_empty() {
             return;
         }
-        let (machine, now) = (self.given.machine, self.now);
+        let (machine, now) = (self.input.machine, self.now);
         let times = machine.free_at.iter().enumerate();
         let free_at = times.map(|(n, at)| match machine.free.contains(n) {
             true => *at,
@@ -218,22 +218,22 @@ impl Cycle<'_> {
     }
 
     /// Whether enough of the nodes with gaps fit into the largest power budget available from `at` on.
-    fn is_ever_paid(&self, job: &Job, at: u64) -> bool {
-        let index = &self.given.machine.index;
+    fn is_ever_affordable(&self, job: &Job, at: u64) -> bool {
+        let index = &self.input.machine.index;
         let nodes = BitSet::collect(index.size(), self.gaps.iter().map(|gap| gap.n));
-        let most = self.power.most(at);
+        let most = self.power.upper_bound(at);
         most.count(index, &nodes, job.is_sensitive()) >= job.nodes
     }
 
     /// Finds the first gap at or after `after` of each node that fits and has one.
     fn look_for_gaps(&mut self, job: &Job, set: usize, after: u64) {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
-        let fitting = &self.given.sets.get(set).nodes;
+        let fitting = &self.input.sets.get(set).nodes;
         self.find_free_at();
         if lasts == NEVER {
-            self.aheads.settle(set);
+            self.hold_sets.settle(set);
         }
-        let ahead = self.aheads.of(set);
+        let ahead = self.hold_sets.for_set(set);
         let (free_at, gaps) = (&self.free_at, &mut self.gaps);
         gaps.clear();
         let mut look = |n, free_at| {
@@ -252,26 +252,26 @@ impl Cycle<'_> {
         }
     }
 
-    fn move_on(&mut self, job: &Job, set: usize, to: u64) {
+    fn advance_gaps(&mut self, job: &Job, set: usize, to: u64) {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
-        let ahead = self.aheads.of(set);
-        move_on(&mut self.gaps, ahead, &self.free_at, lasts, to);
+        let ahead = self.hold_sets.for_set(set);
+        advance_gaps(&mut self.gaps, ahead, &self.free_at, lasts, to);
         self.gaps.retain(|gap| gap.start != NEVER);
     }
 
     /// First time, `at` or later, at which enough nodes have begun their gaps; for a sensitive job, of one conformance
     /// group.
-    fn enough(&mut self, job: &Job, at: u64) -> Option<u64> {
+    fn first_time_with_enough(&mut self, job: &Job, at: u64) -> Option<u64> {
         let gaps = self.gaps.iter();
         if !job.is_sensitive() {
             return nth(&mut self.starts, gaps.map(|gap| gap.start), job.nodes, at);
         }
-        let index = &self.given.machine.index;
-        let keys = 0..index.conforming.len();
+        let index = &self.input.machine.index;
+        let keys = 0..index.conformance_members.len();
         let of_key = |key| {
             let alike = gaps
                 .clone()
-                .filter(|gap| index.conformance[gap.n] == Some(key));
+                .filter(|gap| index.conformance_group_of[gap.n] == Some(key));
             nth(&mut self.starts, alike.map(|gap| gap.start), job.nodes, at)
         };
         keys.filter_map(of_key).min()
@@ -279,7 +279,13 @@ impl Cycle<'_> {
 }
 
 /// Replaces gaps by the first gaps from `to` on; gaps that are open at `to` for long enough stay.
-fn move_on(gaps: &mut [FreeInterval], ahead: &Holds<'_>, free_at: &[u64], lasts: u64, to: u64) {
+fn advance_gaps(
+    gaps: &mut [FreeInterval],
+    ahead: &Holds<'_>,
+    free_at: &[u64],
+    lasts: u64,
+    to: u64,
+) {
     for gap in gaps {
         if gap.start <= to && !gap.is_open(to, lasts) {
             *gap = ahead.gap(gap.n, free_at[gap.n], to, lasts);

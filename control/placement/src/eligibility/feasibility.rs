@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Maximum number of kinds listed in a reason.
-const MOST_KINDS: usize = 8;
+const MAX_KINDS: usize = 8;
 
 /// Error of a request that no set of a vCluster's nodes could satisfy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,8 +63,10 @@ pub fn check_possible_within<'a, T: Copy>(
 ) -> Result<(), Infeasible> {
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
     let wanted = NodeRequirements::new(wanted, within);
-    let by_name = nodes.clone().filter(|(id, _)| wanted.names(id));
-    let fit = by_name.filter(|(_, node)| wanted.all(&facts(*node)));
+    let by_name = nodes
+        .clone()
+        .filter(|(id, _)| wanted.passes_name_filters(id));
+    let fit = by_name.filter(|(_, node)| wanted.fits(&facts(*node)));
     if fit.take(needed).count() == needed {
         return Ok(());
     }
@@ -73,7 +75,7 @@ pub fn check_possible_within<'a, T: Copy>(
     if all.is_empty() {
         return Ok(());
     }
-    let sieve = Sieve {
+    let sieve = ConstraintFilter {
         vcluster,
         needed,
         total: all.len(),
@@ -105,7 +107,7 @@ impl<'a> NodeRequirements<'a> {
     fn model(&self, facts: &NodeFacts) -> bool {
         match (&facts.gpu_model, facts.gpu_count) {
             _ if self.models.is_empty() => true,
-            (Some(model), _) => self.models.has(model),
+            (Some(model), _) => self.models.matches(model),
             (None, count) => count != Some(0),
         }
     }
@@ -126,7 +128,7 @@ impl<'a> NodeRequirements<'a> {
         facts.features.contains(feature) || facts.conformance == ConformanceKey::Unknown
     }
 
-    fn all(&self, facts: &NodeFacts) -> bool {
+    fn fits(&self, facts: &NodeFacts) -> bool {
         let mut features = self.constraints.features.iter();
         self.gpus(facts)
             && self.memory(facts)
@@ -142,20 +144,20 @@ impl<'a> NodeRequirements<'a> {
         self.within.is_none_or(|within| within.nodes.contains(id))
     }
 
-    fn names(&self, id: &NodeId) -> bool {
+    fn passes_name_filters(&self, id: &NodeId) -> bool {
         self.listed(id) && !self.exclude.contains(id) && self.is_reserved(id)
     }
 }
 
 /// Nodes left after the constraints applied so far.
-struct Sieve<'a> {
+struct ConstraintFilter<'a> {
     vcluster: &'a VclusterName,
     needed: usize,
     total: usize,
     left: Vec<(&'a NodeId, &'a NodeFacts)>,
 }
 
-impl Sieve<'_> {
+impl ConstraintFilter<'_> {
     fn find(mut self, wanted: &NodeRequirements<'_>) -> Result<(), Infeasible> {
         if self.total < self.needed {
             return Err(Infeasible {
@@ -269,7 +271,7 @@ impl Sieve<'_> {
             }
             match carried.is_empty() {
                 true => String::new(),
-                false => format!("; there are {}", Kinds(carried)),
+                false => format!("; there are {}", KindCounts(carried)),
             }
         })
     }
@@ -300,21 +302,21 @@ fn available_text(nodes: &[(&NodeId, &NodeFacts)], kind: impl Fn(&NodeFacts) -> 
     for (_, facts) in nodes {
         *kinds.entry(kind(facts)).or_default() += 1;
     }
-    format!("; it has {}", Kinds(kinds))
+    format!("; it has {}", KindCounts(kinds))
 }
 
 /// Kinds with the number of nodes of each, most first.
-struct Kinds<K>(BTreeMap<K, usize>);
+struct KindCounts<K>(BTreeMap<K, usize>);
 
-impl<K: fmt::Display> fmt::Display for Kinds<K> {
+impl<K: fmt::Display> fmt::Display for KindCounts<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut kinds: Vec<(&K, usize)> = self.0.iter().map(|(kind, n)| (kind, *n)).collect();
         kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        for (place, (kind, count)) in kinds.iter().take(MOST_KINDS).enumerate() {
+        for (place, (kind, count)) in kinds.iter().take(MAX_KINDS).enumerate() {
             let before = if place == 0 { "" } else { ", " };
             write!(f, "{before}{kind} ({count})")?;
         }
-        match kinds.len().saturating_sub(MOST_KINDS) {
+        match kinds.len().saturating_sub(MAX_KINDS) {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
         }

@@ -13,7 +13,7 @@ use lattice_quorum_types::NodeId;
 /// windows of the reservation that the request names.
 pub(super) fn fitting(
     machine: &Machine,
-    memory: &mut Memory,
+    memory: &mut NodesByMemory,
     request: &Request,
     own: Option<&BitSet>,
     named: Option<&ReservationChoice>,
@@ -41,7 +41,7 @@ pub(super) fn fitting(
         let none = BitSet::empty(size);
         let mut all = BitSet::full(size);
         for feature in &wanted.features {
-            all.keep(index.features.get(feature).unwrap_or(&none));
+            all.intersect_with(index.features.get(feature).unwrap_or(&none));
         }
         funnel.keep(Constraint::Features, &all);
     }
@@ -50,7 +50,7 @@ pub(super) fn fitting(
     }
     if !wanted.exclude.is_empty() {
         let mut rest = BitSet::full(size);
-        rest.drop_all(&listed(index, &wanted.exclude));
+        rest.subtract(&listed(index, &wanted.exclude));
         funnel.keep(Constraint::Excluded, &rest);
     }
     if let Some(named) = named {
@@ -80,9 +80,9 @@ pub(super) fn fitting(
 
 /// Nodes with known memory, by memory, ascending; sorted on first use.
 #[derive(Debug, Default)]
-pub(super) struct Memory(Option<(BitSet, Vec<(u64, usize)>)>);
+pub(super) struct NodesByMemory(Option<(BitSet, Vec<(u64, usize)>)>);
 
-impl Memory {
+impl NodesByMemory {
     /// Nodes with at least `least` bytes.
     fn at_least(&mut self, index: &Index, least: u64) -> BitSet {
         let (all, sorted) = self.0.get_or_insert_with(|| {
@@ -121,7 +121,7 @@ impl ConstraintFunnel {
     }
 
     fn keep(&mut self, constraint: Constraint, fitting: &BitSet) {
-        self.left.keep(fitting);
+        self.left.intersect_with(fitting);
         let left = self.left.count();
         self.steps.push(Step {
             constraint,
@@ -134,7 +134,7 @@ impl ConstraintFunnel {
 
 fn union<'a>(size: usize, sets: impl Iterator<Item = &'a BitSet>) -> BitSet {
     let mut all = BitSet::empty(size);
-    sets.for_each(|set| all.add_all(set));
+    sets.for_each(|set| all.union_with(set));
     all
 }
 
@@ -142,7 +142,7 @@ fn union<'a>(size: usize, sets: impl Iterator<Item = &'a BitSet>) -> BitSet {
 fn with_gpu_model(index: &Index, wanted: &[String]) -> BitSet {
     let wanted = GpuModels::new(wanted);
     let models = index.gpu_models.iter();
-    let sets = models.filter(|(model, _)| wanted.has(model));
+    let sets = models.filter(|(model, _)| wanted.matches(model));
     union(index.size(), sets.map(|(_, set)| set))
 }
 

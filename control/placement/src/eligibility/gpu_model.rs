@@ -15,7 +15,7 @@ impl GpuModels {
 
     /// Whether the model's name contains a requested name, ignoring case. A match must begin at the start of a word and
     /// must not end inside a number: "L4" does not match an L40S, and "H200" does not match a GH200.
-    pub(crate) fn has(&self, model: &str) -> bool {
+    pub(crate) fn matches(&self, model: &str) -> bool {
         let model = model.to_lowercase();
         self.0.iter().any(|wanted| is_in(wanted, &model))
     }
@@ -55,10 +55,10 @@ mod tests {
             ("B200", "NVIDIA GB200, B200", true),
             ("-40GB", "NVIDIA A100-SXM4-40GB", true),
         ] {
-            let told = GpuModels::new(&[wanted.to_owned()]).has(model);
+            let told = GpuModels::new(&[wanted.to_owned()]).matches(model);
             assert_eq!(told, is_it, "{wanted} of {model}");
         }
         let either = GpuModels::new(&["V100M16".to_owned(), "V100M32".to_owned()]);
-        assert!(either.has("V100M32") && !either.has("V100"));
+        assert!(either.matches("V100M32") && !either.matches("V100"));
     }
 }

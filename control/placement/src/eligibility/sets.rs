@@ -1,21 +1,21 @@
 //! Eligible sets: the nodes that fit each job of a plan if all were free, kept from plan to plan.
 
 use super::{
-    funnel::{Memory, fitting},
+    funnel::{NodesByMemory, fitting},
     span::by_span,
 };
 use crate::{
     bits::BitSet,
     explain::Step,
     machine::{Machine, index::Index, windows::ReservationChoice},
-    queue::{Queue, interned::NONE},
+    queue::{Queue, interned::NO_ENTRY},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Set of nodes that fit some requests. Requests with the same nodes share a set if all or none of them are sensitive,
 /// and if the same reservation windows apply to them.
 #[derive(Debug)]
-pub(crate) struct Eligible {
+pub(crate) struct EligibleSet {
     pub(crate) nodes: BitSet,
     pub(crate) count: u32,
     /// Size of the largest conformance group among the nodes.
@@ -30,7 +30,7 @@ pub(crate) struct Eligible {
     pub(crate) named: Option<ReservationChoice>,
 }
 
-impl Eligible {
+impl EligibleSet {
     fn new(
         index: &Index,
         nodes: BitSet,
@@ -59,8 +59,8 @@ impl Eligible {
 #[derive(Debug, Default)]
 pub(crate) struct EligibilityCache {
     stamp: u64,
-    memory: Memory,
-    sets: Vec<Arc<Eligible>>,
+    memory: NodesByMemory,
+    sets: Vec<Arc<EligibleSet>>,
     /// Position of each set, by whether it is for sensitive jobs, by the result of a named reservation, and by its
     /// nodes.
     by_nodes: BTreeMap<(bool, Option<ReservationChoice>, BitSet), usize>,
@@ -81,9 +81,9 @@ struct FittingNodes {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EligibleSets {
     /// Each set that a job has, once.
-    sets: Arc<Vec<Arc<Eligible>>>,
+    sets: Arc<Vec<Arc<EligibleSet>>>,
     /// Each request that a job has, once.
-    asked: Arc<Vec<EligibleRequest>>,
+    requests: Arc<Vec<EligibleRequest>>,
     /// Position of each job's request in `asked`.
     of_job: Arc<Vec<u32>>,
 }
@@ -100,9 +100,9 @@ pub(crate) struct EligibleRequest {
 impl EligibilityCache {
     /// Computes the sets missing for the present jobs only: the queue also holds requests of jobs that are gone.
     pub(crate) fn prepare(&mut self, machine: &Machine, queue: &Queue) -> EligibleSets {
-        if self.stamp != machine.stamp {
+        if self.stamp != machine.eligibility_version {
             *self = Self {
-                stamp: machine.stamp,
+                stamp: machine.eligibility_version,
                 ..Self::default()
             };
         }
@@ -110,31 +110,33 @@ impl EligibilityCache {
         let own: Vec<Option<&BitSet>> = queue
             .claimants
             .iter()
-            .map(|(user, project)| machine.condition.own((user, project)))
+            .map(|(user, project)| machine.condition.claimed_by((user, project)))
             .collect();
         let mut sets = Vec::new();
         let mut asked = Vec::new();
         // Numbers of this plan, at most one per job; there are fewer than 2^32 jobs.
-        let mut of_kept = vec![NONE; self.sets.len()];
-        let mut of_request = vec![NONE; queue.requests.len()];
+        let mut of_kept = vec![NO_ENTRY; self.sets.len()];
+        let mut of_request = vec![NO_ENTRY; queue.requests.len()];
         // Sets that include claimed nodes, by request and claimant.
         let mut claimed = BTreeMap::new();
         let mut of_job = Vec::with_capacity(queue.jobs.len());
         for job in queue.jobs.iter() {
             let own = own.get(job.claimant as usize).copied().flatten();
             let number = match own {
-                Some(_) => claimed.entry((job.request, job.claimant)).or_insert(NONE),
+                Some(_) => claimed
+                    .entry((job.request, job.claimant))
+                    .or_insert(NO_ENTRY),
                 None => &mut of_request[job.request as usize],
             };
-            if *number == NONE {
+            if *number == NO_ENTRY {
                 let fitting = match own {
                     Some(own) => {
                         let request = queue.requests.get(job.request);
-                        let named = request.named(&machine.windows);
+                        let named = request.reservation_choice(&machine.windows);
                         let memory = &mut self.memory;
                         let found = fitting(machine, memory, request, Some(own), named.as_ref());
                         let index = &machine.index;
-                        let set = Eligible::new(index, found.left, Some(own), named);
+                        let set = EligibleSet::new(index, found.left, Some(own), named);
                         sets.push(Arc::new(set));
                         EligibleRequest {
                             set: sets.len() as u32 - 1,
@@ -143,8 +145,8 @@ impl EligibilityCache {
                     }
                     None => {
                         let FittingNodes { set, steps } = self.fitting(machine, queue, job.request);
-                        of_kept.resize(self.sets.len(), NONE);
-                        if of_kept[set] == NONE {
+                        of_kept.resize(self.sets.len(), NO_ENTRY);
+                        if of_kept[set] == NO_ENTRY {
                             of_kept[set] = sets.len() as u32;
                             sets.push(self.sets[set].clone());
                         }
@@ -161,7 +163,7 @@ impl EligibilityCache {
         }
         EligibleSets {
             sets: Arc::new(sets),
-            asked: Arc::new(asked),
+            requests: Arc::new(asked),
             of_job: Arc::new(of_job),
         }
     }
@@ -173,12 +175,12 @@ impl EligibilityCache {
             return known.clone();
         }
         let request = queue.requests.get(number);
-        let named = request.named(&machine.windows);
+        let named = request.reservation_choice(&machine.windows);
         let found = fitting(machine, &mut self.memory, request, None, named.as_ref());
         let (sets, index) = (&mut self.sets, &machine.index);
         let made = self.by_nodes.entry((request.sensitive, named, found.left));
         let set = *made.or_insert_with_key(|(_, named, nodes)| {
-            let set = Eligible::new(index, nodes.clone(), None, named.clone());
+            let set = EligibleSet::new(index, nodes.clone(), None, named.clone());
             sets.push(Arc::new(set));
             sets.len() - 1
         });
@@ -195,17 +197,17 @@ impl EligibleSets {
 
     /// Request of a job, by the position of the job in the queue.
     pub(crate) fn asked(&self, job: usize) -> &EligibleRequest {
-        &self.asked[self.of_job[job] as usize]
+        &self.requests[self.of_job[job] as usize]
     }
 
     /// Number of distinct requests.
     #[cfg(test)]
     pub(crate) fn requests(&self) -> usize {
-        self.asked.len()
+        self.requests.len()
     }
 
     /// All sets, by number.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Eligible> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &EligibleSet> {
         self.sets.iter().map(|set| &**set)
     }
 
@@ -213,7 +215,7 @@ impl EligibleSets {
         self.sets.len()
     }
 
-    pub(crate) fn get(&self, number: usize) -> &Eligible {
+    pub(crate) fn get(&self, number: usize) -> &EligibleSet {
         &self.sets[number]
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     explain::Blocker,
     queue::{
         Project,
-        interned::{Interned, NONE},
+        interned::{Interned, NO_ENTRY},
     },
     view::{ClusterView, LevelView},
 };
@@ -13,7 +13,7 @@ use lattice_quorum_types::{
     AllocationId, ProjectPath, UnixMillis,
     limit::{Resource, Usage},
     limit_policy::LimitPolicy,
-    refusal::Level,
+    refusal::ViolatedLevel,
 };
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ impl Paths {
     }
 
     /// Adds missing projects. Levels are identified by their position in `levels`.
-    pub(crate) fn follow(
+    pub(crate) fn add_missing(
         &mut self,
         levels: &BTreeMap<ProjectPath, LevelView>,
         projects: &Interned<Project>,
@@ -106,7 +106,7 @@ impl Paths {
         let topmost = |path: &Path| match path.as_ref().map(|path| path.last()) {
             // There are fewer than 2^32 levels.
             Ok(Some(topmost)) => *topmost as u32,
-            _ => NONE,
+            _ => NO_ENTRY,
         };
         let new = self.of_project[known..].iter().map(topmost);
         self.topmost.extend(new);
@@ -195,13 +195,13 @@ impl<'a> Headroom<'a> {
     }
 
     /// Limits that `nodes` more would exceed at a level with usage `held`.
-    fn passed(
+    fn exceeded_limits(
         &self,
         level: usize,
         held: LevelUsage,
         is_target: bool,
         nodes: u32,
-    ) -> impl Iterator<Item = Level> {
+    ) -> impl Iterator<Item = ViolatedLevel> {
         let (path, view) = self.levels[level];
         let counted = self
             .policy
@@ -214,7 +214,7 @@ impl<'a> Headroom<'a> {
         asked.into_iter().filter_map(move |(resource, requested)| {
             let (current, limit) = (counted?.get(resource), view.limits.get(resource)?);
             let is_passed = requested > 0 && current.saturating_add(requested) > limit;
-            is_passed.then(|| Level {
+            is_passed.then(|| ViolatedLevel {
                 path: path.clone(),
                 resource,
                 current,
@@ -226,20 +226,20 @@ impl<'a> Headroom<'a> {
 
     /// Checks that `nodes` more fit at every level.
     pub(crate) fn check(&mut self, project: u32, nodes: u32) -> Result<(), Blocker> {
-        let room = self.room(project)?;
+        let room = self.cached_headroom(project)?;
         if room.has(nodes) {
             return Ok(());
         }
         let path = self.path(project)?;
         let mut levels = Vec::new();
         for (n, level) in path.iter().enumerate() {
-            levels.extend(self.passed(*level, self.used[*level], n == 0, nodes));
+            levels.extend(self.exceeded_limits(*level, self.used[*level], n == 0, nodes));
         }
         Err(Blocker::QuotaHeadroom { levels })
     }
 
     /// Headroom of a project, unchanged until its tenant gets a placement.
-    fn room(&mut self, project: u32) -> Result<PathHeadroom, Blocker> {
+    fn cached_headroom(&mut self, project: u32) -> Result<PathHeadroom, Blocker> {
         let topmost = self.paths.topmost[project as usize];
         let changes = self.changes.get(topmost as usize).copied().unwrap_or(0);
         let known = &self.rooms[project as usize];
@@ -253,7 +253,7 @@ impl<'a> Headroom<'a> {
 
     fn find_headroom(&self, path: &[usize], changes: u32) -> PathHeadroom {
         let rooms = path.iter().enumerate();
-        let rooms = rooms.map(|(n, level)| self.room_at(*level, self.used[*level], n == 0));
+        let rooms = rooms.map(|(n, level)| self.headroom_at(*level, self.used[*level], n == 0));
         let unlimited = PathHeadroom {
             changes,
             nodes: u64::MAX,
@@ -263,7 +263,7 @@ impl<'a> Headroom<'a> {
     }
 
     /// Headroom of a level with usage `held`.
-    fn room_at(&self, level: usize, held: LevelUsage, is_target: bool) -> PathHeadroom {
+    fn headroom_at(&self, level: usize, held: LevelUsage, is_target: bool) -> PathHeadroom {
         let (path, view) = self.levels[level];
         let rules = self.policy.rules();
         let counted = rules.counted(path, held.own, held.subtree, is_target);
@@ -280,7 +280,7 @@ impl<'a> Headroom<'a> {
 
     /// Checks that `nodes` more, held until `end`, leave the headroom kept for jobs with reservations; otherwise
     /// returns the first of those jobs.
-    pub(crate) fn leaves_what_is_kept(
+    pub(crate) fn check_reserved_headroom(
         &self,
         project: u32,
         nodes: u32,
@@ -296,7 +296,7 @@ impl<'a> Headroom<'a> {
                 .filter(|kept| end.is_none_or(|end| end > kept.starts_at.0))
             {
                 held = held.with(kept.held);
-                if !self.room_at(*level, held, n == 0).has(nodes) {
+                if !self.headroom_at(*level, held, n == 0).has(nodes) {
                     return Err(Blocker::HeadroomReserved {
                         by: kept.by,
                         starts_at: kept.starts_at,
@@ -308,7 +308,7 @@ impl<'a> Headroom<'a> {
     }
 
     /// Counts a placement.
-    pub(crate) fn consume(&mut self, project: u32, nodes: u32) {
+    pub(crate) fn count_placement(&mut self, project: u32, nodes: u32) {
         let path = self.path(project).unwrap_or_default();
         for (n, level) in path.iter().enumerate() {
             self.used[*level].add(n == 0, nodes);

@@ -13,12 +13,12 @@ struct ReservedPool {
 
 /// Usage of the pool, including placements of this plan.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct SensitivePoolUsage {
     now: SensitivePool,
     kept: Vec<ReservedPool>,
 }
 
-impl Pool {
+impl SensitivePoolUsage {
     pub(crate) fn new(now: SensitivePool) -> Self {
         let kept = Vec::new();
         Self { now, kept }
@@ -39,7 +39,11 @@ impl Pool {
 
     /// Checks that `nodes` more, held until `end`, leave the headroom kept for jobs with reservations; otherwise
     /// returns the first of those jobs.
-    pub(crate) fn leaves_what_is_kept(&self, nodes: u32, end: Option<u64>) -> Result<(), Blocker> {
+    pub(crate) fn check_reserved_headroom(
+        &self,
+        nodes: u32,
+        end: Option<u64>,
+    ) -> Result<(), Blocker> {
         let mut then = self.now;
         for kept in &self.kept {
             if end.is_some_and(|end| end <= kept.starts_at.0) {
@@ -57,7 +61,7 @@ impl Pool {
     }
 
     /// Counts a placement.
-    pub(crate) fn take(&mut self, nodes: u32) {
+    pub(crate) fn count_placement(&mut self, nodes: u32) {
         self.now.used = self.now.used.saturating_add(u64::from(nodes));
     }
 

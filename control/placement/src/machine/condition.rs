@@ -61,7 +61,7 @@ impl Condition {
         }
     }
 
-    pub(crate) fn own(&self, (user, project): (&str, &ProjectPath)) -> Option<&BitSet> {
+    pub(crate) fn claimed_by(&self, (user, project): (&str, &ProjectPath)) -> Option<&BitSet> {
         let owner = Owner {
             user: user.to_owned(),
             project: project.clone(),

@@ -43,9 +43,9 @@ pub(crate) struct Index {
     /// Group of each node.
     pub(crate) group_of: Vec<usize>,
     /// Known conformance group of each node.
-    pub(crate) conformance: Vec<Option<usize>>,
+    pub(crate) conformance_group_of: Vec<Option<usize>>,
     /// Members of each known conformance group.
-    pub(crate) conforming: Vec<BitSet>,
+    pub(crate) conformance_members: Vec<BitSet>,
     /// Nodes of each GPU model.
     pub(crate) gpu_models: BTreeMap<String, BitSet>,
     /// Nodes with each number of GPUs.
@@ -62,11 +62,11 @@ pub(crate) struct Index {
     pub(crate) gpu_memory: Vec<Option<u64>>,
     /// Cumulative sets of nodes by amount of hardware, least first: each set contains the previous one. One set if all
     /// nodes are of a kind.
-    pub(crate) up_to: Vec<BitSet>,
+    pub(crate) cumulative_hardware: Vec<BitSet>,
     /// Power domains with a budget, by name.
     pub(crate) domains: Vec<Domain>,
     /// Power domain of each node; `None` if the node's power is not counted.
-    pub(crate) payers: Vec<Option<PowerSupply>>,
+    pub(crate) power_supplies: Vec<Option<PowerSupply>>,
 }
 
 impl Index {
@@ -74,7 +74,7 @@ impl Index {
         nodes: &BTreeMap<NodeId, NodeView>,
         power: &BTreeMap<String, DomainView>,
     ) -> Self {
-        let (groups, order) = lay_out(nodes);
+        let (groups, order) = group_and_order(nodes);
         let size = order.len();
         let all: Vec<(&NodeId, &NodeView)> = nodes.iter().collect();
         let mut number = vec![0; size];
@@ -106,15 +106,15 @@ impl Index {
             all_gpus: gpus.iter().map(|gpus| u64::from(*gpus)).sum(),
             gpus,
             gpu_memory: facts().map(|(_, f)| f.gpu_memory_bytes).collect(),
-            up_to: up_to(sets(size, hardware)),
-            payers: facts().map(|(_, f)| payer(f)).collect(),
+            cumulative_hardware: cumulative_sets(sets(size, hardware)),
+            power_supplies: facts().map(|(_, f)| payer(f)).collect(),
             domains,
             names: order.iter().map(|place| all[*place].0.clone()).collect(),
             number,
             groups,
             group_of,
-            conformance,
-            conforming,
+            conformance_group_of: conformance,
+            conformance_members: conforming,
             gpu_models: sets(size, models),
             gpu_counts: sets(size, gpu_counts),
             memory: facts().map(|(_, f)| f.memory_bytes).collect(),
@@ -171,12 +171,12 @@ impl Index {
     pub(crate) fn count_by_conformance(&self, set: &BitSet) -> Vec<u32> {
         // Use the cheaper way: intersect with the set of every group, or count member by member.
         let words = set.capacity() / u64::BITS as usize;
-        if self.conforming.len() * words < set.count() as usize {
+        if self.conformance_members.len() * words < set.count() as usize {
             let common = |alike: &BitSet| set.count_common(alike);
-            return self.conforming.iter().map(common).collect();
+            return self.conformance_members.iter().map(common).collect();
         }
-        let mut counts = vec![0; self.conforming.len()];
-        for key in set.iter().filter_map(|n| self.conformance[n]) {
+        let mut counts = vec![0; self.conformance_members.len()];
+        for key in set.iter().filter_map(|n| self.conformance_group_of[n]) {
             counts[key] += 1;
         }
         counts
@@ -184,9 +184,9 @@ impl Index {
 }
 
 /// Returns the groups, in name order with single nodes last, and for each node number the node's position in the view.
-fn lay_out(nodes: &BTreeMap<NodeId, NodeView>) -> (Vec<Group>, Vec<usize>) {
+fn group_and_order(nodes: &BTreeMap<NodeId, NodeView>) -> (Vec<Group>, Vec<usize>) {
     let size = nodes.len();
-    let mut named = Kinds::new(size);
+    let mut named = NodesByKind::new(size);
     let mut single = Vec::new();
     for (place, node) in nodes.values().enumerate() {
         match &node.facts.group {
@@ -216,7 +216,7 @@ fn lay_out(nodes: &BTreeMap<NodeId, NodeView>) -> (Vec<Group>, Vec<usize>) {
 }
 
 /// Kinds of nodes with their members. Consecutive nodes are mostly of one kind, so the last kind is tried first.
-struct Kinds<K> {
+struct NodesByKind<K> {
     size: usize,
     sets: Vec<(K, BitSet)>,
     /// Positions in `sets`, in the order of kinds.
@@ -224,7 +224,7 @@ struct Kinds<K> {
     last: usize,
 }
 
-impl<K: Ord> Kinds<K> {
+impl<K: Ord> NodesByKind<K> {
     fn new(size: usize) -> Self {
         Self {
             size,
@@ -262,7 +262,7 @@ fn sets<K: Ord, O: Ord + From<K>>(
     size: usize,
     nodes: impl Iterator<Item = (usize, K)>,
 ) -> BTreeMap<O, BitSet> {
-    let mut kinds = Kinds::new(size);
+    let mut kinds = NodesByKind::new(size);
     nodes.for_each(|(n, kind)| kinds.insert(n, kind));
     let sets = kinds.sets.into_iter();
     sets.map(|(kind, set)| (kind.into(), set)).collect()
@@ -278,12 +278,12 @@ fn hardware(facts: &NodeFacts) -> (u32, u32) {
     (facts.gpu_count.unwrap_or(u32::MAX), memory)
 }
 
-fn up_to(kinds: BTreeMap<(u32, u32), BitSet>) -> Vec<BitSet> {
+fn cumulative_sets(kinds: BTreeMap<(u32, u32), BitSet>) -> Vec<BitSet> {
     let mut all: Option<BitSet> = None;
     let add = |kind: BitSet| {
         let mut sum = kind;
         if let Some(less) = &all {
-            sum.add_all(less);
+            sum.union_with(less);
         }
         all = Some(sum.clone());
         sum
@@ -318,13 +318,13 @@ fn conformance_groups(
     keys: impl ExactSizeIterator<Item = ConformanceKey>,
 ) -> (Vec<Option<usize>>, Vec<BitSet>) {
     let size = keys.len();
-    let mut kinds = Kinds::new(size);
+    let mut kinds = NodesByKind::new(size);
     for (n, key) in keys.enumerate() {
         if key != ConformanceKey::Unknown {
             kinds.insert(n, key);
         }
     }
-    let Kinds { mut sets, .. } = kinds;
+    let NodesByKind { mut sets, .. } = kinds;
     sets.sort_unstable_by_key(|(key, _)| *key);
     let mut of_node = vec![None; size];
     let number = |(number, (_, set)): (usize, (_, BitSet))| {

@@ -67,7 +67,7 @@ impl ReservationWindow {
     }
 
     fn is_for(&self, naming: &ReservationRequester) -> bool {
-        self.spec.is_for(&naming.user, &naming.project)
+        self.spec.permits(&naming.user, &naming.project)
     }
 
     /// Whether the window is in effect at a time.

@@ -134,14 +134,14 @@ pub fn decide(input: &Input<'_>, policy: &Policy) -> Decision {
 }
 
 fn judge(input: &Input<'_>, policy: &Policy) -> Result<(Value, Cost, Trigger), CheckpointObstacle> {
-    can_write(input)?;
+    check_can_write(input)?;
     let bounds = policy.bounds(input.sensitive);
     let at_stake_ms = time_since_checkpoint(input, bounds)?;
-    not_failed_just_now(input, bounds)?;
+    check_failure_pause(input, bounds)?;
     let write_ms = policy
         .write_ms(input)
         .ok_or(CheckpointObstacle::StorageUnavailable)?;
-    in_time(input, policy, write_ms)?;
+    check_in_time(input, policy, write_ms)?;
     let value = Value::of(input, policy, at_stake_ms);
     let cost = Cost::of(input, policy, write_ms);
     if at_stake_ms >= bounds.max_interval_ms {
@@ -153,7 +153,7 @@ fn judge(input: &Input<'_>, policy: &Policy) -> Result<(Value, Cost, Trigger), C
     Err(CheckpointObstacle::CostsMore { value, cost })
 }
 
-fn can_write(input: &Input<'_>) -> Result<(), CheckpointObstacle> {
+fn check_can_write(input: &Input<'_>) -> Result<(), CheckpointObstacle> {
     match input.timing {
         Timing::Never => return Err(CheckpointObstacle::CannotWrite),
         Timing::OnRequest => return Err(CheckpointObstacle::OnRequestOnly),
@@ -185,7 +185,7 @@ fn time_since_checkpoint(input: &Input<'_>, bounds: Bounds) -> Result<u64, Check
 
 /// Rejects a checkpoint during the pause after a failed attempt. The pause doubles with each consecutive failure, up to
 /// the longest interval, so that a job that cannot write is not interrupted every half minute.
-fn not_failed_just_now(input: &Input<'_>, bounds: Bounds) -> Result<(), CheckpointObstacle> {
+fn check_failure_pause(input: &Input<'_>, bounds: Bounds) -> Result<(), CheckpointObstacle> {
     let newer = |failures: &Failures| input.last_at.is_none_or(|last| failures.last_at >= last);
     let Some(failures) = input.failures.filter(newer).filter(|f| f.times > 0) else {
         return Ok(());
@@ -206,7 +206,11 @@ fn not_failed_just_now(input: &Input<'_>, bounds: Bounds) -> Result<(), Checkpoi
 
 /// Rejects a checkpoint that would not finish before the end of the walltime or the deadline of the request. If the
 /// duration is only assumed, the checkpoint is tried despite the deadline.
-fn in_time(input: &Input<'_>, policy: &Policy, takes_ms: u64) -> Result<(), CheckpointObstacle> {
+fn check_in_time(
+    input: &Input<'_>,
+    policy: &Policy,
+    takes_ms: u64,
+) -> Result<(), CheckpointObstacle> {
     let done_at = input.now.after(takes_ms);
     if let Some(ends_at) = input.ends_at.filter(|ends_at| *ends_at <= done_at) {
         return Err(CheckpointObstacle::EndsFirst { ends_at, takes_ms });

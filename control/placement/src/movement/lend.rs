@@ -23,7 +23,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use super::preempt::{HolderFacts, Protection, by_nature};
+use super::preempt::{HolderFacts, Protection, by_job_properties};
 use crate::{
     priority::policy::Policy as Solver,
     view::{ClusterView, PendingView},
@@ -134,7 +134,7 @@ pub struct NodeOwnership {
 
 /// Lending policy and waiting jobs of one vCluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct VclusterLending {
     /// Lending policy.
     pub policy: Policy,
     /// GPU time requested by the queue of the vCluster, in milliseconds of one GPU.
@@ -164,7 +164,7 @@ pub struct Input<'a> {
     /// Owner and present user of each node. A node without an entry is not moved.
     pub places: &'a BTreeMap<NodeId, NodeOwnership>,
     /// All vClusters that lend or borrow.
-    pub vclusters: &'a BTreeMap<VclusterName, Member>,
+    pub vclusters: &'a BTreeMap<VclusterName, VclusterLending>,
     /// Jobs that hold nodes. A job without an entry is not stopped.
     pub work: &'a BTreeMap<AllocationId, HolderFacts>,
     /// Times shared by all vClusters.
@@ -315,7 +315,7 @@ pub fn may_borrow(
     near_completion_ms: u64,
 ) -> Result<(), BorrowRefusal> {
     let nature = (job.class, job.sensitive, saves);
-    may_run_borrowed(nature, job.walltime_ms, near_completion_ms)
+    may_borrow_before_submission(nature, job.walltime_ms, near_completion_ms)
 }
 
 /// Like [`may_borrow`], for a job that is not submitted yet: class, whether it is sensitive, whether it writes
@@ -323,12 +323,12 @@ pub fn may_borrow(
 ///
 /// # Errors
 /// [`BorrowRefusal`] with the reason.
-pub fn may_run_borrowed(
+pub fn may_borrow_before_submission(
     (class, sensitive, saves): (u8, bool, bool),
     walltime_ms: Option<u64>,
     near_completion_ms: u64,
 ) -> Result<(), BorrowRefusal> {
-    if let Some(protection) = by_nature(class, sensitive, saves) {
+    if let Some(protection) = by_job_properties(class, sensitive, saves) {
         return Err(BorrowRefusal::Unstoppable(protection));
     }
     match walltime_ms {

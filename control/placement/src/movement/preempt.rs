@@ -19,7 +19,7 @@ mod what_if;
 pub use answer::{NoVictims, Victim, Victims};
 pub use cost::{CheckpointAbility, Cost, value};
 pub use guard::Protection;
-pub(super) use guard::by_nature;
+pub(super) use guard::by_job_properties;
 /// Most victims of one job, whatever the policy.
 pub use lattice_quorum_types::scheduler::MAX_VICTIMS as MOST_VICTIMS;
 
@@ -29,7 +29,7 @@ use crate::{
 };
 use cost::JobValue;
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, NodeId, UnixMillis};
-use search::{Candidate, SearchGoal, Set};
+use search::{Candidate, SearchGoal, VictimSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use what_if::WhatIf;
@@ -115,7 +115,7 @@ impl HolderFacts {
 
     /// Time for writing a checkpoint before the allocation leaves its nodes, milliseconds. An allocation that has not
     /// begun to run has nothing to write.
-    fn saved_after_ms(&self) -> u64 {
+    fn checkpoint_time_ms(&self) -> u64 {
         match self.saves {
             CheckpointAbility::In { write_ms } if self.state != AllocationState::Starting => {
                 write_ms
@@ -137,7 +137,7 @@ pub struct Input<'a> {
     /// Planned start without preemption; `None` if not foreseeable.
     pub planned_start: Option<UnixMillis>,
     /// Allocations that hold nodes of the view. An allocation without an entry is not preempted.
-    pub work: &'a BTreeMap<AllocationId, HolderFacts>,
+    pub holders: &'a BTreeMap<AllocationId, HolderFacts>,
     /// Nodes that the job must not use: placed or reserved for others by the plan, or taken by another preemption.
     pub reserved: &'a BTreeSet<NodeId>,
     /// Nodes of the view that belong to another vCluster.
@@ -162,7 +162,7 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
     let mut what_if = WhatIf::new(&input, job);
     match what_if.without(&[], input.now) {
         Ok(_) => return Err(NoVictims::FitsNow),
-        Err(blocker) if !blocker.passes() => return Err(NoVictims::Blocked { blocker }),
+        Err(blocker) if !blocker.is_temporary() => return Err(NoVictims::Blocked { blocker }),
         Err(_) => {}
     }
     let (candidates, kept) = candidates(&input, job, &what_if);
@@ -170,7 +170,7 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
         return Err(NoVictims::NoCandidate { kept });
     }
     let goal = SearchGoal {
-        short: what_if.short(),
+        missing: what_if.missing(),
         most: input.policy.max_victims.min(MOST_VICTIMS),
     };
     let all: Vec<&Candidate> = candidates.iter().collect();
@@ -184,12 +184,12 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
         });
     }
     let prospect = JobValue::new(&input, job, what_if.gpus_per_node());
-    settle(&input, &mut what_if, &candidates, &goal, &prospect)
+    choose_set(&input, &mut what_if, &candidates, &goal, &prospect)
 }
 
 /// Tries sets, the best first, until the solver accepts one. Of equally good sets, chooses the one with a placement on
 /// the fewest topology groups.
-fn settle(
+fn choose_set(
     input: &Input<'_>,
     what_if: &mut WhatIf<'_>,
     candidates: &[Candidate],
@@ -197,7 +197,7 @@ fn settle(
     prospect: &JobValue,
 ) -> Result<Victims, NoVictims> {
     let found = search::best(candidates, goal, |class| prospect.value_over(class));
-    let mut best: Option<(&Set, crate::Placement)> = None;
+    let mut best: Option<(&VictimSet, crate::Placement)> = None;
     for set in &found.sets {
         if best.as_ref().is_some_and(|(first, _)| !set.ties(first)) {
             break;
@@ -208,8 +208,9 @@ fn settle(
         let Ok(placed) = what_if.without(&gone, free_at) else {
             continue;
         };
-        let is_better =
-            |(_, other): &(&Set, crate::Placement)| placed.layout.span() < other.layout.span();
+        let is_better = |(_, other): &(&VictimSet, crate::Placement)| {
+            placed.layout.span() < other.layout.span()
+        };
         if best.as_ref().is_none_or(is_better) {
             best = Some((set, placed));
         }
@@ -254,7 +255,7 @@ fn candidates(
         }
         let running = input.view.running.get(id).unwrap_or(&unknown);
         let is_borrowed = |n: &usize| input.borrowed.contains(what_if.name(*n));
-        let Some(work) = input.work.get(id) else {
+        let Some(work) = input.holders.get(id) else {
             *kept.entry(Protection::Unknown).or_default() += 1;
             continue;
         };
@@ -278,7 +279,7 @@ fn candidates(
             class: guard::class(work, input.policy),
             burst: work.burst,
             cost: Cost::of(work, running, what_if.gpus(held), input.now),
-            saved_after_ms: work.saved_after_ms(),
+            saved_after_ms: work.checkpoint_time_ms(),
         });
     }
     (candidates, kept)

@@ -16,7 +16,7 @@ mod tests;
 
 pub use grow::{GrowthRequest, choose};
 pub use policy::{Damping, InvalidScale, ScalePolicy};
-pub use proposal::Answer;
+pub use proposal::ProposalOutcome;
 pub use state::{Sample, ScaleState};
 
 use lattice_quorum_types::{AllocationState, NodeId, UnixMillis};
@@ -182,7 +182,7 @@ pub enum Alert {
 /// outcome to the state.
 pub fn decide(input: &Input<'_>, policy: &ScalePolicy, state: &mut ScaleState) -> Outcome {
     let mut alerts = Vec::new();
-    let decision = judge(input, policy, state, &mut alerts);
+    let decision = evaluate_service(input, policy, state, &mut alerts);
     if let Ok(decision) = &decision {
         state.propose(input.now, decision);
     }
@@ -192,7 +192,7 @@ pub fn decide(input: &Input<'_>, policy: &ScalePolicy, state: &mut ScaleState) -
     }
 }
 
-fn judge(
+fn evaluate_service(
     input: &Input<'_>,
     policy: &ScalePolicy,
     state: &mut ScaleState,
@@ -210,13 +210,13 @@ fn judge(
         return grow(input, policy, held, missing, Cause::BelowMin);
     }
     evaluated?;
-    state.is_warm(now, policy)?;
+    state.check_cooldown(now, policy)?;
     if held.staying > policy.max_nodes {
         return shrink(input, policy, held, Cause::AboveMax);
     }
     let damping = &policy.damping;
-    let over_ms = state.lasts(now, |value| value > policy.target);
-    let under_ms = state.lasts(now, |value| value < policy.target * damping.threshold);
+    let over_ms = state.satisfied_ms(now, |value| value > policy.target);
+    let under_ms = state.satisfied_ms(now, |value| value < policy.target * damping.threshold);
     if over_ms.is_some_and(|ms| ms >= damping.up_window_ms) {
         return grow(input, policy, held, 1, Cause::Metric);
     }

@@ -4,7 +4,7 @@
 use super::placement::Placement;
 use crate::{
     eligibility::sets::EligibleSets,
-    explain::{Blocker, Constraint, Explanation, Step, told_as},
+    explain::{Blocker, Constraint, Explanation, Step, shown_minute},
     queue::Job,
     queue_order::Scorer,
 };
@@ -32,7 +32,7 @@ pub struct WaitingJobs {
     /// Every pending job, by id.
     rows: Arc<Vec<Job>>,
     /// Queue position of each job, in the order of `rows`.
-    turns: Vec<u32>,
+    queue_positions: Vec<u32>,
     /// Explanation data by queue position; `None` for a placed job.
     jobs: Vec<Option<WaitExplanation>>,
     scorer: Arc<Scorer>,
@@ -59,7 +59,7 @@ impl WaitingJobs {
             total: u32::try_from(total).unwrap_or(u32::MAX),
             len: jobs.iter().flatten().count(),
             rows,
-            turns,
+            queue_positions: turns,
             jobs,
             scorer: Arc::new(scorer),
             sets,
@@ -68,7 +68,7 @@ impl WaitingJobs {
 
     /// Number of queued jobs served before this one, placed or not; `None` for a job not in the queue.
     pub fn ahead_of(&self, id: AllocationId) -> Option<u32> {
-        Some(self.turns[self.place(id)?])
+        Some(self.queue_positions[self.place(id)?])
     }
 
     /// Number of waiting jobs.
@@ -101,7 +101,10 @@ impl WaitingJobs {
     /// Jobs with another reason or other numbers than in `before`. Changes of score and queue position are ignored.
     /// Changes of times within the displayed minute are ignored too: running jobs that are past their end shift such
     /// times with every plan.
-    pub fn news<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = AllocationId> + 'a {
+    pub fn changed_since<'a>(
+        &'a self,
+        before: &'a Self,
+    ) -> impl Iterator<Item = AllocationId> + 'a {
         fn told<'a>(
             of: &'a WaitingJobs,
             place: usize,
@@ -110,7 +113,7 @@ impl WaitingJobs {
             let numbers = (
                 (of.rows[place].nodes, &of.sets.asked(place).steps, job.free),
                 (job.not_reserved, job.conforming),
-                job.estimated_start.map(told_as),
+                job.estimated_start.map(shown_minute),
             );
             Some((&job.blocker, numbers))
         }
@@ -118,7 +121,7 @@ impl WaitingJobs {
         rows.filter_map(move |(place, row)| {
             let (blocker, numbers) = told(self, place)?;
             let then = before.place(row.id).and_then(|place| told(before, place));
-            let same = |(was, then)| numbers == then && blocker.is_told_as(was);
+            let same = |(was, then)| numbers == then && blocker.is_shown_as(was);
             let is_new = !then.is_some_and(same) || self.total != before.total;
             is_new.then_some(row.id)
         })
@@ -130,7 +133,7 @@ impl WaitingJobs {
 
     /// Explanation data of the job at this position in `rows`; `None` if the job is placed.
     fn job(&self, place: usize) -> Option<&WaitExplanation> {
-        self.jobs[self.turns[place] as usize].as_ref()
+        self.jobs[self.queue_positions[place] as usize].as_ref()
     }
 
     /// Explanation of a job that is placed but not assigned; `None` for a job that was not in this queue.
@@ -143,7 +146,7 @@ impl WaitingJobs {
             blocker,
             estimated_start: None,
             score: Some(placed.score_of_nodes()),
-            ahead: self.turns[place],
+            ahead: self.queue_positions[place],
         })
     }
 
@@ -174,7 +177,7 @@ impl WaitingJobs {
             blocker: job.blocker.clone(),
             estimated_start: job.estimated_start,
             score: Some(self.scorer.score(self.sets.number(place), row)),
-            ahead: self.turns[place],
+            ahead: self.queue_positions[place],
         })
     }
 }

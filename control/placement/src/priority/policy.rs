@@ -1,6 +1,6 @@
 //! Solver policy of a vCluster: the weights of the nine factors, and which blocked jobs get a reservation.
 
-pub use lattice_quorum_types::scheduler::Reservations;
+pub use lattice_quorum_types::scheduler::PlannedReservations;
 use lattice_quorum_types::{scheduler::WorkloadKind, vcluster::WEIGHTS};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Policy {
     /// Wait after which the wait time factor is ln 2, milliseconds; at least 1.
     pub reference_wait_ms: u64,
     /// Blocked jobs that get a reservation.
-    pub reservations: Reservations,
+    pub reservations: PlannedReservations,
     /// Bandwidth of checkpoint storage for all nodes together, bytes per second; determines the duration of a
     /// checkpoint that the request does not give. `None`: unknown; 0: no storage.
     pub checkpoint_bytes_s: Option<u64>,
@@ -24,7 +24,7 @@ impl Default for Policy {
         Self {
             weights: Weights::default(),
             reference_wait_ms: 3_600_000,
-            reservations: Reservations::default(),
+            reservations: PlannedReservations::default(),
             checkpoint_bytes_s: None,
         }
     }
@@ -34,8 +34,8 @@ impl Policy {
     /// Whether another reservation may be made after `made` ones.
     pub(crate) fn reserves(&self, made: usize) -> bool {
         match self.reservations {
-            Reservations::First(most) => made < most as usize,
-            Reservations::All => true,
+            PlannedReservations::First(most) => made < most as usize,
+            PlannedReservations::All => true,
         }
     }
 }

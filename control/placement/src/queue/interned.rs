@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 
 /// Number that means "no entry".
-pub(crate) const NONE: u32 = u32::MAX;
+pub(crate) const NO_ENTRY: u32 = u32::MAX;
 
 /// Table of distinct values, each with a number.
 #[derive(Debug)]
 pub(crate) struct Interned<T> {
-    things: Vec<T>,
+    values: Vec<T>,
     /// Numbers in the order of their values.
     order: Vec<u32>,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Interned<T> {
 impl<T> Default for Interned<T> {
     fn default() -> Self {
         Self {
-            things: Vec::new(),
+            values: Vec::new(),
             order: Vec::new(),
         }
     }
@@ -31,13 +31,13 @@ impl<T> Interned<T> {
     ) -> u32 {
         let found = self
             .order
-            .binary_search_by(|n| compare(&self.things[*n as usize]));
+            .binary_search_by(|n| compare(&self.values[*n as usize]));
         match found {
             Ok(place) => self.order[place],
             Err(place) => {
                 // The queue is rebuilt long before a table has 2^32 entries.
-                let number = self.things.len() as u32;
-                self.things.push(make());
+                let number = self.values.len() as u32;
+                self.values.push(make());
                 self.order.insert(place, number);
                 number
             }
@@ -45,14 +45,14 @@ impl<T> Interned<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.things.len()
+        self.values.len()
     }
 
     pub(crate) fn get(&self, number: u32) -> &T {
-        &self.things[number as usize]
+        &self.values[number as usize]
     }
 
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
-        self.things.iter()
+        self.values.iter()
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct Request {
     /// Whether lent nodes are excluded.
     pub(crate) home_only: bool,
     /// Reservation that the jobs name, with the user and project of the jobs.
-    pub(crate) naming: Option<ReservationRequester>,
+    pub(crate) reservation: Option<ReservationRequester>,
 }
 
 impl Request {
@@ -20,12 +20,12 @@ impl Request {
         key(
             &self.constraints,
             (self.sensitive, self.home_only),
-            self.naming.as_ref(),
+            self.reservation.as_ref(),
         )
     }
 
-    pub(crate) fn named(&self, windows: &Windows) -> Option<ReservationChoice> {
-        Some(windows.named(self.naming.as_ref()?))
+    pub(crate) fn reservation_choice(&self, windows: &Windows) -> Option<ReservationChoice> {
+        Some(windows.named(self.reservation.as_ref()?))
     }
 }
 

@@ -57,7 +57,7 @@ struct GroupGaps<'a> {
     index: &'a Index,
     open: &'a BitSet,
     /// Nodes preferred among equally good ones.
-    first: Option<&'a BitSet>,
+    preferred: Option<&'a BitSet>,
     /// Open nodes by group, counted on first use: all of them here, and those of each conformance group in `of_key`.
     of_all: Option<Vec<u32>>,
     of_key: Vec<Option<Vec<u32>>>,
@@ -68,15 +68,20 @@ impl<'a> GroupGaps<'a> {
         Self {
             index,
             open,
-            first,
+            preferred: first,
             of_all: None,
-            of_key: vec![None; index.conforming.len()],
+            of_key: vec![None; index.conformance_members.len()],
         }
     }
 
     /// Number of nodes to choose from in each topology group. `nodes` are open, and of the conformance group `key` if
     /// one is given. `are_all` means that `nodes` are all such nodes; their counts are then those of the gaps.
-    fn rooms(&mut self, nodes: &BitSet, key: Option<usize>, are_all: bool) -> Vec<GroupNodes> {
+    fn group_nodes(
+        &mut self,
+        nodes: &BitSet,
+        key: Option<usize>,
+        are_all: bool,
+    ) -> Vec<GroupNodes> {
         let counts = self.index.group_counts(nodes);
         let known = match key {
             None => &mut self.of_all,
@@ -99,7 +104,7 @@ impl<'a> GroupGaps<'a> {
         let (index, open) = (self.index, self.open);
         let gaps = known.get_or_insert_with(|| match key {
             None => index.group_counts(open),
-            Some(key) => index.group_counts(&open.and(&index.conforming[key])),
+            Some(key) => index.group_counts(&open.and(&index.conformance_members[key])),
         });
         rooms(&counts, gaps)
     }
@@ -154,7 +159,7 @@ fn choose(
         if size < ask.nodes {
             continue;
         }
-        let alike = nodes.and(&index.conforming[key]);
+        let alike = nodes.and(&index.conformance_members[key]);
         let offer = CandidateNodes {
             nodes: &alike,
             key: Some(key),
@@ -177,7 +182,7 @@ fn choose(
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TieBreak<'a> {
     /// Nodes that fit rarer requests: a node set avoids them if possible. Each set contains the previous one.
-    pub(crate) wanted: &'a [BitSet],
+    pub(crate) contended: &'a [BitSet],
     /// Nodes that are taken first from a group of which only some nodes are taken.
     pub(crate) first: Option<&'a BitSet>,
 }
@@ -187,7 +192,7 @@ pub(crate) struct TieBreak<'a> {
 /// Of equally good sets, one of nodes with the least hardware is chosen, and of those, one that leaves the nodes that
 /// fit rarer requests. The first choice is kept if its nodes already have the least hardware: another set would break
 /// up a larger gap without benefit.
-pub(crate) fn choose_modest(
+pub(crate) fn choose_least_hardware(
     index: &Index,
     candidates: &BitSet,
     between: TieBreak<'_>,
@@ -195,7 +200,10 @@ pub(crate) fn choose_modest(
     weights: &Weights,
     power: Option<&PowerLeft>,
 ) -> Option<NodeSet> {
-    let TieBreak { wanted, first } = between;
+    let TieBreak {
+        contended: wanted,
+        first,
+    } = between;
     let mut gaps = GroupGaps::new(index, candidates, first);
     let mut best = choose(&mut gaps, candidates, ask, weights, power)?;
     let mut as_good = |best: &NodeSet, among: &BitSet| {
@@ -205,7 +213,7 @@ pub(crate) fn choose_modest(
         (by_span.is_ge() && set.conformance >= best.conformance).then_some(set)
     };
     let mut among = candidates.clone();
-    let (_, less) = index.up_to.split_last().unzip();
+    let (_, less) = index.cumulative_hardware.split_last().unzip();
     for up_to in less.unwrap_or_default() {
         let modest = candidates.and(up_to);
         if modest == *candidates {
@@ -228,7 +236,7 @@ pub(crate) fn choose_modest(
         let rarer = &wanted[next - 1];
         if best.meets(rarer) {
             let mut rest = among.clone();
-            rest.drop_all(rarer);
+            rest.subtract(rarer);
             match as_good(&best, &rest) {
                 Some(set) => (best, can) = (set, next),
                 None => cannot = next,
@@ -277,7 +285,7 @@ fn pick(
     ask: NodeSetRequest,
     power: Option<&PowerLeft>,
 ) -> Option<NodeSet> {
-    let (index, first) = (gaps.index, gaps.first);
+    let (index, first) = (gaps.index, gaps.preferred);
     let nodes = match power {
         None => lay_out(gaps, offer, ask)?,
         Some(power) => {
@@ -316,8 +324,8 @@ fn lay_out(
     offer: CandidateNodes<'_>,
     ask: NodeSetRequest,
 ) -> Option<Vec<usize>> {
-    let (index, first, candidates) = (gaps.index, gaps.first, offer.nodes);
-    let rooms = gaps.rooms(candidates, offer.key, offer.are_all);
+    let (index, first, candidates) = (gaps.index, gaps.preferred, offer.nodes);
+    let rooms = gaps.group_nodes(candidates, offer.key, offer.are_all);
     let total: u32 = rooms.iter().map(|room| room.nodes).sum();
     if ask.nodes == 0 || total < ask.nodes {
         return None;
@@ -465,15 +473,18 @@ fn take_alike(
     };
     let mut nodes = take_first(index, candidates, &takes[..takes.len() - 1], first);
     nodes.reserve(last.nodes as usize);
-    let mut whole = vec![0_u32; index.conforming.len()];
-    for key in nodes.iter().filter_map(|n| index.conformance[*n]) {
+    let mut whole = vec![0_u32; index.conformance_members.len()];
+    for key in nodes.iter().filter_map(|n| index.conformance_group_of[*n]) {
         whole[key] += 1;
     }
     let range = index.groups[last.group].range.clone();
     let mut offered = Vec::with_capacity(range.len());
     offered.extend(candidates.iter_in(range));
-    let mut here = vec![0_u32; index.conforming.len()];
-    for key in offered.iter().filter_map(|n| index.conformance[*n]) {
+    let mut here = vec![0_u32; index.conformance_members.len()];
+    for key in offered
+        .iter()
+        .filter_map(|n| index.conformance_group_of[*n])
+    {
         here[key] += 1;
     }
     let main = (0..here.len())
@@ -481,7 +492,7 @@ fn take_alike(
         .max_by_key(|key| (whole[*key] + here[*key].min(last.nodes), Reverse(*key)));
     let preference = |n: &usize| {
         let is_last = first.is_some_and(|first| !first.contains(*n));
-        match index.conformance[*n] {
+        match index.conformance_group_of[*n] {
             Some(key) if Some(key) == main => (0, Reverse(0), key, is_last, *n),
             Some(key) => (1, Reverse(whole[key] + here[key]), key, is_last, *n),
             None => (2, Reverse(0), 0, is_last, *n),
@@ -497,7 +508,7 @@ fn take_alike(
 /// Size of the largest conformance group among `nodes`. A node of unknown conformance counts as a group of one.
 fn largest_conformance_group(index: &Index, nodes: &[usize]) -> u32 {
     let mut keys = Vec::with_capacity(nodes.len());
-    keys.extend(nodes.iter().filter_map(|n| index.conformance[*n]));
+    keys.extend(nodes.iter().filter_map(|n| index.conformance_group_of[*n]));
     keys.sort_unstable();
     let largest = keys.chunk_by(|a, b| a == b).map(<[usize]>::len).max();
     u32::try_from(largest.unwrap_or(1)).unwrap_or(u32::MAX)

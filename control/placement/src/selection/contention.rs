@@ -18,7 +18,7 @@ impl Contention {
         let (mut counts, mut wanted) = (Vec::new(), Vec::<BitSet>::new());
         for alike in requests.chunk_by(|a, b| a.count == b.count) {
             let mut all = wanted.last().unwrap_or(&alike[0].nodes).clone();
-            alike.iter().for_each(|set| all.add_all(&set.nodes));
+            alike.iter().for_each(|set| all.union_with(&set.nodes));
             counts.push(alike[0].count);
             wanted.push(all);
         }

@@ -9,7 +9,7 @@ use crate::{bits::BitSet, capacity::power::PowerLeft, machine::index::Index};
 use std::cmp::Reverse;
 
 /// Most sets of groups tried in one search: enough for all sets of 8 groups.
-const MOST_TRIES: u32 = 256;
+const MAX_TRIES: u32 = 256;
 
 /// Chooses `needed` of the `candidates`, in the fewest groups found; ascending. `None` if power does not suffice.
 pub(crate) fn in_fewest_groups(
@@ -18,7 +18,7 @@ pub(crate) fn in_fewest_groups(
     needed: u32,
     power: &PowerLeft,
 ) -> Option<Vec<usize>> {
-    let search = Search::new(index, candidates, needed as usize, power);
+    let search = GroupSearch::new(index, candidates, needed as usize, power);
     let found = search.largest_first();
     let span = found.as_ref().map(|nodes| search.span(nodes));
     let fewer = search.fewer(span.unwrap_or(search.offers.len() + 1));
@@ -31,12 +31,12 @@ pub(crate) fn in_fewest_groups(
 struct GroupCandidates {
     group: usize,
     /// Number of nodes affordable if no other group is used.
-    paid: usize,
+    affordable: usize,
     /// Power domain and power in milliwatts of each node, sorted: groups with equal lists are equivalent.
-    prices: Vec<Option<(usize, u64)>>,
+    node_power: Vec<Option<(usize, u64)>>,
 }
 
-struct Search<'a> {
+struct GroupSearch<'a> {
     index: &'a Index,
     candidates: &'a BitSet,
     needed: usize,
@@ -47,7 +47,7 @@ struct Search<'a> {
     sums: Vec<usize>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> GroupSearch<'a> {
     fn new(index: &'a Index, candidates: &'a BitSet, needed: usize, power: &'a PowerLeft) -> Self {
         let mut search = Self {
             index,
@@ -59,19 +59,22 @@ impl<'a> Search<'a> {
         };
         let groups = index.count_by_group(candidates).into_iter();
         let offers = groups.map(|(group, _)| {
-            let price = |n: usize| index.payers[n].map(|payer| (payer.domain, payer.mw));
+            let price = |n: usize| index.power_supplies[n].map(|payer| (payer.domain, payer.mw));
             let mut prices: Vec<_> = search.of(group).map(price).collect();
             prices.sort_unstable();
             GroupCandidates {
                 group,
-                paid: power.clone().affordable(index, search.of(group)).len(),
-                prices,
+                affordable: power.clone().affordable(index, search.of(group)).len(),
+                node_power: prices,
             }
         });
-        let mut offers: Vec<GroupCandidates> = offers.filter(|offer| offer.paid > 0).collect();
-        offers.sort_by(|a, b| (Reverse(a.paid), &a.prices).cmp(&(Reverse(b.paid), &b.prices)));
+        let mut offers: Vec<GroupCandidates> =
+            offers.filter(|offer| offer.affordable > 0).collect();
+        offers.sort_by(|a, b| {
+            (Reverse(a.affordable), &a.node_power).cmp(&(Reverse(b.affordable), &b.node_power))
+        });
         let add = |sum: &mut usize, offer: &GroupCandidates| {
-            *sum += offer.paid;
+            *sum += offer.affordable;
             Some(*sum)
         };
         search.sums.extend(offers.iter().scan(0, add));
@@ -111,7 +114,7 @@ impl<'a> Search<'a> {
                 return None;
             }
             paid.iter().for_each(|n| {
-                power.pay(self.index, *n);
+                power.try_subtract(self.index, *n);
             });
             nodes.extend(paid);
             groups.retain(|left| *left != group);
@@ -121,7 +124,7 @@ impl<'a> Search<'a> {
 
     /// Tries sets of fewer than `span` groups, the smallest first, up to [`MOST_TRIES`] sets.
     fn fewer(&self, span: usize) -> Option<Vec<usize>> {
-        let mut tries = MOST_TRIES;
+        let mut tries = MAX_TRIES;
         let mut chosen = Vec::new();
         (1..span).find_map(|groups| self.try_sets(groups, 0, 0, &mut chosen, &mut tries))
     }
@@ -151,11 +154,11 @@ impl<'a> Search<'a> {
             if *tries == 0 || paid + next < self.needed {
                 return None;
             }
-            if at > from && self.offers[at - 1].prices == offer.prices {
+            if at > from && self.offers[at - 1].node_power == offer.node_power {
                 continue;
             }
             chosen.push(offer.group);
-            let found = self.try_sets(groups - 1, at + 1, paid + offer.paid, chosen, tries);
+            let found = self.try_sets(groups - 1, at + 1, paid + offer.affordable, chosen, tries);
             chosen.pop();
             if found.is_some() {
                 return found;

@@ -254,8 +254,8 @@ pub(super) fn any_delta() -> impl Strategy<Value = Delta> {
 
 pub(super) fn any_policy() -> impl Strategy<Value = Policy> {
     let reservations = prop_oneof![
-        (0..5_u32).prop_map(Reservations::First),
-        Just(Reservations::All),
+        (0..5_u32).prop_map(PlannedReservations::First),
+        Just(PlannedReservations::All),
     ];
     let weights = prop_oneof![
         2 => Just(Weights::default()),

@@ -187,7 +187,7 @@ fn job_without_bandwidth_need_does_not_wait() {
     submit(&mut view, 1, first);
     submit(&mut view, 2, job(2, Some(60)));
     let policy = Policy {
-        reservations: Reservations::All,
+        reservations: PlannedReservations::All,
         ..Policy::default()
     };
     let plan = Planner::with_policy(view, policy).plan(NOW);
@@ -209,7 +209,7 @@ proptest! {
             (level.limits.max_nodes, level.limits.max_concurrent_allocations) = (None, None);
         }
         view.sensitive_pool.size = None;
-        let policy = Policy { reservations: Reservations::All, ..policy };
+        let policy = Policy { reservations: PlannedReservations::All, ..policy };
         let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
         let waiting: BTreeMap<u32, (AllocationId, Explanation)> =
             plan.waiting.iter().map(|(id, why)| (why.ahead, (id, why))).collect();

@@ -158,7 +158,7 @@ pub(super) fn keeps(
 ) -> bool {
     let is_meant = match &job.reservation {
         None => false,
-        Some(own) => own == name || spec.is_for(&job.user, &job.project),
+        Some(own) => own == name || spec.permits(&job.user, &job.project),
     };
     let is_before = until <= spec.from.0;
     let is_over = spec.until.is_some_and(|over| over.0 <= from);
@@ -181,7 +181,7 @@ pub(super) fn is_of_its_own(view: &ClusterView, node: &NodeId, job: &PendingView
         return true;
     };
     let own = view.reserved.get(name);
-    own.is_some_and(|own| own.nodes.contains(node) && own.is_for(&job.user, &job.project))
+    own.is_some_and(|own| own.nodes.contains(node) && own.permits(&job.user, &job.project))
 }
 
 /// Whether the job may start then, according to the reservation that it names.
@@ -191,7 +191,7 @@ pub(super) fn may_start(view: &ClusterView, job: &PendingView, at: u64) -> bool 
     };
     let holds = |own: &ReservationSpec| {
         let is_over = own.until.is_some_and(|until| until.0 <= at);
-        own.is_for(&job.user, &job.project) && own.from.0 <= at && !is_over
+        own.permits(&job.user, &job.project) && own.from.0 <= at && !is_over
     };
     view.reserved.get(name).is_some_and(holds)
 }

@@ -89,8 +89,8 @@ fn times_that_move_within_a_minute_are_no_news() {
     let (soon, later) = (waiting(1_000), waiting(60_000));
     let start = |of: &WaitingJobs| of.get(AllocationId(1)).unwrap().estimated_start;
     assert_ne!(start(&first), start(&soon));
-    assert_eq!(soon.news(&first).count(), 0);
-    let told: Vec<AllocationId> = later.news(&first).collect();
+    assert_eq!(soon.changed_since(&first).count(), 0);
+    let told: Vec<AllocationId> = later.changed_since(&first).collect();
     assert_eq!(told, [1, 2].map(AllocationId));
 }
 
@@ -175,7 +175,7 @@ proptest! {
                 told.update(delta.clone());
                 followed.update(delta);
             }
-            followed.settle();
+            followed.apply_holders();
             prop_assert_eq!(told.view(), followed.view());
         }
     }
@@ -198,7 +198,7 @@ proptest! {
             prop_assert_eq!(told, busy);
             if let Some(delta) = delta {
                 let before = view.apply(delta);
-                if !machine.follow(&before, &view) {
+                if !machine.apply_changes(&before, &view) {
                     machine = Machine::with_loans(&view);
                 }
             }

@@ -151,7 +151,7 @@ proptest! {
     #[test]
     fn there_are_as_many_reservations_as_asked_for(view in rationed_view(), policy in any_policy()) {
         let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
-        if let Reservations::First(most) = policy.reservations {
+        if let PlannedReservations::First(most) = policy.reservations {
             prop_assert!(plan.reservations.len() <= most as usize);
         }
         for reservation in &plan.reservations {
@@ -249,7 +249,7 @@ fn a_reservation_that_comes_earlier_changes_what_is_open() {
         submit(&mut view, n, PendingView { class, ..job });
     }
     let policy = Policy {
-        reservations: Reservations::First(3),
+        reservations: PlannedReservations::First(3),
         ..Policy::default()
     };
     let plan = Planner::with_policy(view, policy).plan(NOW);

@@ -6,7 +6,7 @@ use crate::*;
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use proptest::{prelude::*, sample::Index};
 
-fn policy(reservations: Reservations) -> Policy {
+fn policy(reservations: PlannedReservations) -> Policy {
     Policy {
         reservations,
         ..Policy::default()
@@ -28,7 +28,7 @@ fn three_of_four_busy() -> ClusterView {
 #[test]
 fn a_node_is_not_held_back_from_now_on_for_work_without_an_end() {
     let in_ten = NOW.after(10 * MINUTE);
-    for all in [Reservations::First(2), Reservations::All] {
+    for all in [PlannedReservations::First(2), PlannedReservations::All] {
         let plan = Planner::with_policy(three_of_four_busy(), policy(all)).plan(NOW);
         let starts: Vec<_> = plan
             .reservations
@@ -43,7 +43,7 @@ fn a_node_is_not_held_back_from_now_on_for_work_without_an_end() {
     view.nodes.values_mut().for_each(|node| node.holder = None);
     view.running.clear();
     view.pending.remove(&AllocationId(3));
-    let plan = Planner::with_policy(view, policy(Reservations::All)).plan(in_ten);
+    let plan = Planner::with_policy(view, policy(PlannedReservations::All)).plan(in_ten);
     assert_eq!(placed(&plan).len(), 2);
 }
 

@@ -139,7 +139,7 @@ proptest! {
                     prop_assert!(!view.reserved.contains_key(name));
                 }
                 Blocker::ReservationNotFor { name, .. } => {
-                    prop_assert!(!view.reserved[name].is_for(&job.user, &job.project));
+                    prop_assert!(!view.reserved[name].permits(&job.user, &job.project));
                 }
                 _ => prop_assert!(oracle::may_start(&view, job, NOW.0) || job.nodes == 0),
             }

@@ -13,7 +13,7 @@
 
 use lattice_placement::{
     Charge, ClusterView, ConformanceKey, Delta, DomainView, Health, LevelView, Liveness, NodeFacts,
-    NodeView, PendingView, Plan, Planner, Policy, Reservations, RunningView, Weights,
+    NodeView, PendingView, Plan, PlannedReservations, Planner, Policy, RunningView, Weights,
 };
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis,
@@ -455,7 +455,7 @@ fn values(system: &System) -> Values {
         ..system.view.clone()
     };
     let policy = Policy {
-        reservations: Reservations::First(0),
+        reservations: PlannedReservations::First(0),
         ..Policy::default()
     };
     let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
@@ -616,9 +616,9 @@ fn plans_of_small_systems_are_as_good_as_trying_everything() {
         let system = system(&mut random, &mut charges);
         let policy = Policy {
             reservations: *[
-                Reservations::First(1),
-                Reservations::First(3),
-                Reservations::All,
+                PlannedReservations::First(1),
+                PlannedReservations::First(3),
+                PlannedReservations::All,
             ]
             .choose(&mut random)
             .unwrap(),

@@ -8,7 +8,7 @@
 
 use lattice_placement::{
     ClusterView, ConformanceKey, Delta, Health, LevelView, Liveness, NodeFacts, NodeView,
-    PendingView, Planner, Policy, Reservations, RunningView,
+    PendingView, PlannedReservations, Planner, Policy, RunningView,
 };
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis,
@@ -163,7 +163,7 @@ impl Month {
 
 /// Thirty days, with a large job every third day. Small jobs request nine tenths of the machine, large ones a
 /// twentieth.
-fn month(reservations: Reservations) -> Month {
+fn month(reservations: PlannedReservations) -> Month {
     let policy = Policy {
         reservations,
         ..Policy::default()
@@ -199,7 +199,7 @@ fn month(reservations: Reservations) -> Month {
 #[test]
 fn a_large_job_starts_within_its_bound_in_a_month_of_small_ones() {
     let hours = |ms: u64| ms as f64 / HOUR as f64;
-    let easy = month(Reservations::First(1));
+    let easy = month(PlannedReservations::First(1));
     let policy = Policy::default();
     let weights = policy.weights.get();
     // Jobs differ only by their wait and by f4: one group against all of them.
@@ -221,7 +221,7 @@ fn a_large_job_starts_within_its_bound_in_a_month_of_small_ones() {
         easy.waits.len(),
         hours(easy.small_waited),
     );
-    let none = month(Reservations::First(0));
+    let none = month(PlannedReservations::First(0));
     println!(
         "no reservation: {} small and {} of 10 large jobs started",
         none.small_started,

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     cluster::Cluster,
-    generate::{Plan, generate},
+    generate::{GeneratorSettings, generate},
     live,
     schedule::Schedule,
 };
@@ -12,7 +12,7 @@ use crate::{
 const NODES: u32 = 16;
 
 fn sound() -> (Workload, Schedule) {
-    let workload = generate(Plan {
+    let workload = generate(GeneratorSettings {
         seed: 1,
         jobs: 100,
         nodes: NODES,
@@ -20,7 +20,7 @@ fn sound() -> (Workload, Schedule) {
         largest: 8,
         tenants: 2,
     });
-    let cluster = Cluster::alike(NODES.into()).unwrap();
+    let cluster = Cluster::identical(NODES.into()).unwrap();
     let mut schedule = Schedule::of(100, true);
     schedule.nodes = Some(NodeSets::of(100, cluster.nodes.keys()));
     let options = live::Options {
@@ -44,7 +44,7 @@ fn found(workload: &Workload, schedule: &Schedule, keeps_order: bool) -> Vec<Str
         promises: schedule.promises.as_deref(),
         keeps_order,
     };
-    check(workload, &schedule.served, NODES.into(), known).told
+    check(workload, &schedule.served, NODES.into(), known).descriptions
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_promise_that_is_not_kept_is_found() {
 fn a_promise_that_moves_back_is_found() {
     let (workload, mut schedule) = sound();
     let promises = schedule.promises.as_mut().unwrap();
-    let later = Promise {
+    let later = PromisedStart {
         starts_ms: promises[0].starts_ms + 1000,
         ..promises[0]
     };

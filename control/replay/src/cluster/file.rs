@@ -25,7 +25,9 @@
 //! targets_s: {8: 60, 5: 86400}                             # target of the wait by class, seconds
 //! ```
 
-use super::{Cluster, ClusterError, Domain, Host, Queue, charge, conformance, sound};
+use super::{
+    Cluster, ClusterError, Domain, Host, VclusterSetup, charge, conformance, healthy_facts,
+};
 use crate::policy::{PolicyText, ReservationsText, read_policy};
 use lattice_placement::NodeFacts;
 use lattice_quorum_types::{
@@ -118,7 +120,7 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Cluster, ClusterError> {
         path: path.to_owned(),
         reason: error.to_string(),
     })?;
-    let mut reading = Reading::default();
+    let mut reading = ClusterReader::default();
     reading.read(file);
     match reading.faults.is_empty() {
         true => Ok(reading.cluster),
@@ -131,18 +133,18 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Cluster, ClusterError> {
 
 /// Cluster read so far, and all faults.
 #[derive(Default)]
-struct Reading {
+struct ClusterReader {
     cluster: Cluster,
     faults: Vec<String>,
 }
 
-impl Reading {
-    fn wrong(&mut self, field: impl std::fmt::Display, reason: impl std::fmt::Display) {
+impl ClusterReader {
+    fn add_fault(&mut self, field: impl std::fmt::Display, reason: impl std::fmt::Display) {
         self.faults.push(format!("{field}: {reason}"));
     }
 
     /// Returns the value, or records the error under the field's name.
-    fn named<T, E: std::fmt::Display>(
+    fn accept<T, E: std::fmt::Display>(
         &mut self,
         field: impl std::fmt::Display,
         made: Result<T, E>,
@@ -150,7 +152,7 @@ impl Reading {
         match made {
             Ok(made) => Some(made),
             Err(error) => {
-                self.wrong(field, error);
+                self.add_fault(field, error);
                 None
             }
         }
@@ -164,22 +166,22 @@ impl Reading {
             self.group(place, group, &file.models);
         }
         if self.cluster.nodes.is_empty() && self.faults.is_empty() {
-            self.wrong("groups", "no nodes are defined");
+            self.add_fault("groups", "no nodes are defined");
         }
         self.hardware();
         self.projects(file.projects);
         for (account, project) in file.accounts {
             let field = format!("accounts.{account}");
-            if let Some(project) = self.named(&field, ProjectPath::new(&project)) {
+            if let Some(project) = self.accept(&field, ProjectPath::new(&project)) {
                 if !self.cluster.projects.contains_key(&project) {
-                    self.wrong(&field, format!("project \"{project}\" is not defined"));
+                    self.add_fault(&field, format!("project \"{project}\" is not defined"));
                 }
                 self.cluster.accounts.insert(account, project);
             }
         }
         for (name, class) in &file.classes {
             if *class > MAX_CLASS {
-                self.wrong(
+                self.add_fault(
                     format!("classes.{name}"),
                     format!("{class} is above {MAX_CLASS}"),
                 );
@@ -189,7 +191,7 @@ impl Reading {
         for (class, seconds) in file.targets_s {
             let field = format!("targets_s.{class}");
             if class > MAX_CLASS {
-                self.wrong(&field, format!("the class is above {MAX_CLASS}"));
+                self.add_fault(&field, format!("the class is above {MAX_CLASS}"));
             }
             match seconds.is_finite() && seconds >= 0.0 {
                 true => drop(
@@ -197,7 +199,7 @@ impl Reading {
                         .targets_ms
                         .insert(class, (seconds * 1000.0) as u64),
                 ),
-                false => self.wrong(field, "it must be a number of seconds of at least 0"),
+                false => self.add_fault(field, "it must be a number of seconds of at least 0"),
             }
         }
     }
@@ -206,7 +208,7 @@ impl Reading {
         for (name, domain) in domains {
             let field = format!("power_domains.{name}");
             if !domain.budget_kw.is_finite() || domain.budget_kw < 0.0 {
-                self.wrong(
+                self.add_fault(
                     format!("{field}.budget_kw"),
                     "it must be a number of at least 0",
                 );
@@ -214,7 +216,7 @@ impl Reading {
             if let Some(parent) = &domain.parent {
                 let mut up = domains.get(parent);
                 if up.is_none() {
-                    self.wrong(
+                    self.add_fault(
                         format!("{field}.parent"),
                         format!("power domain {parent:?} is not defined"),
                     );
@@ -223,7 +225,7 @@ impl Reading {
                 while let Some(parent) = up.and_then(|up| up.parent.as_ref()) {
                     steps += 1;
                     if steps > domains.len() {
-                        self.wrong(format!("{field}.parent"), "it contains itself");
+                        self.add_fault(format!("{field}.parent"), "it contains itself");
                         break;
                     }
                     up = domains.get(parent);
@@ -249,7 +251,7 @@ impl Reading {
             };
             let policy = match policy.is_default() {
                 true => None,
-                false => self.named(&field, read_policy(&policy)),
+                false => self.accept(&field, read_policy(&policy)),
             };
             for queue in &text.queues {
                 let taken = self
@@ -259,29 +261,31 @@ impl Reading {
                     .find(|(_, known)| known.queues.contains(queue));
                 let taken = taken.map(|(other, _)| other.clone());
                 if let Some(other) = taken {
-                    self.wrong(
+                    self.add_fault(
                         format!("{field}.queues"),
                         format!("{queue:?} already belongs to vCluster {other}"),
                     );
                 }
             }
-            if let Some(name) = self.named(&field, VclusterName::new(&name)) {
+            if let Some(name) = self.accept(&field, VclusterName::new(&name)) {
                 let queues = text.queues;
                 self.cluster
                     .vclusters
-                    .insert(name, Queue { policy, queues });
+                    .insert(name, VclusterSetup { policy, queues });
             }
         }
         if self.cluster.vclusters.is_empty()
-            && let Some(name) = self.named("vclusters", VclusterName::new(DEFAULT_VCLUSTER))
+            && let Some(name) = self.accept("vclusters", VclusterName::new(DEFAULT_VCLUSTER))
         {
-            self.cluster.vclusters.insert(name, Queue::default());
+            self.cluster
+                .vclusters
+                .insert(name, VclusterSetup::default());
         }
     }
 
     fn group(&mut self, place: usize, group: &GroupText, models: &BTreeMap<String, ModelText>) {
         let field = format!("groups[{place}]");
-        let Some(names) = self.named(
+        let Some(names) = self.accept(
             format!("{field}.nodes"),
             hostlist::expand_distinct(&group.nodes),
         ) else {
@@ -293,7 +297,7 @@ impl Reading {
             Some(name) => match models.get(name) {
                 Some(model) => model,
                 None => {
-                    return self.wrong(
+                    return self.add_fault(
                         format!("{field}.model"),
                         format!("model {name:?} is not defined"),
                     );
@@ -315,7 +319,7 @@ impl Reading {
                 Some(name) => format!("vCluster {name:?} is not defined"),
                 None => "it is missing".to_owned(),
             };
-            return self.wrong(
+            return self.add_fault(
                 format!("{field}.vcluster"),
                 format!("{said}; it must be one of {known}"),
             );
@@ -323,7 +327,7 @@ impl Reading {
         if let Some(domain) = &group.power_domain
             && !self.cluster.power.contains_key(domain)
         {
-            return self.wrong(
+            return self.add_fault(
                 format!("{field}.power_domain"),
                 format!("power domain {domain:?} is not defined"),
             );
@@ -342,7 +346,7 @@ impl Reading {
                 .power_domain
                 .as_ref()
                 .map(|domain| charge(domain, model.work_w)),
-            ..sound()
+            ..healthy_facts()
         };
         for name in names {
             let host = Host {
@@ -350,7 +354,7 @@ impl Reading {
                 facts: facts.clone(),
             };
             if self.cluster.nodes.insert(name.clone(), host).is_some() {
-                self.wrong(format!("{field}.nodes"), format!("{name} is in two groups"));
+                self.add_fault(format!("{field}.nodes"), format!("{name} is in two groups"));
             }
         }
     }
@@ -376,7 +380,7 @@ impl Reading {
         let mut shares = 0.0;
         for (name, text) in projects {
             let field = format!("projects.{name}");
-            let Some(path) = self.named(&field, ProjectPath::new(&name)) else {
+            let Some(path) = self.accept(&field, ProjectPath::new(&name)) else {
                 continue;
             };
             if let Some(share) = text.share {
@@ -384,7 +388,7 @@ impl Reading {
                 match share.is_finite() && (0.0..=1.0).contains(&share) {
                     true => drop(self.cluster.shares.insert(name.clone(), share)),
                     false => {
-                        self.wrong(format!("{field}.share"), "it must be a number from 0 to 1")
+                        self.add_fault(format!("{field}.share"), "it must be a number from 0 to 1")
                     }
                 }
             }
@@ -396,7 +400,7 @@ impl Reading {
         }
         // Tolerates rounding: ten shares of 0.1 add up to slightly less or more than 1.
         if shares > 1.0 + 1e-9 {
-            self.wrong(
+            self.add_fault(
                 "projects",
                 format!("shares add up to {shares}; they may to 1, which is the whole machine"),
             );
@@ -413,7 +417,7 @@ impl Reading {
             .cloned()
             .collect();
         for path in open {
-            self.wrong(
+            self.add_fault(
                 format!("projects.{path}.max_nodes"),
                 "it needs a number, since the project above it has one",
             );
@@ -426,7 +430,7 @@ impl Reading {
             .filter(|up| !self.cluster.projects.contains_key(up))
             .collect();
         for path in missing {
-            self.wrong(
+            self.add_fault(
                 format!("projects.{path}"),
                 "it is missing, but projects below it are defined",
             );

@@ -35,7 +35,7 @@ pub struct Cluster {
     /// Nodes by name.
     pub nodes: BTreeMap<NodeId, Host>,
     /// vClusters, each with a scheduler of its own.
-    pub vclusters: BTreeMap<VclusterName, Queue>,
+    pub vclusters: BTreeMap<VclusterName, VclusterSetup>,
     /// Projects with their limits. A tenant of the trace that is not among these projects has no limits.
     pub projects: BTreeMap<ProjectPath, Limits>,
     /// Limit policy of the project tree.
@@ -63,7 +63,7 @@ pub struct Host {
 
 /// vCluster of a cluster, with its policy and the queues of the trace that belong to it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Queue {
+pub struct VclusterSetup {
     /// Policy of the scheduler; `None`: the policy of the replay.
     pub policy: Option<Policy>,
     /// Queues of the trace that belong to the vCluster. Jobs of other queues go to the first vCluster without queues.
@@ -123,7 +123,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When the number of nodes is 0 or above [`MAX_NODES`].
-    pub fn alike(nodes: u64) -> Result<Self, ClusterError> {
+    pub fn identical(nodes: u64) -> Result<Self, ClusterError> {
         Self::dragonfly(1, nodes)
     }
 
@@ -158,7 +158,7 @@ impl Cluster {
                     vcluster: vcluster.clone(),
                     facts: NodeFacts {
                         group: Some(format!("g{group:03}")),
-                        ..sound()
+                        ..healthy_facts()
                     },
                 };
                 cluster
@@ -166,7 +166,7 @@ impl Cluster {
                     .insert(NodeId::new(format!("n{number:0width$}"))?, host);
             }
         }
-        cluster.vclusters.insert(vcluster, Queue::default());
+        cluster.vclusters.insert(vcluster, VclusterSetup::default());
         Ok(cluster)
     }
 
@@ -206,18 +206,18 @@ impl Cluster {
                 .projects
                 .extend(levels.map(|(path, level)| (path.clone(), level.limits)));
             cluster.limit_policy = view.limit_policy;
-            let queue = Queue {
+            let queue = VclusterSetup {
                 policy: Some(policy),
                 queues: [vcluster.to_string()].into(),
             };
             cluster.vclusters.insert(vcluster.clone(), queue);
         }
-        cluster.open_one();
+        cluster.set_default_vcluster();
         cluster
     }
 
     /// Makes one vCluster accept all queues without a vCluster: `default`, otherwise the one with the most nodes.
-    fn open_one(&mut self) {
+    fn set_default_vcluster(&mut self) {
         let of = |name: &VclusterName| {
             let nodes = self.nodes.values().filter(|host| host.vcluster == *name);
             (name.as_str() == DEFAULT_VCLUSTER, nodes.count())
@@ -251,17 +251,17 @@ impl Cluster {
         }
         let named = [&request.qos, &request.queue].into_iter().flatten();
         let known = named.into_iter().find_map(|name| self.classes.get(name));
-        known.copied().unwrap_or(AllocationSpec::CLASS)
+        known.copied().unwrap_or(AllocationSpec::DEFAULT_CLASS)
     }
 
     /// Returns the vCluster for a request's queue; `None` if no vCluster accepts the queue.
     pub fn vcluster_of(&self, request: &Request) -> Option<&VclusterName> {
-        let named = |(_, queue): &(&VclusterName, &Queue)| {
+        let named = |(_, queue): &(&VclusterName, &VclusterSetup)| {
             let asked = request.queue.as_ref();
             asked.is_some_and(|asked| queue.queues.contains(asked))
         };
         let mut all = self.vclusters.iter();
-        let open = |(_, queue): &(&VclusterName, &Queue)| queue.queues.is_empty();
+        let open = |(_, queue): &(&VclusterName, &VclusterSetup)| queue.queues.is_empty();
         let found = all.clone().find(named).or_else(|| all.find(open));
         found.map(|(name, _)| name)
     }
@@ -277,14 +277,14 @@ impl Cluster {
 fn text_of(path: &Path) -> Result<String, InputError> {
     let mut lines = Lines::open(path)?;
     let (mut text, mut lossy) = (String::new(), String::new());
-    while let Some(line) = lines.next_whole(&mut lossy)? {
+    while let Some(line) = lines.next_unchanged(&mut lossy)? {
         text.push_str(line);
     }
     Ok(text)
 }
 
 /// Facts of a healthy node. All such nodes are in one conformance group.
-fn sound() -> NodeFacts {
+fn healthy_facts() -> NodeFacts {
     NodeFacts {
         liveness: Liveness::Alive,
         health: Health::Healthy,

@@ -1,7 +1,7 @@
 //! Alibaba's list of nodes (cluster-trace-gpu-v2023, `openb_node_list_*.csv`) with their hardware. The topology is not
 //! published, so all nodes are in one group.
 
-use super::{Cluster, ClusterError, Host, Queue, conformance, sound};
+use super::{Cluster, ClusterError, Host, VclusterSetup, conformance, healthy_facts};
 use lattice_placement::NodeFacts;
 use lattice_quorum_types::{NodeId, VclusterName, vcluster::DEFAULT_VCLUSTER};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Cluster, ClusterError> {
             faults,
         });
     }
-    cluster.vclusters.insert(vcluster, Queue::default());
+    cluster.vclusters.insert(vcluster, VclusterSetup::default());
     Ok(cluster)
 }
 
@@ -59,7 +59,7 @@ fn host(line: &str, vcluster: &VclusterName) -> Result<(NodeId, Host), String> {
             .filter(|model| !model.is_empty())
             .map(str::to_owned),
         memory_bytes: memory_mib.checked_mul(MIB),
-        ..sound()
+        ..healthy_facts()
     };
     Ok((
         name,

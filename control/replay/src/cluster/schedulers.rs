@@ -14,7 +14,7 @@ impl Schedulers {
     ///
     /// # Errors
     /// When the line is not valid.
-    pub fn hear(&mut self, line: &[u8]) -> Result<(), serde_json::Error> {
+    pub fn apply_line(&mut self, line: &[u8]) -> Result<(), serde_json::Error> {
         match serde_json::from_slice(line)? {
             Line::View { vcluster, view, .. } => {
                 self.0.insert(vcluster, Planner::new(*view));

@@ -4,11 +4,11 @@
 use super::{
     event::Event,
     job_behavior::JobBehavior,
-    machine::{Machine, Process, Write},
+    machine::{CheckpointPart, Machine, Process},
     planted_bug::PlantedBug,
     scene::{DAY_MS, START},
     site::{Inner, Site},
-    true_progress::{Attempt, Content, JobProgress},
+    true_progress::{Attempt, CheckpointContent, JobProgress},
 };
 use lattice_agent_rpc::{
     AttemptKey, AttemptStatus, CheckpointRefused, CheckpointStatus, Launch, LaunchRefused,
@@ -57,7 +57,7 @@ impl Site {
     }
 
     /// Utilization of a node's GPUs by a service, millionths.
-    pub fn usage(&self, node: &NodeId) -> Option<Result<u32, String>> {
+    pub fn gpu_utilization(&self, node: &NodeId) -> Option<Result<u32, String>> {
         self.inner().usage(node)
     }
 }
@@ -90,7 +90,7 @@ impl Inner {
         }
         let mut restore = checkpoint.and_then(|setup| setup.restore.as_ref());
         let mut walltime_ms = launch.walltime_ms;
-        match self.plant {
+        match self.bug {
             Some(PlantedBug::CheckpointForgotten) => restore = None,
             Some(PlantedBug::WalltimeGivenTwice) => {
                 let held = self.state.allocation(key.allocation);
@@ -99,10 +99,10 @@ impl Inner {
             _ => {}
         }
         let number = restore.map_or(0, |restore| restore.number);
-        self.goes_on(launch, nature, number, walltime_ms);
+        self.record_resume(launch, nature, number, walltime_ms);
         let process = Process {
             rank: launch.rank,
-            nature,
+            behavior: nature,
             since: None,
             walltime_ms,
             is_prepared: checkpoint.is_some(),
@@ -120,7 +120,7 @@ impl Inner {
 
     /// Records that a rank resumes from checkpoint `number`, 0 for none. Checks that this is the last usable
     /// checkpoint, and that the remaining walltime matches it.
-    fn goes_on(
+    fn record_resume(
         &mut self,
         launch: &Launch,
         nature: JobBehavior,
@@ -128,12 +128,12 @@ impl Inner {
         walltime_ms: Option<u64>,
     ) {
         let (id, now) = (launch.key.allocation, self.now);
-        let works = &mut self.truth.works;
+        let works = &mut self.truth.jobs;
         let work = works.entry(id).or_insert_with(|| JobProgress::new(nature));
         let usable = work.usable;
         let is_new = work.attempt.number < launch.key.attempt;
         let content = work.contents.get(&number);
-        if number > 0 && !content.is_some_and(Content::is_whole) {
+        if number > 0 && !content.is_some_and(CheckpointContent::is_complete) {
             let what = format!("{id} goes on from checkpoint {number}, which is not whole");
             self.checks.add(now, what);
         }
@@ -166,7 +166,8 @@ impl Inner {
         let asked_ms = held.and_then(|held| held.spec.walltime_ms);
         if let (Some(asked_ms), Some(given_ms)) = (asked_ms, walltime_ms) {
             let used_ms = asked_ms.saturating_sub(given_ms);
-            let is_whole = used_ms <= base_ms && base_ms - used_ms <= super::OFTEN_MS * writes;
+            let is_whole =
+                used_ms <= base_ms && base_ms - used_ms <= super::MAX_PASS_INTERVAL_MS * writes;
             let is_over = base_ms >= asked_ms && given_ms == 1;
             if !is_whole && !is_over {
                 let what = format!(
@@ -187,10 +188,10 @@ impl Inner {
             if !process.is_ending {
                 process.is_ending = true;
                 let ms = self.rng.range(ENDS_MS.0, ENDS_MS.1);
-                self.after(ms, Event::Gone(node.clone(), key));
+                self.after(ms, Event::Stopped(node.clone(), key));
             }
         } else if machine.known.insert(key) {
-            self.after(100, Event::NeverHere(node.clone(), key));
+            self.after(100, Event::NeverStarted(node.clone(), key));
         }
         Some(Ok(status(key)))
     }
@@ -226,19 +227,22 @@ impl Inner {
                 return Some(Err(CheckpointRefused::InProgress { given, current }));
             }
         }
-        let write = Write::new(asked.order.clone(), &process.nature, now);
+        let write = CheckpointPart::new(asked.order.clone(), &process.behavior, now);
         let status = write.status(outage, now);
         process.write = Some(write);
         let rank = process.rank;
-        let work = self.truth.works.get_mut(&key.allocation)?;
+        let work = self.truth.jobs.get_mut(&key.allocation)?;
         let (ran_ms, ranks) = (work.attempt.ran_ms(now), work.attempt.ranks);
         let writes = work.attempt.writes + 1;
-        let content = work.contents.entry(number).or_insert_with(|| Content {
-            ran_ms,
-            ranks,
-            writes,
-            ..Content::default()
-        });
+        let content = work
+            .contents
+            .entry(number)
+            .or_insert_with(|| CheckpointContent {
+                ran_ms,
+                ranks,
+                writes,
+                ..CheckpointContent::default()
+            });
         // The checkpoint contains only the progress that all ranks had reached.
         content.ran_ms = content.ran_ms.min(ran_ms);
         content.asked.insert(rank);
@@ -250,7 +254,7 @@ impl Inner {
     fn usage(&mut self, node: &NodeId) -> Option<Result<u32, String>> {
         let machine = self.machines.get(node).filter(|of| of.is_up)?;
         let serves = |(key, process): (&AttemptKey, &Process)| {
-            let is_one = process.since.is_some() && process.nature.work_ms.is_none();
+            let is_one = process.since.is_some() && process.behavior.work_ms.is_none();
             is_one.then_some(key.allocation)
         };
         let Some(id) = machine.runs.iter().find_map(serves) else {

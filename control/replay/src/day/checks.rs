@@ -23,7 +23,7 @@ use std::{
 };
 
 /// Largest number of reported violations; the day ends when it is reached.
-const MOST: usize = 20;
+const MAX_VIOLATIONS: usize = 20;
 
 /// Invariant checks of one day.
 #[derive(Debug)]
@@ -34,13 +34,13 @@ pub(super) struct Checks {
     /// Nodes before the current command.
     nodes: BTreeMap<NodeId, Node>,
     /// Allocations before the current command.
-    seen: BTreeMap<AllocationId, AllocationSnapshot>,
+    allocations: BTreeMap<AllocationId, AllocationSnapshot>,
     /// Nodes that did not answer pings: `None` while a node is silent, afterwards the time of its first new answer.
-    silent: BTreeMap<NodeId, Option<UnixMillis>>,
+    silent_nodes: BTreeMap<NodeId, Option<UnixMillis>>,
     /// Time since when a vCluster has enough nodes for every waiting allocation.
-    idle: BTreeMap<VclusterName, UnixMillis>,
+    startable_since: BTreeMap<VclusterName, UnixMillis>,
     /// Violations that were reported: a lasting violation is reported only once.
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
 }
 
 /// Last known state of one allocation.
@@ -61,16 +61,16 @@ impl Checks {
             found: Vec::new(),
             limits: scene.projects.clone(),
             nodes: BTreeMap::new(),
-            seen: BTreeMap::new(),
-            silent: BTreeMap::new(),
-            idle: BTreeMap::new(),
-            told: BTreeSet::new(),
+            allocations: BTreeMap::new(),
+            silent_nodes: BTreeMap::new(),
+            startable_since: BTreeMap::new(),
+            reported: BTreeSet::new(),
         }
     }
 
     /// Adds a violation, with the time since the start of the day.
     pub(super) fn add(&mut self, now: UnixMillis, what: String) {
-        if self.found.len() < MOST && self.told.insert(what.clone()) {
+        if self.found.len() < MAX_VIOLATIONS && self.reported.insert(what.clone()) {
             let s = now.since(super::START) / 1000;
             let at = format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
             self.found.push(format!("{at} {what}"));
@@ -82,31 +82,31 @@ impl Checks {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.found.len() >= MOST
+        self.found.len() >= MAX_VIOLATIONS
     }
 
     pub(super) fn pinged(&mut self, node: &NodeId, heard: &PingState, now: UnixMillis) {
         match heard {
             PingState::Alive(_) => {
-                if let Some(until) = self.silent.get_mut(node) {
+                if let Some(until) = self.silent_nodes.get_mut(node) {
                     *until = Some(now);
                 }
             }
             PingState::Suspect | PingState::Unreachable => {
-                self.silent.insert(node.clone(), None);
+                self.silent_nodes.insert(node.clone(), None);
             }
         }
     }
 
     /// Whether a node was silent at any time from `since` on.
     fn was_silent(&self, node: &NodeId, since: UnixMillis) -> bool {
-        let until = self.silent.get(node);
+        let until = self.silent_nodes.get(node);
         until.is_some_and(|until| until.is_none_or(|until| until >= since))
     }
 
     /// Checks a committed command. `state` is the state after the command, and `self` still holds the records from
     /// before.
-    pub(super) fn committed(
+    pub(super) fn check_command(
         &mut self,
         state: &State,
         truth: &mut TrueProgress,
@@ -117,8 +117,8 @@ impl Checks {
         if applied.events.is_empty() {
             return;
         }
-        self.room(state, &envelope.command, now);
-        self.counted(state, truth, &envelope.command);
+        self.check_victims(state, &envelope.command, now);
+        self.record_part(state, truth, &envelope.command);
         let (mut nodes, mut works) = (Vec::new(), Vec::new());
         for event in &applied.events {
             match &event.kind {
@@ -128,33 +128,33 @@ impl Checks {
             }
         }
         for node in &nodes {
-            self.node(state, envelope, node, now);
+            self.check_node(state, envelope, node, now);
         }
         for record in &works {
-            self.work(truth, record, now);
+            self.check_allocation(truth, record, now);
         }
         for node in &nodes {
             self.nodes.insert(node.id.clone(), (*node).clone());
         }
         if !nodes.is_empty() || !works.is_empty() {
-            self.owners(state, now);
-            self.limits(state, now);
+            self.check_owners(state, now);
+            self.check_limits(state, now);
         }
     }
 
     /// Runs the checks that follow each pass of control.
-    pub(super) fn looked(
+    pub(super) fn after_pass(
         &mut self,
         state: &State,
         machines: &BTreeMap<NodeId, Machine>,
         now: UnixMillis,
     ) {
-        self.recalled(state, now);
-        self.waiting(state, machines, now);
+        self.check_recalls(state, now);
+        self.check_waiting(state, machines, now);
     }
 
     /// Checks the final state: all jobs must have ended, all nodes must be free and back home.
-    pub(super) fn ended(&mut self, state: &State, now: UnixMillis) {
+    pub(super) fn check_end(&mut self, state: &State, now: UnixMillis) {
         let mut left = Vec::new();
         for held in state.live_allocations() {
             let id = held.id;

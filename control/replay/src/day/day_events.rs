@@ -13,7 +13,7 @@ use lattice_quorum_types::{
     allocation::RankExit,
     command::{Privilege, RankReport},
     node::Lifecycle,
-    scheduler::{SchedulerPatch, Setting},
+    scheduler::{SchedulerPatch, SettingPatch},
     vcluster::VclusterPatch,
 };
 
@@ -26,7 +26,7 @@ const JOURNAL_MS: u64 = 3_000;
 
 impl Inner {
     /// Creates the projects, vClusters and nodes of the scene, and schedules its events.
-    pub(super) fn furnish(&mut self) {
+    pub(super) fn create_cluster(&mut self) {
         let scene = self.scene.clone();
         for (path, limits) in scene.projects {
             let command = Command::CreateProject {
@@ -35,45 +35,45 @@ impl Inner {
                 admins: Vec::new(),
                 description: String::new(),
             };
-            self.must(command);
+            self.propose_as_admin(command);
         }
-        for part in scene.parts {
+        for part in scene.vclusters {
             let change = VclusterPatch {
                 description: Some("of a day".to_owned()),
                 ..VclusterPatch::default()
             };
-            self.must(Command::SetScheduler {
+            self.propose_as_admin(Command::SetScheduler {
                 vcluster: part.name.clone(),
                 change: Box::new(change),
                 settings: Box::new(part.settings),
                 expected_version: None,
             });
             for node in part.nodes {
-                self.must(Command::RegisterNode {
+                self.propose_as_admin(Command::RegisterNode {
                     node: node.clone(),
                     vcluster: part.name.clone(),
                 });
-                self.must(Command::SetLifecycle {
+                self.propose_as_admin(Command::SetLifecycle {
                     node: node.clone(),
                     lifecycle: Lifecycle::Ready,
                 });
                 let machine = Machine {
                     is_up: true,
                     boot: 1,
-                    turned_at: START,
+                    state_changed_at: START,
                     ..Machine::default()
                 };
                 let heard = PingState::Alive(machine.boot_id());
-                self.heard.push((node.clone(), heard));
+                self.pings.push((node.clone(), heard));
                 self.machines.insert(node, machine);
             }
         }
-        for (at, deed) in scene.deeds {
-            self.at(at, Event::Deed(deed));
+        for (at, deed) in scene.events {
+            self.at(at, Event::Scheduled(deed));
         }
     }
 
-    fn must(&mut self, command: Command) {
+    fn propose_as_admin(&mut self, command: Command) {
         let told = format!("{command:?}");
         if let Err(refusal) = self.propose(ADMIN, Privilege::Admin, command) {
             let now = self.now;
@@ -81,21 +81,21 @@ impl Inner {
         }
     }
 
-    pub(super) fn happen(&mut self, what: Event) {
+    pub(super) fn handle_event(&mut self, what: Event) {
         match what {
-            Event::Deed(deed) => self.deed(deed),
+            Event::Scheduled(deed) => self.handle_day_event(deed),
             Event::Started(node, key) => self.started(&node, key),
             Event::Finished(key) => self.finished(key),
             Event::Overdue(node, key) => self.overdue(&node, key),
-            Event::Gone(node, key) => self.end_process(&node, key, RankExit::Stopped),
-            Event::NeverHere(node, key) => match self.machines.get_mut(&node) {
+            Event::Stopped(node, key) => self.end_process(&node, key, RankExit::Stopped),
+            Event::NeverStarted(node, key) => match self.machines.get_mut(&node) {
                 Some(machine) if !machine.is_up => machine.lost.push(key),
                 _ => self.report(key, &node, ended(self.now, RankExit::Stopped)),
             },
             Event::Suspected(node, boot) => self.pinged(node, boot, PingState::Suspect),
             Event::Unreachable(node, boot) => self.pinged(node, boot, PingState::Unreachable),
-            Event::Back(node) => self.back(&node),
-            Event::Journal(node) => self.journal(&node),
+            Event::NodeReturned(node) => self.node_returned(&node),
+            Event::Journal(node) => self.report_lost(&node),
         }
     }
 
@@ -103,11 +103,11 @@ impl Inner {
         let known = self.machines.get(&node);
         if known.is_some_and(|machine| !machine.is_up && machine.boot == boot) {
             self.checks.pinged(&node, &heard, self.now);
-            self.heard.push((node, heard));
+            self.pings.push((node, heard));
         }
     }
 
-    fn deed(&mut self, deed: DayEvent) {
+    fn handle_day_event(&mut self, deed: DayEvent) {
         // The refusal of a user's command is not a violation: a limit may be reached.
         match deed {
             DayEvent::Submit { user, spec } => {
@@ -118,29 +118,29 @@ impl Inner {
             }
             DayEvent::Cancel { nth } => self.cancel(nth),
             DayEvent::Fail { node, for_ms } => self.fail(node, for_ms),
-            DayEvent::Reserve { name, spec } => self.must(Command::SetReservation {
+            DayEvent::Reserve { name, spec } => self.propose_as_admin(Command::SetReservation {
                 name,
                 spec,
                 expected: None,
             }),
-            DayEvent::StorageOut { told } => {
+            DayEvent::StorageOut { announced: told } => {
                 if told {
-                    self.storage(Setting::Set(0));
+                    self.set_storage_bandwidth(SettingPatch::Set(0));
                 }
             }
-            DayEvent::StorageBack => self.storage(Setting::Clear),
+            DayEvent::StorageBack => self.set_storage_bandwidth(SettingPatch::Clear),
             DayEvent::EndServices => self.end_services(),
         }
     }
 
     /// Sets the bandwidth of checkpoint storage in every vCluster.
-    fn storage(&mut self, bytes_s: Setting<u64>) {
+    fn set_storage_bandwidth(&mut self, bytes_s: SettingPatch<u64>) {
         let settings = SchedulerPatch {
             checkpoint_bytes_s: bytes_s,
             ..SchedulerPatch::default()
         };
-        for part in self.scene.parts.clone() {
-            self.must(Command::SetScheduler {
+        for part in self.scene.vclusters.clone() {
+            self.propose_as_admin(Command::SetScheduler {
                 vcluster: part.name,
                 change: Box::default(),
                 settings: Box::new(settings),
@@ -156,11 +156,11 @@ impl Inner {
             live.map(|held| (held.id, held.user.clone())).collect();
         let place = nth % live.len().max(1) as u64;
         if let Some((id, user)) = live.get(place as usize) {
-            self.cancels(*id, user);
+            self.cancel_allocation(*id, user);
         }
     }
 
-    fn cancels(&mut self, id: AllocationId, user: &str) {
+    fn cancel_allocation(&mut self, id: AllocationId, user: &str) {
         self.truth.cancelled.insert(id);
         let _ = self.propose(user, Privilege::User, Command::Cancel { id });
     }
@@ -171,7 +171,7 @@ impl Inner {
         let live: Vec<(AllocationId, String)> =
             live.map(|held| (held.id, held.user.clone())).collect();
         for (id, user) in live {
-            self.cancels(id, &user);
+            self.cancel_allocation(id, &user);
         }
     }
 
@@ -192,7 +192,7 @@ impl Inner {
             self.after(ms, Event::Overdue(node.clone(), key));
         }
         self.report(key, node, RankReport::Started { at: now });
-        let Some(work) = self.truth.works.get_mut(&key.allocation) else {
+        let Some(work) = self.truth.jobs.get_mut(&key.allocation) else {
             return;
         };
         if work.attempt.number != key.attempt {
@@ -210,7 +210,7 @@ impl Inner {
     }
 
     fn finished(&mut self, key: AttemptKey) {
-        let Some(work) = self.truth.works.get_mut(&key.allocation) else {
+        let Some(work) = self.truth.jobs.get_mut(&key.allocation) else {
             return;
         };
         if work.attempt.number != key.attempt || work.attempt.is_broken {
@@ -236,7 +236,7 @@ impl Inner {
     fn overdue(&mut self, node: &NodeId, key: AttemptKey) {
         let machine = self.machines.get(node).filter(|of| of.is_up);
         if machine.is_some_and(|of| of.runs.contains_key(&key)) {
-            if let Some(work) = self.truth.works.get_mut(&key.allocation) {
+            if let Some(work) = self.truth.jobs.get_mut(&key.allocation) {
                 work.is_overdue = true;
             }
             self.end_process(node, key, RankExit::Walltime);
@@ -251,7 +251,7 @@ impl Inner {
             return;
         };
         // With this bug, the agent reports the end of a process that continues to run.
-        let stays = self.plant == Some(PlantedBug::EndedTooSoon) && exit == RankExit::Stopped;
+        let stays = self.bug == Some(PlantedBug::EndedTooSoon) && exit == RankExit::Stopped;
         let process = match stays {
             true => None,
             false => match machine.runs.remove(&key) {
@@ -260,7 +260,7 @@ impl Inner {
             },
         };
         if let Some(process) = process {
-            self.truth.leaves(key, &process, outage, now);
+            self.truth.process_ended(key, &process, outage, now);
         }
         self.report(key, node, ended(now, exit));
     }
@@ -272,7 +272,7 @@ impl Inner {
         };
         self.counts.failures += 1;
         machine.is_up = false;
-        machine.turned_at = now;
+        machine.state_changed_at = now;
         let boot = machine.boot;
         if let Some(holder) = self.state.node(&node).and_then(|of| of.holder) {
             let key = AttemptKey {
@@ -283,28 +283,28 @@ impl Inner {
         }
         for (key, process) in std::mem::take(&mut machine.runs) {
             machine.lost.push(key);
-            self.truth.leaves(key, &process, outage, now);
+            self.truth.process_ended(key, &process, outage, now);
         }
         self.after(SUSPECT_MS, Event::Suspected(node.clone(), boot));
         self.after(UNREACHABLE_MS, Event::Unreachable(node.clone(), boot));
-        self.after(for_ms, Event::Back(node));
+        self.after(for_ms, Event::NodeReturned(node));
     }
 
-    fn back(&mut self, node: &NodeId) {
+    fn node_returned(&mut self, node: &NodeId) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node) else {
             return;
         };
         machine.is_up = true;
         machine.boot += 1;
-        machine.turned_at = now;
+        machine.state_changed_at = now;
         let heard = PingState::Alive(machine.boot_id());
         self.checks.pinged(node, &heard, now);
-        self.heard.push((node.clone(), heard));
+        self.pings.push((node.clone(), heard));
         self.after(JOURNAL_MS, Event::Journal(node.clone()));
     }
 
-    fn journal(&mut self, node: &NodeId) {
+    fn report_lost(&mut self, node: &NodeId) {
         let Some(machine) = self.machines.get_mut(node).filter(|of| of.is_up) else {
             return;
         };

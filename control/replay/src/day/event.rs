@@ -7,7 +7,7 @@ use lattice_quorum_types::NodeId;
 /// Simulation event.
 #[derive(Debug)]
 pub(super) enum Event {
-    Deed(DayEvent),
+    Scheduled(DayEvent),
     /// A rank's process has started.
     Started(NodeId, AttemptKey),
     /// The job of an attempt is complete.
@@ -15,12 +15,12 @@ pub(super) enum Event {
     /// A rank's walltime is over.
     Overdue(NodeId, AttemptKey),
     /// A process that received a request to end has ended.
-    Gone(NodeId, AttemptKey),
+    Stopped(NodeId, AttemptKey),
     /// The agent reports an attempt that never started on its node as stopped.
-    NeverHere(NodeId, AttemptKey),
+    NeverStarted(NodeId, AttemptKey),
     Suspected(NodeId, u64),
     Unreachable(NodeId, u64),
-    Back(NodeId),
+    NodeReturned(NodeId),
     /// The agent reports the processes of the previous boot as lost.
     Journal(NodeId),
 }

@@ -5,7 +5,7 @@ use lattice_quorum_types::spec::Workload;
 
 /// Reaction of a job to a checkpoint request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answers {
+pub enum CheckpointReaction {
     /// Writes the checkpoint.
     Writes,
     /// Declines the request.
@@ -18,7 +18,7 @@ pub enum Answers {
     Defers,
 }
 
-impl Answers {
+impl CheckpointReaction {
     const ALL: [(Self, &'static str); 5] = [
         (Self::Writes, "writes"),
         (Self::Declines, "declines"),
@@ -46,7 +46,7 @@ pub struct JobBehavior {
     /// Time that a rank needs to write its part of a checkpoint, milliseconds.
     pub write_ms: u64,
     /// Reaction to a checkpoint request.
-    pub answers: Answers,
+    pub reaction: CheckpointReaction,
     /// Exit code.
     pub code: i32,
 }
@@ -59,7 +59,7 @@ impl JobBehavior {
             "work".to_owned(),
             work,
             self.write_ms.to_string(),
-            self.answers.word().to_owned(),
+            self.reaction.word().to_owned(),
             self.code.to_string(),
         ];
         Workload {
@@ -81,7 +81,7 @@ impl JobBehavior {
         Some(Self {
             work_ms,
             write_ms: write.parse().ok()?,
-            answers: Answers::read(answers)?,
+            reaction: CheckpointReaction::read(answers)?,
             code: code.parse().ok()?,
         })
     }
@@ -93,12 +93,12 @@ mod tests {
 
     #[test]
     fn an_agent_reads_what_was_submitted() {
-        for (answers, _) in Answers::ALL {
+        for (answers, _) in CheckpointReaction::ALL {
             for work_ms in [None, Some(60_000)] {
                 let nature = JobBehavior {
                     work_ms,
                     write_ms: 20,
-                    answers,
+                    reaction: answers,
                     code: 1,
                 };
                 assert_eq!(JobBehavior::of(&nature.workload()), Some(nature));

@@ -1,6 +1,6 @@
 //! Simulated node: whether it is up, its boot number, and the processes and journal of its agent.
 
-use super::job_behavior::{Answers, JobBehavior};
+use super::job_behavior::{CheckpointReaction, JobBehavior};
 use lattice_agent_rpc::{AttemptKey, CheckpointOrder, CheckpointStatus};
 use lattice_quorum_types::{
     UnixMillis,
@@ -9,7 +9,7 @@ use lattice_quorum_types::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Deferral of a job that defers its checkpoint, milliseconds.
-const PUT_OFF_MS: u64 = 60_000;
+const DEFERRAL_MS: u64 = 60_000;
 /// Size of a rank's part of a checkpoint, bytes.
 const PART_BYTES: u64 = 80_000_000_000;
 
@@ -20,7 +20,7 @@ pub(super) struct Machine {
     /// Number of boots.
     pub(super) boot: u64,
     /// Time of the last failure or return.
-    pub(super) turned_at: UnixMillis,
+    pub(super) state_changed_at: UnixMillis,
     /// Processes that run or are about to start.
     pub(super) runs: BTreeMap<AttemptKey, Process>,
     /// Attempts in the agent's journal, including those of earlier boots. The agent never starts such an attempt again.
@@ -51,7 +51,7 @@ pub enum PingState {
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) rank: u32,
-    pub(super) nature: JobBehavior,
+    pub(super) behavior: JobBehavior,
     /// Start of the process.
     pub(super) since: Option<UnixMillis>,
     /// Time limit from the start on, milliseconds.
@@ -61,29 +61,29 @@ pub(super) struct Process {
     /// Whether the process received a request to end.
     pub(super) is_ending: bool,
     /// Last requested checkpoint.
-    pub(super) write: Option<Write>,
+    pub(super) write: Option<CheckpointPart>,
 }
 
 /// A rank's part of a checkpoint.
 #[derive(Debug)]
-pub(super) struct Write {
+pub(super) struct CheckpointPart {
     pub(super) order: CheckpointOrder,
     asked_at: UnixMillis,
-    answers: Answers,
+    answers: CheckpointReaction,
     takes_ms: u64,
 }
 
-impl Write {
+impl CheckpointPart {
     pub(super) fn new(order: CheckpointOrder, nature: &JobBehavior, now: UnixMillis) -> Self {
-        let takes_ms = match nature.answers {
+        let takes_ms = match nature.reaction {
             // 1.1 to 2 times the timeout: some parts are written within the extension, others are too late.
-            Answers::TooSlow => order.timeout_ms * (11 + nature.write_ms % 10) / 10,
+            CheckpointReaction::TooSlow => order.timeout_ms * (11 + nature.write_ms % 10) / 10,
             _ => nature.write_ms,
         };
         Self {
             order,
             asked_at: now,
-            answers: nature.answers,
+            answers: nature.reaction,
             takes_ms,
         }
     }
@@ -103,16 +103,18 @@ impl Write {
         };
         let timeout_ms = self.order.timeout_ms;
         let begins_at = match self.answers {
-            Answers::Declines => return failed(self.asked_at, CheckpointFailure::Declined, "no"),
-            Answers::Ignores => {
+            CheckpointReaction::Declines => {
+                return failed(self.asked_at, CheckpointFailure::Declined, "no");
+            }
+            CheckpointReaction::Ignores => {
                 let until = self.asked_at.after(timeout_ms);
                 return match now < until {
                     true => CheckpointStatus::Asked { at: self.asked_at },
                     false => failed(until, CheckpointFailure::Unresponsive, "no answer"),
                 };
             }
-            Answers::Defers => self.asked_at.after(PUT_OFF_MS),
-            Answers::Writes | Answers::TooSlow => self.asked_at,
+            CheckpointReaction::Defers => self.asked_at.after(DEFERRAL_MS),
+            CheckpointReaction::Writes | CheckpointReaction::TooSlow => self.asked_at,
         };
         if now < begins_at {
             return CheckpointStatus::Deferred {
@@ -145,15 +147,15 @@ impl Write {
 mod tests {
     use super::*;
 
-    fn stands(answers: Answers, write_ms: u64, at_ms: u64) -> CheckpointStatus {
+    fn stands(answers: CheckpointReaction, write_ms: u64, at_ms: u64) -> CheckpointStatus {
         let nature = JobBehavior {
             work_ms: None,
             write_ms,
-            answers,
+            reaction: answers,
             code: 0,
         };
         let order = CheckpointOrder::new(1, "/scratch", 100_000);
-        let write = Write::new(order, &nature, UnixMillis(1000));
+        let write = CheckpointPart::new(order, &nature, UnixMillis(1000));
         let outage = (UnixMillis(500_000), UnixMillis(600_000));
         write.status(outage, UnixMillis(1000 + at_ms))
     }
@@ -168,26 +170,35 @@ mod tests {
     #[test]
     fn a_part_is_written_when_it_is_whole_and_never_while_there_is_no_storage() {
         use CheckpointStatus::{Asked, Deferred, Ended, Writing};
-        let done = stands(Answers::Writes, 50, 50);
+        let done = stands(CheckpointReaction::Writes, 50, 50);
         assert!(matches!(&done, Ended(outcome) if outcome.is_written()));
-        assert!(matches!(stands(Answers::Writes, 50, 49), Writing { .. }));
-        assert!(matches!(stands(Answers::Defers, 50, 50), Deferred { .. }));
-        let late = stands(Answers::Defers, 50, 60_050);
+        assert!(matches!(
+            stands(CheckpointReaction::Writes, 50, 49),
+            Writing { .. }
+        ));
+        assert!(matches!(
+            stands(CheckpointReaction::Defers, 50, 50),
+            Deferred { .. }
+        ));
+        let late = stands(CheckpointReaction::Defers, 50, 60_050);
         assert!(matches!(&late, Ended(outcome) if outcome.is_written()));
-        assert!(matches!(stands(Answers::Ignores, 50, 50), Asked { .. }));
-        let silent = cause(stands(Answers::Ignores, 50, 100_000));
+        assert!(matches!(
+            stands(CheckpointReaction::Ignores, 50, 50),
+            Asked { .. }
+        ));
+        let silent = cause(stands(CheckpointReaction::Ignores, 50, 100_000));
         assert_eq!(silent, Some(CheckpointFailure::Unresponsive));
         // Twice the timeout exceeds the extension; 1.1 times the timeout does not.
-        let slow = cause(stands(Answers::TooSlow, 9, 150_000));
+        let slow = cause(stands(CheckpointReaction::TooSlow, 9, 150_000));
         assert_eq!(slow, Some(CheckpointFailure::TooSlow));
-        let extended = stands(Answers::TooSlow, 10, 110_000);
+        let extended = stands(CheckpointReaction::TooSlow, 10, 110_000);
         assert!(matches!(&extended, Ended(outcome) if outcome.is_written()));
-        let mut write = Write::new(
+        let mut write = CheckpointPart::new(
             CheckpointOrder::new(1, "/scratch", 100_000),
             &JobBehavior {
                 work_ms: None,
                 write_ms: 2000,
-                answers: Answers::Writes,
+                reaction: CheckpointReaction::Writes,
                 code: 0,
             },
             UnixMillis(499_000),

@@ -1,7 +1,7 @@
 //! Deliberate bugs of control, agents or committed commands. Each bug proves that the invariant checks detect it.
 
 use super::scene::{SENSITIVE, Scene};
-use lattice_quorum_types::scheduler::Setting;
+use lattice_quorum_types::scheduler::SettingPatch;
 
 /// A deliberate bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl PlantedBug {
     ];
 
     /// Part of the text of the violation by which the checks report the bug.
-    pub fn told_as(self) -> &'static str {
+    pub fn violation_text(self) -> &'static str {
         match self {
             Self::PromiseDropped => "is promised no more",
             Self::LostWorkCredited => "is not whole",
@@ -69,15 +69,15 @@ impl PlantedBug {
 
     /// Changes the scheduler settings of the scene as the bug requires.
     pub(super) fn settings(self, scene: &mut Scene) {
-        for part in &mut scene.parts {
+        for part in &mut scene.vclusters {
             let (preemption, sharing) = (&mut part.settings.preemption, &mut part.settings.sharing);
             match self {
-                Self::ThrashAllowed => preemption.thrash_interval_ms = Setting::Set(0),
-                Self::NearEndTaken => preemption.near_completion_ms = Setting::Set(0),
+                Self::ThrashAllowed => preemption.thrash_interval_ms = SettingPatch::Set(0),
+                Self::NearEndTaken => preemption.near_completion_ms = SettingPatch::Set(0),
                 Self::SensitiveLent if part.name.as_str() == SENSITIVE => {
-                    sharing.allow_lending = Setting::Set(true);
+                    sharing.allow_lending = SettingPatch::Set(true);
                 }
-                Self::NoGrace => sharing.return_grace_ms = Setting::Set(0),
+                Self::NoGrace => sharing.return_grace_ms = SettingPatch::Set(0),
                 _ => {}
             }
         }

@@ -14,12 +14,12 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) events: u64,
-    pub(super) looks: u64,
+    pub(super) passes: u64,
     pub(super) failures: u64,
     pub(super) launches: u64,
     pub(super) lost_ms: u64,
     /// Counts by kind of event; the key is the text in the report.
-    pub(super) of: BTreeMap<&'static str, u64>,
+    pub(super) by_kind: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
@@ -28,7 +28,7 @@ impl Counts {
     }
 
     fn many(&mut self, what: &'static str, count: u64) {
-        *self.of.entry(what).or_default() += count;
+        *self.by_kind.entry(what).or_default() += count;
     }
 
     pub(super) fn committed(&mut self, envelope: &Envelope, applied: &Applied) {
@@ -109,7 +109,7 @@ pub struct Report {
 
 /// Summary of many days.
 #[derive(Debug, Default)]
-pub struct Sum {
+pub struct DaySummary {
     /// Number of days.
     pub days: u64,
     /// Days with violations, in order of seed.
@@ -121,19 +121,19 @@ pub struct Sum {
     pub longest: Duration,
 }
 
-impl Sum {
+impl DaySummary {
     /// Adds a day, with its wall time.
     pub fn add(&mut self, report: Report, took: Duration) {
         self.days += 1;
         self.longest = self.longest.max(took);
         let (sum, one) = (&mut self.counts, &report.counts);
         sum.events += one.events;
-        sum.looks += one.looks;
+        sum.passes += one.passes;
         sum.failures += one.failures;
         sum.launches += one.launches;
         sum.lost_ms += one.lost_ms;
-        for (what, count) in &one.of {
-            *sum.of.entry(what).or_default() += count;
+        for (what, count) in &one.by_kind {
+            *sum.by_kind.entry(what).or_default() += count;
         }
         if !report.violations.is_empty() {
             self.failed.push(report);
@@ -143,16 +143,16 @@ impl Sum {
 
     /// Count of one kind of event, by its text in the report.
     pub fn count(&self, what: &str) -> u64 {
-        self.counts.of.get(what).copied().unwrap_or(0)
+        self.counts.by_kind.get(what).copied().unwrap_or(0)
     }
 }
 
-impl fmt::Display for Sum {
+impl fmt::Display for DaySummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = [
             ("days, a seed each", self.days),
             ("events of nodes and people", self.counts.events),
-            ("decision rounds", self.counts.looks),
+            ("decision rounds", self.counts.passes),
             ("nodes failed", self.counts.failures),
             ("ranks launched", self.counts.launches),
             (
@@ -163,7 +163,7 @@ impl fmt::Display for Sum {
         for (what, count) in rows {
             writeln!(f, "{what:<36} {count:>12}")?;
         }
-        for (what, count) in &self.counts.of {
+        for (what, count) in &self.counts.by_kind {
             writeln!(f, "{what:<36} {count:>12}")?;
         }
         writeln!(

@@ -2,7 +2,7 @@
 //! and failures.
 #![expect(clippy::expect_used, reason = "names that are written here are names")]
 
-use super::job_behavior::{Answers, JobBehavior};
+use super::job_behavior::{CheckpointReaction, JobBehavior};
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis, VclusterName,
     checkpoint::CheckpointMode,
@@ -10,8 +10,8 @@ use lattice_quorum_types::{
     id::ReservationName,
     limit::Limits,
     reservation::ReservationSpec,
-    scale::{Metric, Scale, ScalingPace},
-    scheduler::{PreemptionPatch, SchedulerPatch, Setting, SharingPatch},
+    scale::{Metric, ScalingPace, ScalingSpec},
+    scheduler::{PreemptionPatch, SchedulerPatch, SettingPatch, SharingPatch},
     spec::{AllocationSpec, Requeue},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Terms},
 };
@@ -40,11 +40,11 @@ pub struct Scene {
     /// Seed of the scene.
     pub seed: u64,
     /// vClusters with their nodes.
-    pub parts: Vec<Part>,
+    pub vclusters: Vec<VclusterScene>,
     /// Projects with their limits, parents first.
     pub projects: Vec<(ProjectPath, Limits)>,
     /// Events in order of time.
-    pub deeds: Vec<(UnixMillis, DayEvent)>,
+    pub events: Vec<(UnixMillis, DayEvent)>,
     /// Period in which checkpoints cannot be stored.
     pub outage: (UnixMillis, UnixMillis),
     /// End of the period in which users submit and nodes fail.
@@ -53,7 +53,7 @@ pub struct Scene {
 
 /// A vCluster with its settings and nodes.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct VclusterScene {
     /// Name of the vCluster.
     pub name: VclusterName,
     /// Scheduler settings of the vCluster.
@@ -101,7 +101,7 @@ pub enum DayEvent {
     /// Checkpoint storage fails.
     StorageOut {
         /// Whether an administrator sets the storage bandwidth of the vClusters to 0.
-        told: bool,
+        announced: bool,
     },
     /// Checkpoint storage is available again.
     StorageBack,
@@ -132,10 +132,10 @@ impl Scene {
         let until = START.after(hours.min(24) * HOUR);
         let goes_on = |deed: &DayEvent| matches!(deed, DayEvent::StorageBack);
         scene
-            .deeds
+            .events
             .retain(|(at, deed)| *at < until || goes_on(deed));
-        scene.deeds.push((until, DayEvent::EndServices));
-        scene.deeds.sort_by_key(|(at, _)| *at);
+        scene.events.push((until, DayEvent::EndServices));
+        scene.events.sort_by_key(|(at, _)| *at);
         scene.until = until;
         scene
     }
@@ -146,44 +146,46 @@ impl Scene {
         let mut scene = Self {
             seed,
             projects: projects(),
-            deeds: Vec::new(),
+            events: Vec::new(),
             outage: outage(seed),
             until: START.after(DAY_MS),
-            parts,
+            vclusters: parts,
         };
-        scene.services();
+        scene.add_services();
         for (vcluster, times) in [(OWNER, 5), (BORROWER, 11), (SENSITIVE, 1)] {
-            scene.jobs(vcluster, times);
+            scene.add_jobs(vcluster, times);
         }
-        scene.graphs();
-        scene.failures();
-        scene.reservations();
+        scene.add_dags();
+        scene.add_failures();
+        scene.add_reservations();
         let (from, until) = scene.outage;
         let told = Rng::new(seed, "told").chance(500);
-        scene.deeds.push((from, DayEvent::StorageOut { told }));
-        scene.deeds.push((until, DayEvent::StorageBack));
+        scene
+            .events
+            .push((from, DayEvent::StorageOut { announced: told }));
+        scene.events.push((until, DayEvent::StorageBack));
         let mut rng = Rng::new(seed, "cancels");
         for _ in 0..5 {
             let at = START.after(rng.range(HOUR, DAY_MS));
             let nth = rng.next();
-            scene.deeds.push((at, DayEvent::Cancel { nth }));
+            scene.events.push((at, DayEvent::Cancel { nth }));
         }
         scene
-            .deeds
+            .events
             .push((START.after(DAY_MS), DayEvent::EndServices));
-        scene.deeds.sort_by_key(|(at, _)| *at);
+        scene.events.sort_by_key(|(at, _)| *at);
         scene
     }
 
     /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeId> {
-        self.parts.iter().flat_map(|part| &part.nodes)
+        self.vclusters.iter().flat_map(|part| &part.nodes)
     }
 
-    fn services(&mut self) {
+    fn add_services(&mut self) {
         let mut rng = Rng::new(self.seed, "services");
         for number in 0..2 {
-            let scale = Scale {
+            let scale = ScalingSpec {
                 min_nodes: 1,
                 max_nodes: 4,
                 metric: Metric::Gpu,
@@ -193,7 +195,7 @@ impl Scene {
             let nature = JobBehavior {
                 work_ms: None,
                 write_ms: 1000,
-                answers: Answers::Ignores,
+                reaction: CheckpointReaction::Ignores,
                 code: 0,
             };
             let mut spec = AllocationSpec::new(
@@ -209,12 +211,12 @@ impl Scene {
             let at = START.after(rng.range(1, 10 * MINUTE));
             let user = "wendy".to_owned();
             let spec = Box::new(spec);
-            self.deeds.push((at, DayEvent::Submit { user, spec }));
+            self.events.push((at, DayEvent::Submit { user, spec }));
         }
     }
 
     /// Adds about `an_hour` jobs an hour on average, most of them during the day.
-    fn jobs(&mut self, vcluster: &'static str, an_hour: u64) {
+    fn add_jobs(&mut self, vcluster: &'static str, an_hour: u64) {
         let mut rng = Rng::new(self.seed, vcluster);
         let busy = 0.7 + 0.6 * rng.part();
         let mut at_ms = 0_u64;
@@ -231,11 +233,11 @@ impl Scene {
             let at = START.after(at_ms);
             let (user, spec) = job(&mut rng, vcluster, at);
             let spec = Box::new(spec);
-            self.deeds.push((at, DayEvent::Submit { user, spec }));
+            self.events.push((at, DayEvent::Submit { user, spec }));
         }
     }
 
-    fn graphs(&mut self) {
+    fn add_dags(&mut self) {
         let mut rng = Rng::new(self.seed, "graphs");
         for _ in 0..4 {
             let at = START.after(rng.range(0, DAY_MS - HOUR));
@@ -266,11 +268,11 @@ impl Scene {
                 name: "pipeline".to_owned(),
                 members,
             });
-            self.deeds.push((at, DayEvent::SubmitDag { user, dag }));
+            self.events.push((at, DayEvent::SubmitDag { user, dag }));
         }
     }
 
-    fn failures(&mut self) {
+    fn add_failures(&mut self) {
         let mut rng = Rng::new(self.seed, "failures");
         let nodes: Vec<NodeId> = self.nodes().cloned().collect();
         for _ in 0..rng.range(3, 10) {
@@ -283,15 +285,15 @@ impl Scene {
             let Some(node) = rng.pick(&nodes).cloned() else {
                 return;
             };
-            self.deeds.push((at, DayEvent::Fail { node, for_ms }));
+            self.events.push((at, DayEvent::Fail { node, for_ms }));
         }
     }
 
-    fn reservations(&mut self) {
+    fn add_reservations(&mut self) {
         let mut rng = Rng::new(self.seed, "reservations");
         for (number, vcluster) in [OWNER, BORROWER].into_iter().enumerate() {
             let of_it = self
-                .parts
+                .vclusters
                 .iter()
                 .find(|part| part.name.as_str() == vcluster);
             let nodes = of_it.map_or(&[][..], |part| &part.nodes);
@@ -314,7 +316,8 @@ impl Scene {
             };
             let name = name(ReservationName::new(format!("r{number}")));
             let spec = Box::new(spec);
-            self.deeds.push((said_at, DayEvent::Reserve { name, spec }));
+            self.events
+                .push((said_at, DayEvent::Reserve { name, spec }));
         }
     }
 }
@@ -324,12 +327,12 @@ fn outage(seed: u64) -> (UnixMillis, UnixMillis) {
     (from, from.after(HOUR))
 }
 
-fn parts(seed: u64) -> Vec<Part> {
+fn parts(seed: u64) -> Vec<VclusterScene> {
     let mut rng = Rng::new(seed, "parts");
     let mut part = |name_of: &str, nodes: std::ops::Range<u64>, settings: SchedulerPatch| {
         let count = rng.range(nodes.start, nodes.end);
         let node = |n| name(NodeId::new(format!("{name_of}{n:02}")));
-        Part {
+        VclusterScene {
             name: name(VclusterName::new(name_of)),
             settings,
             nodes: (0..count).map(node).collect(),
@@ -338,15 +341,15 @@ fn parts(seed: u64) -> Vec<Part> {
     let usual = SchedulerPatch::default;
     let services = SchedulerPatch {
         preemption: PreemptionPatch {
-            only_borrowed: Setting::Set(true),
+            only_borrowed: SettingPatch::Set(true),
             ..PreemptionPatch::default()
         },
         ..usual()
     };
     let sensitive = SchedulerPatch {
         sharing: SharingPatch {
-            allow_lending: Setting::Set(false),
-            allow_borrowing: Setting::Set(false),
+            allow_lending: SettingPatch::Set(false),
+            allow_borrowing: SettingPatch::Set(false),
             ..SharingPatch::default()
         },
         ..usual()
@@ -377,7 +380,7 @@ fn projects() -> Vec<(ProjectPath, Limits)> {
 }
 
 /// Draws a user and a project that may submit to the vCluster.
-fn place(rng: &mut Rng, vcluster: &str) -> (&'static str, &'static str) {
+fn pick_submitter(rng: &mut Rng, vcluster: &str) -> (&'static str, &'static str) {
     let places: &[(&str, &str)] = match vcluster {
         OWNER => &[
             ("alice", "atlas/physics"),
@@ -395,22 +398,22 @@ fn place(rng: &mut Rng, vcluster: &str) -> (&'static str, &'static str) {
 }
 
 fn job(rng: &mut Rng, vcluster: &str, at: UnixMillis) -> (String, AllocationSpec) {
-    let (user, project) = place(rng, vcluster);
+    let (user, project) = pick_submitter(rng, vcluster);
     let is_sensitive = vcluster == SENSITIVE;
-    let work_ms = rng.spread(4 * MINUTE, 4 * HOUR);
+    let work_ms = rng.log_uniform(4 * MINUTE, 4 * HOUR);
     let saves = rng.chance(450);
     let answers = match rng.range(0, 20) {
-        0 => Answers::Declines,
-        1 => Answers::Ignores,
-        2 => Answers::TooSlow,
-        3 => Answers::Defers,
-        _ => Answers::Writes,
+        0 => CheckpointReaction::Declines,
+        1 => CheckpointReaction::Ignores,
+        2 => CheckpointReaction::TooSlow,
+        3 => CheckpointReaction::Defers,
+        _ => CheckpointReaction::Writes,
     };
-    let write_ms = rng.spread(2_000, 6 * MINUTE);
+    let write_ms = rng.log_uniform(2_000, 6 * MINUTE);
     let nature = JobBehavior {
         work_ms: Some(work_ms),
         write_ms,
-        answers,
+        reaction: answers,
         code: i32::from(rng.chance(40)),
     };
     let most = if is_sensitive { 3 } else { 6 };
@@ -472,9 +475,9 @@ mod tests {
     fn a_seed_is_a_day() {
         let (one, again, other) = (Scene::of(3), Scene::of(3), Scene::of(4));
         assert_eq!(format!("{one:?}"), format!("{again:?}"));
-        assert_ne!(format!("{:?}", one.deeds), format!("{:?}", other.deeds));
+        assert_ne!(format!("{:?}", one.events), format!("{:?}", other.events));
         let jobs = |scene: &Scene| {
-            let all = scene.deeds.iter();
+            let all = scene.events.iter();
             all.filter(|(_, deed)| matches!(deed, DayEvent::Submit { .. }))
                 .count()
         };

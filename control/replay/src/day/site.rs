@@ -31,20 +31,20 @@ pub struct Site(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) scene: Scene,
-    pub(super) plant: Option<PlantedBug>,
+    pub(super) bug: Option<PlantedBug>,
     pub(super) now: UnixMillis,
     pub(super) state: State,
     index: u64,
     /// Scheduled events, by time and then by order of insertion.
     pub(super) queue: BTreeMap<(UnixMillis, u64), Deeds>,
-    foreseen: u64,
+    scheduled: u64,
     pub(super) machines: BTreeMap<NodeId, Machine>,
     pub(super) truth: TrueProgress,
     pub(super) checks: Checks,
     pub(super) counts: Counts,
-    pub(super) heard: Vec<(NodeId, PingState)>,
+    pub(super) pings: Vec<(NodeId, PingState)>,
     pub(super) rng: Rng,
-    news: Vec<Event>,
+    committed_events: Vec<Event>,
     has_news: bool,
 }
 
@@ -68,21 +68,21 @@ impl Site {
         let mut inner = Inner {
             checks: Checks::new(&scene),
             scene: meant,
-            plant,
+            bug: plant,
             now: START,
             state: State::new(),
             index: 0,
             queue: BTreeMap::new(),
-            foreseen: 0,
+            scheduled: 0,
             machines: BTreeMap::new(),
             truth: TrueProgress::default(),
             counts: Counts::default(),
-            heard: Vec::new(),
+            pings: Vec::new(),
             rng: Rng::new(seed, "site"),
-            news: Vec::new(),
+            committed_events: Vec::new(),
             has_news: true,
         };
-        inner.furnish();
+        inner.create_cluster();
         Self(Arc::new(Mutex::new(inner)))
     }
 
@@ -101,8 +101,8 @@ impl Site {
     }
 
     /// Deliberate bug of this site; `None` if it has none.
-    pub fn plant(&self) -> Option<PlantedBug> {
-        self.inner().plant
+    pub fn bug(&self) -> Option<PlantedBug> {
+        self.inner().bug
     }
 
     /// Applies a command as a quorum would, and checks the invariants against the result.
@@ -119,13 +119,13 @@ impl Site {
     }
 
     /// Takes all events that were committed since the last call, in order.
-    pub fn news(&self) -> Vec<Event> {
-        std::mem::take(&mut self.inner().news)
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.inner().committed_events)
     }
 
     /// Takes the outcomes of pings that changed since the last call, in order.
-    pub fn heard(&self) -> Vec<(NodeId, PingState)> {
-        std::mem::take(&mut self.inner().heard)
+    pub fn take_pings(&self) -> Vec<(NodeId, PingState)> {
+        std::mem::take(&mut self.inner().pings)
     }
 
     pub(super) fn has_changes(&self) -> bool {
@@ -138,19 +138,19 @@ impl Site {
         Some(*at)
     }
 
-    pub(super) fn is(&self, now: UnixMillis) {
+    pub(super) fn set_time(&self, now: UnixMillis) {
         let mut inner = self.inner();
         inner.now = inner.now.max(now);
         inner.has_news = false;
-        inner.counts.looks += 1;
+        inner.counts.passes += 1;
     }
 
-    pub(super) fn looked(&self) {
+    pub(super) fn check_after_pass(&self) {
         let mut guard = self.inner();
         let inner = &mut *guard;
         inner
             .checks
-            .looked(&inner.state, &inner.machines, inner.now);
+            .after_pass(&inner.state, &inner.machines, inner.now);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -170,14 +170,14 @@ impl Site {
         };
         inner.now = inner.now.max(at);
         inner.counts.events += 1;
-        inner.happen(what);
+        inner.handle_event(what);
     }
 
     pub(super) fn end(&self) -> Report {
         let mut guard = self.inner();
         let inner = &mut *guard;
-        inner.checks.ended(&inner.state, inner.now);
-        for work in inner.truth.works.values() {
+        inner.checks.check_end(&inner.state, inner.now);
+        for work in inner.truth.jobs.values() {
             inner.counts.lost_ms += work.lost_ms;
         }
         Report {
@@ -196,8 +196,8 @@ impl Inner {
     }
 
     pub(super) fn at(&mut self, at: UnixMillis, what: Deeds) {
-        self.foreseen += 1;
-        self.queue.insert((at, self.foreseen), what);
+        self.scheduled += 1;
+        self.queue.insert((at, self.scheduled), what);
     }
 
     /// Proposes a command with this principal.
@@ -237,11 +237,11 @@ impl Inner {
     }
 
     pub(super) fn apply(&mut self, envelope: &Envelope) -> Result<Applied, Refusal> {
-        let tampered = self.tampered(envelope);
+        let tampered = self.tampered_command(envelope);
         let envelope = tampered.as_ref().unwrap_or(envelope);
         if let (Some(PlantedBug::LoanKept), Command::ReturnNode { .. })
         | (Some(PlantedBug::LeftSuspended), Command::Resume { .. }) =
-            (self.plant, &envelope.command)
+            (self.bug, &envelope.command)
         {
             let revision = self.state.revision();
             let (outcome, events) = (Outcome::Done, Vec::new());
@@ -256,16 +256,16 @@ impl Inner {
         match &answer {
             Ok(applied) => {
                 self.counts.committed(envelope, applied);
-                self.given(&envelope.command);
+                self.record_lost_ranks(&envelope.command);
                 self.checks
-                    .committed(&self.state, &mut self.truth, envelope, applied);
+                    .check_command(&self.state, &mut self.truth, envelope, applied);
                 self.has_news |= !applied.events.is_empty();
-                self.news.extend(applied.events.iter().cloned());
+                self.committed_events.extend(applied.events.iter().cloned());
             }
             Err(refusal) => self.counts.refused(&envelope.command, refusal),
         }
         if let (Some(PlantedBug::PromiseDropped), Command::Preempt { id, .. }, Ok(_)) =
-            (self.plant, &envelope.command, &answer)
+            (self.bug, &envelope.command, &answer)
         {
             let withdraw = Envelope {
                 command: Command::WithdrawPromise { id: *id },
@@ -279,7 +279,7 @@ impl Inner {
 
     /// Records as lost each rank that was assigned to a node that has already failed, before control detected the
     /// failure.
-    fn given(&mut self, command: &Command) {
+    fn record_lost_ranks(&mut self, command: &Command) {
         let (Command::Assign { id, .. }
         | Command::AssignSensitive { id, .. }
         | Command::Grow { id, .. }) = command
@@ -303,9 +303,9 @@ impl Inner {
     }
 
     /// Returns the command with the change of the deliberate bug; `None` if the bug does not change this command.
-    fn tampered(&self, envelope: &Envelope) -> Option<Envelope> {
+    fn tampered_command(&self, envelope: &Envelope) -> Option<Envelope> {
         let mut tampered = envelope.clone();
-        match (self.plant?, &mut tampered.command) {
+        match (self.bug?, &mut tampered.command) {
             (
                 PlantedBug::LostWorkCredited,
                 Command::Report {

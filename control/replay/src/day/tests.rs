@@ -173,14 +173,14 @@ impl Plain {
 }
 
 impl Control for Plain {
-    fn look(&mut self, _: UnixMillis) {
-        for (node, heard) in self.site.heard() {
+    fn run_pass(&mut self, _: UnixMillis) {
+        for (node, heard) in self.site.take_pings() {
             match heard {
                 PingState::Alive(_) => self.silent.remove(&node),
                 PingState::Suspect | PingState::Unreachable => self.silent.insert(node),
             };
         }
-        self.site.news();
+        self.site.take_events();
         for held in self.live() {
             let lost = held
                 .nodes()
@@ -193,7 +193,7 @@ impl Control for Plain {
                     Some(tally) => {
                         let numbers = held.element_numbers().unwrap();
                         let first = tally.pending.iter().next();
-                        if let Some(element) = first.and_then(|index| numbers.of(index)) {
+                        if let Some(element) = first.and_then(|index| numbers.id_of(index)) {
                             self.assign(element, &held);
                         }
                     }
@@ -221,7 +221,7 @@ fn no_moves_break_nothing() {
     for seed in 0..2 {
         let report = plainly(seed, None, 2);
         assert!(report.violations.is_empty(), "{seed}: {report:#?}");
-        assert!(report.counts.of["work: completed"] > 5, "{report:#?}");
+        assert!(report.counts.by_kind["work: completed"] > 5, "{report:#?}");
     }
     assert_eq!(plainly(1, None, 2), plainly(1, None, 2));
 }
@@ -231,7 +231,9 @@ fn a_bug_that_needs_no_moves_is_found() {
     for plant in [PlantedBug::EndedTooSoon, PlantedBug::LimitsDoubled] {
         let told = (0..6).any(|seed| {
             let found = plainly(seed, Some(plant), 4).violations;
-            found.iter().any(|what| what.contains(plant.told_as()))
+            found
+                .iter()
+                .any(|what| what.contains(plant.violation_text()))
         });
         assert!(told, "{plant:?}");
     }
@@ -241,7 +243,7 @@ fn a_bug_that_needs_no_moves_is_found() {
 fn idle_policy_leaves_work() {
     struct Idle;
     impl Control for Idle {
-        fn look(&mut self, _: UnixMillis) {}
+        fn run_pass(&mut self, _: UnixMillis) {}
     }
     let report = run(&Site::of_hours(0, None, 2), &mut Idle);
     let told = |what: &str| report.violations.iter().any(|of| of.contains(what));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Progress of every allocation that was ever launched.
 #[derive(Debug, Default)]
 pub(super) struct TrueProgress {
-    pub(super) works: BTreeMap<AllocationId, JobProgress>,
+    pub(super) jobs: BTreeMap<AllocationId, JobProgress>,
     /// Nodes that failed, each with the attempt that lost a rank there. The node failed while it held the rank, or
     /// before the rank was assigned.
     pub(super) lost: BTreeSet<(NodeId, AttemptKey)>,
@@ -22,7 +22,7 @@ pub(super) struct TrueProgress {
 pub(super) struct JobProgress {
     pub(super) nature: JobBehavior,
     /// Checkpoints by number, complete or not.
-    pub(super) contents: BTreeMap<u32, Content>,
+    pub(super) contents: BTreeMap<u32, CheckpointContent>,
     /// Number of the last checkpoint with accepted reports of all ranks; 0: none.
     pub(super) usable: u32,
     pub(super) attempt: Attempt,
@@ -36,7 +36,7 @@ pub(super) struct JobProgress {
 
 /// Contents of one checkpoint.
 #[derive(Debug, Default)]
-pub(super) struct Content {
+pub(super) struct CheckpointContent {
     /// Run time of the job in the checkpoint, milliseconds.
     pub(super) ran_ms: u64,
     /// Number of successive checkpoints up to this one.
@@ -44,17 +44,17 @@ pub(super) struct Content {
     /// Ranks with a request for this checkpoint.
     pub(super) asked: BTreeSet<u32>,
     /// Ranks that have their part on storage.
-    pub(super) wrote: BTreeSet<u32>,
+    pub(super) written: BTreeSet<u32>,
     /// Ranks with an accepted report of a written part.
-    pub(super) counted: BTreeSet<u32>,
+    pub(super) reported: BTreeSet<u32>,
     /// Number of all ranks.
     pub(super) ranks: usize,
 }
 
-impl Content {
+impl CheckpointContent {
     /// Whether a job can resume from the checkpoint.
-    pub(super) fn is_whole(&self) -> bool {
-        self.wrote.len() == self.ranks
+    pub(super) fn is_complete(&self) -> bool {
+        self.written.len() == self.ranks
     }
 }
 
@@ -100,7 +100,7 @@ impl JobProgress {
 impl TrueProgress {
     /// Records the end of a process: a part that it has written counts, and its attempt cannot finish by itself any
     /// more.
-    pub(super) fn leaves(
+    pub(super) fn process_ended(
         &mut self,
         key: AttemptKey,
         process: &Process,
@@ -108,7 +108,7 @@ impl TrueProgress {
         now: UnixMillis,
     ) {
         self.note_write(key, process, outage, now);
-        let Some(work) = self.works.get_mut(&key.allocation) else {
+        let Some(work) = self.jobs.get_mut(&key.allocation) else {
             return;
         };
         let attempt = &mut work.attempt;
@@ -133,10 +133,10 @@ impl TrueProgress {
             CheckpointStatus::Ended(outcome) => outcome.is_written(),
             _ => false,
         };
-        let work = self.works.get_mut(&key.allocation);
+        let work = self.jobs.get_mut(&key.allocation);
         let content = work.and_then(|work| work.contents.get_mut(&write.order.number));
         if let Some(content) = content.filter(|_| is_written) {
-            content.wrote.insert(process.rank);
+            content.written.insert(process.rank);
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct CountingLedger<'a> {
     running: BTreeMap<AllocationId, RunningJob>,
     levels: BTreeMap<ProjectPath, LevelView>,
     power: Power<'a>,
-    news: VclusterChanges,
+    changes: VclusterChanges,
 }
 
 struct RunningJob {
@@ -56,7 +56,7 @@ impl<'a> CountingLedger<'a> {
             running: BTreeMap::new(),
             levels: known.chain(more).collect(),
             power: Power::new(cluster),
-            news: VclusterChanges::new(),
+            changes: VclusterChanges::new(),
         }
     }
 
@@ -73,7 +73,7 @@ impl<'a> CountingLedger<'a> {
             };
             *counted = of(*counted);
             for vcluster in self.cluster.vclusters.keys() {
-                let delta = delta_of(&mut self.news, vcluster);
+                let delta = delta_of(&mut self.changes, vcluster);
                 delta.levels.insert(path.clone(), Some(*level));
             }
         }
@@ -94,7 +94,7 @@ impl<'a> CountingLedger<'a> {
 }
 
 impl Ledger for CountingLedger<'_> {
-    const ARE_FOLLOWED: bool = true;
+    const PLANNERS_FOLLOW: bool = true;
 
     fn submit(
         &mut self,
@@ -123,7 +123,7 @@ impl Ledger for CountingLedger<'_> {
             home_only: false,
         };
         self.waiting.insert(id, waits.project.clone());
-        delta_of(&mut self.news, &vcluster)
+        delta_of(&mut self.changes, &vcluster)
             .pending
             .insert(id, Some(waits));
         Ok(id)
@@ -142,7 +142,7 @@ impl Ledger for CountingLedger<'_> {
             .ok_or(Refusal::UnknownAllocation { id })?;
         let nodes: Vec<NodeId> = nodes.into_iter().map(|expected| expected.node).collect();
         for node in &nodes {
-            self.power.draw(node, true, &mut self.news);
+            self.power.draw(node, true, &mut self.changes);
         }
         let count = nodes.len() as u64;
         self.count(&project, |used| Usage {
@@ -160,7 +160,7 @@ impl Ledger for CountingLedger<'_> {
             .remove(&id)
             .ok_or(Refusal::UnknownAllocation { id })?;
         for node in &held.nodes {
-            self.power.draw(node, false, &mut self.news);
+            self.power.draw(node, false, &mut self.changes);
         }
         let count = held.nodes.len() as u64;
         self.count(&held.project, |used| Usage {
@@ -184,8 +184,8 @@ impl Ledger for CountingLedger<'_> {
         }
     }
 
-    fn take_news(&mut self) -> VclusterChanges {
-        let mut news = std::mem::take(&mut self.news);
+    fn take_changes(&mut self) -> VclusterChanges {
+        let mut news = std::mem::take(&mut self.changes);
         for delta in news.values_mut() {
             delta.limit_policy = self.cluster.limit_policy;
         }

@@ -14,7 +14,7 @@ pub(super) type VclusterChanges = BTreeMap<VclusterName, Delta>;
 /// Ledger of allocations.
 pub(super) trait Ledger {
     /// Whether the replay passes starts and ends to the planners itself; the changes then do not contain these.
-    const ARE_FOLLOWED: bool;
+    const PLANNERS_FOLLOW: bool;
 
     /// Submits an allocation and returns its id.
     ///
@@ -49,7 +49,7 @@ pub(super) trait Ledger {
     fn view(&self, vcluster: &VclusterName) -> ClusterView;
 
     /// Takes the changes since the last call, by vCluster.
-    fn take_news(&mut self) -> VclusterChanges;
+    fn take_changes(&mut self) -> VclusterChanges;
 
     /// Time of the last event.
     fn now(&self) -> UnixMillis;
@@ -75,7 +75,7 @@ pub(super) struct Power<'a> {
     /// Power drawn by busy nodes of each domain, milliwatts.
     drawn: BTreeMap<&'a str, u64>,
     /// Busy nodes.
-    drawing: BTreeSet<NodeId>,
+    busy: BTreeSet<NodeId>,
 }
 
 impl<'a> Power<'a> {
@@ -83,12 +83,12 @@ impl<'a> Power<'a> {
         Self {
             cluster,
             drawn: BTreeMap::new(),
-            drawing: BTreeSet::new(),
+            busy: BTreeSet::new(),
         }
     }
 
     /// Adds (`works`) or removes the power of a busy node in its domain and all parent domains.
-    pub(super) fn draw(&mut self, id: &NodeId, works: bool, news: &mut VclusterChanges) {
+    pub(super) fn draw(&mut self, id: &NodeId, is_busy: bool, news: &mut VclusterChanges) {
         if self.cluster.power.is_empty() {
             return;
         }
@@ -96,9 +96,9 @@ impl<'a> Power<'a> {
         let Some(charge) = host.and_then(|host| host.facts.charge.as_ref()) else {
             return;
         };
-        let is_news = match works {
-            true => self.drawing.insert(id.clone()),
-            false => self.drawing.remove(id),
+        let is_news = match is_busy {
+            true => self.busy.insert(id.clone()),
+            false => self.busy.remove(id),
         };
         if !is_news {
             return;
@@ -109,7 +109,7 @@ impl<'a> Power<'a> {
         });
         for name in domains {
             let drawn = self.drawn.entry(name).or_default();
-            *drawn = match works {
+            *drawn = match is_busy {
                 true => drawn.saturating_add(charge.mw),
                 false => drawn.saturating_sub(charge.mw),
             };

@@ -13,8 +13,8 @@ mod quorum;
 mod tests;
 
 use crate::{
-    cluster::{Cluster, ClusterError, Queue},
-    schedule::{Promise, Served, Watch},
+    cluster::{Cluster, ClusterError, VclusterSetup},
+    schedule::{JobStart, PromisedStart, ReplayObserver},
     trace::{Job, SkipReason, SkippedLines, Workload},
 };
 use lattice_placement::{ClusterView, NodeFacts, Planner, Policy, RunningView, check_possible};
@@ -22,7 +22,7 @@ use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, Refusal, UnixMillis, VclusterName,
     spec::{AllocationSpec, Constraints, Workload as Runs},
 };
-use lattice_view::changes;
+use lattice_view::affects_plan;
 use ledger::Ledger;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -41,7 +41,7 @@ pub struct Options {
     /// vCluster that gets this policy; `None`: all vClusters.
     pub vcluster: Option<VclusterName>,
     /// Component that accepts or refuses proposals.
-    pub judge: Judge,
+    pub judge: ProposalCheck,
     /// Treatment of a submit that the quorum refuses because a limit is reached.
     pub refused: OverLimitPolicy,
     /// Longest time between plans while jobs wait that could start, milliseconds; `None`: plans follow events only.
@@ -50,12 +50,12 @@ pub struct Options {
 
 /// Component that accepts or refuses the schedulers' proposals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Judge {
+pub enum ProposalCheck {
     /// The replicated state machine accepts or refuses every command.
     #[default]
     Quorum,
     /// No check: all placements of the solver are accepted. For many replays of one trace.
-    Nobody,
+    AcceptAll,
 }
 
 /// Treatment of a submit that exceeds the current headroom. A submit that can never fit is not repeated.
@@ -63,9 +63,9 @@ pub enum Judge {
 pub enum OverLimitPolicy {
     /// The user submits again when an allocation ends, in the order of the refusals within the project.
     #[default]
-    ComesAgain,
+    Resubmit,
     /// The user gives up.
-    GivesUp,
+    GiveUp,
 }
 
 /// Counts of actions other than starts.
@@ -91,7 +91,7 @@ pub enum LiveError {
     Cluster(#[from] ClusterError),
     /// The state machine refuses the described cluster.
     #[error("the quorum refuses the cluster as it is described: {0}")]
-    Furnish(Refusal),
+    Setup(Refusal),
     /// The state machine refuses the end of a job: a bug in Lattice.
     #[error("job {job}: the quorum refuses its end: {refusal}")]
     End {
@@ -110,7 +110,7 @@ pub fn run(
     cluster: &Cluster,
     workload: &Workload,
     options: &Options,
-    watch: &mut dyn Watch,
+    watch: &mut dyn ReplayObserver,
     skipped: &mut SkippedLines,
 ) -> Result<ActionCounts, LiveError> {
     let begin = workload.jobs.first().map_or(0, |job| job.submit_ms);
@@ -122,12 +122,12 @@ pub fn run(
     };
     let more = projects_of(cluster, workload);
     match options.judge {
-        Judge::Quorum => {
+        ProposalCheck::Quorum => {
             let ledger =
                 quorum::Quorum::new(cluster, more, UnixMillis(begin.saturating_add(shift)))?;
             serve(cluster, workload, options, shift, ledger, watch, skipped)
         }
-        Judge::Nobody => {
+        ProposalCheck::AcceptAll => {
             let ledger = counting_ledger::CountingLedger::new(cluster, more);
             serve(cluster, workload, options, shift, ledger, watch, skipped)
         }
@@ -140,41 +140,41 @@ fn serve(
     options: &Options,
     shift: u64,
     ledger: impl Ledger,
-    watch: &mut dyn Watch,
+    watch: &mut dyn ReplayObserver,
     skipped: &mut SkippedLines,
 ) -> Result<ActionCounts, LiveError> {
-    let mut serving = Serving {
+    let mut serving = LiveReplay {
         cluster,
         workload,
         shift,
         parts: BTreeMap::new(),
         specs: Specs::default(),
         jobs: BTreeMap::new(),
-        outside: BTreeMap::new(),
+        refused_jobs: BTreeMap::new(),
         refused: options.refused,
         has_hardware: cluster.has_hardware(),
         ends: BinaryHeap::new(),
         started: 0,
-        deeds: ActionCounts::default(),
+        counts: ActionCounts::default(),
         skipped,
         ledger,
     };
     serving.parts(options, watch)?;
     serving.run(options, watch)?;
-    serving.give_up();
-    serving.deeds.commands = serving.ledger.commands();
-    Ok(serving.deeds)
+    serving.report_unstarted();
+    serving.counts.commands = serving.ledger.commands();
+    Ok(serving.counts)
 }
 
 /// Returns the policy of a vCluster; `own` is the policy in the cluster file.
-fn decides(options: &Options, name: &VclusterName, own: Option<Policy>) -> Policy {
+fn policy_of(options: &Options, name: &VclusterName, own: Option<Policy>) -> Policy {
     let is_meant = options.vcluster.as_ref().is_none_or(|meant| meant == name);
     let given = options.policy.filter(|_| is_meant);
     given.or(own).unwrap_or_default()
 }
 
 /// Scheduler of one vCluster.
-struct Part {
+struct VclusterScheduler {
     planner: Planner,
     /// Number of nodes without a holder.
     free: u32,
@@ -183,14 +183,14 @@ struct Part {
     has_news: bool,
 }
 
-impl Part {
+impl VclusterScheduler {
     /// Whether any waiting job requests no more nodes than are free; otherwise a plan places nothing.
     fn may_start(&self) -> bool {
         let least = self.waiting.first_key_value();
         least.is_some_and(|(least, _)| *least <= self.free)
     }
 
-    fn waits_no_more(&mut self, nodes: u32) {
+    fn remove_waiting(&mut self, nodes: u32) {
         if let Some(count) = self.waiting.get_mut(&nodes) {
             *count -= 1;
             if *count == 0 {
@@ -203,13 +203,13 @@ impl Part {
 /// Cached values for submits, computed once for equal requests.
 #[derive(Default)]
 struct Specs {
-    by_kind: BTreeMap<(u32, u32), Result<Kind, String>>,
+    by_kind: BTreeMap<(u32, u32), Result<RequestValues, String>>,
     possible: BTreeMap<(u32, u32), Result<(), String>>,
 }
 
 /// Common values of all jobs with the same tenant and request.
 #[derive(Clone)]
-struct Kind {
+struct RequestValues {
     project: ProjectPath,
     vcluster: VclusterName,
     class: u8,
@@ -223,30 +223,34 @@ enum SubmitRejection {
     ForGood(SkipReason, String),
 }
 
-struct Serving<'a, L> {
+struct LiveReplay<'a, L> {
     cluster: &'a Cluster,
     workload: &'a Workload,
     /// Offset from the trace's own time to Unix time, milliseconds.
     shift: u64,
-    parts: BTreeMap<VclusterName, Part>,
+    parts: BTreeMap<VclusterName, VclusterScheduler>,
     specs: Specs,
     /// Index in the workload of each waiting or running allocation.
     jobs: BTreeMap<AllocationId, u32>,
     /// Jobs refused because of a limit, by project, in order of refusal, with the text of the last refusal.
-    outside: BTreeMap<ProjectPath, VecDeque<(u32, String)>>,
+    refused_jobs: BTreeMap<ProjectPath, VecDeque<(u32, String)>>,
     refused: OverLimitPolicy,
     /// Whether the nodes have hardware descriptions; otherwise constraints are ignored.
     has_hardware: bool,
     ends: BinaryHeap<Reverse<(u64, u64, AllocationId)>>,
     started: u64,
-    deeds: ActionCounts,
+    counts: ActionCounts,
     skipped: &'a mut SkippedLines,
     ledger: L,
 }
 
-impl<L: Ledger> Serving<'_, L> {
-    fn parts(&mut self, options: &Options, watch: &mut dyn Watch) -> Result<(), LiveError> {
-        for (name, Queue { policy, .. }) in &self.cluster.vclusters {
+impl<L: Ledger> LiveReplay<'_, L> {
+    fn parts(
+        &mut self,
+        options: &Options,
+        watch: &mut dyn ReplayObserver,
+    ) -> Result<(), LiveError> {
+        for (name, VclusterSetup { policy, .. }) in &self.cluster.vclusters {
             let view: ClusterView = self.ledger.view(name);
             watch.began(name, &view);
             let free = view
@@ -254,26 +258,26 @@ impl<L: Ledger> Serving<'_, L> {
                 .values()
                 .filter(|node| node.holder.is_none())
                 .count();
-            let part = Part {
-                planner: Planner::with_policy(view, decides(options, name, *policy)),
+            let part = VclusterScheduler {
+                planner: Planner::with_policy(view, policy_of(options, name, *policy)),
                 free: u32::try_from(free).unwrap_or(u32::MAX),
                 waiting: BTreeMap::new(),
                 has_news: false,
             };
             self.parts.insert(name.clone(), part);
         }
-        self.ledger.take_news();
+        self.ledger.take_changes();
         Ok(())
     }
 
-    fn run(&mut self, options: &Options, watch: &mut dyn Watch) -> Result<(), LiveError> {
+    fn run(&mut self, options: &Options, watch: &mut dyn ReplayObserver) -> Result<(), LiveError> {
         let jobs = &self.workload.jobs;
         let mut next = 0;
         let mut last = 0;
         loop {
             let submit = jobs.get(next).map(|job| job.submit_ms);
             let end = self.ends.peek().map(|Reverse((at, ..))| *at);
-            let waits = self.parts.values().any(Part::may_start);
+            let waits = self.parts.values().any(VclusterScheduler::may_start);
             // Without further events, another plan would have the same result.
             let is_over = submit.is_none() && end.is_none();
             let wake = options.every_ms.filter(|_| waits && !is_over);
@@ -291,7 +295,7 @@ impl<L: Ledger> Serving<'_, L> {
                 self.end(id, now, watch)?;
                 has_ended = true;
             }
-            if has_ended && !self.outside.is_empty() {
+            if has_ended && !self.refused_jobs.is_empty() {
                 self.resubmit_refused(now);
             }
             while let Some(job) = jobs.get(next)
@@ -301,7 +305,7 @@ impl<L: Ledger> Serving<'_, L> {
                 self.submit(next as u32, job, now);
                 next += 1;
             }
-            self.hear(watch);
+            self.pass_changes(watch);
             let names: Vec<VclusterName> = self.parts.keys().cloned().collect();
             for name in names {
                 self.plan(&name, now, is_wake, watch);
@@ -317,9 +321,9 @@ impl<L: Ledger> Serving<'_, L> {
         match self.try_submit(place, job, now) {
             Ok(()) => {}
             Err(SubmitRejection::ForNow(project, said))
-                if self.refused == OverLimitPolicy::ComesAgain =>
+                if self.refused == OverLimitPolicy::Resubmit =>
             {
-                let outside = self.outside.entry(project).or_default();
+                let outside = self.refused_jobs.entry(project).or_default();
                 outside.push_back((place, said));
             }
             Err(SubmitRejection::ForNow(_, said)) => {
@@ -358,11 +362,11 @@ impl<L: Ledger> Serving<'_, L> {
 
     /// Submits refused jobs again: in order within each project, until one is refused because of a limit.
     fn resubmit_refused(&mut self, now: u64) {
-        let (workload, mut outside) = (self.workload, std::mem::take(&mut self.outside));
+        let (workload, mut outside) = (self.workload, std::mem::take(&mut self.refused_jobs));
         for queue in outside.values_mut() {
             while let Some((place, said)) = queue.front_mut() {
                 let job = &workload.jobs[*place as usize];
-                self.deeds.resubmitted += 1;
+                self.counts.resubmitted += 1;
                 match self.try_submit(*place, job, now) {
                     Ok(()) => {}
                     Err(SubmitRejection::ForNow(_, again)) => {
@@ -377,13 +381,16 @@ impl<L: Ledger> Serving<'_, L> {
             }
         }
         outside.retain(|_, queue| !queue.is_empty());
-        self.outside = outside;
+        self.refused_jobs = outside;
     }
 
     /// Reports the jobs that still wait after the last event as skipped, with the reason.
-    fn give_up(&mut self) {
+    fn report_unstarted(&mut self) {
         let (workload, last) = (self.workload, self.ledger.now());
-        for (place, said) in std::mem::take(&mut self.outside).into_values().flatten() {
+        for (place, said) in std::mem::take(&mut self.refused_jobs)
+            .into_values()
+            .flatten()
+        {
             let line = workload.jobs[place as usize].line;
             self.skipped.add(line, SkipReason::Refused, || said);
         }
@@ -418,7 +425,7 @@ impl<L: Ledger> Serving<'_, L> {
             .specs
             .by_kind
             .entry(key)
-            .or_insert_with(|| kind(cluster, workload, job, has_hardware));
+            .or_insert_with(|| request_values(cluster, workload, job, has_hardware));
         let denied = |reason| SubmitRejection::ForGood(SkipReason::Refused, reason);
         let kind = kind.clone().map_err(denied)?;
         let key = (job.request, job.size);
@@ -445,7 +452,12 @@ impl<L: Ledger> Serving<'_, L> {
         })
     }
 
-    fn end(&mut self, id: AllocationId, now: u64, watch: &mut dyn Watch) -> Result<(), LiveError> {
+    fn end(
+        &mut self,
+        id: AllocationId,
+        now: u64,
+        watch: &mut dyn ReplayObserver,
+    ) -> Result<(), LiveError> {
         let Some(place) = self.jobs.remove(&id) else {
             return Ok(());
         };
@@ -453,7 +465,7 @@ impl<L: Ledger> Serving<'_, L> {
         if let Some(Ok(kind)) = self.specs.by_kind.get(&(job.tenant, job.request)) {
             watch.ended(&kind.vcluster, self.at(now), id);
             let part = self.parts.get_mut(&kind.vcluster);
-            if let (true, Some(part)) = (L::ARE_FOLLOWED, part) {
+            if let (true, Some(part)) = (L::PLANNERS_FOLLOW, part) {
                 part.planner.follow_end(id);
                 part.free += job.size;
                 part.has_news = true;
@@ -467,8 +479,8 @@ impl<L: Ledger> Serving<'_, L> {
     }
 
     /// Passes changes to the schedulers.
-    fn hear(&mut self, watch: &mut dyn Watch) {
-        for (vcluster, delta) in self.ledger.take_news() {
+    fn pass_changes(&mut self, watch: &mut dyn ReplayObserver) {
+        for (vcluster, delta) in self.ledger.take_changes() {
             let Some(part) = self.parts.get_mut(&vcluster) else {
                 continue;
             };
@@ -486,13 +498,19 @@ impl<L: Ledger> Serving<'_, L> {
                     _ => {}
                 }
             }
-            watch.heard(&vcluster, &delta);
-            part.has_news |= changes(&delta, part.planner.view());
+            watch.changed(&vcluster, &delta);
+            part.has_news |= affects_plan(&delta, part.planner.view());
             part.planner.update(delta);
         }
     }
 
-    fn plan(&mut self, vcluster: &VclusterName, now: u64, is_wake: bool, watch: &mut dyn Watch) {
+    fn plan(
+        &mut self,
+        vcluster: &VclusterName,
+        now: u64,
+        is_wake: bool,
+        watch: &mut dyn ReplayObserver,
+    ) {
         let at = self.at(now);
         let Some(part) = self.parts.get_mut(vcluster) else {
             return;
@@ -501,16 +519,16 @@ impl<L: Ledger> Serving<'_, L> {
             return;
         }
         if !part.may_start() {
-            self.deeds.rests += 1;
+            self.counts.rests += 1;
             return;
         }
-        self.deeds.plans += 1;
+        self.counts.plans += 1;
         let plan = part.planner.plan_starts(at);
         watch.planned(vcluster, part.planner.policy(), &plan);
         if let Some(first) = plan.reservations.first()
             && let Some(job) = self.jobs.get(&first.id)
         {
-            watch.promised(Promise {
+            watch.promised(PromisedStart {
                 job: *job,
                 at_ms: now,
                 starts_ms: first.starts_at.0.saturating_sub(self.shift),
@@ -530,11 +548,11 @@ impl<L: Ledger> Serving<'_, L> {
             let assigned = self.ledger.assign(placed.id, placed.nodes, vcluster, at);
             watch.proposed(vcluster, at, placed.id, assigned.is_ok());
             if assigned.is_err() {
-                self.deeds.refused += 1;
+                self.counts.refused += 1;
                 continue;
             }
-            part.waits_no_more(job.size);
-            if L::ARE_FOLLOWED {
+            part.remove_waiting(job.size);
+            if L::PLANNERS_FOLLOW {
                 let lasts_ms = job.planned_ms().max(1);
                 let runs = RunningView {
                     ends_at: Some(at.after(lasts_ms)),
@@ -547,7 +565,7 @@ impl<L: Ledger> Serving<'_, L> {
             self.started += 1;
             let end = now.saturating_add(job.run_ms);
             self.ends.push(Reverse((end, self.started, placed.id)));
-            let served = Served {
+            let served = JobStart {
                 start_ms: now,
                 is_backfilled: placed.backfilled,
                 preempted: 0,
@@ -556,7 +574,7 @@ impl<L: Ledger> Serving<'_, L> {
             watch.started(place, served);
             watch.placed(place, &nodes);
         }
-        self.hear(watch);
+        self.pass_changes(watch);
         // A scheduler does not plan again because of its own placements.
         if let Some(part) = self.parts.get_mut(vcluster) {
             part.has_news = false;
@@ -565,12 +583,12 @@ impl<L: Ledger> Serving<'_, L> {
 }
 
 /// Returns the values that all jobs with the same tenant and request have in common in their submits.
-fn kind(
+fn request_values(
     cluster: &Cluster,
     workload: &Workload,
     job: &Job,
     has_hardware: bool,
-) -> Result<Kind, String> {
+) -> Result<RequestValues, String> {
     let tenant = &workload.tenants[job.tenant as usize];
     let request = &workload.requests[job.request as usize];
     let project = match cluster.accounts.get(tenant) {
@@ -581,7 +599,7 @@ fn kind(
     let queue = || request.queue.clone().unwrap_or_else(|| "-".to_owned());
     let vcluster =
         vcluster.ok_or_else(|| format!("no vCluster takes work of queue {:?}", queue()))?;
-    Ok(Kind {
+    Ok(RequestValues {
         project,
         vcluster,
         class: cluster.class_of(request),

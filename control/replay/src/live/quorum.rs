@@ -19,7 +19,7 @@ use lattice_quorum_types::{
     node::{Lifecycle, Node},
     spec::AllocationSpec,
 };
-use lattice_view::{BaseView, Changes, ViewNode, whole};
+use lattice_view::{BaseView, Changes, ViewNode, full_input};
 use std::{collections::BTreeMap, sync::Arc};
 
 const ADMIN: &str = "replay";
@@ -27,9 +27,9 @@ const SERVICE: &str = "service:control/replay";
 /// Limit of a project without one: more nodes than any machine has.
 const NO_LIMIT: u64 = 1 << 60;
 /// Remaining time at which a lease is renewed, milliseconds.
-const RENEWED_BEFORE_MS: u64 = 1000;
+const RENEW_BEFORE_MS: u64 = 1000;
 /// Number of commands after which records of ended allocations are removed from the state, to save memory.
-const FORGOTTEN_AFTER: u64 = 4096;
+const DROP_ENDED_EVERY: u64 = 4096;
 
 /// A node of the cluster's description, with its committed record.
 #[derive(Clone, Default)]
@@ -61,7 +61,7 @@ pub(super) struct Quorum<'a> {
     cluster: &'a Cluster,
     state: State,
     /// View of the state as a control builds it, updated with each event.
-    seen: BaseView<DescribedNode>,
+    view: BaseView<DescribedNode>,
     /// Changes of `seen` since the schedulers' last update.
     changes: Changes,
     has_changes: bool,
@@ -71,7 +71,7 @@ pub(super) struct Quorum<'a> {
     leases: BTreeMap<VclusterName, (Fence, UnixMillis)>,
     service: Principal,
     /// Lease without a purpose of its own: its renewal advances the state time.
-    clock: LeaseName,
+    clock_lease: LeaseName,
 }
 
 impl<'a> Quorum<'a> {
@@ -100,14 +100,14 @@ impl<'a> Quorum<'a> {
             cluster,
             changes: Changes::since(&seen),
             has_changes: false,
-            seen,
+            view: seen,
             state,
             index: 0,
             news: VclusterChanges::new(),
             power: Power::new(cluster),
             leases: BTreeMap::new(),
             service: principal(SERVICE, Role::Service),
-            clock: LeaseName::new("replay").map_err(ClusterError::from)?,
+            clock_lease: LeaseName::new("replay").map_err(ClusterError::from)?,
         };
         let admin = principal(ADMIN, Role::Admin);
         let open = Limits {
@@ -126,31 +126,31 @@ impl<'a> Quorum<'a> {
                 max_nodes: limits.max_nodes.or(Some(NO_LIMIT >> below)),
                 ..limits
             };
-            quorum.furnish(&admin, new_project(path, limits), now)?;
+            quorum.set_up(&admin, new_project(path, limits), now)?;
         }
         for (node, host) in &cluster.nodes {
             let register = Command::RegisterNode {
                 node: node.clone(),
                 vcluster: host.vcluster.clone(),
             };
-            quorum.furnish(&admin, register, now)?;
+            quorum.set_up(&admin, register, now)?;
             let ready = Command::SetLifecycle {
                 node: node.clone(),
                 lifecycle: Lifecycle::Ready,
             };
-            quorum.furnish(&admin, ready, now)?;
+            quorum.set_up(&admin, ready, now)?;
         }
         Ok(quorum)
     }
 
-    fn furnish(
+    fn set_up(
         &mut self,
         admin: &Principal,
         command: Command,
         at: UnixMillis,
     ) -> Result<(), LiveError> {
         let applied = self.apply(admin.clone(), None, command, at);
-        applied.map(drop).map_err(LiveError::Furnish)
+        applied.map(drop).map_err(LiveError::Setup)
     }
 
     fn apply(
@@ -176,7 +176,7 @@ impl<'a> Quorum<'a> {
         for event in &events {
             self.follow(event);
         }
-        if self.index.is_multiple_of(FORGOTTEN_AFTER) {
+        if self.index.is_multiple_of(DROP_ENDED_EVERY) {
             drop(self.state.take_sealed());
         }
         Ok(outcome)
@@ -185,7 +185,7 @@ impl<'a> Quorum<'a> {
     /// Returns the lease with which a vCluster's scheduler acts; renews a lease that is about to expire.
     fn fence(&mut self, vcluster: &VclusterName, at: UnixMillis) -> Result<Fence, Refusal> {
         if let Some((fence, until)) = self.leases.get(vcluster)
-            && at.after(RENEWED_BEFORE_MS) < *until
+            && at.after(RENEW_BEFORE_MS) < *until
         {
             return Ok(fence.clone());
         }
@@ -215,7 +215,7 @@ impl<'a> Quorum<'a> {
         let is_new = self.state.now() == UnixMillis(0);
         while !is_new && self.state.now().after(MAX_FORWARD_MS) < at {
             let step = self.state.now().after(MAX_FORWARD_MS);
-            self.acquire(&self.clock.clone(), step)?;
+            self.acquire(&self.clock_lease.clone(), step)?;
         }
         Ok(())
     }
@@ -225,9 +225,9 @@ impl<'a> Quorum<'a> {
             self.power
                 .draw(&record.id, record.holder.is_some(), &mut self.news);
         }
-        let event = self.seen.expanded(event);
-        (self.seen.revision, self.seen.at) = (event.revision, event.at);
-        let former = self.seen.apply(&event);
+        let event = self.view.expanded(event);
+        (self.view.revision, self.view.at) = (event.revision, event.at);
+        let former = self.view.apply(&event);
         self.changes.note(&event, former);
         self.has_changes = true;
     }
@@ -243,7 +243,7 @@ fn new_project(path: ProjectPath, limits: Limits) -> Command {
 }
 
 impl Ledger for Quorum<'_> {
-    const ARE_FOLLOWED: bool = false;
+    const PLANNERS_FOLLOW: bool = false;
 
     fn submit(
         &mut self,
@@ -304,21 +304,21 @@ impl Ledger for Quorum<'_> {
         ClusterView {
             revision: self.state.revision(),
             power: self.power.domains().collect(),
-            ..whole(&self.seen, vcluster, 0)
+            ..full_input(&self.view, vcluster, 0)
         }
     }
 
-    fn take_news(&mut self) -> VclusterChanges {
+    fn take_changes(&mut self) -> VclusterChanges {
         let mut news = std::mem::take(&mut self.news);
         if std::mem::take(&mut self.has_changes) {
-            let changes = std::mem::replace(&mut self.changes, Changes::since(&self.seen));
+            let changes = std::mem::replace(&mut self.changes, Changes::since(&self.view));
             for vcluster in self.cluster.vclusters.keys() {
                 let delta = delta_of(&mut news, vcluster);
                 let power = std::mem::take(&mut delta.power);
                 *delta = Delta {
                     revision: self.state.revision(),
                     power,
-                    ..changes.delta(&self.seen, vcluster, 0)
+                    ..changes.delta(&self.view, vcluster, 0)
                 };
             }
         }

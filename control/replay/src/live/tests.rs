@@ -4,11 +4,11 @@
 use super::*;
 use crate::{
     check::{ScheduleFacts, check},
-    generate::{Plan, generate},
+    generate::{GeneratorSettings, generate},
     policy,
-    run::{self, Decider, Machine, ReplayOptions},
-    schedule::{NodeSets, SameInstant, Schedule},
-    textbook::{self, Textbook},
+    run::{self, Machine, ReplayOptions, ReplayScheduler},
+    schedule::{EventOrder, NodeSets, Schedule},
+    textbook::{self, TextbookScheduler},
     trace,
     workload::{Overrun, fit},
 };
@@ -24,7 +24,7 @@ fn recorded(name: &str, size: u32, first: usize) -> Workload {
     workload
 }
 
-fn options(weights: &str, judge: Judge) -> Options {
+fn options(weights: &str, judge: ProposalCheck) -> Options {
     Options {
         policy: Some(policy::named(weights).unwrap()),
         judge,
@@ -63,14 +63,15 @@ fn without_weights_it_is_easy() {
         let workload = recorded(name, size, first);
         let mut easy = Schedule::of(first, false);
         textbook::run(
-            Textbook::Easy,
+            TextbookScheduler::Easy,
             size,
-            SameInstant::Together,
+            EventOrder::Together,
             &workload.jobs,
             &mut easy,
         );
-        let cluster = Cluster::alike(size.into()).unwrap();
-        let (found, skipped, deeds) = served(&cluster, &workload, options("none", Judge::Quorum));
+        let cluster = Cluster::identical(size.into()).unwrap();
+        let (found, skipped, deeds) =
+            served(&cluster, &workload, options("none", ProposalCheck::Quorum));
         assert_eq!(starts(&found), starts(&easy), "{name}");
         let backfilled = |of: &Schedule| {
             of.served
@@ -94,20 +95,24 @@ fn without_weights_it_is_easy_on_random_work_too() {
         let workload = made(seed, 48, 250);
         let mut easy = Schedule::of(workload.jobs.len(), false);
         textbook::run(
-            Textbook::Easy,
+            TextbookScheduler::Easy,
             48,
-            SameInstant::Together,
+            EventOrder::Together,
             &workload.jobs,
             &mut easy,
         );
-        let cluster = Cluster::alike(48).unwrap();
-        let (found, ..) = served(&cluster, &workload, options("none", Judge::Nobody));
+        let cluster = Cluster::identical(48).unwrap();
+        let (found, ..) = served(
+            &cluster,
+            &workload,
+            options("none", ProposalCheck::AcceptAll),
+        );
         assert_eq!(starts(&found), starts(&easy), "seed {seed}");
     }
 }
 
 fn made(seed: u64, nodes: u32, jobs: u32) -> Workload {
-    generate(Plan {
+    generate(GeneratorSettings {
         seed,
         jobs,
         nodes,
@@ -129,10 +134,14 @@ fn books_match_quorum() {
     ]) {
         let workload = made(seed, 48, 200);
         let cluster = Cluster::dragonfly(6, 8).unwrap();
-        let quorum = served(&cluster, &workload, options(weights, Judge::Quorum));
-        let books = served(&cluster, &workload, options(weights, Judge::Nobody));
+        let quorum = served(&cluster, &workload, options(weights, ProposalCheck::Quorum));
+        let books = served(
+            &cluster,
+            &workload,
+            options(weights, ProposalCheck::AcceptAll),
+        );
         assert_eq!(quorum.0, books.0, "{weights}");
-        let again = served(&cluster, &workload, options(weights, Judge::Quorum));
+        let again = served(&cluster, &workload, options(weights, ProposalCheck::Quorum));
         assert_eq!(quorum.0.digest(), again.0.digest(), "{weights}");
         let known = ScheduleFacts {
             nodes: quorum.0.nodes.as_ref(),
@@ -140,7 +149,7 @@ fn books_match_quorum() {
             keeps_order: weights == "none",
         };
         let faults = check(&workload, &quorum.0.served, 48, known);
-        assert_eq!(faults.told, Vec::<String>::new(), "{weights}");
+        assert_eq!(faults.descriptions, Vec::<String>::new(), "{weights}");
     }
 }
 
@@ -199,8 +208,12 @@ fn limits_queues_and_power_of_a_site_hold() {
         // More nodes than debug has.
         (5, 100, 5, 4, 0),
     ]);
-    let (found, skipped, _) = served(&cluster, &workload, options("balanced", Judge::Quorum));
-    let told = skipped.told();
+    let (found, skipped, _) = served(
+        &cluster,
+        &workload,
+        options("balanced", ProposalCheck::Quorum),
+    );
+    let told = skipped.descriptions();
     let is_told = |words: &[&str]| {
         let has_all = |told: &&String| words.iter().all(|word| told.contains(word));
         assert!(
@@ -214,8 +227,8 @@ fn limits_queues_and_power_of_a_site_hold() {
     let at = |job: usize| found.served[job].start_ms / 1000;
     assert_eq!(at(1), 100);
     let gives_up = Options {
-        refused: OverLimitPolicy::GivesUp,
-        ..options("balanced", Judge::Quorum)
+        refused: OverLimitPolicy::GiveUp,
+        ..options("balanced", ProposalCheck::Quorum)
     };
     let (_, skipped, _) = served(&cluster, &workload, gives_up);
     assert_eq!(
@@ -235,7 +248,7 @@ fn limits_queues_and_power_of_a_site_hold() {
     let outcome = run::run(
         &workload,
         &Machine::Cluster(Box::new(cluster)),
-        &Decider::Lattice(None),
+        &ReplayScheduler::Lattice(None),
         &ReplayOptions::default(),
     )
     .unwrap();
@@ -262,15 +275,19 @@ power_domains: {d: {budget_kw: 2}}
         (2, 10, 4, 2, 1),
         (3, 10, 1, 2, 1),
     ]);
-    for judge in [Judge::Quorum, Judge::Nobody] {
+    for judge in [ProposalCheck::Quorum, ProposalCheck::AcceptAll] {
         let (found, skipped, _) = served(&cluster, &workload, options("balanced", judge));
         assert_eq!(skipped.counts()[&SkipReason::NeverStarted], 2, "{judge:?}");
         assert!(
-            skipped.told()[0].starts_with("line 2 never starts: "),
+            skipped.descriptions()[0].starts_with("line 2 never starts: "),
             "{:?}",
-            skipped.told()
+            skipped.descriptions()
         );
-        assert!(skipped.told()[0].contains("power"), "{:?}", skipped.told());
+        assert!(
+            skipped.descriptions()[0].contains("power"),
+            "{:?}",
+            skipped.descriptions()
+        );
         assert!(found.served[3].has_started());
     }
 }
@@ -283,10 +300,14 @@ fn gpus_count_where_they_are_described() {
     let lines = crate::lines::Lines::read(std::io::Cursor::new(text)).unwrap();
     let workload = trace::read(lines, Path::new("trace"), trace::Options::default()).unwrap();
     let served = |cluster: Cluster| {
-        let (found, skipped, _) = served(&cluster, &workload, options("balanced", Judge::Quorum));
-        (found.served[0].has_started(), skipped.told())
+        let (found, skipped, _) = served(
+            &cluster,
+            &workload,
+            options("balanced", ProposalCheck::Quorum),
+        );
+        (found.served[0].has_started(), skipped.descriptions())
     };
-    assert_eq!(served(Cluster::alike(3).unwrap()), (true, vec![]));
+    assert_eq!(served(Cluster::identical(3).unwrap()), (true, vec![]));
     let described = "groups: [{nodes: a, model: m}, {nodes: b}]\nmodels: {m: {gpus: 2}}\n";
     let (has_started, told) = served(clusters_file(described));
     assert!(
@@ -303,8 +324,12 @@ fn a_year_of_nothing_is_no_hindrance() {
         (year, 50, 2, 1, 1),
         (year + 1, 3, 2, 1, 1),
     ]);
-    let cluster = Cluster::alike(2).unwrap();
-    let (found, skipped, _) = served(&cluster, &workload, options("balanced", Judge::Quorum));
+    let cluster = Cluster::identical(2).unwrap();
+    let (found, skipped, _) = served(
+        &cluster,
+        &workload,
+        options("balanced", ProposalCheck::Quorum),
+    );
     assert_eq!(starts(&found), [0, year * 1000, (year + 50) * 1000]);
     assert_eq!(skipped.total(), 0);
 }
@@ -314,10 +339,14 @@ fn a_year_of_nothing_is_no_hindrance() {
 fn plans_may_be_made_more_often() {
     let workload = made(3, 48, 200);
     let cluster = Cluster::dragonfly(6, 8).unwrap();
-    let by_events = served(&cluster, &workload, options("balanced", Judge::Nobody));
+    let by_events = served(
+        &cluster,
+        &workload,
+        options("balanced", ProposalCheck::AcceptAll),
+    );
     let often = Options {
         every_ms: Some(60_000),
-        ..options("balanced", Judge::Nobody)
+        ..options("balanced", ProposalCheck::AcceptAll)
     };
     let often = served(&cluster, &workload, often);
     assert!(
@@ -326,5 +355,5 @@ fn plans_may_be_made_more_often() {
         often.2,
         by_events.2
     );
-    assert!(often.0.served.iter().all(Served::has_started));
+    assert!(often.0.served.iter().all(JobStart::has_started));
 }

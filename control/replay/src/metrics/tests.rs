@@ -4,7 +4,7 @@ use super::*;
 use crate::{request::Request, trace::UNKNOWN};
 
 /// Measures jobs of (submit, run, size, tenant, start), in seconds.
-fn measured(of: &[(u64, u64, u32, u32, Option<u64>)], terms: Terms) -> Metrics {
+fn measured(of: &[(u64, u64, u32, u32, Option<u64>)], terms: MetricInputs) -> Metrics {
     let jobs = (1..)
         .zip(of)
         .map(|(number, (submit, run, size, tenant, _))| Job {
@@ -19,12 +19,12 @@ fn measured(of: &[(u64, u64, u32, u32, Option<u64>)], terms: Terms) -> Metrics {
             tenant: *tenant,
             request: 0,
         });
-    let served: Vec<Served> = of
+    let served: Vec<JobStart> = of
         .iter()
-        .map(|(.., start)| Served {
+        .map(|(.., start)| JobStart {
             start_ms: start.map_or(UNKNOWN, |s| s * 1000),
             span: 2,
-            ..Served::default()
+            ..JobStart::default()
         })
         .collect();
     let workload = Workload {
@@ -37,10 +37,10 @@ fn measured(of: &[(u64, u64, u32, u32, Option<u64>)], terms: Terms) -> Metrics {
     measure(&workload, &served, &terms)
 }
 
-fn size(size: u64) -> Terms {
-    Terms {
+fn size(size: u64) -> MetricInputs {
+    MetricInputs {
         size,
-        ..Terms::default()
+        ..MetricInputs::default()
     }
 }
 
@@ -99,7 +99,7 @@ fn shares_targets_and_groups_count_where_they_are_known() {
         (0, 100, 2, 1, Some(0)),
         (0, 10, 1, 1, None),
     ];
-    let terms = Terms {
+    let terms = MetricInputs {
         has_groups: true,
         parties: vec![
             Party {
@@ -124,7 +124,7 @@ fn shares_targets_and_groups_count_where_they_are_known() {
     assert_eq!(found.qos_met_fraction, Some(2.0 / 3.0));
     assert_eq!(found.group_span_mean, Some(2.0));
     // Both tenants are one party.
-    let one = Terms {
+    let one = MetricInputs {
         parties: vec![Party {
             name: "site".to_owned(),
             share: None,

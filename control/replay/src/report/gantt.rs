@@ -10,11 +10,11 @@ use crate::schedule::NodeSets;
 use std::fmt::Write as _;
 
 /// Divisor of the length of the schedule that gives the length of the window.
-const PART: u64 = 60;
+const WINDOW_DIVISOR: u64 = 60;
 /// Shortest window, milliseconds.
 const SHORTEST_MS: u64 = 12 * 3_600_000;
 /// Largest number of boxes in a chart; more boxes could not be distinguished.
-const BOXES: usize = 6_000;
+const MAX_BOXES: usize = 6_000;
 
 /// Renders a chart for each policy.
 pub(super) fn charts(page: &Page<'_>) -> String {
@@ -28,10 +28,10 @@ pub(super) fn charts(page: &Page<'_>) -> String {
         hours(from),
         hours(to)
     );
-    for side in page.sides {
+    for side in page.policies {
         let chart = match &side.schedule.nodes {
             Some(nodes) => on_nodes(page, side, nodes, (from, to), &hours),
-            None => anywhere(page, side, (from, to), &hours),
+            None => on_free_rows(page, side, (from, to), &hours),
         };
         let _ = write!(
             html,
@@ -44,14 +44,14 @@ pub(super) fn charts(page: &Page<'_>) -> String {
 
 /// Window around the longest queue of the first policy.
 fn busiest(page: &Page<'_>) -> (u64, u64) {
-    let Some(first) = page.sides.first() else {
+    let Some(first) = page.policies.first() else {
         return (0, 1);
     };
     let (begin, end) = span(page, first.schedule);
     let series = queue(page, first.schedule);
     let most = series.iter().max_by(|a, b| a.1.total_cmp(&b.1));
     let middle = begin + most.map_or(0, |(at, _)| (at * 1000.0) as u64);
-    let half = ((end - begin) / PART / 2).max(SHORTEST_MS / 2);
+    let half = ((end - begin) / WINDOW_DIVISOR / 2).max(SHORTEST_MS / 2);
     let from = middle.saturating_sub(half).max(begin);
     (from, (from + 2 * half).min(end))
 }
@@ -69,7 +69,7 @@ fn chart<'a>(
 }
 
 /// Jobs that run in the window.
-fn within<'a>(
+fn jobs_in_window<'a>(
     page: &'a Page<'_>,
     side: &'a PolicySchedule<'_>,
     (from, to): (u64, u64),
@@ -109,7 +109,7 @@ fn title(page: &Page<'_>, side: &PolicySchedule<'_>, place: usize) -> String {
 }
 
 /// Color of a job: that of its tenant; with a single tenant, a color for each job.
-fn whose(page: &Page<'_>, place: usize) -> &'static str {
+fn job_colour(page: &Page<'_>, place: usize) -> &'static str {
     match page.workload.tenants.len() {
         0 | 1 => colour(place),
         _ => colour(page.workload.jobs[place].tenant as usize),
@@ -125,7 +125,7 @@ fn on_nodes(
 ) -> String {
     let mut chart = chart(page, window, hours, "nodes, by name");
     let mut boxes = 0;
-    for place in within(page, side, window) {
+    for place in jobs_in_window(page, side, window) {
         let (job, served) = (&page.workload.jobs[place], &side.schedule.served[place]);
         let left = hours(served.start_ms.max(window.0));
         let right = hours(served.end_ms(job).min(window.1));
@@ -138,24 +138,29 @@ fn on_nodes(
                 continue;
             };
             boxes += 1;
-            if boxes > BOXES {
+            if boxes > MAX_BOXES {
                 break;
             }
             let (bottom, top) = (f64::from(*first), f64::from(*last) + 1.0);
-            chart.area((left, bottom), (right, top), whose(page, place), &title);
+            chart.area(
+                (left, bottom),
+                (right, top),
+                job_colour(page, place),
+                &title,
+            );
         }
     }
-    with_rest(chart.done("jobs on nodes over time", true), boxes)
+    with_omission_note(chart.done("jobs on nodes over time", true), boxes)
 }
 
-fn anywhere(
+fn on_free_rows(
     page: &Page<'_>,
     side: &PolicySchedule<'_>,
     window: (u64, u64),
     hours: Hours<'_>,
 ) -> String {
     let mut chart = chart(page, window, hours, page.workload.unit.name());
-    let mut places: Vec<usize> = within(page, side, window).collect();
+    let mut places: Vec<usize> = jobs_in_window(page, side, window).collect();
     places.sort_by_key(|place| (side.schedule.served[*place].start_ms, *place));
     // Time until which each row is used. A job takes the lowest free rows, which need not be adjacent.
     let mut taken = vec![0_u64; usize::try_from(page.terms.size).unwrap_or(0).min(200_000)];
@@ -173,25 +178,27 @@ fn anywhere(
                 continue;
             };
             boxes += 1;
-            if boxes > BOXES {
+            if boxes > MAX_BOXES {
                 break;
             }
             let left = (hours(start.max(window.0)), *first as f64);
             let right = (hours(end.min(window.1)), *last as f64 + 1.0);
-            chart.area(left, right, whose(page, place), &title);
+            chart.area(left, right, job_colour(page, place), &title);
         }
         rows.iter().for_each(|row| taken[*row] = end);
     }
-    with_rest(
+    with_omission_note(
         chart.done("parts of the machine in use over time", true),
         boxes,
     )
 }
 
-fn with_rest(svg: String, boxes: usize) -> String {
-    match boxes > BOXES {
+fn with_omission_note(svg: String, boxes: usize) -> String {
+    match boxes > MAX_BOXES {
         true => {
-            format!("{svg}<p><small>Only the first {BOXES} of {boxes} boxes are drawn.</small></p>")
+            format!(
+                "{svg}<p><small>Only the first {MAX_BOXES} of {boxes} boxes are drawn.</small></p>"
+            )
         }
         false => svg,
     }

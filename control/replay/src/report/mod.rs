@@ -8,7 +8,7 @@ mod tests;
 
 use crate::{
     compare::{ComparisonResult, Difference, Row},
-    metrics::{CONVENTIONS, SizeClass, Terms, meant, work_within},
+    metrics::{CONVENTIONS, MetricInputs, SizeClass, intended_shares, work_within},
     schedule::Schedule,
     trace::Workload,
 };
@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use svg::{Axis, Chart, colour, escaped, legend, number};
 
 /// Largest number of tenants in the chart; those with the most work are shown.
-const TENANTS: usize = 12;
+const MAX_TENANTS: usize = 12;
 
 /// Policy with its schedule.
 #[derive(Debug, Clone, Copy)]
@@ -40,15 +40,15 @@ pub struct Page<'a> {
     /// Workload.
     pub workload: &'a Workload,
     /// Inputs with which the schedules were measured.
-    pub terms: &'a Terms,
+    pub terms: &'a MetricInputs,
     /// Policies with their schedules; the others are compared with the first.
-    pub sides: &'a [PolicySchedule<'a>],
+    pub policies: &'a [PolicySchedule<'a>],
     /// Values of each measure, and differences between the policies.
     pub rows: &'a [Row],
     /// Number of seeds.
     pub seeds: usize,
     /// Largest shift of a submit, seconds.
-    pub shaken_s: u64,
+    pub max_shift_s: u64,
     /// Period of the Gantt charts, milliseconds of the trace's own time; `None`: around the longest queue.
     pub window: Option<(u64, u64)>,
 }
@@ -77,7 +77,7 @@ pub fn page(page: &Page<'_>) -> String {
          <h1>{title}</h1>\n"
     );
     html.push_str(&table(page));
-    let names: Vec<&str> = page.sides.iter().map(|side| side.name).collect();
+    let names: Vec<&str> = page.policies.iter().map(|side| side.name).collect();
     let legend = legend(&names);
     let mut section = |heading: &str, text: &str, picture: String| {
         let _ = write!(
@@ -105,7 +105,7 @@ pub fn page(page: &Page<'_>) -> String {
         "The part of all jobs that waited no longer than that. What began within a second is at the left end.",
         distribution(page),
     );
-    if meant(page.workload, page.terms).len() > 1 {
+    if intended_shares(page.workload, page.terms).len() > 1 {
         section(
             "Tenants",
             "The share of the work done that each tenant had in the window, over the share that it is meant to have: 1 is \
@@ -116,7 +116,7 @@ pub fn page(page: &Page<'_>) -> String {
     html.push_str(&gantt::charts(page));
     html.push_str("<h2>What the numbers mean</h2>\n<ul>\n");
     let mut orders: Vec<String> = page
-        .sides
+        .policies
         .iter()
         .map(|side| format!("{}: {}", side.name, side.order))
         .collect();
@@ -134,14 +134,14 @@ pub fn page(page: &Page<'_>) -> String {
 
 fn table(page: &Page<'_>) -> String {
     let mut html = String::new();
-    let first = page.sides.first().map_or("", |side| side.name);
+    let first = page.policies.first().map_or("", |side| side.name);
     let jobs = page.workload.jobs.len();
     let seeds = match page.seeds {
         0 | 1 => "one replay of each policy: noise is unknown (use more --seeds)".to_owned(),
         seeds => format!(
             "means of {seeds} replays of each policy, of which all but one have submits shaken by up to {} s; \
              differences are to {}, within what 95 of a hundred such experiments would give",
-            page.shaken_s,
+            page.max_shift_s,
             escaped(first)
         ),
     };
@@ -151,7 +151,7 @@ fn table(page: &Page<'_>) -> String {
         page.terms.size,
         page.workload.unit.name()
     );
-    for side in page.sides {
+    for side in page.policies {
         let _ = write!(html, "</th><th>{}", escaped(side.name));
     }
     html.push_str("</th></tr></thead>\n<tbody>\n");
@@ -171,7 +171,7 @@ fn table(page: &Page<'_>) -> String {
                 .checked_sub(1)
                 .and_then(|place| row.differences.get(place))
             {
-                let _ = write!(html, "<br>{}", told(difference));
+                let _ = write!(html, "<br>{}", difference_html(difference));
             }
         }
         html.push_str("</td></tr>\n");
@@ -180,7 +180,7 @@ fn table(page: &Page<'_>) -> String {
     html
 }
 
-fn told(difference: &Difference) -> String {
+fn difference_html(difference: &Difference) -> String {
     let relative = difference.relative.map_or_else(
         || format!("{:+.3}", difference.mean),
         |relative| format!("{:+.1} %", 100.0 * relative),
@@ -204,7 +204,7 @@ fn over_time(
     most: Option<f64>,
 ) -> String {
     let all: Vec<Series> = page
-        .sides
+        .policies
         .iter()
         .map(|side| of(page, side.schedule))
         .collect();
@@ -224,7 +224,7 @@ fn over_time(
 
 fn by_size(page: &Page<'_>) -> String {
     let mut sizes: Vec<(u32, u32)> = page
-        .sides
+        .policies
         .iter()
         .flat_map(|side| side.classes)
         .map(|class| (class.from, class.to))
@@ -232,14 +232,14 @@ fn by_size(page: &Page<'_>) -> String {
     sizes.sort_unstable();
     sizes.dedup();
     let highest = page
-        .sides
+        .policies
         .iter()
         .flat_map(|side| side.classes)
         .map(|class| class.mean_wait_s)
         .fold(0.0, f64::max);
     let x = Axis::linear(0.0, sizes.len() as f64, page.workload.unit.name());
     let mut chart = Chart::new(x, Axis::linear(0.0, highest, "mean wait, s"), 240.0);
-    let width = 0.8 / page.sides.len().max(1) as f64;
+    let width = 0.8 / page.policies.len().max(1) as f64;
     for (place, (from, to)) in sizes.iter().enumerate() {
         let size = if from == to {
             from.to_string()
@@ -247,7 +247,7 @@ fn by_size(page: &Page<'_>) -> String {
             format!("{from}-{to}")
         };
         chart.label(place as f64 + 0.5, &size);
-        for (n, side) in page.sides.iter().enumerate() {
+        for (n, side) in page.policies.iter().enumerate() {
             let Some(class) = side.classes.iter().find(|class| class.from == *from) else {
                 continue;
             };
@@ -272,7 +272,7 @@ fn by_size(page: &Page<'_>) -> String {
 
 fn distribution(page: &Page<'_>) -> String {
     let all: Vec<Vec<f64>> = page
-        .sides
+        .policies
         .iter()
         .map(|side| series::waits(page, side.schedule))
         .collect();
@@ -299,9 +299,9 @@ fn distribution(page: &Page<'_>) -> String {
 }
 
 fn tenants(page: &Page<'_>) -> String {
-    let shares = meant(page.workload, page.terms);
+    let shares = intended_shares(page.workload, page.terms);
     let used: Vec<Vec<f64>> = page
-        .sides
+        .policies
         .iter()
         .map(|side| {
             work_within(
@@ -318,7 +318,7 @@ fn tenants(page: &Page<'_>) -> String {
         .collect();
     let first = used.first().map_or(&[][..], Vec::as_slice);
     largest.sort_by(|a, b| first[*b].total_cmp(&first[*a]).then(a.cmp(b)));
-    largest.truncate(TENANTS);
+    largest.truncate(MAX_TENANTS);
     let ratio = |side: &[f64], party: usize| side[party] / total(side) / shares[party];
     let highest = largest
         .iter()
@@ -341,7 +341,7 @@ fn tenants(page: &Page<'_>) -> String {
             let share = 100.0 * side[*party] / total(side);
             let title = format!(
                 "{}, {name}: {share:.2} % of the work, meant {:.2} %",
-                page.sides[n].name,
+                page.policies[n].name,
                 100.0 * shares[*party]
             );
             chart.area((left, 0.0), (left + width * 0.92, ratio), colour(n), &title);

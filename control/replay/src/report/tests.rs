@@ -4,13 +4,13 @@
 use super::*;
 use crate::{
     compare::compare,
-    generate::{Plan, generate},
-    run::{Decider, Machine, ReplayOptions, run, terms},
-    textbook::Textbook,
+    generate::{GeneratorSettings, generate},
+    run::{Machine, ReplayOptions, ReplayScheduler, run, terms},
+    textbook::TextbookScheduler,
 };
 
 fn page_of(tenants: u32, name: &str) -> String {
-    let mut workload = generate(Plan {
+    let mut workload = generate(GeneratorSettings {
         seed: 1,
         jobs: 300,
         nodes: 32,
@@ -20,7 +20,8 @@ fn page_of(tenants: u32, name: &str) -> String {
     });
     workload.tenants[0] = name.to_owned();
     let machine = Machine::Alike(32);
-    let deciders = [Textbook::Easy, Textbook::Fcfs].map(Decider::Textbook);
+    let deciders =
+        [TextbookScheduler::Easy, TextbookScheduler::Fcfs].map(ReplayScheduler::Textbook);
     let outcomes = deciders
         .map(|decider| run(&workload, &machine, &decider, &ReplayOptions::default()).unwrap());
     let rows = compare(
@@ -32,16 +33,16 @@ fn page_of(tenants: u32, name: &str) -> String {
         name,
         schedule: &outcome.schedule,
         classes: &outcome.metrics.starvation,
-        order: outcome.order.told(),
+        order: outcome.order.description(),
     });
     page(&Page {
         title: name,
         workload: &workload,
         terms: &terms(&workload, &machine),
-        sides: &sides,
+        policies: &sides,
         rows: &rows,
         seeds: 1,
-        shaken_s: 0,
+        max_shift_s: 0,
         window: None,
     })
 }
@@ -67,7 +68,7 @@ fn tenants_are_shown_where_there_are_some() {
 /// The mean over time of a drawn series equals the metric.
 #[test]
 fn what_is_drawn_is_what_was_measured() {
-    let workload = generate(Plan {
+    let workload = generate(GeneratorSettings {
         seed: 2,
         jobs: 400,
         nodes: 32,
@@ -79,7 +80,7 @@ fn what_is_drawn_is_what_was_measured() {
     let outcome = run(
         &workload,
         &machine,
-        &Decider::Textbook(Textbook::Easy),
+        &ReplayScheduler::Textbook(TextbookScheduler::Easy),
         &ReplayOptions::default(),
     )
     .unwrap();
@@ -87,10 +88,10 @@ fn what_is_drawn_is_what_was_measured() {
         title: "",
         workload: &workload,
         terms: &terms(&workload, &machine),
-        sides: &[],
+        policies: &[],
         rows: &[],
         seeds: 1,
-        shaken_s: 0,
+        max_shift_s: 0,
         window: None,
     };
     let mean = |series: Series| series.iter().map(|(_, y)| y).sum::<f64>() / series.len() as f64;

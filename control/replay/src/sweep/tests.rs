@@ -3,8 +3,8 @@
 
 use super::*;
 
-fn vectors(text: &str) -> Result<Vec<Vector>, SpaceError> {
-    Space::read(text)?.vectors(7)
+fn vectors(text: &str) -> Result<Vec<WeightVector>, SpaceError> {
+    SweepSpace::read(text)?.vectors(7)
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn every_combination_is_tried_once() {
 #[test]
 fn a_sample_is_drawn_by_its_seed() {
     let text = "over: {wait_time: {from: 0, to: 1, steps: 100}, topology: {from: 0, to: 1, steps: 100}}\nsample: 50\n";
-    let space = Space::read(text).unwrap();
+    let space = SweepSpace::read(text).unwrap();
     let drawn = space.vectors(1).unwrap();
     assert_eq!(drawn.len(), 50);
     assert_eq!(drawn, space.vectors(1).unwrap());
@@ -77,8 +77,8 @@ fn unbeaten_point_is_on_front() {
     ];
     let front = pareto(&values, &objectives);
     assert_eq!(front, [0, 1, 4]);
-    assert_eq!(best(&values, &front, &objectives), Some(4));
+    assert_eq!(nearest_to_ideal(&values, &front, &objectives), Some(4));
     // Both are equally near, so the first objective decides.
-    assert_eq!(best(&values, &[1, 0], &objectives), Some(0));
-    assert_eq!(best(&values, &[], &objectives), None);
+    assert_eq!(nearest_to_ideal(&values, &[1, 0], &objectives), Some(0));
+    assert_eq!(nearest_to_ideal(&values, &[], &objectives), None);
 }

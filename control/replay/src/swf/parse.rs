@@ -165,7 +165,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Parses a whole number, or -1.
-    fn whole(&mut self) -> Result<Option<u64>, SwfError> {
+    fn integer(&mut self) -> Result<Option<u64>, SwfError> {
         self.parsed("a whole number, or -1")
     }
 
@@ -204,24 +204,24 @@ pub(crate) fn parse_record(line: u64, text: &str) -> Result<(SwfRecord, bool), S
     };
     let record = SwfRecord {
         line,
-        job: fields.whole()?,
-        submit_s: fields.whole()?,
-        wait_s: fields.whole()?,
-        run_s: fields.whole()?,
-        allocated_procs: fields.whole()?,
+        job: fields.integer()?,
+        submit_s: fields.integer()?,
+        wait_s: fields.integer()?,
+        run_s: fields.integer()?,
+        allocated_procs: fields.integer()?,
         cpu_s: fields.seconds()?,
-        used_memory_kb: fields.whole()?,
-        requested_procs: fields.whole()?,
-        requested_s: fields.whole()?,
-        requested_memory_kb: fields.whole()?,
+        used_memory_kb: fields.integer()?,
+        requested_procs: fields.integer()?,
+        requested_s: fields.integer()?,
+        requested_memory_kb: fields.integer()?,
         status: fields.status()?,
-        user: fields.whole()?,
-        group: fields.whole()?,
-        executable: fields.whole()?,
-        queue: fields.whole()?,
-        partition: fields.whole()?,
-        preceding: fields.whole()?,
-        think_s: fields.whole()?,
+        user: fields.integer()?,
+        group: fields.integer()?,
+        executable: fields.integer()?,
+        queue: fields.integer()?,
+        partition: fields.integer()?,
+        preceding: fields.integer()?,
+        think_s: fields.integer()?,
     };
     let extra = fields.rest.next().is_some();
     Ok((record, extra))

@@ -151,7 +151,7 @@ fn a_truncated_gzip_stream_is_an_error() {
         matches!(
             &error,
             SwfError::Read(InputError::CutOff {
-                packing: "gzip",
+                compression: "gzip",
                 ..
             })
         ),

@@ -1,7 +1,7 @@
 //! Conservative backfilling: every job has a reservation, which may only move to an earlier time.
 
-use super::{Decide, Entry};
-use crate::schedule::{Promise, Watch};
+use super::{Entry, SchedulerPolicy};
+use crate::schedule::{PromisedStart, ReplayObserver};
 use lattice_placement::StartBounds;
 
 /// Number of free processors over time: each step holds from its time until the next step.
@@ -46,7 +46,7 @@ impl FreeProcessors {
     }
 
     /// Returns the first time from `now` on at which `size` processors are free for `lasts` milliseconds.
-    fn first(&self, size: u32, lasts: u64, now: u64) -> u64 {
+    fn first_fit(&self, size: u32, lasts: u64, now: u64) -> u64 {
         let mut at = now;
         for place in self.place(now)..self.steps.len() {
             let (from, free) = self.steps[place];
@@ -66,7 +66,7 @@ impl FreeProcessors {
 
     /// Returns the first possible start from `begin` on for a job with a reservation at `at`. Processors must be free
     /// until `at`; from then on, the job's own reservation holds them.
-    fn sooner(&self, size: u32, lasts: u64, mut begin: u64, at: u64) -> u64 {
+    fn earlier_start(&self, size: u32, lasts: u64, mut begin: u64, at: u64) -> u64 {
         let steps = &self.steps[self.place(begin)..];
         for (place, (from, free)) in steps.iter().enumerate() {
             if *from >= at.min(begin.saturating_add(lasts)) {
@@ -80,7 +80,7 @@ impl FreeProcessors {
     }
 
     /// Removes the steps before `now`.
-    fn forget(&mut self, now: u64) {
+    fn drop_before(&mut self, now: u64) {
         let place = self.place(now);
         self.steps.drain(..place);
     }
@@ -94,7 +94,7 @@ pub(super) struct Conservative {
     /// Processors that no job holds now. If events come one by one, later ends of this instant are not included yet.
     idle: u32,
     /// Whether a job ended earlier than expected since the last decision.
-    has_room: bool,
+    has_early_end: bool,
 }
 
 impl Conservative {
@@ -105,7 +105,7 @@ impl Conservative {
             },
             queue: Vec::new(),
             idle: procs,
-            has_room: false,
+            has_early_end: false,
         }
     }
 
@@ -123,7 +123,9 @@ impl Conservative {
                 continue;
             }
             let from = floors.of(entry.size, entry.planned_ms).max(now);
-            let sooner = self.free.sooner(entry.size, entry.planned_ms, from, at);
+            let sooner = self
+                .free
+                .earlier_start(entry.size, entry.planned_ms, from, at);
             floors.add(entry.size, entry.planned_ms, sooner);
             if sooner == at {
                 continue;
@@ -141,9 +143,9 @@ impl Conservative {
     }
 }
 
-impl Decide for Conservative {
-    fn came(&mut self, entry: Entry, now: u64) {
-        let at = self.free.first(entry.size, entry.planned_ms, now);
+impl SchedulerPolicy for Conservative {
+    fn arrived(&mut self, entry: Entry, now: u64) {
+        let at = self.free.first_fit(entry.size, entry.planned_ms, now);
         self.reserve(entry, at);
         self.queue.push((entry, at));
     }
@@ -151,16 +153,21 @@ impl Decide for Conservative {
     fn ended(&mut self, _: u32, size: u32, expected_ms: u64, now: u64) {
         self.idle += size;
         self.free.change(now, expected_ms, |free| free + size);
-        self.has_room |= now < expected_ms;
+        self.has_early_end |= now < expected_ms;
     }
 
     fn wakes_at(&self) -> Option<u64> {
         self.queue.iter().map(|(_, at)| *at).min()
     }
 
-    fn decide(&mut self, now: u64, start: &mut dyn FnMut(Entry, bool), watch: &mut dyn Watch) {
-        self.free.forget(now);
-        if std::mem::take(&mut self.has_room) {
+    fn decide(
+        &mut self,
+        now: u64,
+        start: &mut dyn FnMut(Entry, bool),
+        watch: &mut dyn ReplayObserver,
+    ) {
+        self.free.drop_before(now);
+        if std::mem::take(&mut self.has_early_end) {
             self.move_up(now);
         }
         let mut first_waits = None;
@@ -176,7 +183,7 @@ impl Decide for Conservative {
             !starts
         });
         if let Some((job, starts_ms)) = first_waits {
-            watch.promised(Promise {
+            watch.promised(PromisedStart {
                 job,
                 at_ms: now,
                 starts_ms,
@@ -205,7 +212,7 @@ mod tests {
                     size,
                     planned_ms,
                 };
-                queue.came(entry, 0);
+                queue.arrived(entry, 0);
             }
             let gone = rng.range(1, 10) as usize;
             for (entry, at) in queue.queue.drain(..gone) {
@@ -221,7 +228,7 @@ mod tests {
             anew.sort_by_key(|(at, _)| *at);
             for (at, entry) in anew.iter_mut().filter(|(at, _)| *at > 0) {
                 free.change(*at, *at + entry.planned_ms, |free| free + entry.size);
-                let sooner = free.first(entry.size, entry.planned_ms, 0);
+                let sooner = free.first_fit(entry.size, entry.planned_ms, 0);
                 free.change(sooner, sooner + entry.planned_ms, |free| free - entry.size);
                 moved += u32::from(sooner < *at);
                 *at = sooner;

@@ -1,13 +1,13 @@
 //! First come, first served, with optional EASY backfilling.
 
-use super::{Decide, Entry};
-use crate::schedule::{Promise, Watch};
+use super::{Entry, SchedulerPolicy};
+use crate::schedule::{PromisedStart, ReplayObserver};
 
 /// Choice and order of the jobs that may start ahead of the first waiting job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BackfillJobs {
-    Nobody,
-    AsTheyCame,
+    Disabled,
+    ArrivalOrder,
     ShortestFirst,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Easy {
     /// Running jobs as (expected end, job, size), in ascending order.
     running: Vec<(u64, u32, u32)>,
     /// Arrivals since the last decision.
-    came: usize,
+    arrivals: usize,
     has_ended: bool,
     /// Shadow time of the first waiting job; valid until a running job ends or the first job starts.
     shadow: Option<ShadowTime>,
@@ -40,7 +40,7 @@ impl Easy {
             free: procs,
             queue: Vec::new(),
             running: Vec::new(),
-            came: 0,
+            arrivals: 0,
             has_ended: false,
             shadow: None,
         }
@@ -84,10 +84,10 @@ impl Easy {
     }
 }
 
-impl Decide for Easy {
-    fn came(&mut self, entry: Entry, _: u64) {
+impl SchedulerPolicy for Easy {
+    fn arrived(&mut self, entry: Entry, _: u64) {
         self.queue.push(entry);
-        self.came += 1;
+        self.arrivals += 1;
     }
 
     fn ended(&mut self, job: u32, size: u32, expected_ms: u64, _: u64) {
@@ -99,9 +99,14 @@ impl Decide for Easy {
         self.has_ended = true;
     }
 
-    fn decide(&mut self, now: u64, start: &mut dyn FnMut(Entry, bool), watch: &mut dyn Watch) {
-        let (came, has_ended) = (self.came, self.has_ended);
-        (self.came, self.has_ended) = (0, false);
+    fn decide(
+        &mut self,
+        now: u64,
+        start: &mut dyn FnMut(Entry, bool),
+        watch: &mut dyn ReplayObserver,
+    ) {
+        let (came, has_ended) = (self.arrivals, self.has_ended);
+        (self.arrivals, self.has_ended) = (0, false);
         let served = self.queue.iter().scan(self.free, |free, entry| {
             *free = free.checked_sub(entry.size)?;
             Some(())
@@ -119,13 +124,13 @@ impl Decide for Easy {
         let Some(head) = self.queue.first().copied() else {
             return;
         };
-        if self.ahead == BackfillJobs::Nobody {
+        if self.ahead == BackfillJobs::Disabled {
             return;
         }
         // The shadow time stays valid while no job ends and the first job stays: backfilled jobs do not delay that job.
         let known = self.shadow;
         let mut shadow = known.unwrap_or_else(|| self.shadow(head));
-        watch.promised(Promise {
+        watch.promised(PromisedStart {
             job: head.job,
             at_ms: now,
             starts_ms: shadow.at,

@@ -10,7 +10,7 @@ mod easy;
 mod tests;
 
 use crate::{
-    schedule::{SameInstant, Served, Watch},
+    schedule::{EventOrder, JobStart, ReplayObserver},
     trace::Job,
 };
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 /// A scheduler of the literature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Textbook {
+pub enum TextbookScheduler {
     /// First come, first served, without backfilling.
     Fcfs,
     /// EASY backfilling (Lifka 1995; Mu'alem and Feitelson 2001): the first waiting job gets a reservation. Other jobs
@@ -40,9 +40,9 @@ struct Entry {
 }
 
 /// Scheduler that decides after the events of one instant, or after each event ([`SameInstant`]).
-trait Decide {
+trait SchedulerPolicy {
     /// A job arrives.
-    fn came(&mut self, entry: Entry, now: u64);
+    fn arrived(&mut self, entry: Entry, now: u64);
 
     /// A job with `size` processors ends; its expected end was `expected_ms`.
     fn ended(&mut self, job: u32, size: u32, expected_ms: u64, now: u64);
@@ -53,35 +53,53 @@ trait Decide {
     }
 
     /// Starts all jobs that may start now. The second argument of `start` marks a backfilled job.
-    fn decide(&mut self, now: u64, start: &mut dyn FnMut(Entry, bool), watch: &mut dyn Watch);
+    fn decide(
+        &mut self,
+        now: u64,
+        start: &mut dyn FnMut(Entry, bool),
+        watch: &mut dyn ReplayObserver,
+    );
 }
 
 /// Replays jobs, which must be in order of submission and not larger than the machine.
-pub fn run(policy: Textbook, procs: u32, order: SameInstant, jobs: &[Job], watch: &mut dyn Watch) {
+pub fn run(
+    policy: TextbookScheduler,
+    procs: u32,
+    order: EventOrder,
+    jobs: &[Job],
+    watch: &mut dyn ReplayObserver,
+) {
     match policy {
-        Textbook::Fcfs => serve(
-            easy::Easy::new(procs, easy::BackfillJobs::Nobody),
+        TextbookScheduler::Fcfs => serve(
+            easy::Easy::new(procs, easy::BackfillJobs::Disabled),
             order,
             jobs,
             watch,
         ),
-        Textbook::Easy => serve(
-            easy::Easy::new(procs, easy::BackfillJobs::AsTheyCame),
+        TextbookScheduler::Easy => serve(
+            easy::Easy::new(procs, easy::BackfillJobs::ArrivalOrder),
             order,
             jobs,
             watch,
         ),
-        Textbook::Sjbf => serve(
+        TextbookScheduler::Sjbf => serve(
             easy::Easy::new(procs, easy::BackfillJobs::ShortestFirst),
             order,
             jobs,
             watch,
         ),
-        Textbook::Conservative => serve(conservative::Conservative::new(procs), order, jobs, watch),
+        TextbookScheduler::Conservative => {
+            serve(conservative::Conservative::new(procs), order, jobs, watch)
+        }
     }
 }
 
-fn serve(mut decider: impl Decide, order: SameInstant, jobs: &[Job], watch: &mut dyn Watch) {
+fn serve(
+    mut decider: impl SchedulerPolicy,
+    order: EventOrder,
+    jobs: &[Job],
+    watch: &mut dyn ReplayObserver,
+) {
     // Ends, by time and then by order of start.
     let mut ends: BinaryHeap<Reverse<(u64, u64, u32)>> = BinaryHeap::new();
     let mut expected = vec![0; jobs.len()];
@@ -111,12 +129,12 @@ fn serve(mut decider: impl Decide, order: SameInstant, jobs: &[Job], watch: &mut
                     size: job.size,
                     planned_ms: job.planned_ms(),
                 };
-                decider.came(entry, now);
+                decider.arrived(entry, now);
                 next += 1;
             } else {
                 break;
             }
-            if order == SameInstant::OneByOne {
+            if order == EventOrder::OneByOne {
                 break;
             }
         }
@@ -133,10 +151,10 @@ fn serve(mut decider: impl Decide, order: SameInstant, jobs: &[Job], watch: &mut
             expected[entry.job as usize] = now.saturating_add(entry.planned_ms);
             watch.started(
                 entry.job,
-                Served {
+                JobStart {
                     start_ms: now,
                     is_backfilled,
-                    ..Served::default()
+                    ..JobStart::default()
                 },
             );
         }

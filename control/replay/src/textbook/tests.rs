@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{
-    metrics::{Metrics, Terms, measure},
+    metrics::{MetricInputs, Metrics, measure},
     schedule::Schedule,
     trace::{self, UNKNOWN, Workload},
     workload::{Overrun, fit},
@@ -13,15 +13,15 @@ use std::path::Path;
 
 const TRACES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/traces/");
 
-fn measured(name: &str, procs: u32, policy: Textbook, order: SameInstant) -> Metrics {
+fn measured(name: &str, procs: u32, policy: TextbookScheduler, order: EventOrder) -> Metrics {
     let mut workload =
         trace::open(&Path::new(TRACES).join(name), trace::Options::default()).unwrap();
     fit(&mut workload, procs.into(), Overrun::End);
     let mut schedule = Schedule::of(workload.jobs.len(), false);
     run(policy, procs, order, &workload.jobs, &mut schedule);
-    let terms = Terms {
+    let terms = MetricInputs {
         size: procs.into(),
-        ..Terms::default()
+        ..MetricInputs::default()
     };
     measure(&workload, &schedule.served, &terms)
 }
@@ -50,8 +50,8 @@ fn easy_is_as_published() {
     let file = Path::new(TRACES).join("KTH-SP2-1996-2.published-easy.json");
     let file: File = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let published = file.published;
-    for order in [SameInstant::OneByOne, SameInstant::Together] {
-        let found = measured("KTH-SP2-1996-2.swf.gz", 100, Textbook::Easy, order);
+    for order in [EventOrder::OneByOne, EventOrder::Together] {
+        let found = measured("KTH-SP2-1996-2.swf.gz", 100, TextbookScheduler::Easy, order);
         assert_eq!((found.jobs, found.never_started), (published.jobs, 0));
         assert_eq!(found.max_flow_s, published.maxft_s);
         assert_eq!(found.max_bounded_slowdown, published.maxbsld);
@@ -74,8 +74,8 @@ fn shortest_first_is_as_published() {
     let found = measured(
         "KTH-SP2-1996-2.swf.gz",
         100,
-        Textbook::Sjbf,
-        SameInstant::OneByOne,
+        TextbookScheduler::Sjbf,
+        EventOrder::OneByOne,
     );
     assert!(
         is_within(found.mean_flow_s, 14_764.00, 0.001),
@@ -110,7 +110,7 @@ fn easy_is_as_another_simulator_has_it() {
             0.4524,
         ),
     ] {
-        let found = measured(name, procs, Textbook::Easy, SameInstant::OneByOne);
+        let found = measured(name, procs, TextbookScheduler::Easy, EventOrder::OneByOne);
         assert_eq!(found.jobs, jobs, "{name}");
         for (found, wanted) in [
             (found.mean_wait_s, wait_s),
@@ -142,10 +142,10 @@ fn jobs(of: &[(u64, u64, u64, u32)]) -> Vec<Job> {
     (1..).zip(of).map(job).collect()
 }
 
-fn starts(policy: Textbook, procs: u32, of: &[(u64, u64, u64, u32)]) -> Vec<u64> {
+fn starts(policy: TextbookScheduler, procs: u32, of: &[(u64, u64, u64, u32)]) -> Vec<u64> {
     let jobs = jobs(of);
     let mut schedule = Schedule::of(jobs.len(), false);
-    run(policy, procs, SameInstant::Together, &jobs, &mut schedule);
+    run(policy, procs, EventOrder::Together, &jobs, &mut schedule);
     schedule
         .served
         .iter()
@@ -166,11 +166,20 @@ const CASE: [(u64, u64, u64, u32); 5] = [
 #[test]
 fn overtaking_follows_policy() {
     // No job starts ahead of the job of size 8; then jobs start in turn.
-    assert_eq!(starts(Textbook::Fcfs, 10, &CASE), [0, 50, 50, 60, 60]);
+    assert_eq!(
+        starts(TextbookScheduler::Fcfs, 10, &CASE),
+        [0, 50, 50, 60, 60]
+    );
     // The long job takes the 2 processors that remain when the job of size 8 starts; the job of size 3 does not fit in
     // addition.
-    assert_eq!(starts(Textbook::Easy, 10, &CASE), [0, 50, 2, 60, 4]);
-    assert_eq!(starts(Textbook::Conservative, 10, &CASE), [0, 50, 2, 60, 4]);
+    assert_eq!(
+        starts(TextbookScheduler::Easy, 10, &CASE),
+        [0, 50, 2, 60, 4]
+    );
+    assert_eq!(
+        starts(TextbookScheduler::Conservative, 10, &CASE),
+        [0, 50, 2, 60, 4]
+    );
 }
 
 #[test]
@@ -183,8 +192,14 @@ fn among_those_that_go_ahead_the_shortest_is_first() {
         (1, 30, 30, 2),
     ];
     // In the instant of their arrival only one of them fits.
-    assert_eq!(starts(Textbook::Easy, 10, &case), [0, 100, 1, 110, 110]);
-    assert_eq!(starts(Textbook::Sjbf, 10, &case), [0, 100, 110, 1, 21]);
+    assert_eq!(
+        starts(TextbookScheduler::Easy, 10, &case),
+        [0, 100, 1, 110, 110]
+    );
+    assert_eq!(
+        starts(TextbookScheduler::Sjbf, 10, &case),
+        [0, 100, 110, 1, 21]
+    );
 }
 
 #[test]
@@ -198,7 +213,7 @@ fn everybody_keeps_a_promise_of_conservative_and_the_first_one_of_easy() {
         (3, 250, 250, 4),
     ];
     assert_eq!(
-        starts(Textbook::Conservative, 10, &case),
+        starts(TextbookScheduler::Conservative, 10, &case),
         [0, 100, 200, 300]
     );
     let case = [
@@ -207,9 +222,9 @@ fn everybody_keeps_a_promise_of_conservative_and_the_first_one_of_easy() {
         (2, 100, 100, 9),
         (3, 250, 250, 4),
     ];
-    assert_eq!(starts(Textbook::Easy, 10, &case), [0, 100, 253, 3]);
+    assert_eq!(starts(TextbookScheduler::Easy, 10, &case), [0, 100, 253, 3]);
     assert_eq!(
-        starts(Textbook::Conservative, 10, &case),
+        starts(TextbookScheduler::Conservative, 10, &case),
         [0, 100, 200, 300]
     );
 }
@@ -219,7 +234,7 @@ fn everybody_keeps_a_promise_of_conservative_and_the_first_one_of_easy() {
 #[test]
 fn what_must_hold_holds_of_random_work() {
     for seed in 0..40 {
-        let workload = crate::generate::generate(crate::generate::Plan {
+        let workload = crate::generate::generate(crate::generate::GeneratorSettings {
             seed,
             jobs: 400,
             nodes: 64,
@@ -228,23 +243,23 @@ fn what_must_hold_holds_of_random_work() {
             tenants: 3,
         });
         for policy in [
-            Textbook::Fcfs,
-            Textbook::Easy,
-            Textbook::Sjbf,
-            Textbook::Conservative,
+            TextbookScheduler::Fcfs,
+            TextbookScheduler::Easy,
+            TextbookScheduler::Sjbf,
+            TextbookScheduler::Conservative,
         ] {
-            for order in [SameInstant::OneByOne, SameInstant::Together] {
+            for order in [EventOrder::OneByOne, EventOrder::Together] {
                 holds(&workload, policy, order);
             }
         }
     }
 }
 
-fn holds(workload: &Workload, policy: Textbook, order: SameInstant) {
+fn holds(workload: &Workload, policy: TextbookScheduler, order: EventOrder) {
     let mut schedule = Schedule::of(workload.jobs.len(), true);
     run(policy, 64, order, &workload.jobs, &mut schedule);
     assert!(
-        schedule.served.iter().all(Served::has_started),
+        schedule.served.iter().all(JobStart::has_started),
         "{policy:?} {order:?}"
     );
     let known = crate::check::ScheduleFacts {
@@ -253,5 +268,9 @@ fn holds(workload: &Workload, policy: Textbook, order: SameInstant) {
         ..crate::check::ScheduleFacts::default()
     };
     let faults = crate::check::check(workload, &schedule.served, 64, known);
-    assert_eq!(faults.told, Vec::<String>::new(), "{policy:?} {order:?}");
+    assert_eq!(
+        faults.descriptions,
+        Vec::<String>::new(),
+        "{policy:?} {order:?}"
+    );
 }

@@ -27,7 +27,7 @@ use std::{
 };
 
 /// Longest stored line, bytes. A longer line is not a valid line of a trace, and could fill the memory.
-const LONGEST: u64 = 64 << 20;
+const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// Bounds of plausible values: submissions until 2200, run times of a decade, estimates of a century.
 const YEAR_2200_MS: u64 = 7_258_118_400_000;
@@ -296,7 +296,7 @@ trait Reader {
 /// As for [`open`].
 pub fn read(lines: Lines, path: &Path, options: Options) -> Result<Workload, TraceError> {
     // A line may be long: in a scheduling record, the view of a large cluster is a single line.
-    let mut lines = lines.as_long_as(LONGEST);
+    let mut lines = lines.with_max_line_bytes(MAX_LINE_BYTES);
     let mut builder = Builder::default();
     let mut reader: Option<Box<dyn Reader>> = None;
     let mut lossy = String::new();
@@ -320,7 +320,7 @@ pub fn read(lines: Lines, path: &Path, options: Options) -> Result<Workload, Tra
             }
         };
         let read = match line.is_cut {
-            true => Err(format!("it is longer than {} MiB", LONGEST >> 20)),
+            true => Err(format!("it is longer than {} MiB", MAX_LINE_BYTES >> 20)),
             false => reader.line(&line, &mut builder),
         };
         if let Err(reason) = read {
@@ -372,9 +372,9 @@ fn new_reader(format: Format, unit: Option<Unit>) -> Box<dyn Reader> {
 struct Builder {
     jobs: Vec<Job>,
     skipped: SkippedLines,
-    users: Names<String>,
-    tenants: Names<String>,
-    requests: Names<Request>,
+    users: NameTable<String>,
+    tenants: NameTable<String>,
+    requests: NameTable<Request>,
     is_full: bool,
 }
 
@@ -415,12 +415,12 @@ impl Builder {
 
 /// Distinct values, each with a number.
 #[derive(Debug)]
-struct Names<T> {
+struct NameTable<T> {
     list: Vec<T>,
     places: BTreeMap<T, u32>,
 }
 
-impl<T> Default for Names<T> {
+impl<T> Default for NameTable<T> {
     fn default() -> Self {
         Self {
             list: Vec::new(),
@@ -429,7 +429,7 @@ impl<T> Default for Names<T> {
     }
 }
 
-impl<T: Ord + Clone> Names<T> {
+impl<T: Ord + Clone> NameTable<T> {
     fn number<Q: Ord + ?Sized + ToOwned<Owned = T>>(&mut self, name: &Q) -> u32
     where
         T: std::borrow::Borrow<Q>,

@@ -42,7 +42,7 @@ impl Reader for RecordedTrace {
             }
             record::Line::View { vcluster, view, .. } => {
                 for (id, asks) in &view.pending {
-                    self.came(*id, line.number, &vcluster, asks);
+                    self.submitted(*id, line.number, &vcluster, asks);
                 }
                 let known = self.views.entry(vcluster).or_default();
                 known.limit_policy = view.limit_policy;
@@ -55,7 +55,7 @@ impl Reader for RecordedTrace {
                 let came = cycle.delta.iter().flat_map(|delta| &delta.pending);
                 for (id, asks) in came {
                     if let Some(asks) = asks {
-                        self.came(*id, line.number, &cycle.vcluster, asks);
+                        self.submitted(*id, line.number, &cycle.vcluster, asks);
                     }
                 }
                 let known = self.views.entry(cycle.vcluster.clone()).or_default();
@@ -82,7 +82,7 @@ impl Reader for RecordedTrace {
                     known.assigned_at = Some(planned_at);
                 }
             }
-            record::Line::Allocation(changed) => self.changed(line.number, *changed),
+            record::Line::Allocation(changed) => self.record_change(line.number, *changed),
             record::Line::Begin { .. }
             | record::Line::Outcome { .. }
             | record::Line::RefusedSubmit { .. } => {}
@@ -137,7 +137,13 @@ impl Reader for RecordedTrace {
 }
 
 impl RecordedTrace {
-    fn came(&mut self, id: AllocationId, line: u64, vcluster: &VclusterName, asks: &PendingView) {
+    fn submitted(
+        &mut self,
+        id: AllocationId,
+        line: u64,
+        vcluster: &VclusterName,
+        asks: &PendingView,
+    ) {
         self.allocations
             .entry(id)
             .or_insert_with(|| AllocationRecord {
@@ -150,9 +156,9 @@ impl RecordedTrace {
             });
     }
 
-    fn changed(&mut self, line: u64, changed: ChangedAllocation) {
+    fn record_change(&mut self, line: u64, changed: ChangedAllocation) {
         if let Some(asks) = &changed.asks {
-            self.came(changed.id, line, &changed.vcluster, asks);
+            self.submitted(changed.id, line, &changed.vcluster, asks);
         }
         let Some(known) = self.allocations.get_mut(&changed.id) else {
             return;

@@ -21,7 +21,7 @@ const NODES: [&str; 3] = ["AllocNodes", "NNodes", "ReqNodes"];
 const CPUS: [&str; 3] = ["AllocCPUS", "NCPUS", "ReqCPUS"];
 const TRES: [&str; 2] = ["AllocTRES", "ReqTRES"];
 /// Texts that mean an absent value.
-const NOTHING: [&str; 5] = ["", "Unknown", "None", "N/A", "INVALID"];
+const ABSENT_TEXTS: [&str; 5] = ["", "Unknown", "None", "N/A", "INVALID"];
 
 pub(super) fn is_header(line: &str) -> bool {
     line.split('|')
@@ -62,7 +62,7 @@ impl<'a> Row<'a> {
             .iter()
             .position(|column| column.eq_ignore_ascii_case(name))?;
         let cell = self.cells.get(place)?.trim();
-        (!NOTHING.contains(&cell)).then_some(cell)
+        (!ABSENT_TEXTS.contains(&cell)).then_some(cell)
     }
 
     fn first<'n>(&self, names: &[&'n str]) -> Option<(&'n str, &'a str)> {
@@ -231,7 +231,7 @@ impl Sacct {
             queue: row.text("Partition"),
             qos: row.text("QOS"),
             class: None,
-            constraints: tres(row),
+            constraints: gpu_constraints(row),
         };
         // Elements of an array share the job number; only the raw number differs.
         let id = row.get(RAW_ID).unwrap_or(id);
@@ -335,7 +335,7 @@ fn duration_ms(text: &str) -> Option<u64> {
 }
 
 /// GPUs per node and GPU models, from text such as `billing=64,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=1T,node=2`.
-fn tres(row: &Row<'_>) -> Constraints {
+fn gpu_constraints(row: &Row<'_>) -> Constraints {
     let mut asked = Constraints::default();
     let Some((_, text)) = row.first(&TRES) else {
         return asked;

@@ -67,7 +67,7 @@ impl From<swf::SkipReason> for SkipReason {
 }
 
 /// Number of lines that are stored with details for each reason.
-const KEPT: usize = 10;
+const MAX_DETAILS: usize = 10;
 
 impl SkipReason {
     /// Whether the job was submitted and refused, which is not a fault of the trace.
@@ -89,7 +89,7 @@ impl SkippedLines {
     pub fn add(&mut self, line: u64, why: SkipReason, detail: impl FnOnce() -> String) {
         *self.counts.entry(why).or_default() += 1;
         let first = self.first.entry(why).or_default();
-        if first.len() < KEPT {
+        if first.len() < MAX_DETAILS {
             first.push((line, detail()));
         }
     }
@@ -116,12 +116,15 @@ impl SkippedLines {
             *self.counts.entry(*why).or_default() += count;
             let first = self.first.entry(*why).or_default();
             let more = later.first.get(why).into_iter().flatten();
-            first.extend(more.take(KEPT - first.len().min(KEPT)).cloned());
+            first.extend(
+                more.take(MAX_DETAILS - first.len().min(MAX_DETAILS))
+                    .cloned(),
+            );
         }
     }
 
     /// Descriptions for reports: each reason with its first lines.
-    pub fn told(&self) -> Vec<String> {
+    pub fn descriptions(&self) -> Vec<String> {
         let mut told = Vec::new();
         for (why, count) in &self.counts {
             let first = self.first.get(why).map_or(&[][..], Vec::as_slice);
@@ -131,7 +134,7 @@ impl SkippedLines {
                 | SkipReason::Refused
                 | SkipReason::Impossible
                 | SkipReason::NeverStarted => {
-                    told.extend(alike(first).iter().map(|(line, others, detail)| {
+                    told.extend(group_by_detail(first).iter().map(|(line, others, detail)| {
                         let likewise = match others[..] {
                             [] => String::new(),
                             [one] => format!(" (line {one} likewise)"),
@@ -164,7 +167,7 @@ impl SkippedLines {
 }
 
 /// Groups equal details: the first line of each, and the other lines with the same detail.
-fn alike(first: &[(u64, String)]) -> Vec<(u64, Vec<u64>, &str)> {
+fn group_by_detail(first: &[(u64, String)]) -> Vec<(u64, Vec<u64>, &str)> {
     let mut groups: Vec<(u64, Vec<u64>, &str)> = Vec::new();
     for (line, detail) in first {
         match groups.iter_mut().find(|(.., known)| known == detail) {

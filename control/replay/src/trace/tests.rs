@@ -148,7 +148,7 @@ fn irregular_lines_are_read_or_named() {
         SkipReason::ZeroRunTime,
     ];
     assert_eq!(counts(&workload), expected.map(|why| (why, 1)));
-    let told = workload.skipped.told();
+    let told = workload.skipped.descriptions();
     assert_eq!(
         told[0],
         "line 9 cannot be read: column 3 (\"wait time\"): \"x\" is not a whole number, or -1"
@@ -219,7 +219,7 @@ fn a_line_without_end_is_no_line() {
     let workload = read_with(long, Options::default()).unwrap();
     assert_eq!((workload.jobs.len(), workload.jobs[0].line), (1, 2));
     assert_eq!(
-        workload.skipped.told(),
+        workload.skipped.descriptions(),
         ["line 1 cannot be read: it is longer than 64 MiB"]
     );
 }
@@ -289,7 +289,7 @@ fn jobs_of_slurm_are_read_and_their_steps_are_not() {
     ];
     assert_eq!(counts(&workload), expected);
     assert!(
-        workload.skipped.told()[0].contains("Submit: \"yesterday\" is not a time"),
+        workload.skipped.descriptions()[0].contains("Submit: \"yesterday\" is not a time"),
         "{:?}",
         workload.skipped
     );
@@ -320,7 +320,7 @@ fn arrays_of_slurm_and_lines_that_are_wrong_alike() {
     let numbers: Vec<u64> = workload.jobs.iter().map(|job| job.number).collect();
     assert_eq!(numbers, [15, 16]);
     assert_eq!(
-        workload.skipped.told(),
+        workload.skipped.descriptions(),
         [
             "line 4 cannot be read: it has 3 columns, the header 5 (line 6 likewise)",
             "line 5 cannot be read: it has 6 columns, the header 5",
@@ -382,7 +382,7 @@ fn slurm_may_write_times_and_columns_otherwise() {
         .collect();
     assert_eq!(runs, [(93_784_000, 172_800_000), (330_000, 36_000_000)]);
     assert_eq!(
-        workload.skipped.told(),
+        workload.skipped.descriptions(),
         ["line 4 cannot be read: Elapsed: \"five\" is not a duration such as 1-02:03:04"]
     );
     let told = refused("JobID|User\n1|eve\n");
@@ -413,7 +413,7 @@ fn argonnes_columns_are_read() {
     ];
     assert_eq!(counts(&workload), expected);
     assert_eq!(
-        workload.skipped.told()[0],
+        workload.skipped.descriptions()[0],
         "line 6 cannot be read: column 4 (\"Nodes\") is missing"
     );
 }

@@ -22,14 +22,14 @@ struct RecordedProgress {
 
 /// Replayed course of one allocation.
 #[derive(Debug, Clone)]
-struct Now {
+struct ReplayedProgress {
     vcluster: VclusterName,
     project: ProjectPath,
     started_at: UnixMillis,
     nodes: Vec<NodeId>,
     walltime_ms: Option<u64>,
     /// Whether the allocation started as in the record, and therefore ends as in the record.
-    is_as_then: bool,
+    started_as_recorded: bool,
     has_ended: bool,
 }
 
@@ -37,12 +37,12 @@ struct Now {
 #[derive(Default)]
 pub(super) struct CycleReplay {
     planners: BTreeMap<VclusterName, Planner>,
-    then: BTreeMap<AllocationId, RecordedProgress>,
-    now: BTreeMap<AllocationId, Now>,
+    recorded: BTreeMap<AllocationId, RecordedProgress>,
+    replayed: BTreeMap<AllocationId, ReplayedProgress>,
     /// Number of plans read from the record; `decided` is the number of replayed plans. Plans are identified by these
     /// numbers, since two plans may have the same time.
-    learned: u64,
-    decided: u64,
+    plans_read: u64,
+    plans_replayed: u64,
     /// Recorded placements without an outcome yet, with the number of their plan.
     placed: BTreeMap<(UnixMillis, AllocationId), (u64, Vec<NodeId>)>,
     /// Recorded placements that did not start, by the number of their plan.
@@ -53,7 +53,7 @@ pub(super) struct CycleReplay {
 
 /// Comparison of the record with the replay.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Compared {
+pub(super) struct CycleComparison {
     pub(super) allocations: u64,
     pub(super) same_start: u64,
     pub(super) same_nodes: u64,
@@ -66,15 +66,15 @@ pub(super) struct Compared {
 
 impl CycleReplay {
     /// Reads a recorded line. The caller reads all lines before the first replayed cycle.
-    pub(super) fn learn(&mut self, line: &Line) {
+    pub(super) fn read_line(&mut self, line: &Line) {
         match line {
             Line::View { view, .. } => self.submitted(view.pending.iter()),
             Line::Cycle(cycle) => {
                 let came = cycle.delta.iter().flat_map(|delta| &delta.pending);
                 self.submitted(came.filter_map(|(id, known)| Some((id, known.as_ref()?))));
-                self.learned += 1;
+                self.plans_read += 1;
                 for of in &cycle.placed {
-                    let placed = (self.learned, of.nodes.clone());
+                    let placed = (self.plans_read, of.nodes.clone());
                     if let Some((plan, _)) = self.placed.insert((cycle.at, of.id), placed) {
                         self.failed.insert((plan, of.id));
                     }
@@ -91,7 +91,7 @@ impl CycleReplay {
                 };
                 match outcome {
                     Outcome::Assigned { .. } => {
-                        self.then.entry(*id).or_default().started = Some((*planned_at, nodes));
+                        self.recorded.entry(*id).or_default().started = Some((*planned_at, nodes));
                     }
                     Outcome::Refused { .. } | Outcome::HeldBack { .. } => {
                         self.failed.insert((plan, *id));
@@ -101,7 +101,7 @@ impl CycleReplay {
             Line::Allocation(changed) if changed.change == AllocationChange::Ended => {
                 let ended_at = changed.ended_at.unwrap_or(changed.at);
                 if changed.state != AllocationState::Cancelled || changed.started_at.is_some() {
-                    self.then.entry(changed.id).or_default().ended_at = Some(ended_at);
+                    self.recorded.entry(changed.id).or_default().ended_at = Some(ended_at);
                 }
             }
             Line::Begin { .. } | Line::Allocation(_) | Line::RefusedSubmit { .. } => {}
@@ -110,7 +110,7 @@ impl CycleReplay {
 
     /// Completes the reading. A placement without an outcome counts as not started. It comes from the last plan of a
     /// record or of a control that crashed.
-    pub(super) fn finish_learning(&mut self) {
+    pub(super) fn finish_reading(&mut self) {
         let unknown = std::mem::take(&mut self.placed);
         let unknown = unknown.into_iter().map(|((_, id), (plan, _))| (plan, id));
         self.failed.extend(unknown);
@@ -121,7 +121,7 @@ impl CycleReplay {
         pending: impl Iterator<Item = (&'a AllocationId, &'a PendingView)>,
     ) {
         for (id, known) in pending {
-            let then = self.then.entry(*id).or_default();
+            let then = self.recorded.entry(*id).or_default();
             then.submitted_at.get_or_insert(known.submitted_at);
         }
     }
@@ -130,18 +130,18 @@ impl CycleReplay {
     pub(super) fn view(&mut self, vcluster: &VclusterName, view: &ClusterView) {
         let view = match self.differs {
             false => view.clone(),
-            true => self.ours(vcluster, view),
+            true => self.adapted_view(vcluster, view),
         };
         self.planners.insert(vcluster.clone(), Planner::new(view));
     }
 
     /// Returns the view with the replay's own placements instead of the recorded ones.
-    fn ours(&self, vcluster: &VclusterName, view: &ClusterView) -> ClusterView {
+    fn adapted_view(&self, vcluster: &VclusterName, view: &ClusterView) -> ClusterView {
         let mut ours = view.clone();
-        ours.pending.retain(|id, _| !self.now.contains_key(id));
+        ours.pending.retain(|id, _| !self.replayed.contains_key(id));
         ours.running.clear();
         for (id, now) in self
-            .now
+            .replayed
             .iter()
             .filter(|(_, now)| !now.has_ended && now.vcluster == *vcluster)
         {
@@ -158,7 +158,7 @@ impl CycleReplay {
     }
 
     fn held(&self) -> BTreeMap<&NodeId, AllocationId> {
-        let holds = self.now.iter().filter(|(_, now)| !now.has_ended);
+        let holds = self.replayed.iter().filter(|(_, now)| !now.has_ended);
         holds
             .flat_map(|(id, now)| now.nodes.iter().map(|node| (node, *id)))
             .collect()
@@ -167,7 +167,7 @@ impl CycleReplay {
     /// Recorded limits with the replay's own usage.
     fn level(&self, path: &ProjectPath, level: LevelView) -> LevelView {
         let (mut own, mut subtree) = (Usage::default(), Usage::default());
-        for now in self.now.values().filter(|now| !now.has_ended) {
+        for now in self.replayed.values().filter(|now| !now.has_ended) {
             let used = Usage {
                 nodes: now.nodes.len() as u64,
                 allocations: 1,
@@ -187,23 +187,23 @@ impl CycleReplay {
 
     pub(super) fn cycle(&mut self, cycle: &Cycle) {
         self.end(cycle.at);
-        self.decided += 1;
+        self.plans_replayed += 1;
         let Some(mut planner) = self.planners.remove(&cycle.vcluster) else {
             return;
         };
         if let Some(delta) = &cycle.delta {
             let delta = match self.differs {
                 false => (**delta).clone(),
-                true => self.our_delta(&cycle.vcluster, delta, planner.view()),
+                true => self.adapted_delta(&cycle.vcluster, delta, planner.view()),
             };
-            self.follow(&delta);
+            self.apply_recorded_ends(&delta);
             planner.update(delta);
         }
         planner.set_policy(cycle.policy);
         let plan = planner.plan_with_promised(cycle.promised.clone(), cycle.at);
         let mut taken: BTreeSet<AllocationId> = BTreeSet::new();
         for placed in &plan.placements {
-            if self.failed.contains(&(self.decided, placed.id)) {
+            if self.failed.contains(&(self.plans_replayed, placed.id)) {
                 continue;
             }
             let nodes: Vec<NodeId> = placed.nodes.iter().map(|n| n.node.clone()).collect();
@@ -216,23 +216,23 @@ impl CycleReplay {
             let mut then = cycle.placed.iter();
             let is_as_then = then.any(|then| then.id == placed.id && then.nodes == nodes);
             self.differs |= !is_as_then;
-            let now = Now {
+            let now = ReplayedProgress {
                 vcluster: cycle.vcluster.clone(),
                 project: known.project.clone(),
                 started_at: cycle.at,
                 nodes,
                 walltime_ms: known.walltime_ms,
-                is_as_then,
+                started_as_recorded: is_as_then,
                 has_ended: false,
             };
-            self.now.insert(placed.id, now);
+            self.replayed.insert(placed.id, now);
             taken.insert(placed.id);
         }
         // A recorded placement without a replayed one is a difference too.
         let was = cycle
             .placed
             .iter()
-            .filter(|was| !self.failed.contains(&(self.decided, was.id)));
+            .filter(|was| !self.failed.contains(&(self.plans_replayed, was.id)));
         self.differs |= was.clone().any(|was| !taken.contains(&was.id));
         self.planners.insert(cycle.vcluster.clone(), planner);
     }
@@ -240,8 +240,8 @@ impl CycleReplay {
     /// Ends the allocations that are over at this time. An allocation with another start runs for its recorded run
     /// time.
     fn end(&mut self, at: UnixMillis) {
-        for (id, now) in &mut self.now {
-            let ends_at = ends_at(self.then.get(id), now);
+        for (id, now) in &mut self.replayed {
+            let ends_at = ends_at(self.recorded.get(id), now);
             if ends_at.is_some_and(|ends_at| ends_at <= at) {
                 now.has_ended = true;
             }
@@ -249,17 +249,17 @@ impl CycleReplay {
     }
 
     /// Takes the end of an allocation from the record if the allocation started as recorded.
-    fn follow(&mut self, delta: &Delta) {
+    fn apply_recorded_ends(&mut self, delta: &Delta) {
         for (id, running) in &delta.running {
-            if let (None, Some(now)) = (running, self.now.get_mut(id)) {
-                now.has_ended |= now.is_as_then;
+            if let (None, Some(now)) = (running, self.replayed.get_mut(id)) {
+                now.has_ended |= now.started_as_recorded;
             }
         }
     }
 
     /// Adapts a delta after a difference: external inputs come from the record, and consequences of placements
     /// (holders, running allocations, usage) from the replay.
-    fn our_delta(&self, vcluster: &VclusterName, delta: &Delta, known: &ClusterView) -> Delta {
+    fn adapted_delta(&self, vcluster: &VclusterName, delta: &Delta, known: &ClusterView) -> Delta {
         let mut ours = Delta {
             pending: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -268,9 +268,12 @@ impl CycleReplay {
             ..delta.clone()
         };
         for (id, pending) in &delta.pending {
-            let was_placed = self.then.get(id).is_some_and(|then| then.started.is_some());
+            let was_placed = self
+                .recorded
+                .get(id)
+                .is_some_and(|then| then.started.is_some());
             match pending {
-                Some(pending) if !self.now.contains_key(id) => {
+                Some(pending) if !self.replayed.contains_key(id) => {
                     ours.pending.insert(*id, Some(pending.clone()));
                 }
                 // The allocation left the queue without a start: cancelled, held, or past its deadline.
@@ -278,14 +281,26 @@ impl CycleReplay {
                 _ => {}
             }
         }
-        for id in known.pending.keys().filter(|id| self.now.contains_key(id)) {
+        for id in known
+            .pending
+            .keys()
+            .filter(|id| self.replayed.contains_key(id))
+        {
             ours.pending.insert(*id, None);
         }
-        for (id, now) in self.now.iter().filter(|(_, now)| now.vcluster == *vcluster) {
+        for (id, now) in self
+            .replayed
+            .iter()
+            .filter(|(_, now)| now.vcluster == *vcluster)
+        {
             ours.running
                 .insert(*id, (!now.has_ended).then(|| running(now)));
         }
-        for id in known.running.keys().filter(|id| !self.now.contains_key(id)) {
+        for id in known
+            .running
+            .keys()
+            .filter(|id| !self.replayed.contains_key(id))
+        {
             // The allocation started before the record, and ends as recorded.
             if let Some(change) = delta.running.get(id) {
                 ours.running.insert(*id, change.clone());
@@ -301,7 +316,7 @@ impl CycleReplay {
                 continue;
             };
             // A holder that started before the record stays as recorded.
-            let foreign = before(name).filter(|id| !self.now.contains_key(id));
+            let foreign = before(name).filter(|id| !self.replayed.contains_key(id));
             let foreign = foreign.filter(|id| news.is_none() || node.holder == Some(*id));
             let holder = held.get(name).copied().or(foreign);
             let is_news = news.is_some() || before(name) != holder;
@@ -333,14 +348,14 @@ impl CycleReplay {
         ours
     }
 
-    pub(super) fn compared(mut self) -> Compared {
+    pub(super) fn compared(mut self) -> CycleComparison {
         self.end(UnixMillis(u64::MAX));
-        let mut compared = Compared::default();
+        let mut compared = CycleComparison::default();
         let (mut waits_then, mut waits_now) = (Vec::new(), Vec::new());
         let (mut sum_s, mut both) = (0.0, 0_u64);
         let (mut last_then, mut last_now) = (None, None);
-        for (id, then) in &self.then {
-            let now = self.now.get(id);
+        for (id, then) in &self.recorded {
+            let now = self.replayed.get(id);
             if then.started.is_none() && now.is_none() {
                 continue;
             }
@@ -364,7 +379,7 @@ impl CycleReplay {
             last_now = last_now.max(now.and_then(|now| ends_at(Some(then), now)));
         }
         let first = self
-            .then
+            .recorded
             .values()
             .filter_map(|then| then.submitted_at)
             .min();
@@ -382,17 +397,17 @@ impl CycleReplay {
 
 /// Returns the end of an allocation in the replay. With the recorded start and nodes, this is the recorded end;
 /// otherwise, the start plus the recorded run time. `None` if the record has no end or no start.
-fn ends_at(then: Option<&RecordedProgress>, now: &Now) -> Option<UnixMillis> {
+fn ends_at(then: Option<&RecordedProgress>, now: &ReplayedProgress) -> Option<UnixMillis> {
     let then = then?;
     let ended_at = then.ended_at?;
-    if now.is_as_then {
+    if now.started_as_recorded {
         return Some(ended_at);
     }
     let (started_at, _) = then.started.as_ref()?;
     Some(now.started_at.after(ended_at.since(*started_at)))
 }
 
-fn running(now: &Now) -> RunningView {
+fn running(now: &ReplayedProgress) -> RunningView {
     RunningView {
         ends_at: now.walltime_ms.map(|ms| now.started_at.after(ms)),
         walltime_ms: now.walltime_ms,

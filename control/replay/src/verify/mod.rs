@@ -11,7 +11,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub use record::{About, Record, RecordError, open};
+pub use record::{Record, RecordError, RecordInfo, open};
 
 use cycle_replay::CycleReplay;
 use lattice_placement::{
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 /// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct VerificationResult {
     /// Name of the recorded cluster.
     pub cluster: String,
     /// Name of the control that wrote the record.
@@ -69,7 +69,7 @@ pub struct Verdict {
     pub wait_distance: f64,
 }
 
-impl Verdict {
+impl VerificationResult {
     /// Whether the replay equals the complete record.
     pub fn is_same(&self) -> bool {
         self.first_divergence.is_none()
@@ -102,13 +102,15 @@ pub struct Divergence {
 ///
 /// # Errors
 /// When the record cannot be read or is not valid.
-pub fn verify(open: impl Fn() -> Result<Record, RecordError>) -> Result<Verdict, RecordError> {
+pub fn verify(
+    open: impl Fn() -> Result<Record, RecordError>,
+) -> Result<VerificationResult, RecordError> {
     let mut again = CycleReplay::default();
     let mut record = open()?;
     while let Some((_, line)) = record.next_line()? {
-        again.learn(&line);
+        again.read_line(&line);
     }
-    again.finish_learning();
+    again.finish_reading();
     let mut planners: BTreeMap<VclusterName, Planner> = BTreeMap::new();
     let mut counts = Counts::default();
     let mut first = None;
@@ -126,8 +128,8 @@ pub fn verify(open: impl Fn() -> Result<Record, RecordError>) -> Result<Verdict,
                     vcluster: cycle.vcluster.clone(),
                 };
                 let planner = planners.get_mut(&cycle.vcluster).ok_or_else(missing)?;
-                let found = decided(planner, &cycle);
-                match found.is_as(&cycle) {
+                let found = replan(planner, &cycle);
+                match found.equals(&cycle) {
                     true => counts.equal += 1,
                     false if first.is_none() => {
                         let place = RecordPosition {
@@ -150,7 +152,7 @@ pub fn verify(open: impl Fn() -> Result<Record, RecordError>) -> Result<Verdict,
         }
     }
     let (compared, about) = (again.compared(), record.about);
-    Ok(Verdict {
+    Ok(VerificationResult {
         cluster: about.cluster,
         control: about.control,
         recorded_by: about.version,
@@ -198,12 +200,12 @@ struct PlannerDecision {
 }
 
 impl PlannerDecision {
-    fn is_as(&self, cycle: &Cycle) -> bool {
+    fn equals(&self, cycle: &Cycle) -> bool {
         self.placed == cycle.placed && self.reserved == cycle.reserved
     }
 }
 
-fn decided(planner: &mut Planner, cycle: &Cycle) -> PlannerDecision {
+fn replan(planner: &mut Planner, cycle: &Cycle) -> PlannerDecision {
     if let Some(delta) = &cycle.delta {
         planner.update((**delta).clone());
     }
@@ -226,7 +228,7 @@ fn decided(planner: &mut Planner, cycle: &Cycle) -> PlannerDecision {
 }
 
 fn divergence(
-    record: &About,
+    record: &RecordInfo,
     cycle: &Cycle,
     found: &PlannerDecision,
     place: RecordPosition,

@@ -6,7 +6,7 @@ use lattice_quorum_types::{UnixMillis, VclusterName};
 use std::path::{Path, PathBuf};
 
 /// Longest line, bytes: enough for the view of a very large cluster.
-const LONGEST: u64 = 1 << 30;
+const MAX_LINE_BYTES: u64 = 1 << 30;
 
 /// Open record.
 #[derive(Debug)]
@@ -16,12 +16,12 @@ pub struct Record {
     lossy: String,
     is_over: bool,
     /// Header and statistics of the lines read so far.
-    pub about: About,
+    pub about: RecordInfo,
 }
 
 /// Header and statistics of a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct About {
+pub struct RecordInfo {
     /// Name of the cluster.
     pub cluster: String,
     /// Name of the control that wrote the record.
@@ -103,10 +103,10 @@ impl Record {
     pub fn new(lines: Lines, path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            lines: lines.as_long_as(LONGEST),
+            lines: lines.with_max_line_bytes(MAX_LINE_BYTES),
             lossy: String::new(),
             is_over: false,
-            about: About::default(),
+            about: RecordInfo::default(),
         }
     }
 
@@ -153,7 +153,7 @@ impl Record {
                     });
                 }
             };
-            self.take(number, &parsed)?;
+            self.note_line(number, &parsed)?;
             return Ok(Some((number, parsed)));
         }
         match self.about.lines {
@@ -164,7 +164,7 @@ impl Record {
         }
     }
 
-    fn take(&mut self, number: u64, line: &Line) -> Result<(), RecordError> {
+    fn note_line(&mut self, number: u64, line: &Line) -> Result<(), RecordError> {
         let about = &mut self.about;
         if let Line::Begin {
             format,

@@ -4,11 +4,11 @@
 use super::*;
 use crate::{
     cluster::Cluster,
-    generate::{Plan as Made, generate},
+    generate::{GeneratorSettings as Made, generate},
     lines::Lines,
-    live::{self, Judge, Options},
+    live::{self, Options, ProposalCheck},
     policy,
-    schedule::{Served, Watch},
+    schedule::{JobStart, ReplayObserver},
 };
 use lattice_placement::{
     ClusterView, Delta, Plan, Policy,
@@ -28,8 +28,8 @@ fn merge<K: Ord, V>(into: &mut BTreeMap<K, V>, more: BTreeMap<K, V>) {
     into.extend(more);
 }
 
-impl Watch for Recorder {
-    fn started(&mut self, _: u32, _: Served) {}
+impl ReplayObserver for Recorder {
+    fn started(&mut self, _: u32, _: JobStart) {}
 
     fn began(&mut self, vcluster: &VclusterName, view: &ClusterView) {
         self.lines.push(Line::View {
@@ -39,7 +39,7 @@ impl Watch for Recorder {
         });
     }
 
-    fn heard(&mut self, vcluster: &VclusterName, delta: &Delta) {
+    fn changed(&mut self, vcluster: &VclusterName, delta: &Delta) {
         let known = self.heard.entry(vcluster.clone()).or_default();
         let delta = delta.clone();
         merge(&mut known.nodes, delta.nodes);
@@ -124,7 +124,7 @@ fn recorded(seed: u64, weights: &str) -> Vec<Line> {
     let cluster = Cluster::dragonfly(4, 8).unwrap();
     let options = Options {
         policy: Some(policy::named(weights).unwrap()),
-        judge: Judge::Quorum,
+        judge: ProposalCheck::Quorum,
         ..Options::default()
     };
     let mut recorder = Recorder::default();
@@ -140,7 +140,7 @@ fn recorded(seed: u64, weights: &str) -> Vec<Line> {
     recorder.lines
 }
 
-fn of(lines: &[Line]) -> Verdict {
+fn of(lines: &[Line]) -> VerificationResult {
     decided_again(text(lines)).unwrap()
 }
 
@@ -149,7 +149,7 @@ fn text(lines: &[Line]) -> Vec<u8> {
     lines.iter().map(line).collect::<String>().into_bytes()
 }
 
-fn decided_again(bytes: Vec<u8>) -> Result<Verdict, RecordError> {
+fn decided_again(bytes: Vec<u8>) -> Result<VerificationResult, RecordError> {
     let lines = || Lines::read(Cursor::new(bytes.clone())).unwrap();
     verify(|| Ok(Record::new(lines(), Path::new("log"))))
 }

@@ -15,7 +15,8 @@ use lattice_conformance::{
 use lattice_quorum_types::{
     NodeId,
     baseline::{
-        self, Baseline, ClassRule, Cohort, Policy, Rank, Rule, Scalar, Sensitive, most_specific,
+        self, Baseline, ClassRule, Cohort, DriftPolicy, Rule, Scalar, SensitivePolicy, Specificity,
+        most_specific,
     },
     hostlist,
     id::BaselineName,
@@ -30,7 +31,7 @@ use std::{
 pub struct Baselines {
     by_name: BTreeMap<BaselineName, Arc<ParsedBaseline>>,
     /// Revision, incremented with each change. A verdict made under another revision is computed again.
-    pub number: u64,
+    pub generation: u64,
 }
 
 /// One baseline, parsed.
@@ -48,9 +49,9 @@ pub struct ParsedBaseline {
 #[derive(Debug)]
 pub struct ClassBaseline {
     /// Policy applied when a node drifts.
-    pub policy: Policy,
+    pub policy: DriftPolicy,
     /// Effect of drift on sensitive allocations.
-    pub sensitive: Sensitive,
+    pub sensitive: SensitivePolicy,
     /// Expected content of the class, or why this build cannot read the rule.
     pub expectation: Result<Expectation, String>,
 }
@@ -93,13 +94,13 @@ impl ParsedBaseline {
         &self.classes
     }
 
-    fn rank(&self, node: &NodeId, cohort: Option<&Cohort>) -> Option<Rank> {
+    fn rank(&self, node: &NodeId, cohort: Option<&Cohort>) -> Option<Specificity> {
         let is_named = self.named.contains(node);
         self.record.definition.rank(is_named, cohort)
     }
 
     /// Whether the selector matches this node. A more specific baseline may still take precedence.
-    pub fn is_for(&self, node: &NodeId, key: Option<&CohortKey>) -> bool {
+    pub fn selects_node(&self, node: &NodeId, key: Option<&CohortKey>) -> bool {
         self.rank(node, key.map(cohort).as_ref()).is_some()
     }
 
@@ -140,7 +141,7 @@ pub fn expectation(class: Class, rule: &Rule) -> Result<Expectation, String> {
             let read = |constraint: &baseline::Constraint| {
                 Ok(Constraint {
                     key: constraint.key.parse().map_err(
-                        |error: lattice_conformance::baseline::BadPattern| error.to_string(),
+                        |error: lattice_conformance::baseline::InvalidPattern| error.to_string(),
                     )?,
                     any_of: constraint.any_of.iter().map(value).collect(),
                     or_absent: constraint.or_absent,
@@ -179,7 +180,7 @@ impl Baselines {
             .into_iter()
             .map(|record| (record.name.clone(), Arc::new(ParsedBaseline::new(record))));
         self.by_name = kept.collect();
-        self.number += 1;
+        self.generation += 1;
     }
 
     /// Stores the newest version of a baseline.
@@ -187,13 +188,13 @@ impl Baselines {
         let name = record.name.clone();
         self.by_name
             .insert(name, Arc::new(ParsedBaseline::new(record)));
-        self.number += 1;
+        self.generation += 1;
     }
 
     /// Removes a baseline.
     pub fn remove(&mut self, name: &BaselineName) {
         self.by_name.remove(name);
-        self.number += 1;
+        self.generation += 1;
     }
 
     /// The baseline with this name.
@@ -212,9 +213,14 @@ impl Baselines {
     }
 
     /// Selects the baseline for each class of a node. Without a cohort only baselines that list the node can match.
-    pub fn of(&self, node: &NodeId, cohort: Option<&CohortKey>) -> BTreeMap<Class, BaselineChoice> {
+    pub fn choose_for(
+        &self,
+        node: &NodeId,
+        cohort: Option<&CohortKey>,
+    ) -> BTreeMap<Class, BaselineChoice> {
         let cohort = cohort.map(self::cohort);
-        let mut by_class: BTreeMap<Class, Vec<(Rank, Arc<ParsedBaseline>)>> = BTreeMap::new();
+        let mut by_class: BTreeMap<Class, Vec<(Specificity, Arc<ParsedBaseline>)>> =
+            BTreeMap::new();
         for kept in self.by_name.values() {
             let Some(rank) = kept.rank(node, cohort.as_ref()) else {
                 continue;
@@ -242,18 +248,22 @@ impl Baselines {
     pub fn might_drain(&self) -> bool {
         let of_cohorts = self.by_name.values();
         let mut of_cohorts = of_cohorts.filter(|kept| kept.record.definition.cohort.is_some());
-        of_cohorts.any(|kept| kept.classes.values().any(|c| c.policy == Policy::Drain))
+        of_cohorts.any(|kept| {
+            kept.classes
+                .values()
+                .any(|c| c.policy == DriftPolicy::Drain)
+        })
     }
 
     /// Whether a node of unknown cohort might match a cohort baseline that is strict for sensitive allocations, in a
     /// class that no entry of `speaking` covers.
-    pub fn might_concern_sensitive(&self, speaking: &BTreeMap<Class, BaselineChoice>) -> bool {
+    pub fn might_be_strict(&self, choices: &BTreeMap<Class, BaselineChoice>) -> bool {
         let of_cohorts = self.by_name.values();
         let mut of_cohorts = of_cohorts.filter(|kept| kept.record.definition.cohort.is_some());
         of_cohorts.any(|kept| {
             let mut rules = kept.classes.iter();
             rules.any(|(class, rule)| {
-                rule.sensitive == Sensitive::Strict && !speaking.contains_key(class)
+                rule.sensitive == SensitivePolicy::Strict && !choices.contains_key(class)
             })
         })
     }

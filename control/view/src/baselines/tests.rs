@@ -4,7 +4,7 @@
 use super::*;
 use lattice_quorum_types::{
     Revision, UnixMillis,
-    baseline::{CohortSelector, Definition},
+    baseline::{BaselineDefinition, CohortSelector},
 };
 
 pub(crate) fn firmware(version: &str) -> Rule {
@@ -19,14 +19,14 @@ pub(crate) fn firmware(version: &str) -> Rule {
 
 fn record(name: &str, nodes: &str, cohort: Option<CohortSelector>, class: &str) -> Baseline {
     let rule = ClassRule {
-        policy: Policy::Warn,
-        sensitive: Sensitive::Strict,
+        policy: DriftPolicy::Warn,
+        sensitive: SensitivePolicy::Strict,
         rule: firmware("28"),
     };
     Baseline {
         name: BaselineName::new(name).unwrap(),
         version: 1,
-        definition: Definition {
+        definition: BaselineDefinition {
             description: String::new(),
             nodes: nodes.to_owned(),
             cohort,
@@ -65,7 +65,7 @@ fn cohort() -> CohortKey {
 
 fn speaks(baselines: &Baselines, node: &str, cohort: Option<&CohortKey>) -> String {
     let node = NodeId::new(node).unwrap();
-    match baselines.of(&node, cohort).get(&Class::Nic) {
+    match baselines.choose_for(&node, cohort).get(&Class::Nic) {
         None => "none".to_owned(),
         Some(BaselineChoice::One(kept)) => kept.record.name.to_string(),
         Some(BaselineChoice::Ambiguous(both)) => {
@@ -90,10 +90,10 @@ fn a_name_goes_before_a_cohort_and_more_parts_before_fewer() {
     assert_eq!(speaks(&baselines, "gpu003", Some(&cohort)), "narrow");
     assert_eq!(speaks(&baselines, "gpu003", None), "none");
     assert_eq!(speaks(&baselines, "gpu001", None), "a-few");
-    let before = baselines.number;
+    let before = baselines.generation;
     baselines.remove(&BaselineName::new("narrow").unwrap());
     assert_eq!(speaks(&baselines, "gpu003", Some(&cohort)), "cohort");
-    assert!(baselines.number > before);
+    assert!(baselines.generation > before);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::View;
 use crate::node::NodeEntry;
 use lattice_quorum_types::{
-    Event, NodeId, baseline::BaselinesView, event::EventKind, node::Node, view::Hot,
+    Event, NodeId, baseline::BaselinesView, event::EventKind, node::Node, view::LiveState,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,14 +17,19 @@ impl View {
     }
 
     /// Replaces the records of nodes, projects and allocations.
-    pub fn replace(&mut self, hot: Hot) {
+    pub fn replace(&mut self, hot: LiveState) {
         self.revision = hot.revision;
         self.at = hot.at;
         self.system = hot.system;
         let projects = hot.projects.into_iter().map(|p| (p.path.clone(), p));
         self.projects = Arc::new(projects.collect());
         (self.allocations, self.moving, self.promised) = Default::default();
-        (self.arrays, self.room, self.savers, self.dated) = Default::default();
+        (
+            self.arrays,
+            self.promises,
+            self.checkpointable,
+            self.examined_later,
+        ) = Default::default();
         self.scaled = Arc::default();
         for node in &hot.nodes {
             self.follow_promise(None, node);

@@ -8,7 +8,7 @@ use lattice_conformance::{
     Class, ClassMark, EarlierDigest, KeyVerdict,
     baseline::{BaselineVerdict, Deviation},
 };
-use lattice_quorum_types::baseline::{Policy, Sensitive};
+use lattice_quorum_types::baseline::{DriftPolicy, SensitivePolicy};
 use std::collections::BTreeMap;
 
 /// Consequences for one node of the baselines that apply to it, and the marks they were computed from.
@@ -31,7 +31,7 @@ pub struct BaselineEffect {
 impl BaselineEffect {
     /// Whether the effect was computed from the present marks of the node and the present baselines.
     pub fn is_of(&self, entry: &NodeEntry, baselines: &Baselines) -> bool {
-        self.number == baselines.number
+        self.number == baselines.generation
             && self.marks == *entry.marks()
             && self.earlier == *entry.earlier()
             && self.has_cohort == entry.cohort().is_some()
@@ -50,10 +50,10 @@ impl BaselineEffect {
             BaselineVerdict::Conforms => return,
             BaselineVerdict::Differs(found) => {
                 let words = differs(found);
-                if rule.policy >= Policy::Deprioritise {
+                if rule.policy >= DriftPolicy::Deprioritise {
                     self.deprioritised = true;
                 }
-                if rule.policy == Policy::Drain {
+                if rule.policy == DriftPolicy::Drain {
                     let words = format!("differs from baseline {label}: {words}");
                     self.drain = Some(match self.drain.take() {
                         Some(before) => format!("{before}; {words}"),
@@ -63,11 +63,11 @@ impl BaselineEffect {
                 format!("it differs from baseline {label}: {words}")
             }
             BaselineVerdict::Unknown { why } => {
-                self.drain_unknown |= rule.policy == Policy::Drain;
+                self.drain_unknown |= rule.policy == DriftPolicy::Drain;
                 format!("baseline {label} cannot be checked in class {class}: {why}")
             }
         };
-        if rule.sensitive == Sensitive::Strict {
+        if rule.sensitive == SensitivePolicy::Strict {
             self.no_sensitive.get_or_insert(no_sensitive);
         }
     }

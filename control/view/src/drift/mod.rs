@@ -20,7 +20,7 @@ use lattice_conformance::{
 };
 use lattice_quorum_types::{
     NodeId,
-    baseline::{Policy, Sensitive},
+    baseline::{DriftPolicy, SensitivePolicy},
     id::BaselineName,
 };
 use std::{
@@ -47,7 +47,7 @@ pub fn compare(view: &View, preimages: &impl Preimages) -> ComparisonResult {
     let compared: Vec<_> = view.as_known_all().map(NodeEntry::compared).collect();
     let cohorts = drift(&compared, preimages);
     let mut judged = ComparisonResult::default();
-    judged.report.number = view.baselines.number;
+    judged.report.number = view.baselines.generation;
     let mut applicable = ApplicableBaselines::default();
     if !view.baselines.is_empty() {
         let mut seen = BTreeMap::new();
@@ -135,11 +135,11 @@ fn compare_node(
         // Without a cohort no cohort baseline matches below, although one might apply to the node.
         drain_unknown: cohort.is_none() && view.baselines.might_drain(),
         has_cohort: cohort.is_some(),
-        number: view.baselines.number,
+        number: view.baselines.generation,
         ..BaselineEffect::default()
     };
-    let speaking = view.baselines.of(&entry.id, cohort.as_ref());
-    if cohort.is_none() && view.baselines.might_concern_sensitive(&speaking) {
+    let speaking = view.baselines.choose_for(&entry.id, cohort.as_ref());
+    if cohort.is_none() && view.baselines.might_be_strict(&speaking) {
         let why = "the cohort of the node is unknown, so its baseline is unknown";
         effect.no_sensitive = Some(why.to_owned());
     }
@@ -170,9 +170,9 @@ fn compare_node(
             // Equal nodes, possibly ten thousand, are compared once.
             (Ok(expectation), Some(said)) => seen
                 .entry((name.clone(), class, *said, earlier.copied()))
-                .or_insert_with(|| expectation.judge(mark, earlier, preimages))
+                .or_insert_with(|| expectation.verdict_for_mark(mark, earlier, preimages))
                 .clone(),
-            (Ok(expectation), None) => expectation.judge(None, earlier, preimages),
+            (Ok(expectation), None) => expectation.verdict_for_mark(None, earlier, preimages),
         };
         effect.note(&kept, class, rule, &standing);
         report_class(entry, &kept, class, rule, standing, &mut judged.report);
@@ -196,8 +196,8 @@ fn ambiguous(
         names.join(" and ")
     );
     let rules = || both.iter().filter_map(|kept| kept.classes().get(&class));
-    effect.drain_unknown |= rules().any(|rule| rule.policy == Policy::Drain);
-    if rules().any(|rule| rule.sensitive == Sensitive::Strict) {
+    effect.drain_unknown |= rules().any(|rule| rule.policy == DriftPolicy::Drain);
+    if rules().any(|rule| rule.sensitive == SensitivePolicy::Strict) {
         effect.no_sensitive.get_or_insert_with(|| why.clone());
     }
     report.unknown.push(UnknownClass {

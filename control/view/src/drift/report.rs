@@ -3,7 +3,7 @@
 use lattice_conformance::{Class, NoMajority};
 use lattice_quorum_types::{
     NodeId, UnixMillis,
-    baseline::{Policy, Sensitive},
+    baseline::{DriftPolicy, SensitivePolicy},
     id::BaselineName,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +18,9 @@ pub enum DriftReference {
         /// Baseline version.
         version: u32,
         /// Policy applied on drift.
-        policy: Policy,
+        policy: DriftPolicy,
         /// Effect of drift on sensitive allocations.
-        sensitive: Sensitive,
+        sensitive: SensitivePolicy,
     },
     /// The majority of its cohort.
     Cohort {

@@ -9,7 +9,7 @@ use lattice_placement::ConformanceKey;
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::{
     Revision,
-    baseline::{Baseline, ClassRule, CohortSelector, Constraint, Definition, Rule, Scalar},
+    baseline::{Baseline, BaselineDefinition, ClassRule, CohortSelector, Constraint, Rule, Scalar},
     node::Lifecycle,
 };
 
@@ -74,10 +74,10 @@ fn id(name: &str) -> NodeId {
     NodeId::new(name).unwrap()
 }
 
-fn rule(policy: Policy, rule: Rule) -> ClassRule {
+fn rule(policy: DriftPolicy, rule: Rule) -> ClassRule {
     ClassRule {
         policy,
-        sensitive: Sensitive::Strict,
+        sensitive: SensitivePolicy::Strict,
         rule,
     }
 }
@@ -104,10 +104,10 @@ fn baseline(name: &str, nodes: &str, of: ClassRule) -> Baseline {
     Baseline {
         name: BaselineName::new(name).unwrap(),
         version: 3,
-        definition: Definition {
+        definition: BaselineDefinition {
             nodes: nodes.to_owned(),
             classes: BTreeMap::from([("nic".to_owned(), of)]),
-            ..Definition::default()
+            ..BaselineDefinition::default()
         },
         by: "olga".to_owned(),
         at: UnixMillis(0),
@@ -160,7 +160,7 @@ fn a_baseline_goes_before_the_cohort_and_speaks_only_for_its_nodes() {
     assert_eq!(without.report.drifted[0].since, Some(UnixMillis(7_000)));
     assert!(without.effects.is_empty());
     // The baseline of these nodes expects the older firmware, so `a` of them differs.
-    let of = rule(Policy::Warn, exact(&nic("28.39", "mlx5")));
+    let of = rule(DriftPolicy::Warn, exact(&nic("28.39", "mlx5")));
     let with = Fleet::new(&nodes, vec![baseline("old", "a,d,e", of)]).judge();
     assert_eq!(told(&with), [row("a", "nic.0.firmware", "28.41", "old v3")]);
     let judged = &with.report.judged[&BaselineName::new("old").unwrap()];
@@ -176,7 +176,7 @@ fn a_partial_baseline_leaves_the_rest_to_the_cohort() {
         ("c", like()),
         ("d", Some(nic("28.39", "other"))),
     ];
-    let of = rule(Policy::Warn, firmware("28.39"));
+    let of = rule(DriftPolicy::Warn, firmware("28.39"));
     let judged = Fleet::new(&nodes, vec![baseline("fw", "c,d", of)]).judge();
     assert_eq!(
         told(&judged),
@@ -198,7 +198,11 @@ fn what_follows_is_as_far_as_the_policy_goes() {
         let fleet = Fleet::new(&nodes, vec![baseline("fw", "a,b", of)]);
         BaselineEffect::clone(&fleet.judge().effects[&id(node)])
     };
-    for policy in [Policy::Warn, Policy::Deprioritise, Policy::Drain] {
+    for policy in [
+        DriftPolicy::Warn,
+        DriftPolicy::Deprioritise,
+        DriftPolicy::Drain,
+    ] {
         let conforms = effect(policy, "a");
         assert!(conforms.no_sensitive.is_none() && !conforms.deprioritised);
         assert!(conforms.drain.is_none());
@@ -208,15 +212,15 @@ fn what_follows_is_as_far_as_the_policy_goes() {
             why,
             "it differs from baseline fw v3: nic.0.firmware is 28.39, not 28.41"
         );
-        assert_eq!(differs.deprioritised, policy >= Policy::Deprioritise);
-        assert_eq!(differs.drain.is_some(), policy == Policy::Drain);
+        assert_eq!(differs.deprioritised, policy >= DriftPolicy::Deprioritise);
+        assert_eq!(differs.drain.is_some(), policy == DriftPolicy::Drain);
     }
 }
 
 #[test]
 fn sensitive_job_avoids_unknown_without_drain() {
     let nodes = [("a", None), ("b", Some(nic("28.41", "x")))];
-    let of = rule(Policy::Drain, firmware("28.41"));
+    let of = rule(DriftPolicy::Drain, firmware("28.41"));
     let mut fleet = Fleet::new(&nodes, vec![baseline("fw", "a,b", of)]);
     let judged = fleet.judge();
     assert!(judged.report.drifted.is_empty());
@@ -240,8 +244,8 @@ fn sensitive_job_avoids_unknown_without_drain() {
 #[test]
 fn a_class_that_sensitive_work_ignores_keeps_nothing_away() {
     let nodes = [("a", Some(nic("28.39", "x")))];
-    let mut of = rule(Policy::Warn, firmware("28.41"));
-    of.sensitive = Sensitive::Ignore;
+    let mut of = rule(DriftPolicy::Warn, firmware("28.41"));
+    of.sensitive = SensitivePolicy::Ignore;
     let judged = Fleet::new(&nodes, vec![baseline("fw", "a", of)]).judge();
     assert!(judged.effects[&id("a")].no_sensitive.is_none());
     assert_eq!(judged.report.drifted.len(), 1);
@@ -250,7 +254,7 @@ fn a_class_that_sensitive_work_ignores_keeps_nothing_away() {
 #[test]
 fn unknown_cohort_blocks_sensitive_job_where_relevant() {
     let nodes = [("a", Some(nic("28.41", "x")))];
-    let mut cohort = baseline("fw", "", rule(Policy::Warn, firmware("28.41")));
+    let mut cohort = baseline("fw", "", rule(DriftPolicy::Warn, firmware("28.41")));
     cohort.definition.cohort = Some(CohortSelector {
         product: Some("XE9680".to_owned()),
         ..CohortSelector::default()
@@ -269,7 +273,7 @@ fn unknown_cohort_blocks_sensitive_job_where_relevant() {
 #[test]
 fn unreadable_cohort_may_have_draining_baseline() {
     let nodes = [("a", Some(nic("28.41", "x")))];
-    for policy in [Policy::Warn, Policy::Drain] {
+    for policy in [DriftPolicy::Warn, DriftPolicy::Drain] {
         let mut cohort = baseline("fw", "", rule(policy, firmware("28.41")));
         cohort.definition.cohort = Some(CohortSelector {
             product: Some("XE9680".to_owned()),
@@ -283,7 +287,7 @@ fn unreadable_cohort_may_have_draining_baseline() {
         let document = Arc::make_mut(entry.document.as_mut().unwrap());
         document.identity.gpu_count = Reading::failed("no driver library");
         let effect = fleet.judge().effects[&id("a")].clone();
-        assert_eq!(effect.drain_unknown, policy == Policy::Drain);
+        assert_eq!(effect.drain_unknown, policy == DriftPolicy::Drain);
         assert_eq!(effect.drain, None, "unknown is not different");
     }
 }
@@ -318,7 +322,7 @@ fn placement_sees_what_follows() {
 #[test]
 fn what_was_judged_on_something_else_does_not_count_as_judged() {
     let nodes = [("a", Some(nic("28.41", "x")))];
-    let of = || rule(Policy::Warn, firmware("28.41"));
+    let of = || rule(DriftPolicy::Warn, firmware("28.41"));
     let mut fleet = Fleet::new(&nodes, vec![baseline("fw", "a", of())]);
     let effect = fleet.judge().effects[&id("a")].clone();
     let entry = |view: &View| NodeEntry::clone(view.node(&id("a")).unwrap());
@@ -359,7 +363,7 @@ fn odd_one_out(
     says: impl Fn(&mut crate::GossipedNode, bool),
 ) -> BTreeMap<String, BaselineEffect> {
     let nodes = [("a", Some(record.clone())), ("b", Some(record.clone()))];
-    let of = rule(Policy::Drain, exact(baseline_of));
+    let of = rule(DriftPolicy::Drain, exact(baseline_of));
     let mut fleet = Fleet::new(&nodes, vec![baseline("fw", "a,b", of)]);
     let before = of_schema(1, record.clone());
     for record in [before, baseline_of.clone()] {
@@ -437,7 +441,7 @@ fn down_node_keeps_its_place() {
         ("c", like()),
         ("d", Some(nic("28.39", "mlx5"))),
     ];
-    let of = rule(Policy::Drain, firmware("28.41"));
+    let of = rule(DriftPolicy::Drain, firmware("28.41"));
     for baselines in [Vec::new(), vec![baseline("fw", "a,d", of)]] {
         let mut fleet = Fleet::new(&nodes, baselines);
         let before = fleet.judge();
@@ -495,7 +499,7 @@ fn a_class_of_which_nothing_is_known_is_no_zero_either() {
         ("d", differs),
         ("e", None),
     ];
-    let of = rule(Policy::Warn, firmware("28.41"));
+    let of = rule(DriftPolicy::Warn, firmware("28.41"));
     for baselines in [Vec::new(), vec![baseline("fw", "a,d,e", of)]] {
         let mut fleet = Fleet::new(&nodes, baselines);
         // A second class of a drifted node is unknown, which does not reduce the known drift.

@@ -1,7 +1,7 @@
 //! Plan of a vCluster, computed outside its scheduler. A plan depends only on the view and the time, so a control that
 //! does not schedule the vCluster computes the same plan as the control that does, as far as their views are equal.
 
-use crate::{View, whole};
+use crate::{View, full_input};
 use lattice_placement::{PendingView, Plan, Planner};
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName};
 
@@ -16,7 +16,7 @@ pub fn plan_of(
     now: UnixMillis,
     age_ms: u64,
 ) -> Plan {
-    let mut given = whole(view, vcluster, age_ms);
+    let mut given = full_input(view, vcluster, age_ms);
     if let Some(own) = view.plan.of(vcluster) {
         let aside = own.not_assigned.iter().filter(|(_, known)| known.is_aside);
         for (id, _) in aside {

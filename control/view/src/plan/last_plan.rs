@@ -91,7 +91,7 @@ impl Planned {
         let (waiting, not_assigned) = before.map_or((&no_one, &nothing), |before| {
             (&before.plan.waiting, &before.not_assigned)
         });
-        let planned = self.plan.waiting.news(waiting);
+        let planned = self.plan.waiting.changed_since(waiting);
         let others = self.not_assigned.iter().filter(|(id, now)| {
             let then = not_assigned.get(id);
             !then.is_some_and(|then| now.is_shown_as(then))

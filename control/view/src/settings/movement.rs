@@ -36,7 +36,7 @@ const SHARING: &str = "sharing";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Movement {
     /// Preemption.
-    pub room: Rules,
+    pub preemption: PreemptionRules,
     /// Lending and borrowing of nodes.
     pub lend: lend::Policy,
     /// Checkpoint intervals, timeouts and cost model.
@@ -45,7 +45,7 @@ pub struct Movement {
 
 /// Preemption for the jobs of a vCluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
+pub struct PreemptionRules {
     /// Rules for the choice of victims.
     pub policy: preempt::Policy,
     /// A job is considered once it has waited for this time and would wait at least as long again, milliseconds.
@@ -87,7 +87,7 @@ fn misfit(setting: &str, reason: impl Into<String>) -> SettingMisfit {
 pub fn movement_of(settings: &SchedulerSettings) -> Movement {
     let checkpoint = checkpoint_of(settings).unwrap_or_default();
     Movement {
-        room: room_of(settings, &checkpoint),
+        preemption: preemption_of(settings, &checkpoint),
         lend: lending_of(settings),
         checkpoint,
     }
@@ -139,12 +139,12 @@ impl<N> BaseView<N> {
     }
 }
 
-fn room_of(settings: &SchedulerSettings, checkpoint: &checkpoint::Policy) -> Rules {
+fn preemption_of(settings: &SchedulerSettings, checkpoint: &checkpoint::Policy) -> PreemptionRules {
     let set = &settings.preemption;
     let default = preempt::Policy::default();
     // Unless set otherwise, a vCluster for services preempts on borrowed nodes only.
     let for_services = scheduler::is_for_services(settings);
-    Rules {
+    PreemptionRules {
         policy: preempt::Policy {
             enabled: set.enabled.unwrap_or(default.enabled),
             max_victims: set.max_victims.unwrap_or(default.max_victims),
@@ -207,7 +207,12 @@ fn scaling_of(settings: &SchedulerSettings) -> Result<Damping, SettingMisfit> {
     };
     match damping.check() {
         Ok(()) => Ok(damping),
-        Err(error) => Err(unfit("scaling", error.field, &error.found, &error.must)),
+        Err(error) => Err(policy_misfit(
+            "scaling",
+            error.field,
+            &error.found,
+            &error.must,
+        )),
     }
 }
 
@@ -238,9 +243,14 @@ fn checkpoint_of(settings: &SchedulerSettings) -> Result<checkpoint::Policy, Set
     };
     if let Err(error) = policy.check() {
         let value = error.value.to_string();
-        return Err(unfit("checkpoint", error.field, &value, &error.must));
+        return Err(policy_misfit(
+            "checkpoint",
+            error.field,
+            &value,
+            &error.must,
+        ));
     }
-    match too_long(&policy) {
+    match check_extension(&policy) {
         Some(misfit) => Err(misfit),
         None => Ok(policy),
     }
@@ -248,7 +258,7 @@ fn checkpoint_of(settings: &SchedulerSettings) -> Result<checkpoint::Policy, Set
 
 /// Checks the longest extension of a checkpoint against the quorum's limit of a day. A slow job gets half of its
 /// timeout as an extension, and a job that deferred the checkpoint also the time of the deferral.
-fn too_long(policy: &checkpoint::Policy) -> Option<SettingMisfit> {
+fn check_extension(policy: &checkpoint::Policy) -> Option<SettingMisfit> {
     let extension_ms = |sensitive| {
         let deadlines = policy.deadlines(sensitive);
         deadlines.longest_ms().saturating_sub(deadlines.timeout_ms)
@@ -258,11 +268,11 @@ fn too_long(policy: &checkpoint::Policy) -> Option<SettingMisfit> {
         format!("so short that half of the timeout and it are at most a day ({MAX_TIMEOUT_MS})");
     let deferral = policy.max_deferral_ms.to_string();
     let is_too_long = extension_ms > MAX_TIMEOUT_MS;
-    is_too_long.then(|| unfit("checkpoint", "max_deferral_ms", &deferral, &must))
+    is_too_long.then(|| policy_misfit("checkpoint", "max_deferral_ms", &deferral, &must))
 }
 
 /// Misfit of a setting, given by its field name in a policy. The API name has seconds instead of milliseconds.
-fn unfit(group: &str, field: &str, found: &str, must: &str) -> SettingMisfit {
+fn policy_misfit(group: &str, field: &str, found: &str, must: &str) -> SettingMisfit {
     let named = |text: &str| {
         let text = text
             .replace("ordinary.", "")

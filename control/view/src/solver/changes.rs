@@ -3,7 +3,7 @@
 //! A control compares two published views ([`Changes::between`]); entries that both views share are skipped. A replay
 //! updates one view in place, and records the value that each event replaced ([`Changes::note`]).
 
-use super::site::left;
+use super::site::remaining_bandwidth;
 use crate::{
     standing::tenants,
     state::{BaseView, FormerValue, ViewNode},
@@ -47,7 +47,7 @@ impl ComparedEntries {
         Self {
             vclusters: view.vclusters.clone(),
             data_ready: view.inputs.data_ready.clone(),
-            storage: left(view),
+            storage: remaining_bandwidth(view),
             tenants: tenants(view),
         }
     }
@@ -85,9 +85,15 @@ impl Changes {
                 changes.arrays.insert(id, old.allocation(id).cloned());
             }
         }
-        if !Arc::ptr_eq(&old.room, &new.room) {
-            let came = new.room.ids().filter(|id| !old.room.is_promised(*id));
-            let went = old.room.ids().filter(|id| !new.room.is_promised(*id));
+        if !Arc::ptr_eq(&old.promises, &new.promises) {
+            let came = new
+                .promises
+                .ids()
+                .filter(|id| !old.promises.is_promised(*id));
+            let went = old
+                .promises
+                .ids()
+                .filter(|id| !new.promises.is_promised(*id));
             changes.promises.extend(came.chain(went));
         }
         if !Arc::ptr_eq(&old.projects, &new.projects) {

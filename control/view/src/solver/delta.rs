@@ -6,7 +6,7 @@ use super::{
     loans::Loans,
     pending::{elements, fill_readiness, pending, waits_for_plan},
     sensitive_pool::pool,
-    site::left,
+    site::remaining_bandwidth,
 };
 use crate::{
     standing::tenants,
@@ -31,7 +31,7 @@ pub fn delta<N: ViewNode>(
 
 /// Whether a delta changes anything that a plan depends on. A delta may contain entries that are equal to the known
 /// ones: nodes of other vClusters, nodes that only answered another ping, records with only another revision.
-pub fn changes(delta: &Delta, known: &ClusterView) -> bool {
+pub fn affects_plan(delta: &Delta, known: &ClusterView) -> bool {
     let Delta {
         // Revision and age only show how fresh a plan is.
         revision: _,
@@ -107,8 +107,8 @@ impl Changes {
             let level = new.projects.get(path).map(LevelView::from);
             delta.levels.insert(path.clone(), level);
         }
-        follow_reports(&self.before, new, vcluster, &mut delta);
-        self.follow_home(new, vcluster, &mut delta);
+        follow_inputs(&self.before, new, vcluster, &mut delta);
+        self.follow_home_rule(new, vcluster, &mut delta);
         delta
     }
 
@@ -171,7 +171,7 @@ impl Changes {
 
     /// Marks waiting allocations that must not use borrowed nodes: those in the delta, and all others if the rule has
     /// changed.
-    fn follow_home<N: ViewNode>(
+    fn follow_home_rule<N: ViewNode>(
         &self,
         new: &BaseView<N>,
         vcluster: &VclusterName,
@@ -199,14 +199,14 @@ impl Changes {
         }
         for (id, pending) in &mut delta.pending {
             if let (Some(pending), Some(held)) = (pending, new.waiting(*id)) {
-                home.tell(&held.spec, pending);
+                home.apply(&held.spec, pending);
             }
         }
     }
 }
 
 /// Adds changed values from the site's sources (energy, storage, data readiness) and changed tenants to `delta`.
-fn follow_reports<N: ViewNode>(
+fn follow_inputs<N: ViewNode>(
     before: &ComparedEntries,
     new: &BaseView<N>,
     vcluster: &VclusterName,
@@ -215,7 +215,7 @@ fn follow_reports<N: ViewNode>(
     delta.energy_price = new.inputs.energy.map(|price| price.normalized);
     delta
         .storage
-        .extend(differences(&before.storage, left(new)));
+        .extend(differences(&before.storage, remaining_bandwidth(new)));
     delta
         .tenants
         .extend(differences(&before.tenants, tenants(new)));
@@ -236,7 +236,7 @@ fn follow_reports<N: ViewNode>(
         };
         // Elements of an array keep the value from when they were added. An allocation with promised nodes is not
         // planned.
-        let planned = allocation.progress.tally.is_none() && !new.room.is_promised(*id);
+        let planned = allocation.progress.tally.is_none() && !new.promises.is_promised(*id);
         let waits = allocation.state == AllocationState::Pending && planned;
         if waits && allocation.spec.vcluster == *vcluster && !delta.pending.contains_key(id) {
             delta.pending.insert(*id, Some(pending(new, allocation)));

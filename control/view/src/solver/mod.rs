@@ -3,16 +3,16 @@
 
 mod changes;
 mod delta;
+mod full;
 mod home;
 mod loans;
 mod pending;
 mod sensitive_pool;
 mod site;
-mod whole;
 
 pub use changes::Changes;
-pub use delta::{changes, delta};
-pub use home::{HomeRule, is_least_of_service};
+pub use delta::{affects_plan, delta};
+pub use full::full_input;
+pub use home::{HomeRule, is_service_minimum};
 pub use pending::{elements, pending, waiting};
-pub use site::left;
-pub use whole::whole;
+pub use site::remaining_bandwidth;

@@ -38,13 +38,13 @@ pub(super) fn waits_for_plan<N>(
     held.state == AllocationState::Pending
         && held.spec.vcluster == *vcluster
         && held.progress.tally.is_none()
-        && !view.room.is_promised(held.id)
+        && !view.promises.is_promised(held.id)
 }
 
 /// Waiting allocation in solver input, with the rule for borrowed nodes applied.
 pub fn waiting<N>(view: &BaseView<N>, home: &HomeRule, held: &Allocation) -> PendingView {
     let mut known = pending(view, held);
-    home.tell(&held.spec, &mut known);
+    home.apply(&held.spec, &mut known);
     known
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Remaining bandwidth of each storage system with a budget: the budget, less the use by others, less the bandwidth
 /// promised to running allocations. In a plan, a promise is released at the end of its job.
-pub fn left<N>(view: &BaseView<N>) -> BTreeMap<String, StorageView> {
+pub fn remaining_bandwidth<N>(view: &BaseView<N>) -> BTreeMap<String, StorageView> {
     let system = |(name, system): (&String, &System)| {
         let promised = view.promised.get(name).copied().unwrap_or(0);
         let others = u128::from(system.counted_mb_s());
@@ -28,7 +28,7 @@ pub fn left<N>(view: &BaseView<N>) -> BTreeMap<String, StorageView> {
 /// precedence.
 pub(super) fn fill<N: ViewNode>(view: &BaseView<N>, cluster: &mut ClusterView) {
     cluster.energy_price = view.inputs.energy.map(|price| price.normalized);
-    cluster.storage = left(view);
+    cluster.storage = remaining_bandwidth(view);
     cluster.tenants = tenants(view);
     let ready = &view.inputs.data_ready;
     for (id, pending) in &mut cluster.pending {

@@ -7,7 +7,7 @@ use lattice_quorum_types::{
 };
 
 /// Number of steps into which a budget is divided. A change of usage within a step causes no new plan.
-const STEPS: u64 = 1_000;
+const BUDGET_STEPS: u64 = 1_000;
 /// Source of a budget's usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -103,9 +103,9 @@ impl Hours {
     }
 
     /// Copy with usage rounded down to steps, so that a small change of usage causes no new plan.
-    pub fn stepped(self) -> Self {
+    pub fn rounded_to_steps(self) -> Self {
         let stepped = |(budget, source): (Budget, Source)| {
-            let step = (budget.granted_ms / STEPS).max(1);
+            let step = (budget.granted_ms / BUDGET_STEPS).max(1);
             let used_ms = budget.used_ms - budget.used_ms % step;
             (Budget { used_ms, ..budget }, source)
         };

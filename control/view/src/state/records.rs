@@ -60,9 +60,9 @@ pub struct BaseView<N> {
     /// small even if many allocations wait.
     pub moving: Arc<BTreeSet<AllocationId>>,
     /// Allocations that hold nodes and have a checkpoint mode.
-    pub savers: Arc<BTreeSet<AllocationId>>,
+    pub checkpointable: Arc<BTreeSet<AllocationId>>,
     /// Allocations that are examined from time to time: suspended ones, and those with a deadline.
-    pub dated: Arc<BTreeSet<AllocationId>>,
+    pub examined_later: Arc<BTreeSet<AllocationId>>,
     /// Allocations with a number of nodes that follows a metric.
     pub scaled: Arc<BTreeSet<AllocationId>>,
     /// Bandwidth promised to allocations that hold nodes, by storage system.
@@ -70,7 +70,7 @@ pub struct BaseView<N> {
     /// Arrays that have not ended.
     pub arrays: Arc<ArrayIndex>,
     /// Promised nodes, and the allocations for which they are promised.
-    pub room: Arc<PromiseIndex>,
+    pub promises: Arc<PromiseIndex>,
     /// Latest values from the site's sources.
     pub inputs: Inputs,
     /// Every vCluster that has a definition.
@@ -95,12 +95,12 @@ impl<N> Default for BaseView<N> {
             nodes: Arc::default(),
             allocations: Arc::default(),
             moving: Arc::default(),
-            savers: Arc::default(),
-            dated: Arc::default(),
+            checkpointable: Arc::default(),
+            examined_later: Arc::default(),
             scaled: Arc::default(),
             promised: Arc::default(),
             arrays: Arc::default(),
-            room: Arc::default(),
+            promises: Arc::default(),
             inputs: Inputs::default(),
             vclusters: Arc::default(),
             dags: Arc::default(),
@@ -125,13 +125,13 @@ impl<N> BaseView<N> {
         let resizes = || state.holds() && record.ranks.iter().any(is_moving);
         let has_new_walltime = state.holds() && record.progress.walltime_changes > 0;
         let moves = matches!(state, Starting | Stopping) || has_new_walltime || resizes();
-        mark(&mut self.moving, id, moves);
+        set_membership(&mut self.moving, id, moves);
         let saves = record.spec.terms.checkpoint.is_some() && state.holds();
-        mark(&mut self.savers, id, saves);
+        set_membership(&mut self.checkpointable, id, saves);
         let scaled = record.spec.terms.scale.is_some() && !state.is_terminal();
-        mark(&mut self.scaled, id, scaled);
+        set_membership(&mut self.scaled, id, scaled);
         let dated = state == AllocationState::Suspended || record.spec.terms.deadline_at.is_some();
-        mark(&mut self.dated, id, dated && !state.is_terminal());
+        set_membership(&mut self.examined_later, id, dated && !state.is_terminal());
         if record.spec.terms.array.is_some() {
             Arc::make_mut(&mut self.arrays).follow(&record);
         }
@@ -179,7 +179,7 @@ impl<N> BaseView<N> {
     /// Updates the promised nodes after a node's record was replaced.
     pub fn follow_promise(&mut self, before: Option<&Node>, after: &Node) {
         if PromiseIndex::is_concerned(before, after) {
-            Arc::make_mut(&mut self.room).follow(before, after);
+            Arc::make_mut(&mut self.promises).follow(before, after);
         }
     }
 }
@@ -194,7 +194,7 @@ impl<N: ViewNode> BaseView<N> {
 }
 
 /// Adds an id to a set or removes it.
-fn mark(set: &mut Arc<BTreeSet<AllocationId>>, id: AllocationId, is_in: bool) {
+fn set_membership(set: &mut Arc<BTreeSet<AllocationId>>, id: AllocationId, is_in: bool) {
     if set.contains(&id) == is_in {
         return;
     }

@@ -143,7 +143,7 @@ impl WaldurClient {
             }
             let sum = match tenants.remove(&project.tenant()) {
                 None => of_resource,
-                Some(sum) => together(sum, of_resource),
+                Some(sum) => self::sum(sum, of_resource),
             };
             tenants.insert(project.tenant(), sum);
         }
@@ -171,7 +171,7 @@ fn number(value: &Value) -> Option<f64> {
     (0.0..=MOST_HOURS).contains(&number).then_some(number)
 }
 
-fn together(one: PurchasedLimits, other: PurchasedLimits) -> PurchasedLimits {
+fn sum(one: PurchasedLimits, other: PurchasedLimits) -> PurchasedLimits {
     let limited = |a: Option<HoursLimit>, b: Option<HoursLimit>| {
         let (a, b) = a.zip(b)?;
         Some(HoursLimit {
@@ -190,7 +190,7 @@ fn together(one: PurchasedLimits, other: PurchasedLimits) -> PurchasedLimits {
 
 impl PurchasedLimits {
     /// Description for the log.
-    pub fn words(&self) -> String {
+    pub fn summary(&self) -> String {
         let hours = |limited: Option<HoursLimit>| match limited {
             None => "no limit".to_owned(),
             Some(HoursLimit { limit_ms, used_ms }) => {

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Maximum number of steps by which the orders of a resource are advanced at once.
-const LOOKS: u32 = 5;
+const MAX_ORDER_STEPS: u32 = 5;
 /// Longest name that Waldur accepts, in characters.
-const MAX_NAME: usize = 150;
+const MAX_NAME_CHARS: usize = 150;
 
 /// Subject of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,7 +121,7 @@ impl WaldurClient {
         let backend_id = format!("lattice:tenant:{tenant}");
         let body = json!({"name": short(tenant.as_str()), "backend_id": backend_id});
         let made = self
-            .found_or_made("customers/", &backend_id, &[], &body)
+            .find_or_create("customers/", &backend_id, &[], &body)
             .await?;
         objects.customers.insert(tenant.clone(), made.clone());
         Ok(made)
@@ -141,14 +141,14 @@ impl WaldurClient {
             "name": short(project.as_str()), "customer": customer, "backend_id": backend_id,
         });
         let made = self
-            .found_or_made("projects/", &backend_id, &[], &body)
+            .find_or_create("projects/", &backend_id, &[], &body)
             .await?;
         objects.projects.insert(project.clone(), made.clone());
         Ok(made)
     }
 
     /// UUID and URL of the object with this `backend_id`, which is created if missing.
-    async fn found_or_made(
+    async fn find_or_create(
         &self,
         path: &str,
         backend_id: &str,
@@ -225,7 +225,7 @@ impl WaldurClient {
             None => {
                 let id = format!("lattice:cluster:{cluster}");
                 let body = json!({"name": short(cluster), "backend_id": id});
-                self.found_or_made("customers/", &id, &[], &body).await?
+                self.find_or_create("customers/", &id, &[], &body).await?
             }
         };
         let providers = "marketplace-service-providers/";
@@ -314,7 +314,7 @@ impl WaldurClient {
         if let Some(found) = oldest(found.into_iter().filter(is_it)) {
             let (uuid, _) = address(path, &found)?;
             if found["state"] != "OK" {
-                self.see_through(&uuid).await?;
+                self.advance_orders(&uuid).await?;
             }
             objects.resources.insert(scope.clone(), uuid.clone());
             return Ok(uuid);
@@ -355,7 +355,7 @@ impl WaldurClient {
                 uuid.ok_or_else(odd)?.to_owned()
             }
         };
-        self.see_through(&uuid).await?;
+        self.advance_orders(&uuid).await?;
         let set = format!("{path}{uuid}/set_backend_id/");
         self.post(&set, &json!({"backend_id": backend_id})).await?;
         objects.resources.insert(scope.clone(), uuid.clone());
@@ -412,8 +412,8 @@ impl WaldurClient {
     }
 
     /// Approves pending orders of a resource, and completes executing ones.
-    async fn see_through(&self, resource: &str) -> Result<(), WaldurError> {
-        for _ in 0..LOOKS {
+    async fn advance_orders(&self, resource: &str) -> Result<(), WaldurError> {
+        for _ in 0..MAX_ORDER_STEPS {
             let orders = self
                 .list("marketplace-orders/", &[("resource_uuid", resource)])
                 .await?;
@@ -452,7 +452,7 @@ impl WaldurClient {
             }) => {}
             Err(error) => return Err(error),
         }
-        self.see_through(uuid).await?;
+        self.advance_orders(uuid).await?;
         objects.resources.retain(|_, known| known != uuid);
         Ok(())
     }
@@ -511,5 +511,5 @@ fn address(path: &str, object: &Value) -> Result<(String, String), WaldurError> 
 }
 
 fn short(name: &str) -> String {
-    name.chars().take(MAX_NAME).collect()
+    name.chars().take(MAX_NAME_CHARS).collect()
 }

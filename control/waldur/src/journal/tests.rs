@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::{event::Body, step::Unobserved};
+use crate::{event::EventBody, step::NoObserver};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ fn event(number: u64) -> Event {
         user: Some("alice".to_owned()),
         allocation_id: Some(number),
         sensitive: false,
-        body: Body::Checkpointed {
+        body: EventBody::Checkpointed {
             checkpoint: 1,
             storage_bytes: None,
             duration_s: 1.5,
@@ -31,7 +31,7 @@ fn events(numbers: impl IntoIterator<Item = u64>) -> Vec<Event> {
     numbers.into_iter().map(event).collect()
 }
 
-fn open(folder: &TempDir, acknowledged: u64) -> (Journal, Recovered) {
+fn open(folder: &TempDir, acknowledged: u64) -> (Journal, JournalRecovery) {
     Journal::open(folder.path(), BOUNDS, acknowledged).unwrap()
 }
 
@@ -39,7 +39,7 @@ fn numbers(journal: &mut Journal) -> Vec<u64> {
     let mut numbers = Vec::new();
     while let Some(first) = journal.first(1).first().map(|event| event.number) {
         numbers.push(first);
-        journal.acknowledge(first, &Unobserved).unwrap();
+        journal.acknowledge(first, &NoObserver).unwrap();
     }
     numbers
 }
@@ -48,8 +48,8 @@ fn numbers(journal: &mut Journal) -> Vec<u64> {
 fn unacknowledged_events_survive_restart() {
     let folder = tempfile::tempdir().unwrap();
     let (mut journal, recovered) = open(&folder, 0);
-    assert_eq!(recovered, Recovered::default());
-    assert_eq!(journal.append(&events(1..=25), &Unobserved).unwrap(), 0);
+    assert_eq!(recovered, JournalRecovery::default());
+    assert_eq!(journal.append(&events(1..=25), &NoObserver).unwrap(), 0);
     assert_eq!(
         (journal.in_memory(), journal.on_disk(), journal.last()),
         (10, 15, 25)
@@ -61,7 +61,7 @@ fn unacknowledged_events_survive_restart() {
         (journal.in_memory(), journal.on_disk(), journal.last()),
         (10, 8, 25)
     );
-    journal.append(&events([30, 31]), &Unobserved).unwrap();
+    journal.append(&events([30, 31]), &NoObserver).unwrap();
     assert_eq!(
         numbers(&mut journal),
         (8..=25).chain([30, 31]).collect::<Vec<_>>()
@@ -69,7 +69,7 @@ fn unacknowledged_events_survive_restart() {
     assert!(journal.is_empty());
     // Nothing is left on disk, and later events are kept.
     assert_eq!(file::names(folder.path()).unwrap().len(), 0);
-    journal.append(&events([40]), &Unobserved).unwrap();
+    journal.append(&events([40]), &NoObserver).unwrap();
     assert_eq!(open(&folder, 31).0.last(), 40);
 }
 
@@ -77,15 +77,15 @@ fn unacknowledged_events_survive_restart() {
 fn what_has_no_room_is_dropped_newest_first_and_counted_where_it_stood() {
     let folder = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(&folder, 0);
-    assert_eq!(journal.append(&events(1..=38), &Unobserved).unwrap(), 0);
-    assert_eq!(journal.append(&events(39..=45), &Unobserved).unwrap(), 5);
+    assert_eq!(journal.append(&events(1..=38), &NoObserver).unwrap(), 0);
+    assert_eq!(journal.append(&events(39..=45), &NoObserver).unwrap(), 5);
     assert_eq!((journal.len(), journal.last()), (40, 40));
     assert_eq!(
         (journal.dropped_through(40), journal.dropped_through(43)),
         (0, 3)
     );
-    journal.acknowledge(20, &Unobserved).unwrap();
-    assert_eq!(journal.append(&events(46..=48), &Unobserved).unwrap(), 0);
+    journal.acknowledge(20, &NoObserver).unwrap();
+    assert_eq!(journal.append(&events(46..=48), &NoObserver).unwrap(), 0);
     assert_eq!(journal.dropped_through(100), 5);
     assert_eq!(
         numbers(&mut journal),
@@ -100,7 +100,7 @@ fn what_has_no_room_is_dropped_newest_first_and_counted_where_it_stood() {
 fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
     let folder = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(&folder, 0);
-    journal.append(&events(1..=5), &Unobserved).unwrap();
+    journal.append(&events(1..=5), &NoObserver).unwrap();
     drop(journal);
     let path = file::names(folder.path()).unwrap().remove(0);
     let whole = fs::read(&path).unwrap();
@@ -110,7 +110,7 @@ fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
         let (mut journal, recovered) = open(&folder, 0);
         kept.push(recovered.events);
         assert_eq!(journal.last(), recovered.events as u64);
-        journal.append(&events([9]), &Unobserved).unwrap();
+        journal.append(&events([9]), &NoObserver).unwrap();
         drop(journal);
         let (mut journal, again) = open(&folder, 0);
         assert_eq!(again.torn_bytes, 0, "it was cut off");
@@ -136,7 +136,7 @@ fn damaged_file_is_valid_up_to_damage() {
     // Several files.
     for first in (1..20_000).step_by(1_000) {
         journal
-            .append(&events(first..first + 1_000), &Unobserved)
+            .append(&events(first..first + 1_000), &NoObserver)
             .unwrap();
     }
     drop(journal);
@@ -163,7 +163,7 @@ fn restarts_invalid_journal() {
     .unwrap();
     let (mut journal, recovered) = open(&folder, 0);
     assert_eq!((recovered.events, recovered.torn_bytes), (0, 14));
-    journal.append(&events([1]), &Unobserved).unwrap();
+    journal.append(&events([1]), &NoObserver).unwrap();
     assert_eq!(open(&folder, 0).0.last(), 1);
 }
 
@@ -182,14 +182,14 @@ proptest! {
                 0 => {
                     let offered = events(next..next + n);
                     next += n;
-                    let dropped = journal.append(&offered, &Unobserved).unwrap();
+                    let dropped = journal.append(&offered, &NoObserver).unwrap();
                     let room = 40 - model.len();
                     prop_assert_eq!(dropped, offered.len().saturating_sub(room));
                     model.extend(offered.iter().take(room).map(|event| event.number));
                 }
                 1 => {
                     acknowledged = (acknowledged + n).min(next - 1);
-                    journal.acknowledge(acknowledged, &Unobserved).unwrap();
+                    journal.acknowledge(acknowledged, &NoObserver).unwrap();
                     model.retain(|number| *number > acknowledged);
                 }
                 _ => {

@@ -4,17 +4,17 @@
 use super::{AccountingSync, RoundError, parameters};
 use crate::{
     client::{Amounts, ResourceScope, WaldurError},
-    event::{Body, Event},
+    event::{Event, EventBody},
     step::Step,
 };
 use lattice_quorum_types::{ProjectPath, VclusterName};
 use serde_json::{Value, json};
 
 /// Number of events sent before they are acknowledged.
-const EVENTS_A_TIME: usize = 100;
+const EVENTS_PER_BATCH: usize = 100;
 /// Maximum number of rejected events kept for a retry. Further rejected events are only sent again by `reconcile`. So
 /// are all rejected events after another control has taken over.
-const MOST_REFUSED: usize = 1_000;
+const MAX_REFUSED: usize = 1_000;
 
 impl AccountingSync {
     /// Sends the events up to record `through`, in order, if the settings require events. Returns the number up to
@@ -27,7 +27,7 @@ impl AccountingSync {
         self.resend_refused().await?;
         loop {
             let journal = self.journal.as_ref();
-            let events = journal.map_or_else(Vec::new, |journal| journal.first(EVENTS_A_TIME));
+            let events = journal.map_or_else(Vec::new, |journal| journal.first(EVENTS_PER_BATCH));
             let events: Vec<Event> = events.into_iter().filter(|e| e.number <= through).collect();
             let Some(last) = events.last().map(|event| event.number) else {
                 return Ok(through);
@@ -35,9 +35,9 @@ impl AccountingSync {
             for event in &events {
                 let name = format!("event {}", event.id);
                 let sent = self.send_event(event).await;
-                match self.settle(&name, sent)? {
+                match self.accept_or_park(&name, sent)? {
                     Some(()) => self.note(|status| status.sent += 1),
-                    None if self.refused.len() < MOST_REFUSED => {
+                    None if self.refused.len() < MAX_REFUSED => {
                         self.refused.insert(name, event.clone());
                     }
                     None => {}
@@ -58,7 +58,7 @@ impl AccountingSync {
             .collect();
         for (name, event) in due {
             let sent = self.send_event(&event).await;
-            if self.settle(&name, sent)?.is_some() {
+            if self.accept_or_park(&name, sent)?.is_some() {
                 self.refused.remove(&name);
                 self.note(|status| status.sent += 1);
             }
@@ -80,7 +80,7 @@ impl AccountingSync {
 
     /// Adds an item with the event's id to the tenant's invoice.
     async fn add_item(&mut self, event: &Event) -> Result<(), WaldurError> {
-        let tenant = ProjectPath::new(&event.tenant).map_err(|_| unnamed(event))?;
+        let tenant = ProjectPath::new(&event.tenant).map_err(|_| invalid_event(event))?;
         let invoice = self.waldur.invoice(&mut self.objects, &tenant).await?;
         let item = serde_json::to_value(event).unwrap_or(Value::Null);
         self.waldur.add_item(&invoice, &event.id, &item).await
@@ -89,8 +89,8 @@ impl AccountingSync {
     /// Orders the resource of an allocation at its start. At the end, reports the usage and terminates the resource.
     async fn order(&mut self, event: &Event) -> Result<(), WaldurError> {
         let (vcluster, used) = match &event.body {
-            Body::Started { vcluster, .. } => (vcluster, None),
-            Body::Completed {
+            EventBody::Started { vcluster, .. } => (vcluster, None),
+            EventBody::Completed {
                 vcluster,
                 node_hours,
                 gpu_hours,
@@ -110,10 +110,10 @@ impl AccountingSync {
             return Ok(());
         }
         let (Some(project), Some(id)) = (&event.project, event.allocation_id) else {
-            return Err(unnamed(event));
+            return Err(invalid_event(event));
         };
-        let project = ProjectPath::new(project).map_err(|_| unnamed(event))?;
-        let vcluster = VclusterName::new(vcluster.clone()).map_err(|_| unnamed(event))?;
+        let project = ProjectPath::new(project).map_err(|_| invalid_event(event))?;
+        let vcluster = VclusterName::new(vcluster.clone()).map_err(|_| invalid_event(event))?;
         let scope = ResourceScope::Allocation(project, vcluster, id);
         let parameters = parameters(&self.settings, &*self.cluster);
         let resource = match used {
@@ -137,7 +137,7 @@ impl AccountingSync {
 
 /// Error for an event without a valid tenant, project, vCluster or allocation. Only an event in a damaged or foreign
 /// journal lacks these.
-fn unnamed(event: &Event) -> WaldurError {
+fn invalid_event(event: &Event) -> WaldurError {
     WaldurError::Refused {
         what: format!("event {}", event.id),
         status: 400,

@@ -43,7 +43,7 @@ impl AccountingSync {
             };
             let name = format!("limits of {tenant}");
             // A later change by an administrator stays in force until the number in Waldur changes.
-            if self.taken.get(tenant) == Some(&nodes) || self.is_parked(&name) {
+            if self.applied_limits.get(tenant) == Some(&nodes) || self.is_parked(&name) {
                 continue;
             }
             if limits.max_nodes != Some(nodes) {
@@ -53,7 +53,7 @@ impl AccountingSync {
                 };
                 match self.cluster.set_limits(tenant, patch).await {
                     Ok(()) => {
-                        tracing::info!(%tenant, bought = purchased.words(), "project limits match Waldur")
+                        tracing::info!(%tenant, bought = purchased.summary(), "project limits match Waldur")
                     }
                     Err(ClusterError::Refused { text }) => {
                         self.park(&name, text);
@@ -63,7 +63,7 @@ impl AccountingSync {
                 }
             }
             self.note(|status| status.parked.remove(&name));
-            self.taken.insert(tenant.clone(), nodes);
+            self.applied_limits.insert(tenant.clone(), nodes);
         }
         Ok(())
     }
@@ -93,7 +93,7 @@ impl AccountingSync {
                 "its project is gone"
             );
             let ended = self.waldur.terminate(&mut self.objects, uuid).await;
-            self.settle(&name, ended)?;
+            self.accept_or_park(&name, ended)?;
         }
         Ok(())
     }

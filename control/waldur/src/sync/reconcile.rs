@@ -1,7 +1,7 @@
 //! Reconciliation on an operator's request: corrects amounts in Waldur after events were dropped, the usage of a month
 //! could not be reported in time, or a total was changed manually.
 
-use super::{AccountingSync, FACTS_A_PAGE, RoundError, parameters, totals::BookingMonth};
+use super::{AccountingSync, RoundError, USAGE_RECORDS_PER_READ, parameters, totals::BookingMonth};
 use crate::{
     client::{Amounts, ResourceScope, WaldurError},
     cluster::ClusterError,
@@ -23,7 +23,7 @@ impl AccountingSync {
         &mut self,
         since: UnixMillis,
         until: UnixMillis,
-        only_look: bool,
+        dry_run: bool,
     ) -> Result<Vec<Difference>, RoundError> {
         let version = self.waldur.version().await?;
         self.note(|status| status.version = Some(version));
@@ -48,14 +48,14 @@ impl AccountingSync {
                     false => BookingMonth::Ended,
                 };
                 let found = self
-                    .compare(&scope, month, amounts, booked, only_look)
+                    .compare(&scope, month, amounts, booked, dry_run)
                     .await?;
                 differences.extend(found);
             }
-            month = month.after();
+            month = month.next();
         }
         let wants_events = self.settings.seed_paths || self.settings.order_per_allocation;
-        if wants_events && !only_look {
+        if wants_events && !dry_run {
             self.resend_events(since, until).await?;
         }
         Ok(differences)
@@ -79,7 +79,7 @@ impl AccountingSync {
                     .waldur
                     .resource(&mut self.objects, &parameters, scope)
                     .await;
-                self.settle(&name, made)?
+                self.accept_or_park(&name, made)?
             }
         };
         let (here, elsewhere) = match &resource {
@@ -136,7 +136,10 @@ impl AccountingSync {
     ) -> Result<(), RoundError> {
         let mut after = 0;
         loop {
-            let (facts, _) = self.cluster.facts(after, FACTS_A_PAGE, since).await?;
+            let (facts, _) = self
+                .cluster
+                .usage_records(after, USAGE_RECORDS_PER_READ, since)
+                .await?;
             let Some(last) = facts.last() else {
                 return Ok(());
             };
@@ -150,7 +153,7 @@ impl AccountingSync {
                 .collect();
             for event in &events {
                 let sent = self.send_event(event).await;
-                self.settle(&format!("event {}", event.id), sent)?;
+                self.accept_or_park(&format!("event {}", event.id), sent)?;
             }
             if facts.last().is_some_and(|fact| fact.at >= until) {
                 return Ok(());

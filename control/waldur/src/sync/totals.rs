@@ -22,7 +22,7 @@ impl AccountingSync {
     ) -> Result<Option<u64>, RoundError> {
         let month = Month::of(now, &self.settings.zone);
         let begins = month.begins(&self.settings.zone);
-        if now.since(begins) >= SETTLED_MS && !self.close(month.before()).await? {
+        if now.since(begins) >= SETTLED_MS && !self.close(month.previous()).await? {
             return Ok(None);
         }
         let Some(totals) = self.cluster.totals(begins, now) else {
@@ -98,7 +98,7 @@ impl AccountingSync {
             self.reported.remove(&key);
             self.elsewhere.remove(&key);
         }
-        self.settle(&name, result)?;
+        self.accept_or_park(&name, result)?;
         Ok(())
     }
 

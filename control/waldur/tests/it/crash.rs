@@ -14,7 +14,7 @@ use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis,
     budget::Credit,
     limit::{LimitPatch, Limits},
-    usage_record::{UsageRecord, UsageRecordsHead, Use},
+    usage_record::{UsagePeriod, UsageRecord, UsageRecordsHead},
 };
 use lattice_rng::Rng;
 use lattice_waldur::{
@@ -84,7 +84,7 @@ async fn answer(State(world): State<Arc<World>>, ask: Bytes) -> Vec<u8> {
             limit,
             since,
         } => {
-            let (facts, head) = world.facts(after, limit, since).await.unwrap();
+            let (facts, head) = world.usage_records(after, limit, since).await.unwrap();
             Answer::Facts(facts, head)
         }
         Ask::Acknowledge { through, dropped } => {
@@ -184,7 +184,7 @@ impl AccountedCluster for Remote {
     fn now(&self) -> UnixMillis {
         self.now
     }
-    async fn facts(
+    async fn usage_records(
         &self,
         after: u64,
         limit: u32,
@@ -212,10 +212,10 @@ impl AccountedCluster for Remote {
             through: ledger.last(),
         })
     }
-    fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Usage {
+    fn consumed(&self, allocation: AllocationId, uses: &[UsagePeriod]) -> Usage {
         self.ledger.lock().unwrap().consumed(allocation, uses)
     }
-    fn machine(&self, _: &NodeId) -> NodeHardware {
+    fn node_hardware(&self, _: &NodeId) -> NodeHardware {
         NodeHardware {
             gpus: common::GPUS,
             gpu_model: None,
@@ -402,7 +402,7 @@ async fn one_cluster(seed: u64, tally: &mut Tally) {
             ];
             let path = path[rng.range(0, 3) as usize];
             let skip = rng.range(0, 6) as u32;
-            waldur.fault(Rule::new(path, Fault::lost_answer()).skip(skip).times(1));
+            waldur.add_fault(Rule::new(path, Fault::lost_answer()).skip(skip).times(1));
             tally.lost_answers += 1;
         }
         let step = rng.range(0, Step::ALL.len() as u64) as usize;
@@ -418,7 +418,7 @@ async fn one_cluster(seed: u64, tally: &mut Tally) {
             tally.journals += 1;
         }
     }
-    waldur.heal();
+    waldur.clear_faults();
     // The first round may still meet the end of a fault; the later ones succeed.
     for _ in 0..3 {
         let orders = orders(None);

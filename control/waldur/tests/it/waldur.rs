@@ -11,7 +11,7 @@ use lattice_waldur::{
     journal::Bounds,
     secret::{SecretRef, Secrets},
     status::{Outcome, SyncStatus},
-    step::Unobserved,
+    step::NoObserver,
     sync::AccountingSync,
 };
 use std::{
@@ -126,7 +126,7 @@ fn sync(world: &Arc<World>, settings: &AccountingSettings) -> AccountingSync {
         world.clone(),
         waldur,
         settings.clone(),
-        Arc::new(Unobserved),
+        Arc::new(NoObserver),
     )
 }
 
@@ -207,7 +207,7 @@ async fn an_answer_that_is_lost_makes_nothing_twice() {
     ] {
         let mut fixture = SyncFixture::new(Version::V7).await;
         fixture.world.ran("physics/higgs", "batch", 1, HOUR);
-        fixture.waldur.fault(
+        fixture.waldur.add_fault(
             Rule::new(path, Fault::lost_answer())
                 .method("POST")
                 .times(1),
@@ -250,7 +250,7 @@ async fn retries_outages_and_parks_refusals() {
     let refused = Fault::status(400);
     fixture
         .waldur
-        .fault(Rule::new("/api/marketplace-component-usages/set_usage/", refused).times(1));
+        .add_fault(Rule::new("/api/marketplace-component-usages/set_usage/", refused).times(1));
     fixture.world.ran("bio", "batch", 1, HOUR);
     fixture.world.ran("physics", "batch", 1, HOUR);
     let status = fixture.round().await;
@@ -284,7 +284,7 @@ async fn retries_outages_and_parks_refusals() {
 
     // Status 429 gives the time of the retry.
     fixture.world.ran("bio", "batch", 1, HOUR);
-    fixture.waldur.fault(
+    fixture.waldur.add_fault(
         Rule::new(
             "/api/*",
             Fault::Status {
@@ -309,7 +309,9 @@ async fn retries_outages_and_parks_refusals() {
     // A resource terminated externally is no longer used, and a new one is ordered for later usage.
     fixture.waldur.set_auto_approve(true);
     let end = format!("/api/marketplace-resources/{uuid}/terminate/");
-    let (status, _) = fixture.waldur.ask("POST", &end, &serde_json::json!({}));
+    let (status, _) = fixture
+        .waldur
+        .request_as_admin("POST", &end, &serde_json::json!({}));
     assert_eq!(status, 200);
     fixture.world.ran("bio", "batch", 1, HOUR);
     let status = fixture.round().await;
@@ -421,7 +423,7 @@ async fn a_total_is_never_lowered_but_by_a_person() {
     // A higher amount was booked manually.
     let body = serde_json::json!({"resource": resource, "usages": [
         {"type": "gpu_hours", "amount": "99.00"}, {"type": "node_hours", "amount": "2.00"}]});
-    let (status, _) = fixture.waldur.ask(
+    let (status, _) = fixture.waldur.request_as_admin(
         "POST",
         "/api/marketplace-component-usages/set_usage/",
         &body,
@@ -560,7 +562,7 @@ async fn sends_events_once_in_order() {
     fixture.world.ran("physics", "batch", 2, HOUR);
     // The invoice of a tenant begins with its first usage.
     fixture.round().await;
-    fixture.waldur.fault(
+    fixture.waldur.add_fault(
         Rule::new("/api/invoices/*/items/", Fault::lost_answer())
             .method("POST")
             .skip(2)
@@ -608,7 +610,7 @@ async fn rejected_event_blocks_no_others() {
     fixture.waldur.set_seed_paths(true);
     fixture.world.ran("physics", "batch", 2, HOUR);
     fixture.round().await;
-    fixture.waldur.fault(
+    fixture.waldur.add_fault(
         Rule::new("/api/invoices/*/items/", Fault::status(400))
             .method("POST")
             .times(1),

@@ -27,7 +27,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use pattern::{BadPattern, Pattern};
+pub use pattern::{InvalidPattern, Pattern};
 
 /// The expected configuration of nodes, class by class.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl Constraint {
         };
         let keys = self.key.keys_in(record);
         if keys.is_empty() {
-            let found = self.key.nothing_in(record);
+            let found = self.key.reading_without_slots(record);
             let verdict = self.verdict(&found);
             let told = verdict.map(|verdict| deviation(self.key.to_string(), found, verdict));
             return told.into_iter().collect();
@@ -175,7 +175,7 @@ impl Expectation {
     /// Compares a node's mark, and the digest published in an earlier schema, with the expectation, using the available
     /// records.
     #[must_use]
-    pub fn judge(
+    pub fn verdict_for_mark(
         &self,
         mark: Option<&ClassMark>,
         earlier: Option<&EarlierDigest>,
@@ -219,7 +219,7 @@ impl Expectation {
             let record = preimages.record(found);
             return record.map_or_else(
                 || unknown("preimage not at hand"),
-                |record| standing_of(check_exact(&asked, &record)),
+                |record| verdict_of(check_exact(&asked, &record)),
             );
         }
         let Some(record) = preimages.record(found) else {
@@ -228,16 +228,16 @@ impl Expectation {
         match asked {
             Some(asked) if asked.schema < record.schema => {
                 let record = preimages.under(&record, asked.schema).unwrap_or(record);
-                self.standing(&record)
+                self.verdict_for_record(&record)
             }
-            _ => self.standing(&record),
+            _ => self.verdict_for_record(&record),
         }
     }
 
     /// Compares a complete record with the expectation. A complete record includes its unreadable keys, so no digest is
     /// needed.
     #[must_use]
-    pub fn standing(&self, record: &ClassRecord) -> BaselineVerdict {
+    pub fn verdict_for_record(&self, record: &ClassRecord) -> BaselineVerdict {
         if let Some(why) = &record.disabled {
             return BaselineVerdict::Unknown {
                 why: format!("switched off at the node: {why}"),
@@ -246,12 +246,12 @@ impl Expectation {
         if let Some(why) = record.why_unsettled() {
             return BaselineVerdict::Unknown { why };
         }
-        standing_of(self.check(record))
+        verdict_of(self.check(record))
     }
 }
 
 /// The verdict for these deviations.
-fn standing_of(found: Vec<Deviation>) -> BaselineVerdict {
+fn verdict_of(found: Vec<Deviation>) -> BaselineVerdict {
     let Some(first) = found.first() else {
         return BaselineVerdict::Conforms;
     };
@@ -318,7 +318,7 @@ fn differences(expected: &ClassRecord, record: &ClassRecord) -> Vec<Difference> 
     if expected.schema == record.schema {
         return diff(expected, record);
     }
-    if let (Ok(expected), Ok(record)) = (expected.under(schema), record.under(schema)) {
+    if let (Ok(expected), Ok(record)) = (expected.in_schema(schema), record.in_schema(schema)) {
         return diff(&expected, &record);
     }
     let mut found = diff(expected, record);

@@ -17,7 +17,7 @@ pub struct Pattern(String);
 /// The text is not a valid key pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not a valid key: {reason}")]
-pub struct BadPattern {
+pub struct InvalidPattern {
     /// The rejected text, at most 80 characters.
     pub text: String,
     /// The rule that the text breaks.
@@ -25,11 +25,11 @@ pub struct BadPattern {
 }
 
 impl FromStr for Pattern {
-    type Err = BadPattern;
+    type Err = InvalidPattern;
 
-    fn from_str(text: &str) -> Result<Self, BadPattern> {
+    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
         let bad = |reason: &str| {
-            Err(BadPattern {
+            Err(InvalidPattern {
                 text: text.chars().take(80).collect(),
                 reason: reason.to_owned(),
             })
@@ -54,8 +54,8 @@ impl FromStr for Pattern {
 }
 
 impl TryFrom<String> for Pattern {
-    type Error = BadPattern;
-    fn try_from(text: String) -> Result<Self, BadPattern> {
+    type Error = InvalidPattern;
+    fn try_from(text: String) -> Result<Self, InvalidPattern> {
         text.parse()
     }
 }
@@ -114,7 +114,7 @@ impl Pattern {
     }
 
     /// The reading for a pattern without slots: absent if the count is known, else the state of the count.
-    pub(super) fn nothing_in(&self, record: &ClassRecord) -> Reading<Value> {
+    pub(super) fn reading_without_slots(&self, record: &ClassRecord) -> Reading<Value> {
         let prefix = self.0.split(".*").next().unwrap_or_default();
         match record.get(&format!("{prefix}.count")) {
             Reading::Present(Value::Number(_)) | Reading::Absent => Reading::Absent,

@@ -44,7 +44,7 @@ fn told(found: &[Deviation]) -> Vec<(&str, String, String, KeyVerdict)> {
 fn an_exact_record_names_the_key_that_differs() {
     let rule = exact(&nic(&["28.41", "28.41"]));
     assert_eq!(
-        rule.standing(&nic(&["28.41", "28.41"])),
+        rule.verdict_for_record(&nic(&["28.41", "28.41"])),
         BaselineVerdict::Conforms
     );
     let found = rule.check(&nic(&["28.39", "28.41"]));
@@ -75,7 +75,7 @@ fn what_cannot_be_read_never_differs() {
     let rule = exact(&nic(&["28.41"]));
     let mut record = nic(&["28.41"]);
     record.put("nic.0.firmware", Reading::<&str>::denied("no permission"));
-    let BaselineVerdict::Unknown { why } = rule.standing(&record) else {
+    let BaselineVerdict::Unknown { why } = rule.verdict_for_record(&record) else {
         panic!("it differs")
     };
     assert!(why.contains("nic.0.firmware: <denied"), "{why}");
@@ -84,7 +84,7 @@ fn what_cannot_be_read_never_differs() {
     for rule in [&rule, &partly] {
         for firmware in ["28.41", "28.42"] {
             let record = nic(&[firmware]).unsettled("does not hold still");
-            let standing = rule.standing(&record);
+            let standing = rule.verdict_for_record(&record);
             let BaselineVerdict::Unknown { why } = standing else {
                 panic!("{standing:?}")
             };
@@ -97,7 +97,7 @@ fn what_cannot_be_read_never_differs() {
     let known = ClassRecord::decode(&record.encode()).unwrap();
     let at_hand = |asked: &Digest| (*asked == digest).then(|| known.clone());
     assert!(matches!(
-        rule.judge(Some(&mark), None, &at_hand),
+        rule.verdict_for_mark(Some(&mark), None, &at_hand),
         BaselineVerdict::Unknown { .. }
     ));
     let nowhere = |_: &Digest| None;
@@ -108,7 +108,7 @@ fn what_cannot_be_read_never_differs() {
         Some(&mark),
     ] {
         assert!(matches!(
-            rule.judge(mark, None, &nowhere),
+            rule.verdict_for_mark(mark, None, &nowhere),
             BaselineVerdict::Unknown { .. }
         ));
     }
@@ -121,7 +121,7 @@ fn an_equal_digest_is_not_opened() {
     let mark = ClassMark::Complete { schema: 2, digest };
     let never = |_: &Digest| -> Option<ClassRecord> { panic!("opened") };
     assert_eq!(
-        exact(&record).judge(Some(&mark), None, &never),
+        exact(&record).verdict_for_mark(Some(&mark), None, &never),
         BaselineVerdict::Conforms
     );
 }
@@ -165,7 +165,7 @@ fn another_registry_is_one_difference_and_not_one_for_each_setting() {
 fn a_partial_rule_speaks_of_its_keys_and_of_every_slot() {
     let rule = Expectation::Partial(vec![constraint("nic.*.firmware", &["28.41", "28.42"])]);
     assert_eq!(
-        rule.standing(&nic(&["28.41", "28.42"])),
+        rule.verdict_for_record(&nic(&["28.41", "28.42"])),
         BaselineVerdict::Conforms
     );
     let found = rule.check(&nic(&["28.41", "28.39"]));
@@ -212,7 +212,8 @@ fn absence_is_a_difference_unless_it_is_allowed() {
     let mut record = nic(&["28.41"]);
     record.put("nic.0.expansion_rom", Reading::<&str>::Absent);
     let mut wanted = constraint("nic.*.expansion_rom", &["14.3"]);
-    let standing = |c: &Constraint| Expectation::Partial(vec![c.clone()]).standing(&record);
+    let standing =
+        |c: &Constraint| Expectation::Partial(vec![c.clone()]).verdict_for_record(&record);
     assert!(matches!(standing(&wanted), BaselineVerdict::Differs(_)));
     wanted.or_absent = true;
     assert_eq!(standing(&wanted), BaselineVerdict::Conforms);
@@ -237,7 +238,7 @@ fn a_number_and_its_digits_are_the_same() {
         ("bios.secure_boot", Value::Flag(true)),
     ] {
         assert_eq!(
-            rule(key, value).standing(&record),
+            rule(key, value).verdict_for_record(&record),
             BaselineVerdict::Conforms
         );
     }

@@ -63,7 +63,9 @@ pub struct NodeView {
 impl NodeView {
     /// The class marks and the digests in earlier schemas.
     #[must_use]
-    pub const fn says(&self) -> (&BTreeMap<Class, ClassMark>, &BTreeMap<Class, EarlierDigest>) {
+    pub const fn published_digests(
+        &self,
+    ) -> (&BTreeMap<Class, ClassMark>, &BTreeMap<Class, EarlierDigest>) {
         (&self.classes, &self.earlier)
     }
 }
@@ -88,7 +90,7 @@ pub trait Preimages {
 
     /// The record expressed in an earlier schema, if possible: see [`ClassRecord::under`].
     fn under(&self, record: &ClassRecord, schema: u16) -> Option<ClassRecord> {
-        record.under(schema).ok()
+        record.in_schema(schema).ok()
     }
 }
 
@@ -132,7 +134,7 @@ pub struct NoMajority {
 
 /// A node with an unknown state in one class.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct UnknownClassOf {
+pub struct UnknownClassState {
     /// Name of the node.
     pub node: String,
     /// The unknown class.
@@ -149,7 +151,7 @@ pub struct DriftReport {
     /// Keys on which a cohort has no majority.
     pub no_majority: Vec<NoMajority>,
     /// Unknown classes, sorted by node and class.
-    pub unknown: Vec<UnknownClassOf>,
+    pub unknown: Vec<UnknownClassState>,
     /// Nodes without a comparison: the cohort is unknown or smaller than [`COHORT_MIN`].
     pub alone: Vec<String>,
 }
@@ -199,7 +201,7 @@ pub fn drift(nodes: &[NodeView], preimages: &impl Preimages) -> DriftReport {
             .iter()
             .flat_map(|node| node.classes.keys().copied())
             .collect();
-        let levels = Levels::of(cohort.members.iter().map(|node| node.says()));
+        let levels = Levels::of(cohort.members.iter().map(|node| node.published_digests()));
         for class in classes {
             compare_class(cohort, class, &levels, preimages, &mut report);
         }
@@ -226,7 +228,7 @@ fn compare_class(
 ) {
     let mut by_digest: BTreeMap<Digest, Vec<&str>> = BTreeMap::new();
     let mut unknown = |node: &str, why: &str| {
-        report.unknown.push(UnknownClassOf {
+        report.unknown.push(UnknownClassState {
             node: node.to_owned(),
             class,
             why: why.to_owned(),

@@ -1,7 +1,7 @@
 //! Differences between two records of one class, key by key.
 
 use crate::keys::name_space;
-use crate::record::Shared;
+use crate::record::KeyRelation;
 use crate::{Class, ClassRecord, Reading, Schemas, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -91,7 +91,7 @@ fn has_moved(left: &ClassRecord, right: &ClassRecord) -> bool {
 /// As [`diff`], with the schemas of another build.
 #[must_use]
 pub fn diff_under(schemas: &Schemas, left: &ClassRecord, right: &ClassRecord) -> Vec<Difference> {
-    let knows_both = || schemas.knows(left.class, left.schema, right.schema);
+    let knows_both = || schemas.supports_both(left.class, left.schema, right.schema);
     if left.class != right.class || (left.schema != right.schema && !knows_both()) {
         let name = |record: &ClassRecord| {
             Reading::disabled(format!(
@@ -161,15 +161,17 @@ fn readings(
     );
     // The schema of the side that has the key comes first.
     let shared = match has_left {
-        true => schemas.shared(key, left.schema, right.schema),
-        false => schemas.shared(key, right.schema, left.schema),
+        true => schemas.key_relation(key, left.schema, right.schema),
+        false => schemas.key_relation(key, right.schema, left.schema),
     };
     let otherwise = |schema| match shared {
-        Shared::Otherwise => Reading::disabled(format!("means something else in schema {schema}")),
-        Shared::Same | Shared::Missing => Schemas::not_in(schema),
+        KeyRelation::Changed => {
+            Reading::disabled(format!("means something else in schema {schema}"))
+        }
+        KeyRelation::Same | KeyRelation::Missing => Schemas::missing_in_schema(schema),
     };
     match (shared, has_left, has_right) {
-        (Shared::Same, _, _) => (left.get(key), right.get(key)),
+        (KeyRelation::Same, _, _) => (left.get(key), right.get(key)),
         (_, true, _) => (left.get(key), otherwise(right.schema)),
         (_, false, _) => (otherwise(left.schema), right.get(key)),
     }

@@ -106,7 +106,7 @@ pub fn union_digest(
 pub fn groups(nodes: &[NodeView], scope: &Scope) -> Groups {
     let mut by_digest: BTreeMap<Digest, Vec<String>> = BTreeMap::new();
     let mut unknown = Vec::new();
-    let levels = Levels::of(nodes.iter().map(NodeView::says));
+    let levels = Levels::of(nodes.iter().map(NodeView::published_digests));
     for node in nodes {
         let marks = levels.marks(&node.classes, &node.earlier);
         let digest = match scope {

@@ -32,13 +32,15 @@ impl Levels {
         for (marks, earlier) in nodes {
             for (class, mark) in marks {
                 if let ClassMark::Complete { schema, .. } = mark {
-                    let beside = beside(*mark, earlier.get(class)).map(|e| e.schema);
+                    let beside = consistent_earlier(*mark, earlier.get(class)).map(|e| e.schema);
                     let of_class = said.entry(*class).or_default();
                     *of_class.entry((*schema, beside)).or_default() += 1;
                 }
             }
         }
-        let levels = said.into_iter().map(|(class, said)| (class, order(said)));
+        let levels = said
+            .into_iter()
+            .map(|(class, said)| (class, schema_precedence(said)));
         Self(levels.collect())
     }
 
@@ -50,7 +52,8 @@ impl Levels {
         mark: ClassMark,
         earlier: Option<&EarlierDigest>,
     ) -> ClassMark {
-        let (ClassMark::Complete { schema, .. }, Some(beside)) = (mark, beside(mark, earlier))
+        let (ClassMark::Complete { schema, .. }, Some(beside)) =
+            (mark, consistent_earlier(mark, earlier))
         else {
             return mark;
         };
@@ -83,14 +86,14 @@ impl Levels {
 }
 
 /// The earlier digest, if it is consistent with the mark.
-fn beside(mark: ClassMark, earlier: Option<&EarlierDigest>) -> Option<EarlierDigest> {
+fn consistent_earlier(mark: ClassMark, earlier: Option<&EarlierDigest>) -> Option<EarlierDigest> {
     earlier
         .copied()
         .filter(|earlier| earlier.is_consistent_with(&mark))
 }
 
 /// The schemas in order of precedence: each node uses the first that it publishes.
-fn order(mut said: BTreeMap<PublishedSchemas, usize>) -> Vec<u16> {
+fn schema_precedence(mut said: BTreeMap<PublishedSchemas, usize>) -> Vec<u16> {
     let mut levels = Vec::new();
     loop {
         let mut sayers: BTreeMap<u16, usize> = BTreeMap::new();

@@ -7,7 +7,7 @@ mod levels;
 
 pub use cohort::{
     COHORT_MIN, Cohort, CohortKey, Drift, DriftReport, NoMajority, NodeView, Preimages,
-    UnknownClassOf, cohorts, drift,
+    UnknownClassState, cohorts, drift,
 };
 pub use diff::{Difference, KeyVerdict, diff, diff_by_parts, diff_under};
 pub use groups::{Group, Groups, Scope, groups, union_digest};

@@ -133,7 +133,7 @@ impl EventCode {
 
     /// The event of a reason code; `None` for the code of a check.
     #[must_use]
-    pub fn of_reason(code: &str) -> Option<Self> {
+    pub fn from_reason(code: &str) -> Option<Self> {
         if let Some(number) = code.strip_prefix(XID) {
             return number.parse().ok().map(Self::Xid);
         }
@@ -150,7 +150,7 @@ impl EventCode {
 
     /// Whether the event belongs to a NIC.
     #[must_use]
-    pub const fn is_of_nic(&self) -> bool {
+    pub const fn is_nic_event(&self) -> bool {
         matches!(self, Self::Mlx5(_))
     }
 

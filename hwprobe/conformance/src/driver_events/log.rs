@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Maximum time between the reports of both sources on one occurrence, in milliseconds. The kernel writes its line
 /// before it wakes the library; a loaded node is late by seconds, not by minutes.
-pub const SAME_WITHIN_MS: u64 = 10_000;
+pub const MERGE_WINDOW_MS: u64 = 10_000;
 
 /// Source of the report on an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ impl fmt::Display for GpuEventSource {
 
 /// One report by one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sighting {
+pub struct EventReport {
     /// Time of the event in Unix milliseconds; for the driver's events, time of arrival.
     pub at_ms: u64,
     /// PCI address of the GPU or NIC, as sysfs writes it.
@@ -89,8 +89,8 @@ pub enum RecordOutcome {
 /// The most recent events, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuEventLog {
-    most: usize,
-    next: u64,
+    capacity: usize,
+    next_seq: u64,
     events: VecDeque<GpuEvent>,
 }
 
@@ -99,8 +99,8 @@ impl GpuEventLog {
     #[must_use]
     pub const fn new(most: usize) -> Self {
         Self {
-            most,
-            next: 1,
+            capacity: most,
+            next_seq: 1,
             events: VecDeque::new(),
         }
     }
@@ -108,7 +108,7 @@ impl GpuEventLog {
     /// Records a sighting. It matches the oldest event of the same device and code that only the other source reported
     /// within [`SAME_WITHIN_MS`]. So the third report of one source matches the third of the other, and no event is
     /// counted twice or lost.
-    pub fn record(&mut self, sighting: Sighting) -> RecordOutcome {
+    pub fn record(&mut self, sighting: EventReport) -> RecordOutcome {
         let other = match sighting.source {
             GpuEventSource::Nvml => GpuEventSource::KernelLog,
             GpuEventSource::KernelLog | GpuEventSource::Both => GpuEventSource::Nvml,
@@ -117,7 +117,7 @@ impl GpuEventLog {
             event.source == other
                 && event.code == sighting.code
                 && event.address == sighting.address
-                && event.at_ms.abs_diff(sighting.at_ms) <= SAME_WITHIN_MS
+                && event.at_ms.abs_diff(sighting.at_ms) <= MERGE_WINDOW_MS
         };
         if let Some(event) = self.events.iter_mut().find(is_same) {
             event.source = GpuEventSource::Both;
@@ -128,8 +128,8 @@ impl GpuEventLog {
             event.kernel_seq = event.kernel_seq.or(sighting.kernel_seq);
             return RecordOutcome::Confirms(event.seq);
         }
-        let seq = self.next;
-        self.next += 1;
+        let seq = self.next_seq;
+        self.next_seq += 1;
         self.events.push_back(GpuEvent {
             seq,
             at_ms: sighting.at_ms,
@@ -139,7 +139,7 @@ impl GpuEventLog {
             detail: sighting.detail,
             kernel_seq: sighting.kernel_seq,
         });
-        while self.events.len() > self.most {
+        while self.events.len() > self.capacity {
             self.events.pop_front();
         }
         RecordOutcome::New(seq)
@@ -161,8 +161,8 @@ impl GpuEventLog {
 
     /// Sequence number of the last event; 0 without any.
     #[must_use]
-    pub const fn last(&self) -> u64 {
-        self.next - 1
+    pub const fn last_seq(&self) -> u64 {
+        self.next_seq - 1
     }
 }
 

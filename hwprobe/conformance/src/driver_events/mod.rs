@@ -12,4 +12,4 @@ mod code;
 mod log;
 
 pub use code::{AmdEvent, EventCode, Mlx5Event};
-pub use log::{GpuEvent, GpuEventLog, GpuEventSource, RecordOutcome, SAME_WITHIN_MS, Sighting};
+pub use log::{EventReport, GpuEvent, GpuEventLog, GpuEventSource, MERGE_WINDOW_MS, RecordOutcome};

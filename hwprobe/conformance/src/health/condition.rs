@@ -52,7 +52,7 @@ pub struct CounterRise {
 
 /// Result of a condition for a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ConditionResult {
     /// The value is bad, with the evidence.
     Bad(String),
     /// The value is good.
@@ -64,7 +64,7 @@ pub(super) enum Answer {
 impl Condition {
     /// Whether exactly one field is set.
     #[must_use]
-    pub fn is_one(&self) -> bool {
+    pub fn has_one_condition(&self) -> bool {
         let asked = [
             self.is.is_some(),
             self.is_not.is_some(),
@@ -80,25 +80,25 @@ impl Condition {
     }
 
     /// The key to compare with, if any.
-    pub(super) fn other(&self) -> Option<&Pattern> {
+    pub(super) fn other_key(&self) -> Option<&Pattern> {
         let mut others = [&self.reaches, &self.at_most, &self.below].into_iter();
         others.find_map(Option::as_ref)
     }
 
     /// Evaluates a condition that needs no stored state: any except `rises` and `no_longer`. A reading that is unknown,
     /// absent or unsupported gives [`Answer::Unknown`].
-    pub(super) fn judge(
+    pub(super) fn evaluate(
         &self,
         (key, reading): (&str, &Reading<Value>),
         stars: &[&str],
         other: impl Fn(&str) -> Reading<Value>,
-    ) -> Answer {
+    ) -> ConditionResult {
         let Reading::Present(value) = reading else {
-            return Answer::Unknown;
+            return ConditionResult::Unknown;
         };
         let bad = |is_bad: bool, rule: String| match is_bad {
-            true => Answer::Bad(format!("{key} is {value}, {rule}")),
-            false => Answer::Good,
+            true => ConditionResult::Bad(format!("{key} is {value}, {rule}")),
+            false => ConditionResult::Good,
         };
         if let Some(wanted) = &self.is {
             return bad(value == wanted, "which is a fault".to_owned());
@@ -107,7 +107,7 @@ impl Condition {
             return bad(value != wanted, format!("not {wanted}"));
         }
         let Some(number) = value.as_number() else {
-            return Answer::Unknown;
+            return ConditionResult::Unknown;
         };
         if let Some(limit) = self.at_least {
             return bad(number >= limit, format!("the limit is {limit}"));
@@ -115,12 +115,12 @@ impl Condition {
         if let Some(bits) = self.has_bits {
             return bad(number & bits != 0, format!("with bits of {bits:#x}"));
         }
-        let Some(pattern) = self.other() else {
-            return Answer::Unknown;
+        let Some(pattern) = self.other_key() else {
+            return ConditionResult::Unknown;
         };
-        let name = pattern.filled(stars);
+        let name = pattern.fill(stars);
         let Some(limit) = other(&name).present().and_then(Value::as_number) else {
-            return Answer::Unknown;
+            return ConditionResult::Unknown;
         };
         let is_bad = match (&self.reaches, &self.at_most) {
             (Some(_), _) => number >= limit,

@@ -1,6 +1,6 @@
 //! Health engine: evaluates one pass after another and keeps the reasons.
 
-use super::condition::Answer;
+use super::condition::ConditionResult;
 use super::{Check, CounterRise, Reason, Severity, Table};
 use crate::driver_events::EventCode;
 use crate::{ClassRecord, ClassState, FindingCode, Inventory, Reading, Value};
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Samples kept of one counter; a longer window is sampled more coarsely.
-const MOST_SAMPLES: usize = 32;
+const MAX_SAMPLES: usize = 32;
 /// Maximum number of reasons kept. More of them add no information; the worst are kept.
-const MOST_REASONS: usize = 256;
+const MAX_REASONS: usize = 256;
 /// Evaluates a node by a table. Pure: time is an argument, and the memory can be stored.
 #[derive(Clone, Debug)]
 pub struct Engine {
     table: Table,
-    memory: Memory,
+    memory: EngineState,
 }
 
 /// Engine state kept between passes and over a restart of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct EngineState {
     /// Boot id of the state. Another boot clears the reasons and restarts every counter.
     boot: Option<String>,
     reasons: BTreeMap<String, ActiveReason>,
@@ -46,7 +46,7 @@ struct ActiveReason {
 
 /// Health report of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct HealthReport {
     /// [`Table::version`].
     pub table: String,
     /// Highest severity of the reasons that are not observe-only; none without such a reason.
@@ -59,19 +59,19 @@ impl Engine {
     /// Continues with a stored state, evaluated by this table, which may differ from the one that created the reasons.
     /// Reasons of checks that the table no longer has are dropped: a renamed check must not strand a node.
     #[must_use]
-    pub fn new(table: Table, mut memory: Memory) -> Self {
+    pub fn new(table: Table, mut memory: EngineState) -> Self {
         memory.reevaluate(&table);
         Self { table, memory }
     }
 
     /// The state to store.
     #[must_use]
-    pub const fn memory(&self) -> &Memory {
+    pub const fn memory(&self) -> &EngineState {
         &self.memory
     }
 
     /// Sets the boot id of the node. A change ends every reason.
-    pub fn booted(&mut self, boot: &str) {
+    pub fn set_boot_id(&mut self, boot: &str) {
         if self.memory.boot.as_deref() == Some(boot) {
             return;
         }
@@ -92,7 +92,7 @@ impl Engine {
         memory.forget_moved(seen);
         let other = |key: &str| match seen.vitals.0.get(key) {
             Some(reading) => reading.clone(),
-            None => recorded(seen, key),
+            None => record_reading(seen, key),
         };
         for (code, check) in &table.checks {
             if let Some(finding) = &check.finding {
@@ -102,7 +102,7 @@ impl Engine {
             let Some(wanted) = &check.key else {
                 continue;
             };
-            let from = wanted.first();
+            let from = wanted.first_segment();
             let after = seen
                 .vitals
                 .0
@@ -113,11 +113,11 @@ impl Engine {
                 };
                 let entity = wanted.entity(key);
                 let answer = match (check.when.rises, &check.when.no_longer) {
-                    (Some(rise), _) => memory.count(code, key, reading, rise, at_ms),
+                    (Some(rise), _) => memory.check_rise(code, key, reading, rise, at_ms),
                     (None, Some(was)) => {
-                        memory.compare_with_before(place(code, entity), (key, reading), was)
+                        memory.check_no_longer(state_key(code, entity), (key, reading), was)
                     }
-                    (None, None) => check.when.judge((key, reading), &stars, other),
+                    (None, None) => check.when.evaluate((key, reading), &stars, other),
                 };
                 memory.apply(code, check, entity, answer, at_ms);
             }
@@ -128,9 +128,9 @@ impl Engine {
     /// Records an event with the text of the kernel line. `entity` is a GPU (`gpu.3`, or its PCI address if its slot is
     /// unknown) or a NIC (its PCI address). Returns the resulting reason.
     pub fn event(&mut self, at_ms: u64, entity: &str, code: &EventCode, detail: &str) -> Reason {
-        let judged = self.table.judge(code, detail);
+        let judged = self.table.evaluate_event(code, detail);
         for ended in judged.ends {
-            self.memory.reasons.remove(&place(ended, entity));
+            self.memory.reasons.remove(&state_key(ended, entity));
         }
         let about = judged.about;
         let reason = Reason {
@@ -173,7 +173,7 @@ impl Engine {
 
     /// The current reasons.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> HealthReport {
         let kept = self.memory.reasons.values();
         let mut reasons: Vec<Reason> = kept.map(|kept| kept.reason.clone()).collect();
         reasons.sort_by(|a, b| {
@@ -181,7 +181,7 @@ impl Engine {
             order.then_with(|| (&a.code, &a.entity).cmp(&(&b.code, &b.entity)))
         });
         let counted = reasons.iter().filter(|reason| !reason.observe_only);
-        Report {
+        HealthReport {
             table: self.table.version.clone(),
             worst: counted.map(|reason| reason.severity).max(),
             reasons,
@@ -189,7 +189,7 @@ impl Engine {
     }
 }
 
-impl Memory {
+impl EngineState {
     /// Reevaluates the stored state by `table`, which may have changed. An event unknown to this build (recorded by a
     /// later build) stays unchanged.
     fn reevaluate(&mut self, table: &Table) {
@@ -208,8 +208,8 @@ impl Memory {
                 reason.severity = check.severity;
                 reason.action = check.action;
                 reason.observe_only = check.observe_only;
-            } else if let Some(code) = EventCode::of_reason(&reason.code) {
-                let judged = table.judge(&code, &reason.evidence);
+            } else if let Some(code) = EventCode::from_reason(&reason.code) {
+                let judged = table.evaluate_event(&code, &reason.evidence);
                 reason.severity = judged.severity;
                 reason.action = judged.action;
                 reason.observe_only = judged.observe_only;
@@ -232,9 +232,9 @@ impl Memory {
         if let Some(finding) = found.next() {
             let evidence = finding.detail.chars().take(200).collect();
             let entity = finding.class.name();
-            return self.apply(code, check, entity, Answer::Bad(evidence), at_ms);
+            return self.apply(code, check, entity, ConditionResult::Bad(evidence), at_ms);
         }
-        let class = FindingCode::named(wanted).map(FindingCode::class);
+        let class = FindingCode::from_name(wanted).map(FindingCode::class);
         let record = class.and_then(|class| seen.records.get(&class));
         let state = record.map(ClassRecord::state);
         if matches!(state, Some(ClassState::Complete { .. })) {
@@ -244,16 +244,23 @@ impl Memory {
         }
     }
 
-    fn apply(&mut self, code: &str, check: &Check, entity: &str, answer: Answer, at_ms: u64) {
-        let place = place(code, entity);
+    fn apply(
+        &mut self,
+        code: &str,
+        check: &Check,
+        entity: &str,
+        answer: ConditionResult,
+        at_ms: u64,
+    ) {
+        let place = state_key(code, entity);
         let evidence = match answer {
-            Answer::Unknown => return,
-            Answer::Good => {
+            ConditionResult::Unknown => return,
+            ConditionResult::Good => {
                 self.bad_since.remove(&place);
                 self.reasons.remove(&place);
                 return;
             }
-            Answer::Bad(evidence) => evidence,
+            ConditionResult::Bad(evidence) => evidence,
         };
         if check.for_s > 0 {
             let since = *self.bad_since.entry(place).or_insert(at_ms);
@@ -277,7 +284,7 @@ impl Memory {
 
     /// Adds a reason, or renews the existing one.
     fn keep(&mut self, reason: Reason, ends_at_ms: Option<u64>, is_event: bool) {
-        let place = place(&reason.code, &reason.entity);
+        let place = state_key(&reason.code, &reason.entity);
         let mut kept = ActiveReason {
             reason,
             ends_at_ms,
@@ -286,7 +293,7 @@ impl Memory {
         if let Some(old) = self.reasons.get(&place) {
             kept.reason.first_seen_ms = old.reason.first_seen_ms;
             kept.reason.count = old.reason.count.saturating_add(1);
-        } else if self.reasons.len() >= MOST_REASONS && !self.make_room(&kept.reason) {
+        } else if self.reasons.len() >= MAX_REASONS && !self.make_room(&kept.reason) {
             return;
         }
         self.reasons.insert(place, kept);
@@ -327,37 +334,37 @@ impl Memory {
     }
 
     /// Evaluates a `no_longer` check: bad if the value was `was` earlier in this boot and differs now.
-    fn compare_with_before(
+    fn check_no_longer(
         &mut self,
         place: String,
         (key, reading): (&str, &Reading<Value>),
         was: &Value,
-    ) -> Answer {
+    ) -> ConditionResult {
         let Reading::Present(now) = reading else {
-            return Answer::Unknown;
+            return ConditionResult::Unknown;
         };
         if now == was {
             self.held.insert(place);
         } else if self.held.contains(&place) {
-            return Answer::Bad(format!("{key} is {now} and was {was} in this boot"));
+            return ConditionResult::Bad(format!("{key} is {now} and was {was} in this boot"));
         }
-        Answer::Good
+        ConditionResult::Good
     }
 
     /// Evaluates the rise of a counter within the window. The first sample gives no answer. A sample below the last one
     /// restarts the counter.
-    fn count(
+    fn check_rise(
         &mut self,
         code: &str,
         key: &str,
         reading: &Reading<Value>,
         rise: CounterRise,
         at_ms: u64,
-    ) -> Answer {
+    ) -> ConditionResult {
         let Some(now) = reading.present().and_then(Value::as_number) else {
-            return Answer::Unknown;
+            return ConditionResult::Unknown;
         };
-        let samples = self.counters.entry(place(code, key)).or_default();
+        let samples = self.counters.entry(state_key(code, key)).or_default();
         if samples.back().is_some_and(|(_, last)| now < *last) {
             samples.clear();
         }
@@ -371,24 +378,24 @@ impl Memory {
         }
         let first = samples.front().copied();
         let next = samples.get(1).copied().unwrap_or((at_ms, now));
-        let spacing = window / u64::try_from(MOST_SAMPLES).unwrap_or(u64::MAX);
+        let spacing = window / u64::try_from(MAX_SAMPLES).unwrap_or(u64::MAX);
         let is_far = |(last, _): &(u64, i64)| at_ms.saturating_sub(*last) >= spacing;
         if samples.back().is_none_or(is_far) {
-            if samples.len() >= MOST_SAMPLES {
+            if samples.len() >= MAX_SAMPLES {
                 samples.pop_front();
             }
             samples.push_back((at_ms, now));
         }
         let Some(first) = first else {
-            return Answer::Unknown;
+            return ConditionResult::Unknown;
         };
-        match reaches(rise.by, window, [first, next, (at_ms, now)]) {
-            true => Answer::Bad(format!(
+        match rises_within(rise.by, window, [first, next, (at_ms, now)]) {
+            true => ConditionResult::Bad(format!(
                 "{key} rose by {} in {} s",
                 now.saturating_sub(first.1),
                 at_ms.saturating_sub(first.0) / 1000
             )),
-            false => Answer::Good,
+            false => ConditionResult::Good,
         }
     }
 
@@ -404,7 +411,7 @@ impl Memory {
 /// counts in proportion to the part of its interval inside the window. So a counter that rises by `by - 1` in each
 /// window never matches. A larger rise means that some window had a rise of `by`. With `by` of one, any rise matches,
 /// whatever the length of the interval. With `by` of zero or less the result is always true.
-fn reaches(by: i64, window: u64, samples: [(u64, i64); 3]) -> bool {
+fn rises_within(by: i64, window: u64, samples: [(u64, i64); 3]) -> bool {
     let [(first_at, first), (next_at, next), (at_ms, now)] = samples;
     let rise = |from: i64, to: i64| u128::from(to.saturating_sub(from).max(0).unsigned_abs());
     let Ok(most) = u64::try_from(by.saturating_sub(1)) else {
@@ -421,12 +428,12 @@ fn reaches(by: i64, window: u64, samples: [(u64, i64); 3]) -> bool {
 }
 
 /// Looks up a key in all records.
-fn recorded(seen: &Inventory, key: &str) -> Reading<Value> {
+fn record_reading(seen: &Inventory, key: &str) -> Reading<Value> {
     let mut records = seen.records.values();
     let found = records.find_map(|record| record.entries.get(key));
     found.cloned().unwrap_or_default()
 }
 
-fn place(code: &str, entity: &str) -> String {
+fn state_key(code: &str, entity: &str) -> String {
     format!("{code}@{entity}")
 }

@@ -4,7 +4,7 @@ use super::{Action, Severity, Table};
 use crate::driver_events::EventCode;
 
 /// Duration for which an event without a class counts, in seconds.
-const UNKNOWN_COUNTS_FOR: u64 = 86_400;
+const UNCLASSIFIED_EVENT_S: u64 = 86_400;
 
 /// The evaluation of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +30,13 @@ impl EventVerdict<'_> {
 impl Table {
     /// Evaluates an event. `words` is the driver's text after the code. For XID 154 the text names the recovery action,
     /// which overrides the XID's class.
-    pub(super) fn judge(&self, code: &EventCode, words: &str) -> EventVerdict<'_> {
+    pub(super) fn evaluate_event(&self, code: &EventCode, words: &str) -> EventVerdict<'_> {
         let unknown = EventVerdict {
             about: "not in the table",
             severity: Severity::Inform,
             action: Action::None,
             observe_only: false,
-            counts_for_s: Some(UNKNOWN_COUNTS_FOR),
+            counts_for_s: Some(UNCLASSIFIED_EVENT_S),
             ends: &[],
         };
         match code {
@@ -51,7 +51,7 @@ impl Table {
                         counts_for_s: class.counts_for_s,
                         ends: &[],
                     });
-                let said = recovery(words).filter(|_| *number == RECOVERY_ACTION);
+                let said = recovery(words).filter(|_| *number == XID_RECOVERY_ACTION);
                 let (severity, action) = said.unwrap_or((judged.severity, judged.action));
                 EventVerdict {
                     severity,
@@ -75,7 +75,7 @@ impl Table {
 }
 
 /// The XID with a text that names the recovery action requested by the driver.
-const RECOVERY_ACTION: u32 = 154;
+const XID_RECOVERY_ACTION: u32 = 154;
 
 /// Parses the new action in a text like `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`.
 fn recovery(words: &str) -> Option<(Severity, Action)> {

@@ -16,7 +16,7 @@ mod table;
 mod tests;
 
 pub use condition::{Condition, CounterRise};
-pub use engine::{Engine, Memory, Report};
+pub use engine::{Engine, EngineState, HealthReport};
 pub use pattern::Pattern;
 pub use table::{Check, EventClass, Table, TableError, XidClass};
 
@@ -68,7 +68,7 @@ impl Action {
 
     /// The action as text for operators.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::None => "nothing",
             Self::RestartApplication => "restart the application",
@@ -83,7 +83,7 @@ impl Action {
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.words())
+        f.pad(self.description())
     }
 }
 

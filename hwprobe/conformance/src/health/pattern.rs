@@ -18,7 +18,7 @@ impl Pattern {
 
     /// First segment of the pattern, a prefix of every key that can match.
     #[must_use]
-    pub fn first(&self) -> &str {
+    pub fn first_segment(&self) -> &str {
         self.0.first().map_or("", String::as_str)
     }
 
@@ -48,7 +48,7 @@ impl Pattern {
 
     /// The pattern with each `*` replaced by the segments in `with`, in order.
     #[must_use]
-    pub fn filled(&self, with: &[&str]) -> String {
+    pub fn fill(&self, with: &[&str]) -> String {
         let mut with = with.iter();
         let segments = self.0.iter().map(|segment| match segment.as_str() {
             "*" => with.next().copied().unwrap_or("*"),

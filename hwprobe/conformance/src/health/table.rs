@@ -153,7 +153,7 @@ pub enum TableError {
     },
     /// All invalid entries.
     #[error("{}", .0.join("; "))]
-    Wrong(Vec<String>),
+    Invalid(Vec<String>),
 }
 
 impl Table {
@@ -171,10 +171,10 @@ impl Table {
     /// The text does not have the expected form, or entries are invalid; every invalid entry is listed.
     pub fn parse(yaml: &str) -> Result<Self, TableError> {
         let table: Self = serde_yaml_ng::from_str(yaml).map_err(|e| unreadable(&e))?;
-        let wrong = table.mistakes();
+        let wrong = table.invalid_entries();
         match wrong.is_empty() {
             true => Ok(table),
-            false => Err(TableError::Wrong(wrong)),
+            false => Err(TableError::Invalid(wrong)),
         }
     }
 
@@ -197,11 +197,11 @@ impl Table {
             let result = self.patch_event(&code, &patch);
             wrong.extend(result.err().map(|why| format!("events.{code}: {why}")));
         }
-        wrong.extend(self.mistakes());
+        wrong.extend(self.invalid_entries());
         self.version = format!("{}+{}", self.version, site.version);
         match wrong.is_empty() {
             true => Ok(self),
-            false => Err(TableError::Wrong(wrong)),
+            false => Err(TableError::Invalid(wrong)),
         }
     }
 
@@ -210,7 +210,7 @@ impl Table {
             let known = self.checks.remove(code).is_some();
             return known
                 .then_some(())
-                .ok_or_else(|| unlike(code, "check", &self.checks));
+                .ok_or_else(|| no_such(code, "check", &self.checks));
         }
         if let Some(check) = self.checks.get_mut(code) {
             if patch.key.is_some() || patch.finding.is_some() {
@@ -234,7 +234,7 @@ impl Table {
         else {
             return Err(format!(
                 "{}, and a check of your own needs about, key (or finding), when, severity, action",
-                unlike(code, "check", &self.checks)
+                no_such(code, "check", &self.checks)
             ));
         };
         let check = Check {
@@ -279,7 +279,7 @@ impl Table {
 
     fn patch_event(&mut self, code: &str, patch: &EventPatch) -> Result<(), String> {
         let Some(class) = self.events.get_mut(code) else {
-            return Err(unlike(code, "event", &self.events));
+            return Err(no_such(code, "event", &self.events));
         };
         class.severity = patch.severity.unwrap_or(class.severity);
         class.action = patch.action.unwrap_or(class.action);
@@ -298,7 +298,7 @@ impl Table {
             .map(|(name, class)| (name.as_str(), class))
     }
 
-    fn mistakes(&self) -> Vec<String> {
+    fn invalid_entries(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (code, check) in &self.checks {
             wrong.extend(check.mistake().map(|why| format!("checks.{code}: {why}")));
@@ -319,7 +319,7 @@ impl Table {
         }
         for (code, class) in &self.events {
             let named = std::iter::once(code).chain(&class.ends);
-            let strange = named.filter(|code| EventCode::of_reason(code).is_none());
+            let strange = named.filter(|code| EventCode::from_reason(code).is_none());
             wrong.extend(strange.map(|other| format!("events.{code}: {other} is not an event")));
         }
         wrong
@@ -334,7 +334,7 @@ impl Check {
 
     fn mistake(&self) -> Option<String> {
         let mut named = self.findings();
-        let strange = named.find(|name| FindingCode::named(name).is_none());
+        let strange = named.find(|name| FindingCode::from_name(name).is_none());
         if let (Some(strange), false) = (strange, self.key.is_some() && self.finding.is_some()) {
             let known = FindingCode::ALL.map(FindingCode::name).join(", ");
             return Some(format!("no probe finds \"{strange}\" (there are {known})"));
@@ -344,8 +344,8 @@ impl Check {
             (None, Some(_)) => {
                 (self.when != Condition::default()).then(|| "a finding has no when".to_owned())
             }
-            (Some(key), None) if self.when.is_one() => {
-                let stars = self.when.other().map_or(0, Pattern::wildcards);
+            (Some(key), None) if self.when.has_one_condition() => {
+                let stars = self.when.other_key().map_or(0, Pattern::wildcards);
                 (stars > key.wildcards())
                     .then(|| "when compares with a key that has more `*` than that of the check".to_owned())
             }
@@ -363,7 +363,7 @@ fn unreadable(error: &serde_yaml_ng::Error) -> TableError {
     }
 }
 
-fn unlike<T>(code: &str, what: &str, known: &BTreeMap<String, T>) -> String {
+fn no_such<T>(code: &str, what: &str, known: &BTreeMap<String, T>) -> String {
     let family = code.split('.').next().unwrap_or(code);
     let like: Vec<&str> = known
         .keys()

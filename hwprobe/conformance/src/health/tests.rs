@@ -15,7 +15,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 3600 * SECOND;
 
 fn engine() -> Engine {
-    Engine::new(Table::shipped().unwrap(), Memory::default())
+    Engine::new(Table::shipped().unwrap(), EngineState::default())
 }
 
 fn seen(vitals: &[(&str, Reading<Value>)]) -> Inventory {
@@ -211,7 +211,7 @@ checks:
   nic.link_downed: { when: { rises: { by: 1, within_s: 18446744073709551615 } } }
 ";
     let table = Table::shipped().unwrap().with_site(site).unwrap();
-    let mut engine = Engine::new(table, Memory::default());
+    let mut engine = Engine::new(table, EngineState::default());
     let key = "nic.2.port.1.link_downed";
     let hot = [
         ("gpu.1.temperature", number(93)),
@@ -234,7 +234,7 @@ checks:
 #[test]
 fn duplicate_bmc_parts_drain_nothing() {
     let table = Table::shipped().unwrap();
-    let mut engine = Engine::new(table, Memory::default());
+    let mut engine = Engine::new(table, EngineState::default());
     let word = |word: &str| Reading::Present(Value::from(word));
     // A power supply without mains, reported by a BMC that puts the worst state of all parts into both fields.
     let seen = seen(&[
@@ -253,7 +253,7 @@ fn duplicate_bmc_parts_drain_nothing() {
 fn contradiction_timer_restarts() {
     let site = "version: x\nchecks: { gpu.topology: { for_s: 60 } }";
     let table = Table::shipped().unwrap().with_site(site).unwrap();
-    let mut engine = Engine::new(table, Memory::default());
+    let mut engine = Engine::new(table, EngineState::default());
     let finding = Finding {
         class: Class::Gpu,
         code: "gpu_topology_mismatch".to_owned(),

@@ -5,9 +5,9 @@ use crate::{ClassMark, ClassRecord, ClassState, Digest, Reading, Value, diff};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of keys that an entry lists; swapping a card changes a dozen.
-pub const MOST_CHANGES: usize = 64;
+pub const MAX_CHANGES: usize = 64;
 /// Maximum bytes of keys and values that an entry lists, which bounds the size of ten thousand entries.
-pub const MOST_CHANGE_BYTES: usize = 32 << 10;
+pub const MAX_CHANGE_BYTES: usize = 32 << 10;
 
 /// The previously published state.
 pub(super) struct PreviousState<'a> {
@@ -32,13 +32,13 @@ impl PreviousState<'_> {
 }
 
 /// The listed changes, and the number of changes not listed.
-pub(super) fn between(
+pub(super) fn key_changes(
     before: &PreviousState<'_>,
     now: &ClassRecord,
     state: &ClassState,
 ) -> (Vec<KeyChange>, u32) {
     let changes = match state {
-        ClassState::Complete { .. } => completed(before, now),
+        ClassState::Complete { .. } => changes_of_complete(before, now),
         ClassState::Incomplete { missing } => {
             let one = |(key, reading): (&String, &Reading<Value>)| KeyChange {
                 key: key.clone(),
@@ -55,12 +55,12 @@ pub(super) fn between(
             to: Reading::disabled(why.clone()),
         }],
     };
-    bounded(changes)
+    limit_changes(changes)
 }
 
-fn completed(before: &PreviousState<'_>, now: &ClassRecord) -> Vec<KeyChange> {
+fn changes_of_complete(before: &PreviousState<'_>, now: &ClassRecord) -> Vec<KeyChange> {
     let keys: BTreeSet<&String> = match (before.record, before.digest) {
-        (Some(record), _) if record.schema != now.schema => return reschemed(record, now),
+        (Some(record), _) if record.schema != now.schema => return schema_changes(record, now),
         (Some(record), _) => record.entries.keys().chain(now.entries.keys()).collect(),
         (None, Some(digest)) => {
             return vec![KeyChange {
@@ -88,7 +88,7 @@ fn completed(before: &PreviousState<'_>, now: &ClassRecord) -> Vec<KeyChange> {
 }
 
 /// Lists the change of the schema, and the changed keys as far as both schemas can express them.
-fn reschemed(before: &ClassRecord, now: &ClassRecord) -> Vec<KeyChange> {
+fn schema_changes(before: &ClassRecord, now: &ClassRecord) -> Vec<KeyChange> {
     let schema = |record: &ClassRecord| Reading::Present(u32::from(record.schema).into());
     let schemas = KeyChange {
         key: "schema".to_owned(),
@@ -96,7 +96,7 @@ fn reschemed(before: &ClassRecord, now: &ClassRecord) -> Vec<KeyChange> {
         to: schema(now),
     };
     let shared = before.schema.min(now.schema);
-    let changes = match (before.under(shared), now.under(shared)) {
+    let changes = match (before.in_schema(shared), now.in_schema(shared)) {
         (Ok(before), Ok(now)) => diff(&before, &now),
         _ => Vec::new(),
     };
@@ -110,13 +110,13 @@ fn reschemed(before: &ClassRecord, now: &ClassRecord) -> Vec<KeyChange> {
         .collect()
 }
 
-fn bounded(changes: Vec<KeyChange>) -> (Vec<KeyChange>, u32) {
+fn limit_changes(changes: Vec<KeyChange>) -> (Vec<KeyChange>, u32) {
     let all = changes.len();
     let mut bytes = 0;
-    let mut listed = Vec::with_capacity(all.min(MOST_CHANGES));
+    let mut listed = Vec::with_capacity(all.min(MAX_CHANGES));
     for change in changes {
         bytes += change.key.len() + weight(&change.from) + weight(&change.to);
-        if listed.len() == MOST_CHANGES || bytes > MOST_CHANGE_BYTES {
+        if listed.len() == MAX_CHANGES || bytes > MAX_CHANGE_BYTES {
             break;
         }
         listed.push(change);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of consecutive complete reads that each differ from the previous one. After one more such read the
 /// published mark becomes incomplete.
-pub const UNEQUAL_CONFIRMATIONS: u32 = 4;
+pub const MAX_UNEQUAL_READS: u32 = 4;
 
 /// Publication state of one class on one node. Pure: the caller provides the clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub enum Publication {
     Confirm,
     /// No two consecutive reads were equal. The published mark stays incomplete until two are. No further confirming
     /// read is requested; the class is read again like any incomplete class.
-    Restless,
+    Unstable,
     /// Publish this mark under this revision.
     Publish {
         /// The mark to publish.
@@ -43,7 +43,7 @@ pub enum Publication {
 impl Debounce {
     /// Restores the stored state. A change that was not yet confirmed is lost.
     #[must_use]
-    pub const fn restored(
+    pub const fn restore(
         published: Option<ClassMark>,
         last_complete: Option<ClassMark>,
         revision: u64,
@@ -72,7 +72,7 @@ impl Debounce {
             (Some(before), Some(read)) if before != read => self.unlike.saturating_add(1),
             _ => 0,
         };
-        if read.is_some() && self.unlike > UNEQUAL_CONFIRMATIONS {
+        if read.is_some() && self.unlike > MAX_UNEQUAL_READS {
             self.is_restless = true;
         }
         // The class stays restless until two reads are equal, or it is disabled.
@@ -83,7 +83,7 @@ impl Debounce {
         if self.is_restless {
             self.candidate = None;
             return match self.published == Some(ClassMark::Incomplete) {
-                true => Publication::Restless,
+                true => Publication::Unstable,
                 false => self.publish(ClassMark::Incomplete),
             };
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum length in characters of a text from a driver, a device or an operator. This crate depends on no other crate
 /// of the project, so it truncates texts here and not with `lattice_quorum_types::text`.
-const MOST_CHARS: usize = 300;
+const MAX_TEXT_CHARS: usize = 300;
 
 /// One event, or several equal events folded into one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_at: Option<u64>,
     /// Number of earlier events of the same rate-limit share that were not recorded.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u32,
     /// The event itself.
     pub event: EventKind,
@@ -42,7 +42,7 @@ const fn is_one(count: &u32) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-const fn is_none(count: &u32) -> bool {
+const fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
@@ -160,7 +160,7 @@ impl EventKind {
 
     /// The event for a reason of the health checks that began, changed or ended.
     #[must_use]
-    pub fn of_reason(reason: &Reason, turn: ReasonChange) -> Self {
+    pub fn from_reason(reason: &Reason, turn: ReasonChange) -> Self {
         Self::Health {
             turn,
             code: reason.code.clone(),
@@ -195,7 +195,7 @@ impl EventKind {
     /// Rate limit for recording the event. Faulty events have their own share: they must not be hidden by a storm of
     /// harmless events, nor by repeats of the same event from before it became faulty.
     #[must_use]
-    pub const fn rule(&self) -> RecordingLimit {
+    pub const fn recording_limit(&self) -> RecordingLimit {
         let (share, hourly, burst, longest_ms) = match self {
             Self::Boot { .. } => ("boot", 12, 12, HOUR_MS),
             Self::Agent { .. } => ("agent", 12, 12, HOUR_MS),
@@ -223,7 +223,7 @@ impl EventKind {
 
     /// Truncates every text, so that the size of an event is bounded.
     #[must_use]
-    pub fn bounded(mut self) -> Self {
+    pub fn truncated(mut self) -> Self {
         let texts: Vec<&mut String> = match &mut self {
             Self::Boot { before, .. } => before.iter_mut().collect(),
             Self::Agent { version } | Self::Stopped { version } => vec![version],
@@ -252,7 +252,7 @@ impl EventKind {
             }
         };
         for text in texts {
-            if let Some((end, _)) = text.char_indices().nth(MOST_CHARS) {
+            if let Some((end, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
                 text.truncate(end);
             }
         }
@@ -263,7 +263,7 @@ impl EventKind {
 /// One journal line as published to readers: a class change or another event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Record {
+pub enum HistoryRecord {
     /// An event other than a publication.
     Event(Event),
     /// A class was published.
@@ -272,7 +272,7 @@ pub enum Record {
     Other(serde_json::Value),
 }
 
-impl Record {
+impl HistoryRecord {
     /// Sequence number of the line, if it has one.
     #[must_use]
     pub fn seq(&self) -> Option<u64> {
@@ -297,7 +297,7 @@ impl Record {
     }
 }
 
-impl From<Entry> for Record {
+impl From<Entry> for HistoryRecord {
     fn from(entry: Entry) -> Self {
         Self::Entry(entry)
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum number of keys tracked per share. Events of further keys are only counted. Each share has its own limit, as
 /// it has its own lines.
-const MOST_KEYS: usize = 256;
+const MAX_KEYS: usize = 256;
 const HOUR_MS: u64 = 3_600_000;
 
 /// Rate limit for recording events.
@@ -43,24 +43,24 @@ pub struct FoldedLine<W> {
 #[derive(Clone, Debug)]
 pub struct EventFold<W> {
     /// By share and key: the same event with a higher severity has another share, and must not wait with the rest.
-    open: BTreeMap<(&'static str, String), Open<W>>,
+    open: BTreeMap<(&'static str, String), OpenWindow<W>>,
     /// Times of the lines written in the last hour, by share.
-    spent: BTreeMap<&'static str, VecDeque<u64>>,
+    line_times: BTreeMap<&'static str, VecDeque<u64>>,
     left_out: BTreeMap<&'static str, u32>,
 }
 
 #[derive(Clone, Debug)]
-struct Open<W> {
+struct OpenWindow<W> {
     rule: RecordingLimit,
     /// Number of own lines in this window.
     lines: u32,
-    waiting: Option<Waiting<W>>,
+    waiting: Option<PendingRepeats<W>>,
     window_ms: u64,
     ends_at: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Waiting<W> {
+struct PendingRepeats<W> {
     what: W,
     count: u32,
     first_at: u64,
@@ -71,7 +71,7 @@ impl<W> Default for EventFold<W> {
     fn default() -> Self {
         Self {
             open: BTreeMap::new(),
-            spent: BTreeMap::new(),
+            line_times: BTreeMap::new(),
             left_out: BTreeMap::new(),
         }
     }
@@ -79,13 +79,13 @@ impl<W> Default for EventFold<W> {
 
 impl<W> EventFold<W> {
     /// Counts a line written at `at` against the hourly limit, also a line of an earlier process.
-    pub fn spend(&mut self, rule: RecordingLimit, at: u64) {
-        self.spent.entry(rule.share).or_default().push_back(at);
+    pub fn count_line(&mut self, rule: RecordingLimit, at: u64) {
+        self.line_times.entry(rule.share).or_default().push_back(at);
     }
 
     /// Takes an event that happened at `at`. A returned line must be recorded now. Any other event is counted, and
     /// [`EventFold::due`] returns it later.
-    pub fn take(
+    pub fn add_event(
         &mut self,
         now: u64,
         at: u64,
@@ -94,12 +94,12 @@ impl<W> EventFold<W> {
         what: W,
     ) -> Option<FoldedLine<W>> {
         let key = (rule.share, key);
-        if !self.open.contains_key(&key) && self.followed(rule) >= MOST_KEYS {
+        if !self.open.contains_key(&key) && self.tracked_keys(rule) >= MAX_KEYS {
             self.leave_out(rule, 1);
             return None;
         }
-        let may = self.may_spend(now, rule);
-        let open = self.open.entry(key).or_insert(Open {
+        let may = self.is_within_limit(now, rule);
+        let open = self.open.entry(key).or_insert(OpenWindow {
             rule,
             lines: 0,
             waiting: None,
@@ -108,21 +108,21 @@ impl<W> EventFold<W> {
         });
         if may && open.lines < rule.burst && open.waiting.is_none() {
             open.lines += 1;
-            let waiting = Waiting::new(at, what);
+            let waiting = PendingRepeats::new(at, what);
             return Some(self.write(now, rule, waiting));
         }
         match &mut open.waiting {
             Some(waiting) => waiting.add(at, what),
-            none => *none = Some(Waiting::new(at, what)),
+            none => *none = Some(PendingRepeats::new(at, what)),
         }
         None
     }
 
     /// Returns the folded lines that are due, the longest waiting first, so that frequent repeats do not starve events
     /// without a line. Call this about once a minute.
-    pub fn due(&mut self, now: u64) -> Vec<FoldedLine<W>> {
+    pub fn take_due_lines(&mut self, now: u64) -> Vec<FoldedLine<W>> {
         let mut due = Vec::new();
-        let since = |open: &Open<W>| open.waiting.as_ref().map(|waiting| waiting.first_at);
+        let since = |open: &OpenWindow<W>| open.waiting.as_ref().map(|waiting| waiting.first_at);
         let keys = self
             .open
             .iter()
@@ -142,7 +142,7 @@ impl<W> EventFold<W> {
             if open.waiting.is_none() {
                 // No repeat in the whole window.
                 self.open.remove(&key);
-            } else if self.may_spend(now, rule)
+            } else if self.is_within_limit(now, rule)
                 && let Some(open) = self.open.get_mut(&key)
                 && let Some(waiting) = open.waiting.take()
             {
@@ -156,11 +156,11 @@ impl<W> EventFold<W> {
     }
 
     /// Returns the remaining folded lines at the end of the process, within the hourly limit.
-    pub fn rest(&mut self, now: u64) -> Vec<FoldedLine<W>> {
+    pub fn drain(&mut self, now: u64) -> Vec<FoldedLine<W>> {
         let mut rest = Vec::new();
         for (_, mut open) in std::mem::take(&mut self.open) {
             if let Some(waiting) = open.waiting.take() {
-                if self.may_spend(now, open.rule) {
+                if self.is_within_limit(now, open.rule) {
                     rest.push(self.write(now, open.rule, waiting));
                 } else {
                     self.leave_out(open.rule, waiting.count);
@@ -170,15 +170,15 @@ impl<W> EventFold<W> {
         rest
     }
 
-    fn may_spend(&mut self, now: u64, rule: RecordingLimit) -> bool {
-        let spent = self.spent.entry(rule.share).or_default();
+    fn is_within_limit(&mut self, now: u64, rule: RecordingLimit) -> bool {
+        let spent = self.line_times.entry(rule.share).or_default();
         // A time in the future comes from a clock that was set back.
         spent.retain(|at| *at <= now && now - at < HOUR_MS);
         spent.len() < rule.hourly
     }
 
     /// Number of tracked keys of the rule's share.
-    fn followed(&self, rule: RecordingLimit) -> usize {
+    fn tracked_keys(&self, rule: RecordingLimit) -> usize {
         let first = (rule.share, String::new());
         let of_share = self.open.range(first..);
         of_share
@@ -191,8 +191,13 @@ impl<W> EventFold<W> {
         *left_out = left_out.saturating_add(count);
     }
 
-    fn write(&mut self, now: u64, rule: RecordingLimit, waiting: Waiting<W>) -> FoldedLine<W> {
-        self.spend(rule, now);
+    fn write(
+        &mut self,
+        now: u64,
+        rule: RecordingLimit,
+        waiting: PendingRepeats<W>,
+    ) -> FoldedLine<W> {
+        self.count_line(rule, now);
         FoldedLine {
             what: waiting.what,
             at: waiting.last_at,
@@ -203,7 +208,7 @@ impl<W> EventFold<W> {
     }
 }
 
-impl<W> Waiting<W> {
+impl<W> PendingRepeats<W> {
     const fn new(at: u64, what: W) -> Self {
         Self {
             what,

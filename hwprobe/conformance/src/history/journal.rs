@@ -45,7 +45,7 @@ impl Line {
 
 /// Current state of one class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClassStanding {
+pub struct PublishedClass {
     /// The published mark.
     pub published: ClassMark,
     /// The last complete mark, even if the class is incomplete now.
@@ -69,7 +69,7 @@ pub struct Checkpoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_boot: Option<String>,
     /// State of every class that was ever published.
-    pub classes: BTreeMap<Class, ClassStanding>,
+    pub classes: BTreeMap<Class, PublishedClass>,
 }
 
 impl Checkpoint {
@@ -98,7 +98,7 @@ impl Checkpoint {
         };
         let missing = entry.changes.iter().filter(|change| !change.to.is_known());
         let missing = missing.map(|change| (change.key.clone(), change.to.clone()));
-        let standing = ClassStanding {
+        let standing = PublishedClass {
             published: entry.to,
             last_complete,
             revision: entry.revision,

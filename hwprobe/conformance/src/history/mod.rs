@@ -15,14 +15,14 @@ mod past_state;
 mod state;
 
 pub use cause::Cause;
-pub use changes::{MOST_CHANGE_BYTES, MOST_CHANGES};
+pub use changes::{MAX_CHANGE_BYTES, MAX_CHANGES};
 pub use debounce::{Debounce, Publication};
 pub use entry::{Entry, KeyChange};
-pub use event::{Event, EventKind, ReasonChange, Record};
+pub use event::{Event, EventKind, HistoryRecord, ReasonChange};
 pub use fold::{EventFold, FoldedLine, RecordingLimit};
-pub use journal::{Checkpoint, ClassStanding, Line};
-pub use past_state::{PastState, in_force, record_at};
-pub use state::{History, Observed, ReadContext};
+pub use journal::{Checkpoint, Line, PublishedClass};
+pub use past_state::{PastState, entry_at, record_at};
+pub use state::{History, ObserveOutcome, ReadContext};
 
 #[cfg(test)]
 mod tests;

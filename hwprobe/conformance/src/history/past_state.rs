@@ -44,7 +44,7 @@ pub enum PastState {
 
 /// The last entry for `class` at or before `at`. `entries` are in order of `seq`.
 #[must_use]
-pub fn in_force(entries: &[Entry], class: Class, at: u64) -> Option<&Entry> {
+pub fn entry_at(entries: &[Entry], class: Class, at: u64) -> Option<&Entry> {
     let mut newest_first = entries.iter().rev();
     newest_first.find(|entry| entry.class == class && entry.at <= at)
 }
@@ -56,7 +56,7 @@ pub fn record_at(
     at: u64,
     preimage: impl FnOnce(&Digest) -> Option<Vec<u8>>,
 ) -> PastState {
-    let Some(entry) = in_force(entries, class, at) else {
+    let Some(entry) = entry_at(entries, class, at) else {
         return PastState::NotKept;
     };
     let (seq, since) = (entry.seq, entry.at);

@@ -1,6 +1,6 @@
 //! History state machine: reads in, entries out.
 
-use super::changes::{PreviousState, between};
+use super::changes::{PreviousState, key_changes};
 use super::{Cause, Checkpoint, Entry, Event, EventKind, FoldedLine, Line};
 use crate::{
     Class, ClassMark, ClassRecord, ClassState, Debounce, Digest, Publication, Reading, Value, text,
@@ -20,7 +20,7 @@ pub struct ReadContext {
 
 /// Result of a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub struct ObserveOutcome {
     /// Lines to persist, in this order; at most one entry per class.
     pub lines: Vec<Line>,
     /// A change was seen once; read again soon to confirm it.
@@ -31,12 +31,12 @@ pub struct Observed {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     checkpoint: Checkpoint,
-    live: BTreeMap<Class, Live>,
+    live: BTreeMap<Class, LiveClass>,
 }
 
 /// In-memory state of a class.
 #[derive(Clone, Debug, Default)]
-struct Live {
+struct LiveClass {
     debounce: Debounce,
     /// Cause of the read that first found the unconfirmed change.
     cause: Option<Cause>,
@@ -55,8 +55,8 @@ impl History {
     ) -> Self {
         let live = checkpoint.classes.iter().map(|(class, standing)| {
             let digest = standing.last_complete.and_then(|mark| mark.digest());
-            let live = Live {
-                debounce: Debounce::restored(
+            let live = LiveClass {
+                debounce: Debounce::restore(
                     Some(standing.published),
                     standing.last_complete,
                     standing.revision,
@@ -104,7 +104,7 @@ impl History {
     }
 
     /// Records an event other than a class change. Returns the line to persist, with the next sequence number.
-    pub fn enter(&mut self, boot_id: &str, folded: FoldedLine<EventKind>) -> Line {
+    pub fn record_event(&mut self, boot_id: &str, folded: FoldedLine<EventKind>) -> Line {
         let line = Line::Event(Event {
             seq: self.checkpoint.seq + 1,
             at: folded.at,
@@ -112,7 +112,7 @@ impl History {
             count: folded.count,
             first_at: (folded.count > 1).then_some(folded.first_at),
             left_out: folded.left_out,
-            event: folded.what.bounded(),
+            event: folded.what.truncated(),
         });
         self.checkpoint.fold(&line);
         line
@@ -131,8 +131,8 @@ impl History {
         &mut self,
         records: &BTreeMap<Class, ClassRecord>,
         seen: &ReadContext,
-    ) -> Observed {
-        let mut observed = Observed::default();
+    ) -> ObserveOutcome {
+        let mut observed = ObserveOutcome::default();
         // A class that the site no longer requests must not keep its last mark.
         let classes = self.checkpoint.classes.keys();
         let gone = classes.filter(|class| class.is_optional() && !records.contains_key(class));
@@ -182,7 +182,7 @@ impl History {
                 *confirm = true;
                 return None;
             }
-            Publication::Restless => {
+            Publication::Unstable => {
                 live.cause = None;
                 return None;
             }
@@ -197,7 +197,7 @@ impl History {
         };
         if mark == ClassMark::Incomplete && state.digest().is_some() {
             let last = before_it.as_ref().or(live.record.as_ref());
-            let record = moving(last, record);
+            let record = with_changing_keys(last, record);
             state = record.state();
             restless = Some(record);
         }
@@ -206,7 +206,7 @@ impl History {
         let from = before.map(|standing| standing.published);
         let first_seen = live.cause.take().unwrap_or_else(|| seen.cause.clone());
         let none = BTreeMap::new();
-        let (changes, more) = between(
+        let (changes, more) = key_changes(
             &PreviousState {
                 mark: from,
                 digest: before.and_then(|standing| standing.last_complete?.digest()),
@@ -238,7 +238,7 @@ impl History {
 }
 
 /// A copy of the record in which the keys that changed since the previous read are unknown.
-fn moving(before: Option<&ClassRecord>, now: &ClassRecord) -> ClassRecord {
+fn with_changing_keys(before: Option<&ClassRecord>, now: &ClassRecord) -> ClassRecord {
     let mut record = now.clone();
     let keys = before.map_or_else(BTreeSet::new, |before| {
         let keys = before.entries.keys().chain(now.entries.keys());
@@ -247,7 +247,7 @@ fn moving(before: Option<&ClassRecord>, now: &ClassRecord) -> ClassRecord {
     for key in &keys {
         let was = before.map_or_else(Reading::default, |before| before.get(key));
         let why = format!("does not hold still: {was}, then {}", now.get(key));
-        record.require(key.as_str(), Reading::<Value>::failed(text::shown(&why)));
+        record.require(key.as_str(), Reading::<Value>::failed(text::excerpt(&why)));
     }
     if record.state().digest().is_some() {
         // The changing keys are not known, so the whole record is unsettled.

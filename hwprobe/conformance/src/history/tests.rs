@@ -348,17 +348,13 @@ fn an_entry_has_a_bound_in_keys_and_in_bytes() {
     bench.read(&wide("1"), Cause::AgentStart);
     bench.read(&wide("2"), Cause::Periodic);
     let (entries, _) = bench.read(&wide("2"), Cause::Periodic);
-    assert_eq!(entries[0].changes.len(), MOST_CHANGES);
-    assert_eq!(entries[0].more, 500 - MOST_CHANGES as u32);
+    assert_eq!(entries[0].changes.len(), MAX_CHANGES);
+    assert_eq!(entries[0].more, 500 - MAX_CHANGES as u32);
     let long = "x".repeat(4000);
     bench.read(&wide(&long), Cause::Periodic);
     let (entries, _) = bench.read(&wide(&long), Cause::Periodic);
     let written = serde_json::to_string(&entries[0]).unwrap();
-    assert!(
-        written.len() < MOST_CHANGE_BYTES + 4096,
-        "{}",
-        written.len()
-    );
+    assert!(written.len() < MAX_CHANGE_BYTES + 4096, "{}", written.len());
     assert_eq!(entries[0].changes.len() + entries[0].more as usize, 500);
 }
 

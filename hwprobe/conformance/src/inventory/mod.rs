@@ -14,9 +14,9 @@ pub use document::{DocumentError, NODE_DOCUMENT_VERSION, NodeDocument};
 pub use finding::{Finding, FindingCode};
 pub use identity::{DiskIdentity, GpuIdentity, Identity, NicIdentity};
 pub use node_resources::NodeResources;
-pub use outcome::{Loss, Outcome, ProbeOutcome};
+pub use outcome::{ProbeFailure, ProbeOutcome, ProbeStatus};
 pub use power::{LimitState, Milliwatts, Power};
-pub use probed::Probed;
+pub use probed::ProbeResult;
 pub use topology::{Distance, GpuPlace, NvlinkPeer, Pair, Topology};
 pub use vitals::Vitals;
 
@@ -58,8 +58,8 @@ pub struct Inventory {
 impl Inventory {
     /// Merges the result of a probe. If several sources fill one class (BIOS settings come from the BMC, the BIOS
     /// version from DMI), the records are merged.
-    pub fn take(&mut self, name: &str, took: Duration, probed: Probed) {
-        let outcome = Outcome::from(&probed.record);
+    pub fn add_result(&mut self, name: &str, took: Duration, probed: ProbeResult) {
+        let outcome = ProbeStatus::from(&probed.record);
         self.note(name, took, &probed.record, outcome);
         self.identity.absorb(probed.identity);
         self.facts.absorb(probed.facts);
@@ -71,13 +71,13 @@ impl Inventory {
             (power, before) => power.or(before),
         };
         self.findings.extend(probed.findings);
-        self.unite(probed.record);
+        self.merge_record(probed.record);
     }
 
     /// Records that a probe gave no result. Its class becomes incomplete through a required key for the probe, which is
     /// always unknown and so never part of a digest. A probe that only reads live values, such as the power probe, is
     /// not named after a class and does not affect the digest.
-    pub fn lose(&mut self, name: &str, class: Class, took: Duration, loss: &Loss) {
+    pub fn add_loss(&mut self, name: &str, class: Class, took: Duration, loss: &ProbeFailure) {
         let mut record = ClassRecord::new(class);
         let key = format!("{}.probe.{}", class, name);
         if name == class.name() {
@@ -87,26 +87,26 @@ impl Inventory {
             record.put(key, Reading::<Value>::failed(loss.why(name)));
         }
         let outcome = match loss {
-            Loss::Hung { .. } | Loss::Stuck { .. } => Outcome::Hung,
-            Loss::Failed { .. } => Outcome::Failed,
+            ProbeFailure::Hung { .. } | ProbeFailure::Stuck { .. } => ProbeStatus::Hung,
+            ProbeFailure::Failed { .. } => ProbeStatus::Failed,
         };
         self.note(name, took, &record, outcome);
         if let Some(noted) = self.probes.last_mut() {
             noted.why = Some(loss.why(name));
             noted.loss = Some(loss.clone());
         }
-        self.unite(record);
+        self.merge_record(record);
     }
 
     /// Probes without a result, with the reason.
     #[must_use]
-    pub fn lost(&self) -> BTreeMap<String, Loss> {
+    pub fn lost(&self) -> BTreeMap<String, ProbeFailure> {
         let lost = self.probes.iter();
         lost.filter_map(|probe| Some((probe.name.clone(), probe.loss.clone()?)))
             .collect()
     }
 
-    fn note(&mut self, name: &str, took: Duration, record: &ClassRecord, outcome: Outcome) {
+    fn note(&mut self, name: &str, took: Duration, record: &ClassRecord, outcome: ProbeStatus) {
         let unknown = record.entries.values().filter(|r| !r.is_known());
         self.probes.push(ProbeOutcome {
             name: name.to_owned(),
@@ -120,18 +120,18 @@ impl Inventory {
         });
     }
 
-    fn unite(&mut self, record: ClassRecord) {
+    fn merge_record(&mut self, record: ClassRecord) {
         let class = record.class;
         let united = match self.records.remove(&class) {
-            Some(old) => old.unite(record),
+            Some(old) => old.merge(record),
             None => record,
         };
         self.records.insert(class, united);
     }
 
     /// Adds a disabled record for every non-optional class that no probe filled.
-    pub fn complete(&mut self) {
-        for class in Class::STANDING {
+    pub fn add_disabled_classes(&mut self) {
+        for class in Class::ALWAYS_PUBLISHED {
             let missing = || ClassRecord::disabled(class, "not probed by this agent");
             self.records.entry(class).or_insert_with(missing);
         }
@@ -143,9 +143,9 @@ impl Inventory {
     #[must_use]
     pub fn probe_reasons(&self) -> Vec<String> {
         let reason = |probe: &ProbeOutcome| match probe.outcome {
-            Outcome::Hung => Some(format!("probe.{}.hung", probe.name)),
-            Outcome::Failed => Some(format!("probe.{}.failed", probe.name)),
-            Outcome::Complete | Outcome::Incomplete | Outcome::Disabled => None,
+            ProbeStatus::Hung => Some(format!("probe.{}.hung", probe.name)),
+            ProbeStatus::Failed => Some(format!("probe.{}.failed", probe.name)),
+            ProbeStatus::Complete | ProbeStatus::Incomplete | ProbeStatus::Disabled => None,
         };
         let reasons: BTreeSet<String> = self.probes.iter().filter_map(reason).collect();
         reasons.into_iter().collect()
@@ -154,7 +154,7 @@ impl Inventory {
     /// Whether a reason of [`Self::probe_reasons`] means that a class is unknown, because the probe of that class gave
     /// no result. Other probes read live values, such as power, on which no allocation depends.
     #[must_use]
-    pub fn is_blind(reason: &str) -> bool {
+    pub fn is_class_unknown(reason: &str) -> bool {
         let mut parts = reason.split('.');
         let is_of_probe = parts.next() == Some("probe");
         is_of_probe
@@ -185,7 +185,7 @@ impl Inventory {
     #[must_use]
     pub fn written_as(mut self, schemas: &Schemas) -> Self {
         let records = std::mem::take(&mut self.records).into_iter();
-        let written = records.map(|(class, record)| (class, schemas.write(record)));
+        let written = records.map(|(class, record)| (class, schemas.in_current_schema(record)));
         self.records = written.collect();
         self
     }

@@ -14,14 +14,14 @@ pub struct ProbeOutcome {
     /// Elapsed wall-clock time, in microseconds.
     pub duration_us: u64,
     /// Result of the probe.
-    pub outcome: Outcome,
+    pub outcome: ProbeStatus,
     /// Number of keys in the record.
     pub keys: u32,
     /// Number of unknown keys in the record.
     pub unknown: u32,
     /// The reason, if the probe gave no result.
     #[serde(default)]
-    pub loss: Option<Loss>,
+    pub loss: Option<ProbeFailure>,
     /// The reason as text for operators.
     #[serde(default)]
     pub why: Option<String>,
@@ -30,7 +30,7 @@ pub struct ProbeOutcome {
 /// Reason why a probe gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Loss {
+pub enum ProbeFailure {
     /// The probe did not answer within its deadline.
     Hung {
         /// The deadline, in milliseconds.
@@ -50,7 +50,7 @@ pub enum Loss {
     },
 }
 
-impl Loss {
+impl ProbeFailure {
     /// The reason as text for operators: `probe hung: nic, nothing after 10000 ms`.
     #[must_use]
     pub fn why(&self, probe: &str) -> String {
@@ -79,7 +79,7 @@ impl Loss {
 /// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum ProbeStatus {
     /// The class has a digest.
     Complete,
     /// A required key is unknown, or another key timed out.
@@ -92,7 +92,7 @@ pub enum Outcome {
     Disabled,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ProbeStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Complete => "complete",
@@ -106,9 +106,9 @@ impl fmt::Display for Outcome {
 
 /// A key that timed out counts as a hung probe only if it is required, because the probe then waited for the driver. A
 /// timeout of a single optional key of a device does not.
-impl From<&ClassRecord> for Outcome {
+impl From<&ClassRecord> for ProbeStatus {
     fn from(record: &ClassRecord) -> Self {
-        let is_late = |key: &String| record.get(key).is_late();
+        let is_late = |key: &String| record.get(key).is_timeout();
         match record.state() {
             ClassState::Complete { .. } => Self::Complete,
             ClassState::Incomplete { .. } if record.required.iter().any(is_late) => Self::Hung,

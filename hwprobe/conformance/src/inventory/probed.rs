@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Values and findings of one probe.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Probed {
+pub struct ProbeResult {
     /// Conformance record.
     pub record: ClassRecord,
     /// Identity values found by the probe.
@@ -23,7 +23,7 @@ pub struct Probed {
     pub findings: Vec<Finding>,
 }
 
-impl Probed {
+impl ProbeResult {
     /// An empty result for a class.
     #[must_use]
     pub fn new(class: Class) -> Self {
@@ -39,7 +39,7 @@ impl Probed {
     }
 
     /// Adds a finding.
-    pub fn find(&mut self, code: FindingCode, detail: impl Into<String>) {
+    pub fn add_finding(&mut self, code: FindingCode, detail: impl Into<String>) {
         self.findings.push(Finding::new(code, detail));
     }
 }

@@ -46,7 +46,7 @@ pub struct KeyRow {
     /// Meaning of the value.
     pub meaning: &'static str,
     /// Kind of test for the row.
-    pub seen: RowTest,
+    pub test: RowTest,
     /// First schema of the class with such keys, as described here. Schemas before the oldest one that the class
     /// supports do not count.
     pub since: u16,
@@ -81,21 +81,26 @@ impl KeyRow {
         }
         let pattern: Vec<&str> = self.pattern.split('.').collect();
         let key: Vec<&str> = key.split('.').collect();
-        fits(&pattern, &key)
+        matches_segments(&pattern, &key)
     }
 }
 
-fn fits(pattern: &[&str], key: &[&str]) -> bool {
+fn matches_segments(pattern: &[&str], key: &[&str]) -> bool {
     match (pattern, key) {
         ([], []) => true,
         (["<slot>", rest @ ..], [slot, key @ ..]) => {
-            !slot.is_empty() && slot.bytes().all(|b| b.is_ascii_digit()) && fits(rest, key)
+            !slot.is_empty()
+                && slot.bytes().all(|b| b.is_ascii_digit())
+                && matches_segments(rest, key)
         }
         // A name has at least one segment, and may contain dots.
-        (["<name>", rest @ ..], [_, ..]) => {
-            (1..=key.len()).any(|length| key.get(length..).is_some_and(|key| fits(rest, key)))
+        (["<name>", rest @ ..], [_, ..]) => (1..=key.len()).any(|length| {
+            key.get(length..)
+                .is_some_and(|key| matches_segments(rest, key))
+        }),
+        ([literal, rest @ ..], [segment, key @ ..]) => {
+            literal == segment && matches_segments(rest, key)
         }
-        ([literal, rest @ ..], [segment, key @ ..]) => literal == segment && fits(rest, key),
         _ => false,
     }
 }
@@ -166,7 +171,7 @@ const fn row(
         need: KeyNeed::Optional,
         source,
         meaning,
-        seen: RowTest::InFixtures,
+        test: RowTest::InFixtures,
         since: 1,
         until: None,
     }
@@ -179,20 +184,20 @@ impl KeyRow {
     }
 
     const fn needs_hardware(mut self) -> Self {
-        self.seen = RowTest::NeedsHardware;
+        self.test = RowTest::NeedsHardware;
         self
     }
 
     /// The row, for keys that exist since `schema`.
     #[must_use]
-    pub const fn came_with(mut self, schema: u16) -> Self {
+    pub const fn since_schema(mut self, schema: u16) -> Self {
         self.since = schema;
         self
     }
 
     /// The row, for keys that exist up to `schema`.
     #[must_use]
-    pub const fn ended_with(mut self, schema: u16) -> Self {
+    pub const fn until_schema(mut self, schema: u16) -> Self {
         self.until = Some(schema);
         self
     }

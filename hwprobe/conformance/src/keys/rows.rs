@@ -105,7 +105,7 @@ pub const ROWS: &[KeyRow] = &[
         "",
         PCI,
     ),
-    row("gpu.<slot>.pci_switch", SWITCH, "", PCI).came_with(2),
+    row("gpu.<slot>.pci_switch", SWITCH, "", PCI).since_schema(2),
     row(
         "gpu.<slot>.max_link_generation",
         "highest PCIe generation of GPU and slot",
@@ -234,7 +234,7 @@ pub const ROWS: &[KeyRow] = &[
     )
     .needs_hardware(),
     row("gpu.amd.<slot>.pci_switch", SWITCH, "", PCI)
-        .came_with(2)
+        .since_schema(2)
         .needs_hardware(),
     row(
         "gpu.amd.<slot>.max_link_speed",
@@ -303,7 +303,7 @@ pub const ROWS: &[KeyRow] = &[
         "",
         PCI,
     ),
-    row("nic.<slot>.pci_switch", SWITCH, "", PCI).came_with(2),
+    row("nic.<slot>.pci_switch", SWITCH, "", PCI).since_schema(2),
     row(
         "nic.<slot>.max_link_speed",
         "highest PCIe speed",

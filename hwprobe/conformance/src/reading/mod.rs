@@ -3,7 +3,7 @@
 mod value;
 
 pub use value::Value;
-pub(crate) use value::composed;
+pub(crate) use value::to_nfc;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -47,7 +47,7 @@ pub enum Reading<T> {
 /// A [`Reading`]'s state without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum ReadingState {
     /// The value was read.
     Present,
     /// The value does not exist.
@@ -88,15 +88,15 @@ impl<T> Reading<T> {
     }
 
     /// The state without the value.
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> ReadingState {
         match self {
-            Self::Present(_) => State::Present,
-            Self::Absent => State::Absent,
-            Self::Unsupported => State::Unsupported,
-            Self::Denied { .. } => State::Denied,
-            Self::Failed { .. } => State::Failed,
-            Self::Timeout { .. } => State::Timeout,
-            Self::Disabled { .. } => State::Disabled,
+            Self::Present(_) => ReadingState::Present,
+            Self::Absent => ReadingState::Absent,
+            Self::Unsupported => ReadingState::Unsupported,
+            Self::Denied { .. } => ReadingState::Denied,
+            Self::Failed { .. } => ReadingState::Failed,
+            Self::Timeout { .. } => ReadingState::Timeout,
+            Self::Disabled { .. } => ReadingState::Disabled,
         }
     }
 
@@ -106,7 +106,7 @@ impl<T> Reading<T> {
     }
 
     /// Whether the read timed out; a new read may return any state.
-    pub const fn is_late(&self) -> bool {
+    pub const fn is_timeout(&self) -> bool {
         matches!(self, Self::Timeout { .. })
     }
 
@@ -189,7 +189,7 @@ impl<T> Default for Reading<T> {
     }
 }
 
-impl State {
+impl ReadingState {
     /// The stable lower-case name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -205,7 +205,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ReadingState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }

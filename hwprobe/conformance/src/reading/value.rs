@@ -23,7 +23,7 @@ pub enum Value {
 // "x"}`, and the latter cannot infer a type.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Bare {
+enum UntaggedValue {
     Flag(bool),
     Number(i64),
     Text(String),
@@ -31,7 +31,7 @@ enum Bare {
 }
 
 #[derive(Serialize, Deserialize)]
-enum Tagged {
+enum TaggedValue {
     Flag(bool),
     Number(i64),
     Text(String),
@@ -62,14 +62,14 @@ macro_rules! convert {
         }
     )*};
 }
-convert!(Bare, Tagged);
+convert!(UntaggedValue, TaggedValue);
 
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            Bare::from(self.clone()).serialize(serializer)
+            UntaggedValue::from(self.clone()).serialize(serializer)
         } else {
-            Tagged::from(self.clone()).serialize(serializer)
+            TaggedValue::from(self.clone()).serialize(serializer)
         }
     }
 }
@@ -77,9 +77,9 @@ impl Serialize for Value {
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            Bare::deserialize(deserializer).map(Self::from)
+            UntaggedValue::deserialize(deserializer).map(Self::from)
         } else {
-            Tagged::deserialize(deserializer).map(Self::from)
+            TaggedValue::deserialize(deserializer).map(Self::from)
         }
     }
 }
@@ -119,7 +119,7 @@ impl From<&str> for Value {
 
 impl From<String> for Value {
     fn from(text: String) -> Self {
-        Self::Text(composed(text))
+        Self::Text(to_nfc(text))
     }
 }
 
@@ -137,7 +137,7 @@ impl From<u32> for Value {
 
 impl From<Vec<String>> for Value {
     fn from(list: Vec<String>) -> Self {
-        Self::List(list.into_iter().map(composed).collect())
+        Self::List(list.into_iter().map(to_nfc).collect())
     }
 }
 
@@ -154,7 +154,7 @@ impl fmt::Display for Value {
 
 /// The text in Unicode normalisation form C.
 #[must_use]
-pub(crate) fn composed(text: String) -> String {
+pub(crate) fn to_nfc(text: String) -> String {
     if text.is_ascii() {
         return text;
     }

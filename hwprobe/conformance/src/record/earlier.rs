@@ -40,7 +40,7 @@ impl EarlierDigest {
 
     /// Parses `key` and its text in gossip; `None` if they are not an earlier digest of a class.
     #[must_use]
-    pub fn read(key: &str, text: &str) -> Option<(Class, Self)> {
+    pub fn parse(key: &str, text: &str) -> Option<(Class, Self)> {
         let (class, schema) = key.rsplit_once('.')?;
         match text.parse().ok()? {
             ClassMark::Complete { schema: of, digest } if schema == of.to_string() => {

@@ -20,7 +20,7 @@ pub struct ClassRecord {
 }
 
 /// Required key of a record from [`ClassRecord::unsettled`]; other records do not have this key.
-fn reads(class: Class) -> String {
+fn reads_key(class: Class) -> String {
     format!("{class}.probe.reads")
 }
 
@@ -50,14 +50,14 @@ impl ClassRecord {
     /// the reads is unknown, so the record has no digest.
     #[must_use]
     pub fn unsettled(mut self, why: &str) -> Self {
-        self.require(reads(self.class), Reading::<Value>::failed(why));
+        self.require(reads_key(self.class), Reading::<Value>::failed(why));
         self
     }
 
     /// The reason why the record does not count, whatever its keys are; see [`ClassRecord::unsettled`].
     #[must_use]
     pub fn why_unsettled(&self) -> Option<String> {
-        let reading = self.entries.get(&reads(self.class))?;
+        let reading = self.entries.get(&reads_key(self.class))?;
         (!reading.is_known()).then(|| reading.to_string())
     }
 
@@ -77,7 +77,7 @@ impl ClassRecord {
     /// Merges this record with that of another source for the same class. A key in both keeps the reading of this
     /// record, unless only the other one is known. If one of the records is disabled, the result is the other one.
     #[must_use]
-    pub fn unite(mut self, other: Self) -> Self {
+    pub fn merge(mut self, other: Self) -> Self {
         if self.disabled.is_some() {
             return other;
         }

@@ -23,7 +23,7 @@ impl ClassRecord {
             return Reading::Absent;
         }
         if Schemas::SHIPPED.lacks(self, key) {
-            return Schemas::not_in(self.schema);
+            return Schemas::missing_in_schema(self.schema);
         }
         Reading::failed("not recorded")
     }

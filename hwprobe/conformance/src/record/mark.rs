@@ -28,7 +28,7 @@ pub enum ClassMark {
 /// The text is not a class mark.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a class mark (<schema>:<digest>, incomplete, disabled)")]
-pub struct BadMark(pub String);
+pub struct InvalidMark(pub String);
 
 impl ClassMark {
     /// The digest, if complete.
@@ -52,9 +52,9 @@ impl fmt::Display for ClassMark {
 }
 
 impl FromStr for ClassMark {
-    type Err = BadMark;
+    type Err = InvalidMark;
 
-    fn from_str(text: &str) -> Result<Self, BadMark> {
+    fn from_str(text: &str) -> Result<Self, InvalidMark> {
         match text {
             "incomplete" => return Ok(Self::Incomplete),
             "disabled" => return Ok(Self::Disabled),
@@ -67,7 +67,7 @@ impl FromStr for ClassMark {
                     digest: digest.parse().ok()?,
                 })
             })
-            .ok_or_else(|| BadMark(text.chars().take(80).collect()))
+            .ok_or_else(|| InvalidMark(text.chars().take(80).collect()))
     }
 }
 

@@ -7,14 +7,14 @@ mod lookup;
 mod mark;
 mod parts;
 mod schema;
+mod schema_conversion;
 mod state;
-mod under;
 
 pub use earlier::EarlierDigest;
 pub use encode::{PreimageError, verify};
 pub use entries::ClassRecord;
-pub use mark::{BadMark, ClassMark, Fingerprint, fingerprint};
+pub use mark::{ClassMark, Fingerprint, InvalidMark, fingerprint};
+pub(crate) use schema::KeyRelation;
 pub use schema::Schemas;
-pub(crate) use schema::Shared;
+pub use schema_conversion::SchemaMismatch;
 pub use state::ClassState;
-pub use under::SchemaMismatch;

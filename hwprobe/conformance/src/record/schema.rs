@@ -18,19 +18,19 @@ pub struct Schemas {
 
 /// Whether a key has the same meaning in two schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shared {
+pub(crate) enum KeyRelation {
     /// The key has the same meaning.
     Same,
     /// The other schema has no such key.
     Missing,
     /// The other schema has a key with this name and another meaning.
-    Otherwise,
+    Changed,
 }
 
 impl Schemas {
     /// The schemas of this build.
     pub const SHIPPED: Self = Self {
-        written: Class::written,
+        written: Class::written_schemas,
         rows: ROWS,
     };
 
@@ -38,32 +38,32 @@ impl Schemas {
     pub(crate) fn lacks(&self, record: &ClassRecord, key: &str) -> bool {
         let written = (self.written)(record.class);
         record.schema < written.current
-            && written.knows(record.schema)
+            && written.supports(record.schema)
             && self.row(key, record.schema).is_none()
             && self.row(key, written.current).is_some()
     }
 
     /// Whether both schemas are in the table.
-    pub(crate) fn knows(&self, class: Class, left: u16, right: u16) -> bool {
+    pub(crate) fn supports_both(&self, class: Class, left: u16, right: u16) -> bool {
         let written = (self.written)(class);
-        written.knows(left) && written.knows(right)
+        written.supports(left) && written.supports(right)
     }
 
     /// Relation of `key` in schema `from` to schema `to`.
-    pub(crate) fn shared(&self, key: &str, from: u16, to: u16) -> Shared {
+    pub(crate) fn key_relation(&self, key: &str, from: u16, to: u16) -> KeyRelation {
         let row = self.row(key, from);
         if row.is_some_and(|row| row.is_in(to)) {
-            return Shared::Same;
+            return KeyRelation::Same;
         }
         match self.row(key, to) {
-            Some(_) => Shared::Otherwise,
-            None => Shared::Missing,
+            Some(_) => KeyRelation::Changed,
+            None => KeyRelation::Missing,
         }
     }
 
     /// The reading of a key that the schema lacks.
     #[must_use]
-    pub fn not_in<T>(schema: u16) -> Reading<T> {
+    pub fn missing_in_schema<T>(schema: u16) -> Reading<T> {
         Reading::disabled(format!("not in schema {schema}"))
     }
 

@@ -38,7 +38,10 @@ impl ClassRecord {
             return ClassState::Disabled { why: why.clone() };
         }
         let required = self.required.iter().map(|key| (key.clone(), self.get(key)));
-        let late = self.entries.iter().filter(|(_, reading)| reading.is_late());
+        let late = self
+            .entries
+            .iter()
+            .filter(|(_, reading)| reading.is_timeout());
         let late = late.map(|(key, reading)| (key.clone(), reading.clone()));
         let missing: BTreeMap<_, _> = required
             .filter(|(_, reading)| !reading.is_known())

@@ -407,7 +407,7 @@ fn a_class_that_never_reads_the_same_twice_is_incomplete_until_it_does() {
     // No confirming read is requested from then on: the class is read like any incomplete class, even after a read
     // equals the published mark once.
     for byte in [3, 1, 3, 1] {
-        assert_eq!(debounce.observe(mark(byte)), Publication::Restless);
+        assert_eq!(debounce.observe(mark(byte)), Publication::Unstable);
         assert!(!debounce.is_waiting());
     }
     assert_eq!(

@@ -21,7 +21,7 @@ const fn row(pattern: &'static str, since: u16, until: Option<u16>) -> KeyRow {
         need: KeyNeed::Optional,
         source: "",
         meaning: "",
-        seen: RowTest::InFixtures,
+        test: RowTest::InFixtures,
         since,
         until,
     }
@@ -439,7 +439,7 @@ fn later_schema_is_ignored() {
         node.earlier.insert(Class::Nic, later);
     }
     assert_eq!(fleet.groups(&Scope::All), honest);
-    let levels = Levels::of(fleet.nodes.iter().map(NodeView::says));
+    let levels = Levels::of(fleet.nodes.iter().map(NodeView::published_digests));
     let mark = ClassMark::Incomplete;
     assert_eq!(levels.mark(Class::Nic, mark, Some(&said)), mark);
     // Nor does an earlier digest make a node match a baseline.
@@ -449,8 +449,11 @@ fn later_schema_is_ignored() {
     for schema in [1, 2, 3] {
         let mut said = said;
         (said.schema, said.digest) = (schema, digest(&meant));
-        let standing =
-            exact(meant.clone()).judge(node.classes.get(&Class::Nic), Some(&said), &at_hand);
+        let standing = exact(meant.clone()).verdict_for_mark(
+            node.classes.get(&Class::Nic),
+            Some(&said),
+            &at_hand,
+        );
         match schema {
             1 => assert_eq!(standing, BaselineVerdict::Conforms, "its own word"),
             _ => assert_eq!(keys(standing), ["nic.0.firmware", "nic.1.firmware"]),
@@ -497,7 +500,7 @@ fn a_baseline_of_before_judges_nodes_of_after_and_the_other_way_round() {
     let at_hand = AvailableRecords(&fleet.records, SECOND);
     let judge = |rule: &Expectation, node: &NodeView| {
         let (mark, earlier) = (node.classes.get(&Class::Nic), node.earlier.get(&Class::Nic));
-        rule.judge(mark, earlier, &at_hand)
+        rule.verdict_for_mark(mark, earlier, &at_hand)
     };
     let [old, new] = [&fleet.nodes[0], &fleet.nodes[7]];
     let firmware = ["nic.0.firmware", "nic.1.firmware"];
@@ -541,7 +544,7 @@ fn what_a_baseline_names_and_a_node_cannot_say_is_not_known() {
         or_absent: false,
     }]);
     let mark = record.state().mark();
-    let standing = rule.judge(Some(&mark), None, &AvailableRecords(&records, SECOND));
+    let standing = rule.verdict_for_mark(Some(&mark), None, &AvailableRecords(&records, SECOND));
     assert!(
         matches!(standing, BaselineVerdict::Unknown { .. }),
         "{standing:?}"
@@ -615,10 +618,10 @@ fn no_class_uses_schema_1() {
     // firmware placeholders, and covered fewer kernel modules and settings. `tests/child/hosts.rs` contains what they
     // wrote.
     for class in Class::ALL {
-        let written = class.written();
+        let written = class.written_schemas();
         assert_eq!(written, WrittenSchemas::only(class.schema()), "{class}");
         assert_eq!(Schemas::SHIPPED.earlier(&ClassRecord::new(class)), None);
-        let under = ClassRecord::new(class).under(1);
+        let under = ClassRecord::new(class).in_schema(1);
         match class.schema() {
             1 => assert!(under.is_ok(), "{class}"),
             _ => assert_eq!(under, Err(SchemaMismatch::Unknown { class, schema: 1 })),

@@ -30,7 +30,7 @@ impl Registry {
             Reading::Present(members) => members,
             other => return other.and_then(|_| Reading::Absent),
         };
-        let member = match chosen(walk, &members, &name) {
+        let member = match select_registry(walk, &members, &name) {
             Reading::Present(member) => member,
             other => return other.and_then(|_| Reading::Absent),
         };
@@ -61,7 +61,7 @@ impl Registry {
         });
         let dropped = dropped.filter_map(|entry| string(entry, "AttributeName"));
         let key = match text(value, "RegistryVersion").present() {
-            Some(version) if !says(name, version) => format!("{name} {version}"),
+            Some(version) if !contains_version(name, version) => format!("{name} {version}"),
             _ => name.to_owned(),
         };
         Self {
@@ -71,13 +71,13 @@ impl Registry {
     }
 
     /// Whether the registry excludes a setting from comparison, because it cannot be made equal.
-    pub(super) fn drops(&self, name: &str) -> bool {
+    pub(super) fn excludes(&self, name: &str) -> bool {
         self.dropped.contains(name)
     }
 }
 
 /// Whether a registry's name already contains its version (`…U58.v1_2_44` and `1.2.44`).
-fn says(name: &str, version: &str) -> bool {
+fn contains_version(name: &str, version: &str) -> bool {
     name.replace('_', ".").contains(&version.replace('_', "."))
 }
 
@@ -85,13 +85,13 @@ fn says(name: &str, version: &str) -> bool {
 /// in another version. An iDRAC9 raises the version in the BIOS only (`BiosAttributeRegistry.v1_0_3`, listed as
 /// `….v1_0_0`), and an X14 lists its registry without a version. If several registries match, the result is unknown:
 /// without the registry, unsuitable settings would be compared.
-fn chosen<'a, 'm>(
+fn select_registry<'a, 'm>(
     walk: &mut DocumentWalk<'a>,
     members: &'m [Member<'a>],
     name: &str,
 ) -> Reading<&'m Member<'a>> {
     /// Maximum number of registries opened; an iDRAC has an attribute registry for each NIC.
-    const MOST_ASKED: usize = 32;
+    const MAX_OPENED: usize = 32;
     let called = |member: &Member<'_>| {
         let last = member.path.last();
         last.strip_suffix(".json").unwrap_or(last).to_owned()
@@ -113,7 +113,7 @@ fn chosen<'a, 'm>(
         false => versions.clone(),
     };
     let (mut found, mut unread) = (Vec::new(), None);
-    for member in asked.into_iter().take(MOST_ASKED) {
+    for member in asked.into_iter().take(MAX_OPENED) {
         match walk.member(member) {
             Reading::Present(file) => {
                 let own = ["Registry", "Id"].map(|property| string(file, property));
@@ -165,7 +165,7 @@ fn location(file: &Value) -> Reading<ResourcePath> {
 
 /// Parts of the names, in lower case, of settings that legitimately differ between nodes of one design. The list
 /// applies with and without a registry, because vendors do not mark all such settings.
-const OF_ONE_HOST: &[&str] = &[
+const HOST_SPECIFIC: &[&str] = &[
     "password",
     "passwd",
     "sha256",
@@ -216,7 +216,7 @@ const OF_ONE_HOST: &[&str] = &[
 ];
 
 /// Parts of the names of settings that contain a word of [`OF_ONE_HOST`], but are policies.
-const NOT_OF_ONE_HOST: &[&str] = &[
+const NOT_HOST_SPECIFIC: &[&str] = &[
     "bootorderpolicy",
     "assettagprotection",
     "bootseqretry",
@@ -224,10 +224,10 @@ const NOT_OF_ONE_HOST: &[&str] = &[
 ];
 
 /// Whether a setting is specific to this host, by its name or by its value.
-pub(super) fn is_of_this_host(name: &str, value: Option<&str>, system: &SystemName) -> bool {
+pub(super) fn is_host_specific(name: &str, value: Option<&str>, system: &SystemName) -> bool {
     let lower = name.to_ascii_lowercase();
     let holds = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    if holds(OF_ONE_HOST) && !holds(NOT_OF_ONE_HOST) {
+    if holds(HOST_SPECIFIC) && !holds(NOT_HOST_SPECIFIC) {
         return true;
     }
     let Some(value) = value.map(str::trim).filter(|value| !value.is_empty()) else {

@@ -1,10 +1,10 @@
 //! Entries of a BMC log.
 
 use super::page;
-use super::route::{Log, Name, concerned_systems};
+use super::route::{Log, NodeSystem, concerned_systems};
 use super::{
-    BmcEvent, BmcEventKind, BmcEventSeverity, BmcEventsRead, identity, message, severity, subject,
-    when,
+    BmcEvent, BmcEventKind, BmcEventSeverity, BmcEventsRead, entry_time, identity, message,
+    severity, subject,
 };
 use crate::documents::ResourcePath;
 use crate::walk::{DocumentWalk, string, type_name};
@@ -12,25 +12,25 @@ use lattice_conformance::Reading;
 use serde_json::Value;
 
 /// Maximum number of entries fetched one by one per log and pass, starting with the newest.
-const MOST_FETCHED: usize = 16;
+const MAX_FETCHED: usize = 16;
 
 pub(super) fn read(
     walk: &mut DocumentWalk<'_>,
     log: &Log,
-    systems: &[Name],
+    systems: &[NodeSystem],
     read: &mut BmcEventsRead,
 ) {
     let newest = read.seen.newest.get(&log.entries).cloned();
     let page = match page::newest(walk, &log.entries, newest.as_ref()) {
         Reading::Present(page) => page,
         other => {
-            read.silent.push((log.entries.clone(), other.map(|_| ())));
+            read.unread.push((log.entries.clone(), other.map(|_| ())));
             return;
         }
     };
-    let mut left = MOST_FETCHED;
+    let mut left = MAX_FETCHED;
     let mut is_read = false;
-    let mut is_whole = page.is_whole;
+    let mut is_whole = page.is_complete;
     let mut deeds = Vec::new();
     for one in page.listed.iter().rev() {
         is_read |= newest.as_ref() == Some(&one.path);
@@ -52,11 +52,16 @@ pub(super) fn read(
         deeds.extend(entry(value, &one.path, log, systems));
     }
     deeds.reverse();
-    read.deeds.extend(deeds);
-    read.remember(&log.entries, &page, is_whole);
+    read.events.extend(deeds);
+    read.record_list(&log.entries, &page, is_whole);
 }
 
-fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Option<BmcEvent> {
+fn entry(
+    value: &Value,
+    path: &ResourcePath,
+    log: &Log,
+    systems: &[NodeSystem],
+) -> Option<BmcEvent> {
     if type_name(value).is_some_and(|name| name != "LogEntry") {
         return None;
     }
@@ -67,14 +72,14 @@ fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Opt
         .pointer("/Links/OriginOfCondition/@odata.id")
         .and_then(Value::as_str);
     let is_told = severity >= BmcEventSeverity::Warning
-        || subject::is_update_of(&message)
+        || subject::is_update_text(&message)
         || code.as_deref().is_some_and(subject::is_update_code)
         || origin.is_some_and(subject::is_update_origin);
     if !is_told {
         return None;
     }
     let id = string(value, "Id").unwrap_or(path.last());
-    let at = when(value);
+    let at = entry_time(value);
     // With a time, the identity is independent of later changes to the text.
     let time = at.map(|at| at.to_string());
     let what = time.as_deref().unwrap_or(&message);
@@ -84,7 +89,7 @@ fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Opt
         of: BmcEventKind::Log {
             log: log.name.clone(),
         },
-        systems: concerned_systems(&log.of, systems, origin),
+        systems: concerned_systems(&log.systems, systems, origin),
         at,
         severity,
         code,

@@ -15,7 +15,7 @@ mod route;
 mod subject;
 mod task;
 
-pub use route::{EventListRoute, EventListSearch, find_deeds};
+pub use route::{EventListRoute, EventListSearch, find_event_lists};
 
 use crate::documents::{Documents, ResourcePath};
 use crate::walk::{DocumentWalk, string};
@@ -26,9 +26,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum length of a message, in characters.
-const MOST_CHARS: usize = 300;
+const MAX_MESSAGE_CHARS: usize = 300;
 /// Maximum length of a name or a code, in characters.
-const MOST_NAME_CHARS: usize = 120;
+const MAX_NAME_CHARS: usize = 120;
 
 /// One event recorded by a BMC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,28 +101,28 @@ pub struct FetchedEventDocuments {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BmcEventsRead {
     /// Events to report; in each list the oldest first.
-    pub deeds: Vec<BmcEvent>,
+    pub events: Vec<BmcEvent>,
     /// The lists that were read, whether or not they contain events to report.
     pub lists: BTreeSet<ResourcePath>,
     /// Input for the next pass.
     pub seen: FetchedEventDocuments,
     /// Lists that could not be read completely, with the reason; a list that no longer exists is `Absent`.
-    pub silent: Vec<(ResourcePath, Reading<()>)>,
+    pub unread: Vec<(ResourcePath, Reading<()>)>,
     /// Documents to fetch before the next call. Empty if the result is final.
     pub wanted: BTreeSet<ResourcePath>,
 }
 
 impl BmcEventsRead {
     /// Records that a list was read, and the newest member of the list if it was read completely.
-    fn remember(&mut self, list: &ResourcePath, page: &page::NewestMembers<'_>, is_whole: bool) {
+    fn record_list(&mut self, list: &ResourcePath, page: &page::NewestMembers<'_>, is_whole: bool) {
         self.lists.insert(list.clone());
         if !page.is_reached {
             let why = Reading::failed("its newest entries are not reached");
-            self.silent.push((list.clone(), why));
+            self.unread.push((list.clone(), why));
         }
-        if let Some(why) = &page.wrong {
+        if let Some(why) = &page.invalid_entry {
             let why = Reading::failed(why.as_str());
-            self.silent.push((list.clone(), why));
+            self.unread.push((list.clone(), why));
         }
         if !is_whole {
             return;
@@ -137,7 +137,7 @@ impl BmcEventsRead {
 
 /// Reads the lists of `route`, as far as the available documents allow.
 #[must_use]
-pub fn read_deeds(
+pub fn read_events(
     documents: &Documents,
     route: &EventListRoute,
     seen: &FetchedEventDocuments,
@@ -158,7 +158,7 @@ pub fn read_deeds(
 }
 
 /// A text of a BMC on one line, truncated; `None` for a placeholder.
-fn told(value: &Value, property: &str, most: usize) -> Option<String> {
+fn line_of_text(value: &Value, property: &str, most: usize) -> Option<String> {
     let text = string(value, property)?;
     // The text is truncated first, because it may be as long as a complete response.
     let head: String = text.chars().take(most * 4).collect();
@@ -173,7 +173,7 @@ fn line(text: &str, most: usize) -> String {
 }
 
 /// Time of an entry. `Created` may be the time at which the entry was read.
-fn when(value: &Value) -> Option<u64> {
+fn entry_time(value: &Value) -> Option<u64> {
     time(value, "EventTimestamp").or_else(|| time(value, "Created"))
 }
 
@@ -198,23 +198,23 @@ fn severity(value: &Value, properties: &[&str]) -> BmcEventSeverity {
 /// Id and text of a log entry's message, or of a task message: with the arguments inserted at their placeholders, and
 /// the id in place of a missing text.
 fn message(value: &Value) -> (Option<String>, Option<String>) {
-    let code = told(value, "MessageId", MOST_NAME_CHARS);
+    let code = line_of_text(value, "MessageId", MAX_NAME_CHARS);
     let args = value.get("MessageArgs").and_then(Value::as_array);
     let args: Vec<&str> = args.map_or_else(Vec::new, |all| {
         all.iter().take(9).filter_map(Value::as_str).collect()
     });
-    let Some(mut text) = told(value, "Message", MOST_CHARS) else {
+    let Some(mut text) = line_of_text(value, "Message", MAX_MESSAGE_CHARS) else {
         let stands = code.as_ref().map(|code| match args.is_empty() {
             true => code.clone(),
             false => format!("{code} ({})", args.join(", ")),
         });
-        return (code, stands.map(|text| line(&text, MOST_CHARS)));
+        return (code, stands.map(|text| line(&text, MAX_MESSAGE_CHARS)));
     };
     for (at, arg) in args.iter().enumerate() {
-        let arg: String = arg.chars().take(MOST_CHARS).collect();
+        let arg: String = arg.chars().take(MAX_MESSAGE_CHARS).collect();
         text = text.replace(&format!("%{}", at + 1), &arg);
     }
-    (code, Some(line(&text, MOST_CHARS)))
+    (code, Some(line(&text, MAX_MESSAGE_CHARS)))
 }
 
 fn identity(parts: &[&str]) -> u64 {

@@ -8,9 +8,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// Maximum number of list members read, starting with the newest.
-pub(super) const MOST_LOOKED_AT: usize = 256;
+pub(super) const MAX_MEMBERS: usize = 256;
 /// Maximum number of pages read per list and pass.
-const MOST_PAGES: usize = 4;
+const MAX_PAGES: usize = 4;
 
 /// The newest members of a list.
 #[derive(Clone, Debug)]
@@ -18,11 +18,11 @@ pub(super) struct NewestMembers<'a> {
     /// Members, oldest first.
     pub(super) listed: Vec<Member<'a>>,
     /// Whether no page failed temporarily.
-    pub(super) is_whole: bool,
+    pub(super) is_complete: bool,
     /// Whether the end of the list was reached, if the newest members are at its end.
     pub(super) is_reached: bool,
     /// An invalid entry or page link. It does not hide other members, and is reported.
-    pub(super) wrong: Option<String>,
+    pub(super) invalid_entry: Option<String>,
 }
 
 /// Whether the result of a fetch is final; otherwise the next fetch may return the document.
@@ -54,7 +54,7 @@ pub(super) fn newest<'a>(
         next = Some(jump);
     }
     let mut is_whole = true;
-    for _ in 1..MOST_PAGES {
+    for _ in 1..MAX_PAGES {
         let is_known = |newest: &ResourcePath| listed.iter().any(|one| one.path == *newest);
         let is_enough = is_descending && newest.is_none_or(is_known);
         let Some(page) = next.take().filter(|_| !is_enough) else {
@@ -83,13 +83,13 @@ pub(super) fn newest<'a>(
     }
     let mut seen = BTreeSet::new();
     listed.retain(|one| seen.insert(one.path.clone()));
-    let too_many = listed.len().saturating_sub(MOST_LOOKED_AT);
+    let too_many = listed.len().saturating_sub(MAX_MEMBERS);
     listed.drain(..too_many);
     Reading::Present(NewestMembers {
         listed,
-        is_whole,
+        is_complete: is_whole,
         is_reached,
-        wrong,
+        invalid_entry: wrong,
     })
 }
 
@@ -97,9 +97,9 @@ pub(super) fn newest<'a>(
 /// an invalid link is skipped and recorded in `wrong`.
 fn members<'a>(page: &'a Value, wrong: &mut Option<String>) -> Result<Vec<Member<'a>>, String> {
     let all = listed_in(page)?;
-    let is_long = all.len() > 2 * MOST_LOOKED_AT;
+    let is_long = all.len() > 2 * MAX_MEMBERS;
     let (head, tail) = match is_long {
-        true => (&all[..MOST_LOOKED_AT], &all[all.len() - MOST_LOOKED_AT..]),
+        true => (&all[..MAX_MEMBERS], &all[all.len() - MAX_MEMBERS..]),
         false => (all, &[][..]),
     };
     let mut found = Vec::new();
@@ -131,7 +131,11 @@ fn is_descending(listed: &[Member<'_>]) -> bool {
         }
         _ => {}
     }
-    let times = || listed.iter().filter_map(|one| super::when(one.inline?));
+    let times = || {
+        listed
+            .iter()
+            .filter_map(|one| super::entry_time(one.inline?))
+    };
     let order = times().next().cmp(&times().next_back());
     order == Ordering::Greater
 }

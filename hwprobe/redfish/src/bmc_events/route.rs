@@ -9,16 +9,16 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Maximum number of logs read per BMC.
-const MOST_LOGS: usize = 8;
+const MAX_LOGS: usize = 8;
 /// Maximum number of log services examined per list.
-const MOST_SERVICES: usize = 16;
+const MAX_LOG_SERVICES: usize = 16;
 
 /// Locations of the lists, found once. Empty for a BMC without such lists, which is common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventListRoute {
     pub(super) tasks: Option<ResourcePath>,
     pub(super) logs: Vec<Log>,
-    pub(super) systems: Vec<Name>,
+    pub(super) systems: Vec<NodeSystem>,
 }
 
 /// A log's list of entries.
@@ -27,12 +27,12 @@ pub(super) struct Log {
     pub(super) name: String,
     pub(super) entries: ResourcePath,
     /// Ids of the systems that the log belongs to.
-    pub(super) of: Vec<String>,
+    pub(super) systems: Vec<String>,
 }
 
 /// A system that is a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Name {
+pub(super) struct NodeSystem {
     pub(super) id: String,
     path: ResourcePath,
 }
@@ -43,19 +43,19 @@ pub struct EventListSearch {
     /// The route, as far as the documents allow.
     pub route: EventListRoute,
     /// Whether every resource on the way answered; otherwise there may be further lists.
-    pub is_whole: bool,
+    pub is_complete: bool,
     /// Documents to fetch before the next call. Empty if the route is final.
     pub wanted: BTreeSet<ResourcePath>,
 }
 
 /// Finds the lists of tasks and logs by links from the service root.
 #[must_use]
-pub fn find_deeds(documents: &Documents) -> EventListSearch {
+pub fn find_event_lists(documents: &Documents) -> EventListSearch {
     let mut walk = DocumentWalk::new(documents);
     let route = find(&mut walk);
     EventListSearch {
         route: route.unwrap_or_default(),
-        is_whole: walk.is_answered(),
+        is_complete: walk.is_answered(),
         wanted: walk.wanted(),
     }
 }
@@ -70,7 +70,7 @@ fn find(walk: &mut DocumentWalk<'_>) -> Option<EventListRoute> {
     };
     let systems = systems::systems(walk, root).ok()?;
     for system in systems.found.iter().filter(|system| system.is_node()) {
-        route.systems.push(Name {
+        route.systems.push(NodeSystem {
             id: system.name.id.clone(),
             path: system.path.clone(),
         });
@@ -100,9 +100,9 @@ fn logs(walk: &mut DocumentWalk<'_>, holder: &Value, system: &System<'_>, found:
     let Reading::Present(services) = walk.members(&path) else {
         return;
     };
-    for member in services.iter().take(MOST_SERVICES) {
+    for member in services.iter().take(MAX_LOG_SERVICES) {
         let name = member.path.last();
-        if is_of_access(name) {
+        if is_access_log(name) {
             continue;
         }
         let Reading::Present(service) = walk.member(member) else {
@@ -116,21 +116,21 @@ fn logs(walk: &mut DocumentWalk<'_>, holder: &Value, system: &System<'_>, found:
         };
         let id = system.name.id.clone();
         if let Some(log) = found.iter_mut().find(|log| log.entries == entries) {
-            log.of.push(id);
-            log.of.dedup();
-        } else if found.len() < MOST_LOGS {
+            log.systems.push(id);
+            log.systems.dedup();
+        } else if found.len() < MAX_LOGS {
             let name = string(service, "Id").unwrap_or(name);
             found.push(Log {
-                name: name.chars().take(super::MOST_NAME_CHARS).collect(),
+                name: name.chars().take(super::MAX_NAME_CHARS).collect(),
                 entries,
-                of: vec![id],
+                systems: vec![id],
             });
         }
     }
 }
 
 /// Whether this is an access log. Such logs contain no data about the hardware, but personal data.
-fn is_of_access(name: &str) -> bool {
+fn is_access_log(name: &str) -> bool {
     name.to_ascii_lowercase().contains("audit")
 }
 
@@ -166,7 +166,7 @@ impl EventListRoute {
 
     /// Whether the first page of every list of the route is already among these documents.
     #[must_use]
-    pub fn is_at_hand(&self, documents: &Documents) -> bool {
+    pub fn is_fetched(&self, documents: &Documents) -> bool {
         let lists = self.logs.iter().map(|log| &log.entries).chain(&self.tasks);
         lists.into_iter().all(|list| documents.get(list).is_some())
     }
@@ -181,13 +181,13 @@ impl EventListRoute {
 /// The systems among `of` that an event with this `origin` concerns: those that contain the origin, else all.
 pub(super) fn concerned_systems(
     of: &[String],
-    systems: &[Name],
+    systems: &[NodeSystem],
     origin: Option<&str>,
 ) -> Vec<String> {
     let Some(origin) = origin else {
         return of.to_vec();
     };
-    let is_of = |system: &Name| {
+    let is_of = |system: &NodeSystem| {
         let inside = origin.strip_prefix(system.path.as_str());
         if inside.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
             return true;
@@ -200,7 +200,7 @@ pub(super) fn concerned_systems(
         };
         has_name && origin.split('/').any(named)
     };
-    let own: Vec<&Name> = systems.iter().filter(|system| is_of(system)).collect();
+    let own: Vec<&NodeSystem> = systems.iter().filter(|system| is_of(system)).collect();
     if own.is_empty() {
         return of.to_vec();
     }

@@ -1,7 +1,7 @@
 //! Classification of message texts. Redfish has no field for the subject, so it is derived from the vendor's words.
 
 /// Nouns: components that can be updated.
-const THINGS: &[&str] = &[
+const COMPONENT_NOUNS: &[&str] = &[
     "firmware",
     "bios",
     "uefi",
@@ -17,7 +17,7 @@ const THINGS: &[&str] = &[
     "driver",
 ];
 /// Verbs for an update.
-const UPDATED: &[&str] = &[
+const UPDATE_VERBS: &[&str] = &[
     "updat", "upgrad", "downgrad", "flash", "install", "activat", "rollback", "rolled", "recover",
 ];
 /// Words after a component that exclude an update of it: "iLO time updated".
@@ -25,7 +25,7 @@ const CLOCK: &[&str] = &["time", "clock", "date"];
 /// Nouns for configuration.
 const SETTINGS: &[&str] = &["configuration", "setting", "attribute"];
 /// Verbs for a change of configuration.
-const CHANGED: &[&str] = &[
+const CHANGE_VERBS: &[&str] = &[
     "chang", "modif", "appl", "reset", "restor", "import", "updat", "cleared",
 ];
 
@@ -47,7 +47,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-fn begins(words: &[String], all: &[&str]) -> bool {
+fn any_starts_with(words: &[String], all: &[&str]) -> bool {
     let begins = |word: &String| all.iter().any(|one| word.starts_with(one));
     words.iter().any(begins)
 }
@@ -57,7 +57,7 @@ fn is_among(word: &str, all: &[&str]) -> bool {
     all.contains(&word) || word.strip_suffix('s').is_some_and(|one| all.contains(&one))
 }
 
-fn names(words: &[String], all: &[&str]) -> bool {
+fn contains_any(words: &[String], all: &[&str]) -> bool {
     words.iter().any(|word| is_among(word, all))
 }
 
@@ -65,16 +65,16 @@ fn names(words: &[String], all: &[&str]) -> bool {
 fn names_component(words: &[String]) -> bool {
     words.iter().enumerate().any(|(at, word)| {
         let next = words.get(at + 1);
-        is_among(word, THINGS) && !next.is_some_and(|next| is_among(next, CLOCK))
+        is_among(word, COMPONENT_NOUNS) && !next.is_some_and(|next| is_among(next, CLOCK))
     })
 }
 
 /// Whether an entry below Warning reports an update or a change of configuration.
-pub(super) fn is_update_of(text: &str) -> bool {
+pub(super) fn is_update_text(text: &str) -> bool {
     let words = words(text);
     let is_versions = words.windows(2).any(|two| two == ["version", "change"]);
-    (names_component(&words) && (begins(&words, UPDATED) || is_versions))
-        || (names(&words, SETTINGS) && begins(&words, CHANGED))
+    (names_component(&words) && (any_starts_with(&words, UPDATE_VERBS) || is_versions))
+        || (contains_any(&words, SETTINGS) && any_starts_with(&words, CHANGE_VERBS))
 }
 
 /// Whether a message id belongs to the update registry (DSP8011).
@@ -88,13 +88,13 @@ pub(super) fn is_update_origin(path: &str) -> bool {
 }
 
 /// Whether a task concerns firmware, BIOS or configuration, by one of its texts.
-pub(super) fn is_of_setup(text: &str) -> bool {
+pub(super) fn is_setup_text(text: &str) -> bool {
     let words = words(text);
-    names(
+    contains_any(
         &words,
         &["firmware", "bios", "uefi", "cpld", "fpga", "microcode"],
-    ) || begins(
+    ) || any_starts_with(
         &words,
         &["updat", "upgrad", "downgrad", "flash", "config", "install"],
-    ) || names(&words, &["setting"])
+    ) || contains_any(&words, &["setting"])
 }

@@ -1,9 +1,9 @@
 //! Finished tasks of a BMC.
 
-use super::route::{Name, concerned_systems};
+use super::route::{NodeSystem, concerned_systems};
 use super::{
-    BmcEvent, BmcEventKind, BmcEventsRead, MOST_NAME_CHARS, identity, message, page, severity,
-    subject, time, told,
+    BmcEvent, BmcEventKind, BmcEventsRead, MAX_NAME_CHARS, identity, line_of_text, message, page,
+    severity, subject, time,
 };
 use crate::documents::ResourcePath;
 use crate::walk::{DocumentWalk, string, type_name};
@@ -12,23 +12,23 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Maximum number of tasks read, starting with the newest.
-const MOST_TASKS: usize = 32;
+const MAX_TASKS: usize = 32;
 /// Maximum number of messages read per task, starting with the last.
-const MOST_MESSAGES: usize = 32;
+const MAX_MESSAGES: usize = 32;
 /// Final task states (DSP0268, `TaskState`), and one that a vendor adds.
-const ENDED: &[&str] = &["completed", "killed", "exception", "cancelled", "failed"];
+const FINAL_STATES: &[&str] = &["completed", "killed", "exception", "cancelled", "failed"];
 
 pub(super) fn read(
     walk: &mut DocumentWalk<'_>,
     list: &ResourcePath,
-    systems: &[Name],
+    systems: &[NodeSystem],
     read: &mut BmcEventsRead,
 ) {
     let newest = read.seen.newest.get(list).cloned();
     let page = match page::newest(walk, list, newest.as_ref()) {
         Reading::Present(page) => page,
         other => {
-            read.silent.push((list.clone(), other.map(|_| ())));
+            read.unread.push((list.clone(), other.map(|_| ())));
             return;
         }
     };
@@ -38,7 +38,7 @@ pub(super) fn read(
     let before = before.unwrap_or_default();
     let mut is_over = BTreeSet::new();
     let mut deeds = Vec::new();
-    for one in page.listed.iter().rev().take(MOST_TASKS) {
+    for one in page.listed.iter().rev().take(MAX_TASKS) {
         if one.inline.is_none() && before.contains(&one.path) {
             is_over.insert(one.path.clone());
             continue;
@@ -50,34 +50,34 @@ pub(super) fn read(
                 _ => continue,
             },
         };
-        let Some(state) = ended(value) else {
+        let Some(state) = final_state(value) else {
             continue;
         };
         is_over.insert(one.path.clone());
         deeds.extend(task(value, (list, &one.path), state, systems));
     }
     deeds.reverse();
-    read.deeds.extend(deeds);
+    read.events.extend(deeds);
     read.seen.ended.insert(list.clone(), is_over);
-    read.remember(list, &page, page.is_whole);
+    read.record_list(list, &page, page.is_complete);
 }
 
 /// Final state of a task; `None` for a running task, or a resource that is not a task.
-fn ended(value: &Value) -> Option<&'static str> {
+fn final_state(value: &Value) -> Option<&'static str> {
     if type_name(value).is_some_and(|name| name != "Task") {
         return None;
     }
     let state = string(value, "TaskState")?.to_ascii_lowercase();
-    ENDED.iter().copied().find(|ended| *ended == state)
+    FINAL_STATES.iter().copied().find(|ended| *ended == state)
 }
 
 fn task(
     value: &Value,
     (list, path): (&ResourcePath, &ResourcePath),
     state: &str,
-    systems: &[Name],
+    systems: &[NodeSystem],
 ) -> Option<BmcEvent> {
-    let name = told(value, "Name", MOST_NAME_CHARS).unwrap_or_default();
+    let name = line_of_text(value, "Name", MAX_NAME_CHARS).unwrap_or_default();
     let (code, message) = last_message(value);
     let target = value.pointer("/Payload/TargetUri").and_then(Value::as_str);
     let texts = [
@@ -86,7 +86,7 @@ fn task(
         code.as_deref(),
         target,
     ];
-    if !texts.into_iter().flatten().any(subject::is_of_setup) {
+    if !texts.into_iter().flatten().any(subject::is_setup_text) {
         return None;
     }
     let (started_at, at) = (time(value, "StartTime"), time(value, "EndTime"));
@@ -113,7 +113,7 @@ fn task(
 /// The last message with a text.
 fn last_message(value: &Value) -> (Option<String>, Option<String>) {
     let messages = value.get("Messages").and_then(Value::as_array);
-    let messages = messages.into_iter().flatten().rev().take(MOST_MESSAGES);
+    let messages = messages.into_iter().flatten().rev().take(MAX_MESSAGES);
     let mut said = messages.map(message).filter(|(_, text)| text.is_some());
     said.next().unwrap_or_default()
 }

@@ -101,7 +101,7 @@ pub(super) fn without_prefix<'a>(name: &'a str, system: &str) -> &'a str {
 }
 
 /// The name of an entry that could not be read, derived from its path.
-pub(super) fn of_unread(last: &str, system: &str) -> String {
+pub(super) fn name_of_unread(last: &str, system: &str) -> String {
     let name = name(last, "", "", None, system);
     // A number alone would be parsed as a slot.
     if name.chars().all(|c| c.is_ascii_digit()) {
@@ -185,7 +185,7 @@ pub(super) fn canonical(text: &str) -> String {
 
 /// Assigns a unique name to each component. Two of a kind are distinguished by position; without a position they are
 /// numbered in the order of their versions, so that the order of entries does not matter.
-pub(super) fn named(components: Vec<Component>) -> BTreeMap<String, Component> {
+pub(super) fn with_unique_names(components: Vec<Component>) -> BTreeMap<String, Component> {
     let mut alike: BTreeMap<String, Vec<Component>> = BTreeMap::new();
     for component in components {
         let name = component.name.clone();

@@ -1,12 +1,12 @@
 //! HTTP client of one BMC: its credentials, its single request in flight, and its circuit breaker.
 
 use super::breaker::{Breaker, BreakerState};
-use super::endpoint::{Endpoint, EndpointError, MayCap, ReadOnly};
+use super::endpoint::{Endpoint, EndpointError, LimitWriter, ReadOnly};
 use super::environment::Environment;
 use super::error::FetchError;
 use super::session::{self, Login};
 use super::settings::Settings;
-use super::wire::{HttpRequest, Wire};
+use super::wire::{HttpClient, HttpRequest};
 use crate::ResourcePath;
 use lattice_conformance::Reading;
 use parking_lot::{Mutex as Short, MutexGuard};
@@ -19,12 +19,12 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(super) struct Account {
     pub endpoint: Endpoint,
-    pub wire: Wire,
+    pub wire: HttpClient,
 }
 
 /// State that only the current requester may access.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct RequestState {
     reads: Login,
     caps: Login,
     /// The pass in which a newly made login was denied, per account; another new login would be denied too.
@@ -33,7 +33,7 @@ pub(super) struct Line {
 
 /// The account used for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum As {
+pub(super) enum AccountRole {
     Reader,
     Capper,
 }
@@ -44,11 +44,11 @@ pub(super) enum As {
 pub struct Bmc {
     reads: Account,
     caps: Option<Account>,
-    pub(super) line: Mutex<Line>,
-    looks: AtomicU64,
+    pub(super) line: Mutex<RequestState>,
+    passes: AtomicU64,
     breaker: Short<Breaker>,
     /// No request is sent before this time, as the BMC demanded.
-    quiet_until: Short<Option<Instant>>,
+    retry_after: Short<Option<Instant>>,
     pub(super) writer: Mutex<()>,
     pub(super) settings: Settings,
     pub(super) environment: Environment,
@@ -68,29 +68,29 @@ impl Bmc {
     /// Trust cannot be set up, or the two endpoints are not the same BMC.
     pub fn new(
         reads: ReadOnly,
-        caps: Option<MayCap>,
+        caps: Option<LimitWriter>,
         settings: Settings,
         environment: Environment,
     ) -> Result<Self, EndpointError> {
         let account = |endpoint: Endpoint| -> Result<Account, EndpointError> {
-            let wire = Wire::new(&endpoint, settings.body_limit)?;
+            let wire = HttpClient::new(&endpoint, settings.body_limit)?;
             Ok(Account { endpoint, wire })
         };
-        if let Some(MayCap(caps)) = &caps
+        if let Some(LimitWriter(caps)) = &caps
             && caps.address() != reads.0.address()
         {
-            return Err(EndpointError::OtherBmc {
+            return Err(EndpointError::DifferentBmcs {
                 reads: reads.0.address(),
                 caps: caps.address(),
             });
         }
         Ok(Self {
             reads: account(reads.0)?,
-            caps: caps.map(|MayCap(caps)| account(caps)).transpose()?,
+            caps: caps.map(|LimitWriter(caps)| account(caps)).transpose()?,
             line: Mutex::default(),
-            looks: AtomicU64::new(0),
+            passes: AtomicU64::new(0),
             breaker: Short::new(Breaker::new(&settings)),
-            quiet_until: Short::new(None),
+            retry_after: Short::new(None),
             writer: Mutex::new(()),
             settings,
             environment,
@@ -117,9 +117,12 @@ impl Bmc {
 
     /// Fetches one resource.
     pub async fn fetch(&self, path: &ResourcePath) -> Reading<Value> {
-        self.begin_look();
+        self.begin_pass();
         let timeout = self.settings.timeout_of(path.as_str());
-        match self.get(As::Reader, path, Instant::now() + timeout).await {
+        match self
+            .get(AccountRole::Reader, path, Instant::now() + timeout)
+            .await
+        {
             Ok(fetched) => Reading::Present(fetched.value),
             Err(FetchError::Timeout { .. }) => {
                 FetchError::Timeout { after: timeout }.into_reading()
@@ -131,7 +134,7 @@ impl Bmc {
     /// Ends the sessions. A later request opens a new one.
     pub async fn close(&self) {
         let mut line = self.line.lock().await;
-        for who in [As::Reader, As::Capper] {
+        for who in [AccountRole::Reader, AccountRole::Capper] {
             self.log_out(&mut line, who).await;
         }
     }
@@ -139,19 +142,19 @@ impl Bmc {
     /// Ends the session of the limit-setting account, which is open only during a change.
     pub(super) async fn close_capper(&self) {
         let mut line = self.line.lock().await;
-        self.log_out(&mut line, As::Capper).await;
+        self.log_out(&mut line, AccountRole::Capper).await;
     }
 
     /// Starts a pass. A resource that was denied in an earlier pass may be tried with a new login, once.
-    pub(super) fn begin_look(&self) {
-        self.looks.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn begin_pass(&self) {
+        self.passes.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn current_look(&self) -> u64 {
-        self.looks.load(Ordering::Relaxed)
+    pub(super) fn current_pass(&self) -> u64 {
+        self.passes.load(Ordering::Relaxed)
     }
 
-    async fn log_out(&self, line: &mut Line, who: As) {
+    async fn log_out(&self, line: &mut RequestState, who: AccountRole) {
         *line.refused_in(who) = None;
         let login = std::mem::take(line.login(who));
         let is_open = matches!(self.breaker(), BreakerState::Open { .. });
@@ -166,7 +169,7 @@ impl Bmc {
     /// Fetches a resource before `deadline`.
     pub(super) async fn get(
         &self,
-        who: As,
+        who: AccountRole,
         path: &ResourcePath,
         deadline: Instant,
     ) -> Result<FetchedDocument, FetchError> {
@@ -192,10 +195,10 @@ impl Bmc {
         Ok(FetchedDocument { value, etag })
     }
 
-    pub(super) fn account(&self, who: As) -> Option<&Account> {
+    pub(super) fn account(&self, who: AccountRole) -> Option<&Account> {
         match who {
-            As::Reader => Some(&self.reads),
-            As::Capper => self.caps.as_ref(),
+            AccountRole::Reader => Some(&self.reads),
+            AccountRole::Capper => self.caps.as_ref(),
         }
     }
 
@@ -209,23 +212,23 @@ impl Bmc {
     }
 
     pub(super) fn lock_quiet(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.quiet_until.lock()
+        self.retry_after.lock()
     }
 }
 
-impl Line {
-    pub(super) const fn login(&mut self, who: As) -> &mut Login {
+impl RequestState {
+    pub(super) const fn login(&mut self, who: AccountRole) -> &mut Login {
         match who {
-            As::Reader => &mut self.reads,
-            As::Capper => &mut self.caps,
+            AccountRole::Reader => &mut self.reads,
+            AccountRole::Capper => &mut self.caps,
         }
     }
 
-    pub(super) const fn refused_in(&mut self, who: As) -> &mut Option<u64> {
+    pub(super) const fn refused_in(&mut self, who: AccountRole) -> &mut Option<u64> {
         let [reads, caps] = &mut self.refused_in;
         match who {
-            As::Reader => reads,
-            As::Capper => caps,
+            AccountRole::Reader => reads,
+            AccountRole::Capper => caps,
         }
     }
 }

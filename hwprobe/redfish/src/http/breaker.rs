@@ -36,7 +36,7 @@ pub enum BreakerState {
     "no request sent: the last {failures} requests failed, the next is made in {} s; {last}",
     .retry_in.as_millis().div_ceil(1000)
 )]
-pub struct OpenedBreaker {
+pub struct BreakerOpen {
     /// Number of consecutive failures.
     pub failures: u32,
     /// Time until a request is let through.
@@ -51,8 +51,8 @@ impl Breaker {
     pub const fn new(settings: &Settings) -> Self {
         Self {
             failures_to_open: settings.breaker_failures,
-            first: settings.breaker_first,
-            longest: settings.breaker_longest,
+            first: settings.breaker_min_open,
+            longest: settings.breaker_max_open,
             failures: 0,
             openings: 0,
             state: BreakerState::Closed,
@@ -70,9 +70,9 @@ impl Breaker {
     ///
     /// # Errors
     /// The breaker is open.
-    pub fn admit(&mut self, now: Duration) -> Result<(), OpenedBreaker> {
+    pub fn admit(&mut self, now: Duration) -> Result<(), BreakerOpen> {
         match self.state {
-            BreakerState::Open { until } if now < until => Err(OpenedBreaker {
+            BreakerState::Open { until } if now < until => Err(BreakerOpen {
                 failures: self.failures,
                 retry_in: until - now,
                 last: self.last.clone(),
@@ -86,7 +86,7 @@ impl Breaker {
     }
 
     /// Records that the BMC answered, with any status.
-    pub fn answered(&mut self) {
+    pub fn record_answer(&mut self) {
         self.failures = 0;
         self.openings = 0;
         self.state = BreakerState::Closed;
@@ -96,7 +96,7 @@ impl Breaker {
     /// Records a failure with the reason `why`. The breaker opens after enough failures in a row, or if the request of
     /// a half-open breaker fails. It opens for `first × 2ⁿ`, at most `longest`, shortened by up to half according to
     /// `random` (0 to 1). So clients that failed together do not retry together.
-    pub fn failed(&mut self, now: Duration, random: f64, why: impl Into<String>) {
+    pub fn record_failure(&mut self, now: Duration, random: f64, why: impl Into<String>) {
         self.failures = self.failures.saturating_add(1);
         self.last = why.into();
         let is_probe = self.state == BreakerState::HalfOpen;
@@ -124,7 +124,7 @@ mod tests {
     fn failing(times: u32, now: Duration) -> Breaker {
         let mut breaker = Breaker::new(&Settings::default());
         for _ in 0..times {
-            breaker.failed(now, 0.0, "no answer");
+            breaker.record_failure(now, 0.0, "no answer");
         }
         breaker
     }
@@ -141,9 +141,9 @@ mod tests {
     #[test]
     fn an_answer_between_failures_starts_the_count_again() {
         let mut breaker = failing(2, seconds(0));
-        breaker.answered();
-        breaker.failed(seconds(1), 0.0, "no answer");
-        breaker.failed(seconds(2), 0.0, "no answer");
+        breaker.record_answer();
+        breaker.record_failure(seconds(1), 0.0, "no answer");
+        breaker.record_failure(seconds(2), 0.0, "no answer");
         assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
@@ -152,13 +152,13 @@ mod tests {
         let mut breaker = failing(3, seconds(0));
         assert_eq!(breaker.admit(seconds(5)), Ok(()));
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
-        breaker.failed(seconds(5), 0.0, "no answer");
+        breaker.record_failure(seconds(5), 0.0, "no answer");
         assert_eq!(
             breaker.admit(seconds(14)).map_err(|e| e.retry_in),
             Err(seconds(1))
         );
         assert_eq!(breaker.admit(seconds(15)), Ok(()));
-        breaker.answered();
+        breaker.record_answer();
         assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
@@ -166,16 +166,16 @@ mod tests {
     fn pauses_end_at_five_minutes_and_spread_by_half() {
         let mut breaker = failing(3, seconds(0));
         for _ in 0..40 {
-            breaker.failed(seconds(0), 0.0, "no answer");
+            breaker.record_failure(seconds(0), 0.0, "no answer");
         }
         let longest = BreakerState::Open {
             until: seconds(300),
         };
         breaker.state = BreakerState::HalfOpen;
-        breaker.failed(seconds(0), 0.0, "no answer");
+        breaker.record_failure(seconds(0), 0.0, "no answer");
         assert_eq!(breaker.state(), longest);
         breaker.state = BreakerState::HalfOpen;
-        breaker.failed(seconds(0), 1.0, "no answer");
+        breaker.record_failure(seconds(0), 1.0, "no answer");
         assert_eq!(
             breaker.state(),
             BreakerState::Open {

@@ -1,6 +1,6 @@
 //! Collection loop: fetches the resources that the interpreter requests until it requests no more.
 
-use super::bmc::{As, Bmc};
+use super::bmc::{AccountRole, Bmc};
 use super::error::FetchError;
 use crate::power::{Route, RoutedPower, read_by_route};
 use crate::report::{Breadth, Interpretation, Scope};
@@ -13,16 +13,16 @@ use tokio::time::Instant;
 
 /// Approximate memory limit for the resources of one pass, in bytes. The complete tree of a blade takes a hundredth of
 /// it. Many BMCs are read at a time, and any of them may send false data.
-const MOST_WEIGHT: usize = 32 << 20;
+const MAX_PASS_BYTES: usize = 32 << 20;
 
 /// Approximate memory of a value, in bytes. The recursion depth is bounded by the JSON parser.
-fn weight_of(value: &Value) -> usize {
+fn approximate_bytes(value: &Value) -> usize {
     let own = size_of::<Value>();
     own + match value {
         Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(weight_of).sum(),
+        Value::Array(items) => items.iter().map(approximate_bytes).sum(),
         Value::Object(members) => {
-            let one = |(name, value): (&String, &Value)| name.len() + 24 + weight_of(value);
+            let one = |(name, value): (&String, &Value)| name.len() + 24 + approximate_bytes(value);
             members.iter().map(one).sum()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -48,8 +48,8 @@ impl Bmc {
         let mut documents = Documents::default();
         let wanted = |documents: &Documents| interpret(documents, scope).wanted;
         let within = match scope.breadth {
-            Breadth::Everything => self.settings.whole_look_timeout,
-            _ => self.settings.look_timeout,
+            Breadth::Everything => self.settings.full_pass_timeout,
+            _ => self.settings.pass_timeout,
         };
         self.collect_within(within, &mut documents, wanted).await;
         BmcPass {
@@ -73,7 +73,7 @@ impl Bmc {
         documents: &mut Documents,
         wanted: impl Fn(&Documents) -> BTreeSet<ResourcePath> + Send,
     ) {
-        let within = self.settings.look_timeout;
+        let within = self.settings.pass_timeout;
         self.collect_within(within, documents, wanted).await;
     }
 
@@ -83,7 +83,7 @@ impl Bmc {
         documents: &mut Documents,
         wanted: impl Fn(&Documents) -> BTreeSet<ResourcePath> + Send,
     ) {
-        self.begin_look();
+        self.begin_pass();
         let deadline = Instant::now() + whole;
         let mut requests = 0;
         let mut weight = 0;
@@ -100,15 +100,15 @@ impl Bmc {
                     Reading::failed(format!(
                         "not requested: one pass makes at most {limit} requests"
                     ))
-                } else if weight > MOST_WEIGHT {
+                } else if weight > MAX_PASS_BYTES {
                     Reading::failed(format!(
                         "not requested: one pass reads at most {} MiB",
-                        MOST_WEIGHT >> 20
+                        MAX_PASS_BYTES >> 20
                     ))
                 } else {
                     self.fetch_by(&path, deadline, whole).await
                 };
-                weight += reading.present().map_or(0, weight_of);
+                weight += reading.present().map_or(0, approximate_bytes);
                 documents.0.insert(path, reading);
             }
         }
@@ -126,7 +126,10 @@ impl Bmc {
         }
         let own = self.settings.timeout_of(path.as_str());
         let own_deadline = Instant::now() + own;
-        match self.get(As::Reader, path, own_deadline.min(deadline)).await {
+        match self
+            .get(AccountRole::Reader, path, own_deadline.min(deadline))
+            .await
+        {
             Ok(fetched) => Reading::Present(fetched.value),
             Err(FetchError::Timeout { .. }) if deadline <= own_deadline => late.into_reading(),
             Err(FetchError::Timeout { .. }) => FetchError::Timeout { after: own }.into_reading(),

@@ -39,7 +39,7 @@ pub struct ReadOnly(pub Endpoint);
 /// An account that may set limits. It is a type of its own, apart from [`ReadOnly`], so that polling code cannot set
 /// limits.
 #[derive(Clone, Debug)]
-pub struct MayCap(pub Endpoint);
+pub struct LimitWriter(pub Endpoint);
 
 /// Reason why an endpoint is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub enum EndpointError {
     },
     /// The accounts for reading and for limits are on different BMCs.
     #[error("limits are to be set at {caps}, but readings come from {reads}")]
-    OtherBmc {
+    DifferentBmcs {
         /// Address of the read-only account.
         reads: String,
         /// Address of the limit-setting account.
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_password_is_not_in_debug_output() {
         let endpoint = at("https://bmc", Trust::System).unwrap();
-        let shown = format!("{endpoint:?} {:?}", MayCap(endpoint.clone()));
+        let shown = format!("{endpoint:?} {:?}", LimitWriter(endpoint.clone()));
         assert!(!shown.contains("hunter2"), "{shown}");
     }
 }

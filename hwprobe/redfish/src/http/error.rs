@@ -1,6 +1,6 @@
 //! Errors of requests to a BMC.
 
-use super::breaker::OpenedBreaker;
+use super::breaker::BreakerOpen;
 use super::pin::Pin;
 use lattice_conformance::Reading;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub enum FetchError {
     #[error("the resource does not exist")]
     Absent,
     /// 401 or 403 for this resource, with a working login.
-    #[error("refused with status {status}{}", said(.message))]
+    #[error("refused with status {status}{}", message_suffix(.message))]
     Denied {
         /// HTTP status.
         status: u16,
@@ -28,7 +28,7 @@ pub enum FetchError {
         status: u16,
     },
     /// The BMC has no free session.
-    #[error("no session left on the BMC (status {status}){}", said(.message))]
+    #[error("no session left on the BMC (status {status}){}", message_suffix(.message))]
     SessionsExhausted {
         /// HTTP status.
         status: u16,
@@ -75,7 +75,7 @@ pub enum FetchError {
         why: String,
     },
     /// Any other HTTP status.
-    #[error("status {status}{}", said(.message))]
+    #[error("status {status}{}", message_suffix(.message))]
     Status {
         /// HTTP status.
         status: u16,
@@ -111,11 +111,11 @@ pub enum FetchError {
     },
     /// The BMC failed recently, so the open breaker sends no request.
     #[error(transparent)]
-    Open(#[from] OpenedBreaker),
+    Open(#[from] BreakerOpen),
 }
 
 /// The BMC's message as a suffix, or an empty text.
-fn said(message: &str) -> String {
+fn message_suffix(message: &str) -> String {
     if message.is_empty() {
         String::new()
     } else {
@@ -127,7 +127,7 @@ impl FetchError {
     /// Whether the error concerns the BMC and not only this resource; the breaker counts such errors. A single resource
     /// may be broken permanently on a working BMC.
     #[must_use]
-    pub const fn is_of_bmc(&self) -> bool {
+    pub const fn is_bmc_failure(&self) -> bool {
         match self {
             Self::LoginDenied { .. }
             | Self::SessionsExhausted { .. }

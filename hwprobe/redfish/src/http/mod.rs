@@ -23,9 +23,9 @@ mod trust;
 mod wire;
 
 pub use bmc::Bmc;
-pub use breaker::{Breaker, BreakerState, OpenedBreaker};
+pub use breaker::{Breaker, BreakerOpen, BreakerState};
 pub use collect::BmcPass;
-pub use endpoint::{BasicAuth, Endpoint, EndpointError, MayCap, ReadOnly};
+pub use endpoint::{BasicAuth, Endpoint, EndpointError, LimitWriter, ReadOnly};
 pub use environment::{Clock, Environment, Randomness};
 pub use error::FetchError;
 pub use limit::{ConfirmedLimit, LimitRefusal, SafeException, SetLimitError};

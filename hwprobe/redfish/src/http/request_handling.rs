@@ -1,6 +1,6 @@
 //! Handling of one request in its turn: breaker, delays, login, and retries.
 
-use super::bmc::{As, Bmc, Line};
+use super::bmc::{AccountRole, Bmc, RequestState};
 use super::error::FetchError;
 use super::session::{self, Login};
 use super::wire::{HttpRequest, Reply};
@@ -12,7 +12,7 @@ impl Bmc {
     /// Sends one request and returns its answer, before `deadline`.
     pub(super) async fn exchange(
         &self,
-        who: As,
+        who: AccountRole,
         ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
@@ -24,36 +24,36 @@ impl Bmc {
             after: deadline - began_at,
         })?;
         self.admit()?;
-        let result = self.wait_as_requested(&mut line, who, ask, deadline).await;
-        self.count(&result);
+        let result = self.send_after_delay(&mut line, who, ask, deadline).await;
+        self.report_to_breaker(&result);
         result
     }
 
     /// Reports the result of a request to the breaker.
-    fn count(&self, result: &Result<Reply, FetchError>) {
+    fn report_to_breaker(&self, result: &Result<Reply, FetchError>) {
         let failure = match result {
             Ok(reply) => reply.success().err(),
             Err(error) => Some(error.clone()),
         };
         match failure {
-            Some(error) if error.is_of_bmc() => {
+            Some(error) if error.is_bmc_failure() => {
                 let now = self.environment.clock.now();
                 let random = self.environment.randomness.next();
                 let mut breaker = self.lock_breaker();
-                breaker.failed(now, random, error.to_string());
+                breaker.record_failure(now, random, error.to_string());
             }
             // The BMC demanded a delay, or no request was sent: neither a failure nor an answer.
             Some(FetchError::Busy { .. } | FetchError::OutsideService) => {}
-            _ => self.lock_breaker().answered(),
+            _ => self.lock_breaker().record_answer(),
         }
     }
 
     /// Sends a request after the delay that the BMC demanded, if the time suffices. If the answer demands a delay, the
     /// request is repeated once.
-    async fn wait_as_requested(
+    async fn send_after_delay(
         &self,
-        line: &mut Line,
-        who: As,
+        line: &mut RequestState,
+        who: AccountRole,
         ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
@@ -67,11 +67,11 @@ impl Bmc {
                 }
                 tokio::time::sleep_until(until).await;
             }
-            let reply = self.logged_in(line, who, ask, deadline).await?;
-            let Some(patience) = reply.asks_for_patience() else {
+            let reply = self.send_with_login(line, who, ask, deadline).await?;
+            let Some(patience) = reply.demanded_delay() else {
                 return Ok(reply);
             };
-            let patience = patience.min(self.settings.patience);
+            let patience = patience.min(self.settings.max_retry_after);
             *self.lock_quiet() = Some(Instant::now() + patience);
             if is_last {
                 return Err(FetchError::Busy { retry_in: patience });
@@ -83,10 +83,10 @@ impl Bmc {
     /// Sends a request with a login. A login that the BMC no longer accepts is renewed, once. If the request is denied
     /// with the new login too, the resource is not available to this account. The session is then kept, and further
     /// denials in this pass are accepted.
-    async fn logged_in(
+    async fn send_with_login(
         &self,
-        line: &mut Line,
-        who: As,
+        line: &mut RequestState,
+        who: AccountRole,
         ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
@@ -94,7 +94,7 @@ impl Bmc {
         loop {
             if matches!(line.login(who), Login::None) {
                 let account = self.account(who).ok_or(FetchError::NoSessionService)?;
-                let timeout = left(deadline, self.settings.request_timeout)?;
+                let timeout = remaining_time(deadline, self.settings.request_timeout)?;
                 let login = session::login(&account.wire, &account.endpoint, timeout).await?;
                 *line.login(who) = login;
             }
@@ -112,7 +112,7 @@ impl Bmc {
                     status: reply.status,
                 });
             }
-            let look = self.current_look();
+            let look = self.current_pass();
             if !had_login {
                 *line.refused_in(who) = Some(look);
             }
@@ -121,7 +121,7 @@ impl Bmc {
             }
             // The old session may still be open, and BMCs have few.
             let account = self.account(who).ok_or(FetchError::NoSessionService)?;
-            let Ok(timeout) = left(deadline, self.settings.request_timeout) else {
+            let Ok(timeout) = remaining_time(deadline, self.settings.request_timeout) else {
                 return Ok(reply);
             };
             let former = std::mem::take(line.login(who));
@@ -133,8 +133,8 @@ impl Bmc {
     /// Repeats a request, once, if the connection ended without an answer and a repetition is harmless.
     async fn retry_after_reset(
         &self,
-        line: &mut Line,
-        who: As,
+        line: &mut RequestState,
+        who: AccountRole,
         ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
@@ -142,10 +142,10 @@ impl Bmc {
         let credential = line.login(who).credential(&account.endpoint);
         let mut is_last = ask.method != Method::GET;
         loop {
-            let timeout = left(deadline, self.settings.timeout_of(&ask.path))?;
+            let timeout = remaining_time(deadline, self.settings.timeout_of(&ask.path))?;
             let asked = account
                 .wire
-                .ask(&account.endpoint, &credential, ask, timeout);
+                .send(&account.endpoint, &credential, ask, timeout);
             match asked.await {
                 Err(FetchError::Broken { .. }) if !is_last => is_last = true,
                 result => return result,
@@ -155,7 +155,7 @@ impl Bmc {
 }
 
 /// Remaining time of a request: its own timeout, or the time left until the deadline if that is shorter.
-fn left(deadline: Instant, bound: Duration) -> Result<Duration, FetchError> {
+fn remaining_time(deadline: Instant, bound: Duration) -> Result<Duration, FetchError> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(FetchError::Timeout { after: bound });

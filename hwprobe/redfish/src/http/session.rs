@@ -2,7 +2,7 @@
 
 use super::endpoint::{BasicAuth, Endpoint};
 use super::error::FetchError;
-use super::wire::{Credential, HttpRequest, Reply, Wire};
+use super::wire::{Credential, HttpClient, HttpRequest, Reply};
 use crate::ResourcePath;
 use reqwest::Method;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -40,19 +40,19 @@ impl Login {
 
 /// Opens a session, or selects Basic authentication if the BMC has no session service.
 pub(super) async fn login(
-    wire: &Wire,
+    wire: &HttpClient,
     endpoint: &Endpoint,
     timeout: Duration,
 ) -> Result<Login, FetchError> {
     let reply = post(wire, endpoint, SESSIONS, timeout).await?;
     match reply.status {
         404 | 405 | 501 => {}
-        _ => return made(endpoint, reply),
+        _ => return evaluate_login(endpoint, reply),
     }
     // Not at the standard path: the service root links to the session service, if there is one.
     let root = HttpRequest::get("/redfish/v1/");
     let root = wire
-        .ask(endpoint, &Credential::None, &root, timeout)
+        .send(endpoint, &Credential::None, &root, timeout)
         .await?;
     let link = root.json().ok().and_then(|root| {
         let link = root.pointer("/Links/Sessions/@odata.id")?.as_str()?;
@@ -61,7 +61,7 @@ pub(super) async fn login(
     match link {
         Some(path) if path.as_str() != SESSIONS => {
             let reply = post(wire, endpoint, path.as_str(), timeout).await?;
-            made(endpoint, reply)
+            evaluate_login(endpoint, reply)
         }
         _ if endpoint.basic == BasicAuth::Never => Err(FetchError::NoSessionService),
         _ => Ok(Login::Basic),
@@ -69,7 +69,7 @@ pub(super) async fn login(
 }
 
 async fn post(
-    wire: &Wire,
+    wire: &HttpClient,
     endpoint: &Endpoint,
     path: &str,
     timeout: Duration,
@@ -79,11 +79,11 @@ async fn post(
         "Password": endpoint.password.expose_secret(),
     });
     let ask = HttpRequest::new(Method::POST, path, Some(body));
-    wire.ask(endpoint, &Credential::None, &ask, timeout).await
+    wire.send(endpoint, &Credential::None, &ask, timeout).await
 }
 
 /// Evaluates the answer to a login.
-fn made(endpoint: &Endpoint, reply: Reply) -> Result<Login, FetchError> {
+fn evaluate_login(endpoint: &Endpoint, reply: Reply) -> Result<Login, FetchError> {
     let status = reply.status;
     let denied = || FetchError::LoginDenied {
         user: endpoint.user.clone(),
@@ -139,14 +139,19 @@ pub(super) fn path_of_location(location: &str) -> Option<ResourcePath> {
 }
 
 /// Ends a session. A failure is not an error, because the session expires.
-pub(super) async fn logout(wire: &Wire, endpoint: &Endpoint, login: Login, timeout: Duration) {
+pub(super) async fn logout(
+    wire: &HttpClient,
+    endpoint: &Endpoint,
+    login: Login,
+    timeout: Duration,
+) {
     let credential = login.credential(endpoint);
     if let Login::Session {
         path: Some(path), ..
     } = login
     {
         let ask = HttpRequest::new(Method::DELETE, path, None);
-        let _ = wire.ask(endpoint, &credential, &ask, timeout).await;
+        let _ = wire.send(endpoint, &credential, &ask, timeout).await;
     }
 }
 

@@ -11,10 +11,10 @@ pub struct Settings {
     /// Timeout of one request to slow resources: firmware, BIOS, registries, logs.
     pub slow_request_timeout: Duration,
     /// Timeout of one pass over power, BMC events, or the list of systems.
-    pub look_timeout: Duration,
+    pub pass_timeout: Duration,
     /// Timeout of one pass over everything. An inventory of a hundred entries takes five minutes at three seconds a
     /// page. Entries missed in one pass are missed in every later one.
-    pub whole_look_timeout: Duration,
+    pub full_pass_timeout: Duration,
     /// Timeout for confirming a limit, and for a task that sets one.
     pub confirm_timeout: Duration,
     /// Interval between two reads of a limit that is not yet in force.
@@ -26,11 +26,11 @@ pub struct Settings {
     /// Number of consecutive failures that open the breaker.
     pub breaker_failures: u32,
     /// Duration of the first opening; it doubles with each further one.
-    pub breaker_first: Duration,
+    pub breaker_min_open: Duration,
     /// Maximum duration of an opening.
-    pub breaker_longest: Duration,
+    pub breaker_max_open: Duration,
     /// Maximum delay for `Retry-After`; a BMC that demands more gets this much.
-    pub patience: Duration,
+    pub max_retry_after: Duration,
 }
 
 impl Default for Settings {
@@ -38,16 +38,16 @@ impl Default for Settings {
         Self {
             request_timeout: Duration::from_secs(10),
             slow_request_timeout: Duration::from_secs(40),
-            look_timeout: Duration::from_secs(60),
-            whole_look_timeout: Duration::from_secs(600),
+            pass_timeout: Duration::from_secs(60),
+            full_pass_timeout: Duration::from_secs(600),
             confirm_timeout: Duration::from_secs(20),
             confirm_interval: Duration::from_secs(1),
             body_limit: 4 << 20,
             resource_limit: 2000,
             breaker_failures: 3,
-            breaker_first: Duration::from_secs(5),
-            breaker_longest: Duration::from_secs(300),
-            patience: Duration::from_secs(120),
+            breaker_min_open: Duration::from_secs(5),
+            breaker_max_open: Duration::from_secs(300),
+            max_retry_after: Duration::from_secs(120),
         }
     }
 }

@@ -61,13 +61,15 @@ impl PresentedFingerprint {
 pub(super) fn config(trust: &Trust) -> Result<(ClientConfig, PresentedFingerprint), TrustError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let judge = match trust {
-        Trust::Pinned(pin) => Judge::Pinned(*pin),
-        Trust::Insecure => Judge::Anyone,
+        Trust::Pinned(pin) => CertificateCheck::Pinned(*pin),
+        Trust::Insecure => CertificateCheck::AnyCertificate,
         Trust::System => {
             let verifier = rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?;
-            Judge::Authorities(Arc::new(verifier))
+            CertificateCheck::Authorities(Arc::new(verifier))
         }
-        Trust::CaFile(path) => Judge::Authorities(authorities(path, Arc::clone(&provider))?),
+        Trust::CaFile(path) => {
+            CertificateCheck::Authorities(authorities(path, Arc::clone(&provider))?)
+        }
     };
     let shown = PresentedFingerprint::default();
     let verifier = Verifier {
@@ -104,15 +106,15 @@ fn authorities(
 }
 
 #[derive(Debug)]
-enum Judge {
+enum CertificateCheck {
     Authorities(Arc<dyn ServerCertVerifier>),
     Pinned(Pin),
-    Anyone,
+    AnyCertificate,
 }
 
 #[derive(Debug)]
 struct Verifier {
-    judge: Judge,
+    judge: CertificateCheck,
     shown: PresentedFingerprint,
     provider: Arc<CryptoProvider>,
 }
@@ -129,14 +131,16 @@ impl ServerCertVerifier for Verifier {
         let pin = Pin::of(certificate);
         self.shown.put(pin);
         match &self.judge {
-            Judge::Authorities(verifier) => {
+            CertificateCheck::Authorities(verifier) => {
                 verifier.verify_server_cert(certificate, intermediates, name, ocsp, now)
             }
-            Judge::Pinned(pinned) if *pinned != pin => {
+            CertificateCheck::Pinned(pinned) if *pinned != pin => {
                 let refused = CertificateError::ApplicationVerificationFailure;
                 Err(Error::InvalidCertificate(refused))
             }
-            Judge::Pinned(_) | Judge::Anyone => Ok(ServerCertVerified::assertion()),
+            CertificateCheck::Pinned(_) | CertificateCheck::AnyCertificate => {
+                Ok(ServerCertVerified::assertion())
+            }
         }
     }
 

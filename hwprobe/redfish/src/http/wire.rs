@@ -44,7 +44,7 @@ pub(super) struct Reply {
 
 /// The HTTP client of one endpoint.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct HttpClient {
     client: Client,
     shown: PresentedFingerprint,
     body_limit: usize,
@@ -65,7 +65,7 @@ impl HttpRequest {
     }
 }
 
-impl Wire {
+impl HttpClient {
     pub fn new(endpoint: &Endpoint, body_limit: usize) -> Result<Self, EndpointError> {
         let (tls, shown) = trust::config(&endpoint.trust)?;
         let mut always = HeaderMap::new();
@@ -91,7 +91,7 @@ impl Wire {
     }
 
     /// Sends the request once. The caller evaluates the status.
-    pub async fn ask(
+    pub async fn send(
         &self,
         endpoint: &Endpoint,
         credential: &Credential,
@@ -111,7 +111,7 @@ impl Wire {
         }
         let exchange = async {
             let response = request.send().await;
-            let response = response.map_err(|error| self.failure(endpoint, &error))?;
+            let response = response.map_err(|error| self.fetch_error(endpoint, &error))?;
             self.reply(endpoint, response).await
         };
         match tokio::time::timeout(timeout, exchange).await {
@@ -135,7 +135,7 @@ impl Wire {
         while let Some(chunk) = response
             .chunk()
             .await
-            .map_err(|error| self.failure(endpoint, &error))?
+            .map_err(|error| self.fetch_error(endpoint, &error))?
         {
             if body.len() + chunk.len() > limit {
                 return Err(too_large);
@@ -160,7 +160,7 @@ impl Wire {
     }
 
     /// Converts an error of the HTTP client. The text of the error may contain the URL, which contains no secret.
-    fn failure(&self, endpoint: &Endpoint, error: &reqwest::Error) -> FetchError {
+    fn fetch_error(&self, endpoint: &Endpoint, error: &reqwest::Error) -> FetchError {
         if let Some(refused) = tls_refusal(error)
             && let Some(shown) = self.shown.pin()
         {
@@ -249,7 +249,7 @@ impl Reply {
     }
 
     /// The delay that a busy BMC demands, if any.
-    pub fn asks_for_patience(&self) -> Option<Duration> {
+    pub fn demanded_delay(&self) -> Option<Duration> {
         let is_busy = self.status == StatusCode::SERVICE_UNAVAILABLE
             || self.status == StatusCode::TOO_MANY_REQUESTS;
         self.retry_after.filter(|_| is_busy)

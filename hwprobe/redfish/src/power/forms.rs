@@ -1,6 +1,6 @@
 //! Interpretation of each form of power resource.
 
-use super::part::is_of_a_part;
+use super::part::concerns_part;
 use super::precedence::keep_better;
 use super::{PowerForm, Source};
 use crate::documents::ResourcePath;
@@ -30,7 +30,7 @@ pub(crate) enum Limit {
 
 impl SourcePower {
     /// A source without values.
-    pub(super) const fn nothing() -> Self {
+    pub(super) const fn empty() -> Self {
         Self {
             draw: Reading::Absent,
             limit: Limit::Absent,
@@ -42,12 +42,12 @@ impl SourcePower {
     }
 
     /// A source that did not answer: every value that its form can have is unknown.
-    pub(super) fn silent(shape: PowerForm, why: &Reading<()>) -> Self {
+    pub(super) fn unread(shape: PowerForm, why: &Reading<()>) -> Self {
         let watts = || why.clone().map(|()| Milliwatts(0));
         if shape == PowerForm::Sensor {
             return Self {
                 draw: watts(),
-                ..Self::nothing()
+                ..Self::empty()
             };
         }
         Self {
@@ -70,32 +70,32 @@ impl SourcePower {
         }
     }
 
-    pub(super) fn is_something(&self) -> bool {
+    pub(super) fn has_value(&self) -> bool {
         !matches!(self.draw, Reading::Absent) || self.limit != Limit::Absent
     }
 }
 
 /// Reads one source according to its form.
-pub(super) fn tell(
+pub(super) fn read_source(
     walk: &mut DocumentWalk<'_>,
     source: &Source,
     value: &Value,
     system: Option<&ResourcePath>,
 ) -> SourcePower {
     match source.shape {
-        PowerForm::PowerControl => match entry_of(value, source.is_shared, system) {
+        PowerForm::PowerControl => match system_entry(value, source.is_shared, system) {
             Ok(Some(entry)) => power_control(entry),
-            Ok(None) => SourcePower::nothing(),
-            Err(why) => SourcePower::silent(source.shape, &Reading::failed(why)),
+            Ok(None) => SourcePower::empty(),
+            Err(why) => SourcePower::unread(source.shape, &Reading::failed(why)),
         },
         // Values of a complete shared chassis belong to no single system.
-        _ if source.is_shared => SourcePower::nothing(),
+        _ if source.is_shared => SourcePower::empty(),
         PowerForm::Control => control(value),
         PowerForm::EnvironmentMetrics => environment(value),
         PowerForm::HpeAccPowerLimit => acc_power_limit(walk, value),
         PowerForm::Sensor => SourcePower {
             draw: watts(value, "Reading"),
-            ..SourcePower::nothing()
+            ..SourcePower::empty()
         },
     }
 }
@@ -130,7 +130,7 @@ fn set_point(value: &Value, property: &str, max: &Reading<Milliwatts>) -> Limit 
 }
 
 /// The entry of `PowerControl[]` that measures the whole system.
-fn entry_of<'a>(
+fn system_entry<'a>(
     value: &'a Value,
     is_shared: bool,
     system: Option<&ResourcePath>,
@@ -155,7 +155,7 @@ fn entry_of<'a>(
     };
     let mut whole: Vec<&Value> = entries
         .iter()
-        .filter(|entry| entry.is_object() && !is_of_a_part(entry) && is_ours(entry))
+        .filter(|entry| entry.is_object() && !concerns_part(entry) && is_ours(entry))
         .collect();
     // The choice depends on the BMC's names of the entries, not on their order in the list.
     whole.sort_by_key(|entry| (string(entry, "MemberId"), string(entry, "Name")));
@@ -166,7 +166,7 @@ fn entry_of<'a>(
 
 /// Index in `PowerControl[]` of the entry that measures this whole system.
 pub(crate) fn power_control_index(value: &Value, system: Option<&ResourcePath>) -> Option<usize> {
-    let entry = entry_of(value, false, system).ok()??;
+    let entry = system_entry(value, false, system).ok()??;
     let mut entries = value.get("PowerControl")?.as_array()?.iter();
     entries.position(|other| std::ptr::eq(other, entry))
 }
@@ -267,11 +267,11 @@ pub(crate) fn environment(value: &Value) -> SourcePower {
         Some(other) => Reading::failed(format!("PowerWatts is {}", kind(other))),
     };
     let told = match value.get("PowerLimitWatts") {
-        None => SourcePower::nothing(),
+        None => SourcePower::empty(),
         Some(limit) if limit.is_object() => control(limit),
         Some(other) => SourcePower {
             limit: Limit::Unknown(format!("PowerLimitWatts is {}", kind(other))),
-            ..SourcePower::nothing()
+            ..SourcePower::empty()
         },
     };
     SourcePower { draw, ..told }
@@ -285,15 +285,15 @@ fn acc_power_limit(walk: &mut DocumentWalk<'_>, service: &Value) -> SourcePower 
         .iter()
         .find_map(|value| link(value, "PowerLimit"));
     let Some(path) = target else {
-        return SourcePower::nothing();
+        return SourcePower::empty();
     };
     let value = match walk.get(&path) {
         Reading::Present(value) => value,
-        Reading::Absent => return SourcePower::nothing(),
+        Reading::Absent => return SourcePower::empty(),
         other => {
             return SourcePower {
                 limit: Limit::Unknown(other.map(|_| "").to_string()),
-                ..SourcePower::nothing()
+                ..SourcePower::empty()
             };
         }
     };
@@ -314,6 +314,6 @@ fn acc_power_limit(walk: &mut DocumentWalk<'_>, service: &Value) -> SourcePower 
         },
         min: watts(&range, "MinimumPowerLimit"),
         max,
-        ..SourcePower::nothing()
+        ..SourcePower::empty()
     }
 }

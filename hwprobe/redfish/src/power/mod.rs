@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 pub(crate) use forms::{SourcePower, control, environment, power_control_index};
 pub(crate) use read::{SourceReadings, read};
-pub(crate) use sources::{find, power_controls};
+pub(crate) use sources::{find_route, power_controls};
 
 /// Resources that report one system's power: the result of a full pass, so that the next reading takes one or two
 /// requests. The route is valid until a reading with it is [`RoutedPower::is_stale`].
@@ -91,16 +91,16 @@ pub fn read_by_route(documents: &Documents, route: &Route) -> RoutedPower {
     }
     let mut walk = DocumentWalk::new(documents);
     let mut readout = read(&mut walk, route.system.as_ref(), &route.sources);
-    doubt(&mut readout.power, &route.unread);
+    mark_absent_unknown(&mut readout.power, &route.unread);
     RoutedPower {
         power: readout.power,
         wanted: walk.wanted(),
-        is_stale: readout.is_dead || readout.is_moved,
+        is_stale: readout.are_all_absent || readout.has_readable_list,
     }
 }
 
 /// Marks absent values as unknown, with the reason `why`, if an unreadable resource may contain them.
-pub(crate) fn doubt(power: &mut Power, why: &Reading<()>) {
+pub(crate) fn mark_absent_unknown(power: &mut Power, why: &Reading<()>) {
     if why.is_known() {
         return;
     }

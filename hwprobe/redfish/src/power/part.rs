@@ -4,7 +4,7 @@ use crate::walk::string;
 use serde_json::Value;
 
 /// Whether a control or a power reading concerns a part of the node, by its context or its name.
-pub(super) fn is_of_a_part(value: &Value) -> bool {
+pub(super) fn concerns_part(value: &Value) -> bool {
     const PARTS: &[&str] = &[
         "accelerator",
         "gpu",
@@ -58,10 +58,10 @@ mod tests {
             "Fan1",
             "CPUPower",
         ] {
-            assert!(is_of_a_part(&json!({"Name": name})), "{name}");
+            assert!(concerns_part(&json!({"Name": name})), "{name}");
         }
         for name in ["Basic Power Control", "BASIC", "Server Power Control", ""] {
-            assert!(!is_of_a_part(&json!({"Name": name})), "{name}");
+            assert!(!concerns_part(&json!({"Name": name})), "{name}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Merging of power sources: the first source with a value takes precedence.
 
 use super::Source;
-use super::forms::{Limit, SourcePower, tell};
+use super::forms::{Limit, SourcePower, read_source};
 use super::precedence::keep_better;
 use crate::documents::ResourcePath;
 use crate::walk::{DocumentWalk, string};
@@ -20,9 +20,9 @@ pub(crate) struct SourceReadings {
     /// Whether a source has not been fetched yet.
     pub(crate) is_pending: bool,
     /// Whether no source exists any more.
-    pub(crate) is_dead: bool,
+    pub(crate) are_all_absent: bool,
     /// Whether a list that was unreadable before is readable now: its members must be examined.
-    pub(crate) is_moved: bool,
+    pub(crate) has_readable_list: bool,
 }
 
 /// Reads the sources in order. A value of a later source counts only if no earlier one reports it.
@@ -45,25 +45,25 @@ pub(crate) fn read(
     for source in sources {
         let told = match walk.get(&source.path) {
             Reading::Present(value) if is_list(value) => {
-                out.is_moved = true;
+                out.has_readable_list = true;
                 let why = Reading::failed("its list is readable, and was not read yet");
-                SourcePower::silent(source.shape, &why)
+                SourcePower::unread(source.shape, &why)
             }
-            Reading::Present(value) => tell(walk, source, value, system),
+            Reading::Present(value) => read_source(walk, source, value, system),
             Reading::Absent => {
                 gone += 1;
                 continue;
             }
             other => {
                 out.is_pending |= matches!(other, Reading::Disabled { .. });
-                let told = SourcePower::silent(source.shape, &other.map(|_| ()));
+                let told = SourcePower::unread(source.shape, &other.map(|_| ()));
                 out.used.push(source.clone());
                 keep_better(&mut out.power.draw, told.draw.clone());
                 limits.push(told);
                 continue;
             }
         };
-        if told.is_something() {
+        if told.has_value() {
             out.used.push(source.clone());
         }
         let draw = match told.draw.clone() {
@@ -78,14 +78,14 @@ pub(crate) fn read(
         keep_better(&mut out.capacity, told.capacity.clone());
         limits.push(told);
     }
-    settle_limit(&mut out.power, &limits);
-    out.is_dead = !sources.is_empty() && gone == sources.len();
+    merge_limit(&mut out.power, &limits);
+    out.are_all_absent = !sources.is_empty() && gone == sources.len();
     out
 }
 
 /// Sets the limit of the first source that reports one. If no source does, the limit is unknown while a source that may
 /// report one is unreadable.
-fn settle_limit(power: &mut Power, limits: &[SourcePower]) {
+fn merge_limit(power: &mut Power, limits: &[SourcePower]) {
     let knows = |limit: &Limit| matches!(limit, Limit::Uncapped | Limit::Set(_));
     let chosen = limits
         .iter()

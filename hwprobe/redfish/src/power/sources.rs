@@ -3,7 +3,7 @@
 //! Node-level sources come first. A reading of a chassis that several systems share is never attributed to one system,
 //! unless the BMC assigns it entry by entry.
 
-use super::part::is_of_a_part;
+use super::part::concerns_part;
 use super::read::read;
 use super::{PowerForm, Route, Source};
 use crate::chassis_managers::Chassis;
@@ -32,7 +32,7 @@ const NODE_SENSORS: &[&str] = &[
 
 /// The route to one system's power. Sensors are searched only if no other source reports the draw, because there are
 /// hundreds of them.
-pub(crate) fn find(
+pub(crate) fn find_route(
     walk: &mut DocumentWalk<'_>,
     system: &System<'_>,
     chassis: &[Chassis<'_>],
@@ -75,12 +75,12 @@ const fn source(path: ResourcePath, shape: PowerForm, chassis: &Chassis<'_>) -> 
 fn controls(walk: &mut DocumentWalk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
     let controls = power_controls(walk, chassis.value);
     for (path, value) in controls.found {
-        if !is_of_a_part(value) {
+        if !concerns_part(value) {
             sources.push(source(path, PowerForm::Control, chassis));
         }
     }
     // An unreadable control may be the control of the node, so it is kept as a source.
-    for path in controls.silent {
+    for path in controls.unread {
         sources.push(source(path, PowerForm::Control, chassis));
     }
 }
@@ -90,14 +90,14 @@ pub(crate) struct Controls<'a> {
     /// Controls that were read, by path.
     pub(crate) found: Vec<(ResourcePath, &'a Value)>,
     /// Unreadable controls, or the unreadable list of controls.
-    silent: Vec<ResourcePath>,
+    unread: Vec<ResourcePath>,
 }
 
 /// Every power control of a chassis.
 pub(crate) fn power_controls<'a>(walk: &mut DocumentWalk<'a>, chassis: &Value) -> Controls<'a> {
     let mut controls = Controls {
         found: Vec::new(),
-        silent: Vec::new(),
+        unread: Vec::new(),
     };
     let Some(path) = link(chassis, "Controls") else {
         return controls;
@@ -106,7 +106,7 @@ pub(crate) fn power_controls<'a>(walk: &mut DocumentWalk<'a>, chassis: &Value) -
         Reading::Present(members) => members,
         Reading::Absent => return controls,
         _ => {
-            controls.silent.push(path);
+            controls.unread.push(path);
             return controls;
         }
     };
@@ -121,7 +121,7 @@ pub(crate) fn power_controls<'a>(walk: &mut DocumentWalk<'a>, chassis: &Value) -
                 }
             }
             Reading::Absent => {}
-            _ => controls.silent.push(member.path.clone()),
+            _ => controls.unread.push(member.path.clone()),
         }
     }
     controls

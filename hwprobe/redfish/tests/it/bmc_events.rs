@@ -16,7 +16,7 @@ fn told(name: &str) -> (Vec<BmcEvent>, usize) {
     let tree = tree(name);
     let (route, _) = deed_route(&tree);
     let (read, took) = deeds(&tree, &route, &FetchedEventDocuments::default());
-    (read.deeds, took)
+    (read.events, took)
 }
 
 fn messages(deeds: &[BmcEvent]) -> Vec<&str> {
@@ -31,18 +31,18 @@ fn recorded_bmcs_need_few_requests() {
         let tree = tree(name);
         let (route, found) = deed_route(&tree);
         let (read, took) = deeds(&tree, &route, &FetchedEventDocuments::default());
-        let ids: BTreeSet<u64> = read.deeds.iter().map(|deed| deed.identity).collect();
-        assert_eq!(ids.len(), read.deeds.len(), "{name}: two deeds are one");
+        let ids: BTreeSet<u64> = read.events.iter().map(|deed| deed.identity).collect();
+        assert_eq!(ids.len(), read.events.len(), "{name}: two deeds are one");
         let (again, quiet) = deeds(&tree, &route, &read.seen);
         assert!(
             quiet <= route.len(),
             "{name}: {quiet} requests when nothing is new"
         );
-        let again: BTreeSet<u64> = again.deeds.iter().map(|deed| deed.identity).collect();
+        let again: BTreeSet<u64> = again.events.iter().map(|deed| deed.identity).collect();
         assert!(again.is_subset(&ids), "{name}");
-        table.push((*name, read.deeds.len(), found, took));
+        table.push((*name, read.events.len(), found, took));
         // Login names and addresses are in logs that are not read.
-        for deed in &read.deeds {
+        for deed in &read.events {
             assert!(!deed.message.contains("User: "), "{name}: {deed:?}");
             assert!(!deed.systems.is_empty(), "{name}: {deed:?} concerns nobody");
         }
@@ -106,7 +106,7 @@ fn an_update_is_a_task_with_its_times_and_its_state() {
     // A collection of samples; two of its tasks have ended.
     let samples = recorded::load(&captures().join("dell-and-supermicro-bmclib.tar.gz"));
     let samples = read(&samples.expect("samples load"));
-    let of = samples.deeds.iter().map(|deed| &deed.of);
+    let of = samples.events.iter().map(|deed| &deed.of);
     let ended = |name: &str, started_at| BmcEventKind::Task {
         name: name.to_owned(),
         state: "completed".to_owned(),
@@ -129,7 +129,7 @@ fn an_update_is_a_task_with_its_times_and_its_state() {
         ],
     });
     let tree = with(tree, &format!("{TASKS}/1"), task);
-    let deed = &read(&tree).deeds[0];
+    let deed = &read(&tree).events[0];
     assert_eq!(
         deed.of,
         BmcEventKind::Task {
@@ -155,18 +155,18 @@ fn a_task_that_runs_is_asked_again_and_one_that_ended_is_not() {
     let running = with(running, &path, task("Running"));
     let (route, _) = deed_route(&running);
     let (first, took) = deeds(&running, &route, &FetchedEventDocuments::default());
-    assert_eq!((first.deeds.len(), took), (0, 3));
+    assert_eq!((first.events.len(), took), (0, 3));
     let ended = with(running, &path, task("Completed"));
     let (second, took) = deeds(&ended, &route, &first.seen);
-    assert_eq!((second.deeds.len(), took), (1, 3));
+    assert_eq!((second.events.len(), took), (1, 3));
     let (third, took) = deeds(&ended, &route, &second.seen);
-    assert_eq!((third.deeds.len(), took), (0, 2), "it was read");
+    assert_eq!((third.events.len(), took), (0, 2), "it was read");
     // The BMC restarted, so its task numbers restart too.
     let again = service(json!([{"@odata.id": format!("{TASKS}/1")}]), json!([]));
     let again = with(again, &format!("{TASKS}/1"), task("Completed"));
     let (fourth, _) = deeds(&again, &route, &third.seen);
-    assert_eq!(fourth.deeds.len(), 1);
-    assert_ne!(fourth.deeds[0].identity, second.deeds[0].identity);
+    assert_eq!(fourth.events.len(), 1);
+    assert_ne!(fourth.events[0].identity, second.events[0].identity);
 }
 
 /// A service of one system with these tasks, and with these entries in its manager's only log.
@@ -252,8 +252,8 @@ fn the_newest_entries_are_found_whichever_way_a_log_is_ordered_and_paged() {
     let last = |tree: &Documents| {
         let (read, took) = deeds(tree, &route(tree), &FetchedEventDocuments::default());
         (
-            read.deeds.last().map(|deed| deed.message.clone()),
-            read.deeds.len(),
+            read.events.last().map(|deed| deed.message.clone()),
+            read.events.len(),
             took,
         )
     };
@@ -297,18 +297,18 @@ fn entries_that_are_only_linked_are_fetched_once_and_no_more_than_sixteen() {
     };
     let tree = linked(100);
     let (first, took) = deeds(&tree, &route(&tree), &FetchedEventDocuments::default());
-    assert_eq!((first.deeds.len(), took), (16, 18));
-    assert_eq!(first.deeds[15].message, "entry 100");
+    assert_eq!((first.events.len(), took), (16, 18));
+    assert_eq!(first.events[15].message, "entry 100");
     let (second, took) = deeds(&tree, &route(&tree), &first.seen);
-    assert_eq!((second.deeds.len(), took), (0, 2));
+    assert_eq!((second.events.len(), took), (0, 2));
     let tree = linked(102);
     let (third, took) = deeds(&tree, &route(&tree), &second.seen);
-    assert_eq!(messages(&third.deeds), ["entry 101", "entry 102"]);
+    assert_eq!(messages(&third.events), ["entry 101", "entry 102"]);
     assert_eq!(took, 4);
     // The log was cleared.
     let tree = linked(2);
     let (fourth, _) = deeds(&tree, &route(&tree), &third.seen);
-    assert_eq!(fourth.deeds.len(), 2);
+    assert_eq!(fourth.events.len(), 2);
 }
 
 #[test]
@@ -329,15 +329,15 @@ fn broken_entries_and_lists_hide_no_others() {
     let tree = service(json!({"no": "list"}), odd);
     let read = read(&tree);
     // The invalid list, and the list with invalid entry links.
-    assert_eq!(read.silent.len(), 2, "{:?}", read.silent);
-    let of = |at: usize| (&read.deeds[at].message[..4], read.deeds[at].at);
+    assert_eq!(read.unread.len(), 2, "{:?}", read.unread);
+    let of = |at: usize| (&read.events[at].message[..4], read.events[at].at);
     assert_eq!(of(0), ("no t", None));
-    assert_eq!(read.deeds[0].message.chars().count(), 300);
-    assert!(!read.deeds[0].message.contains('\u{1b}'));
+    assert_eq!(read.events[0].message.chars().count(), 300);
+    assert!(!read.events[0].message.contains('\u{1b}'));
     assert_eq!(of(1), ("1970", Some(192_000)));
     assert_eq!(of(2), ("null", None));
-    assert_eq!(read.deeds[3].message, "entry 9");
-    assert_eq!(read.deeds.len(), 4);
+    assert_eq!(read.events[3].message, "entry 9");
+    assert_eq!(read.events.len(), 4);
     // An oversized or broken list does not affect the other one.
     let mut tree = service(json!([]), json!([entry(1, "Warning")]));
     let tasks = ResourcePath::parse(TASKS).expect("path");
@@ -346,8 +346,8 @@ fn broken_entries_and_lists_hide_no_others() {
         Reading::failed("104857600 bytes, 4194304 allowed"),
     );
     let read = self::read(&tree);
-    assert_eq!(read.silent[0].0, tasks);
-    assert_eq!(messages(&read.deeds), ["entry 1"]);
+    assert_eq!(read.unread[0].0, tasks);
+    assert_eq!(messages(&read.events), ["entry 1"]);
     assert!(!read.lists.contains(&tasks) && read.lists.len() == 1);
 }
 
@@ -356,7 +356,7 @@ fn reports_update_entry_without_warning() {
     let is_told = |message: &str| {
         let mut one = entry(1, "OK");
         one["Message"] = json!(message);
-        !read(&service(json!([]), json!([one]))).deeds.is_empty()
+        !read(&service(json!([]), json!([one]))).events.is_empty()
     };
     for message in [
         "Version change detected for BIOS firmware. Previous version:1.2, Current version:1.3",
@@ -396,17 +396,17 @@ fn timed_out_entry_is_reported_later() {
     let timeout = Reading::Timeout { after_ms: 5000 };
     slow.0.insert(second.clone(), timeout);
     let (first, _) = deeds(&slow, &route(&slow), &FetchedEventDocuments::default());
-    assert_eq!(messages(&first.deeds), ["entry 1", "entry 3"]);
+    assert_eq!(messages(&first.events), ["entry 1", "entry 3"]);
     let (next, _) = deeds(&whole, &route(&whole), &first.seen);
-    assert_eq!(messages(&next.deeds), ["entry 1", "entry 2", "entry 3"]);
+    assert_eq!(messages(&next.events), ["entry 1", "entry 2", "entry 3"]);
     let (last, _) = deeds(&whole, &route(&whole), &next.seen);
-    assert!(last.deeds.is_empty());
+    assert!(last.events.is_empty());
     // A missing resource is not waited for.
     let mut gone = whole;
     gone.0.insert(second, Reading::Absent);
     let (first, _) = deeds(&gone, &route(&gone), &FetchedEventDocuments::default());
     let (next, _) = deeds(&gone, &route(&gone), &first.seen);
-    assert_eq!((first.deeds.len(), next.deeds.len()), (2, 0));
+    assert_eq!((first.events.len(), next.events.len()), (2, 0));
 }
 
 #[test]
@@ -422,8 +422,8 @@ fn a_second_entry_of_one_second_does_not_turn_a_log_round() {
     ];
     let read = read(&service(json!([]), json!(up)));
     let expected = ["1700000000", "1700000050", "1700000050_1"];
-    assert_eq!(messages(&read.deeds), expected);
-    assert!(read.silent.is_empty());
+    assert_eq!(messages(&read.events), expected);
+    assert!(read.unread.is_empty());
 }
 
 #[test]
@@ -447,8 +447,8 @@ fn unreached_newest_entries_are_not_reported() {
     let long = read(&pages(5));
     let entries = ResourcePath::parse(ENTRIES).expect("path");
     let why = Reading::failed("its newest entries are not reached");
-    assert_eq!(long.silent, [(entries, why)]);
-    assert_eq!(long.deeds.len(), 8, "what was read is told");
+    assert_eq!(long.unread, [(entries, why)]);
+    assert_eq!(long.events.len(), 8, "what was read is told");
     let short = read(&pages(4));
-    assert_eq!((short.silent, short.deeds.len()), (vec![], 8));
+    assert_eq!((short.unread, short.events.len()), (vec![], 8));
 }

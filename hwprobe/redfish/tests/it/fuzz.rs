@@ -226,15 +226,15 @@ fn check_deeds(documents: &Documents) -> Result<(), TestCaseError> {
     prop_assert!(took <= 512, "{} requests to find", took);
     let (read, took) = deeds(documents, &route, &FetchedEventDocuments::default());
     prop_assert!(took <= 200, "{} requests to read", took);
-    prop_assert!(read.deeds.len() <= 8 * 256 + 32);
-    for deed in &read.deeds {
+    prop_assert!(read.events.len() <= 8 * 256 + 32);
+    for deed in &read.events {
         prop_assert!(deed.message.chars().count() <= 300);
         prop_assert!(!deed.message.chars().any(char::is_control));
         let json = serde_json::to_vec(deed).map(|json| json.len());
         prop_assert!(json.is_ok_and(|bytes| bytes < 8 << 10));
     }
     let (again, _) = deeds(documents, &route, &read.seen);
-    let told = |read: &BmcEventsRead| read.deeds.iter().map(|deed| deed.identity).collect();
+    let told = |read: &BmcEventsRead| read.events.iter().map(|deed| deed.identity).collect();
     let (first, again): (BTreeSet<u64>, BTreeSet<u64>) = (told(&read), told(&again));
     prop_assert!(again.is_subset(&first));
     Ok(())

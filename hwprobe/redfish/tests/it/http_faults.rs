@@ -3,7 +3,7 @@
 
 use crate::http_support;
 use crate::http_support::{POWER, assert_polite, client, path, settings, simulated, small};
-use lattice_conformance::{Reading, State};
+use lattice_conformance::{Reading, ReadingState};
 use lattice_fake_bmc::{FakeBmc, Fault, Rule};
 use lattice_redfish::http::{Bmc, Settings};
 use lattice_redfish::{Breadth, Scope, Selector};
@@ -24,9 +24,9 @@ async fn fetch_with(fault: Fault) -> (FakeBmc, Reading<Value>) {
     bmc.break_path(POWER, fault);
     let reading = client.fetch(&path(POWER)).await;
     assert_polite(&bmc);
-    bmc.heal();
+    bmc.clear_faults();
     let healed = client.fetch(&path(POWER)).await;
-    assert_eq!(healed.state(), State::Present, "{healed:?}");
+    assert_eq!(healed.state(), ReadingState::Present, "{healed:?}");
     client.close().await;
     assert_eq!(bmc.counters().sessions, 0);
     (bmc, reading)
@@ -49,22 +49,30 @@ async fn each_fault_has_its_own_state_and_reason() {
         to: "https://other.example/redfish/v1".to_owned(),
     };
     for (fault, state, words) in [
-        (status(500), State::Failed, "status 500"),
-        (status(403), State::Denied, "status 403"),
-        (Fault::BrokenJson, State::Failed, "not valid JSON"),
-        (Fault::TruncatedJson, State::Failed, "connection ended"),
-        (Fault::Reset, State::Failed, "connection ended"),
+        (status(500), ReadingState::Failed, "status 500"),
+        (status(403), ReadingState::Denied, "status 403"),
+        (Fault::BrokenJson, ReadingState::Failed, "not valid JSON"),
+        (
+            Fault::TruncatedJson,
+            ReadingState::Failed,
+            "connection ended",
+        ),
+        (Fault::Reset, ReadingState::Failed, "connection ended"),
         (
             Fault::DeepJson { depth: 10_000 },
-            State::Failed,
+            ReadingState::Failed,
             "recursion limit",
         ),
         (
             Fault::Huge { bytes: 100_000_000 },
-            State::Failed,
+            ReadingState::Failed,
             &format!("larger than {}", Settings::default().body_limit),
         ),
-        (away, State::Failed, "redirected to https://other.example"),
+        (
+            away,
+            ReadingState::Failed,
+            "redirected to https://other.example",
+        ),
     ] {
         let (_bmc, reading) = fetch_with(fault.clone()).await;
         assert_eq!(reading.state(), state, "{fault:?}: {reading:?}");
@@ -100,7 +108,7 @@ async fn a_large_answer_is_given_up_at_the_bound() {
         bytes: 10_000_000_000,
     };
     let (_bmc, reading) = fetch_with(huge).await;
-    assert_eq!(reading.state(), State::Failed);
+    assert_eq!(reading.state(), ReadingState::Failed);
     // Reading everything would take minutes.
     assert!(began_at.elapsed() < Duration::from_secs(30));
 }
@@ -108,7 +116,7 @@ async fn a_large_answer_is_given_up_at_the_bound() {
 #[tokio::test]
 async fn a_broken_connection_is_tried_once_more_and_not_twice() {
     let (bmc, reading) = fetch_with(Fault::Reset).await;
-    assert_eq!(reading.state(), State::Failed);
+    assert_eq!(reading.state(), ReadingState::Failed);
     let asked = |bmc: &FakeBmc| {
         let log = bmc.counters().log;
         log.iter().filter(|line| line.ends_with(POWER)).count()
@@ -118,7 +126,10 @@ async fn a_broken_connection_is_tried_once_more_and_not_twice() {
     let bmc = small_bmc().await;
     let client = client(&bmc, settings());
     bmc.fault(Rule::new(POWER, Fault::Reset).times(1));
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     assert_eq!(asked(&bmc), 2);
 }
 
@@ -149,8 +160,8 @@ async fn a_slow_answer_within_the_deadline_is_an_answer() {
     let client = client(&bmc, Settings::default());
     bmc.break_path(POWER, Fault::Slow { ms: 9_000 });
     let reading = client.fetch(&path(POWER)).await;
-    assert_eq!(reading.state(), State::Present, "{reading:?}");
-    bmc.heal();
+    assert_eq!(reading.state(), ReadingState::Present, "{reading:?}");
+    bmc.clear_faults();
     bmc.break_path(POWER, Fault::Slow { ms: 11_000 });
     let reading = client.fetch(&path(POWER)).await;
     assert_eq!(reading, Reading::Timeout { after_ms: 10_000 });
@@ -163,8 +174,8 @@ async fn a_whole_look_ends_at_its_own_deadline() {
     // Each resource is within its own deadline, but all together exceed that of the pass.
     for (breadth, whole) in [(Breadth::Power, 20), (Breadth::Everything, 100)] {
         let settings = Settings {
-            look_timeout: Duration::from_secs(20),
-            whole_look_timeout: Duration::from_secs(100),
+            pass_timeout: Duration::from_secs(20),
+            full_pass_timeout: Duration::from_secs(100),
             ..Settings::default()
         };
         let client = http_support::client(&bmc, settings);
@@ -181,7 +192,7 @@ async fn a_whole_look_ends_at_its_own_deadline() {
         let after_ms = whole * 1000;
         let late = |reading: &Reading<Value>| *reading == Reading::Timeout { after_ms };
         assert!(look.documents.0.values().any(late), "{breadth:?}");
-        bmc.heal();
+        bmc.clear_faults();
         client.close().await;
     }
     assert_polite(&bmc);
@@ -252,7 +263,10 @@ async fn a_bmc_that_asks_for_patience_gets_it_once() {
     let client = client(&bmc, Settings::default());
     bmc.fault(Rule::new(POWER, busy.clone()).times(1));
     let began_at = Instant::now();
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     assert!(began_at.elapsed() >= Duration::from_secs(3));
     bmc.break_path(POWER, busy);
     let reading = client.fetch(&path(POWER)).await;
@@ -262,7 +276,7 @@ async fn a_bmc_that_asks_for_patience_gets_it_once() {
         code: 503,
         retry_after_s: Some(100),
     };
-    bmc.heal();
+    bmc.clear_faults();
     bmc.break_path(POWER, long);
     assert!(reason(&client.fetch(&path(POWER)).await).contains("the BMC is busy"));
     let before = bmc.counters().requests;
@@ -334,7 +348,7 @@ async fn requests_wait_for_their_turn() {
     let ask = |client: std::sync::Arc<Bmc>| async move { client.fetch(&path(POWER)).await };
     let asked: Vec<_> = (0..20).map(|_| tokio::spawn(ask(client.clone()))).collect();
     for one in asked {
-        assert_eq!(one.await.unwrap().state(), State::Present);
+        assert_eq!(one.await.unwrap().state(), ReadingState::Present);
     }
     client.close().await;
     let counters = bmc.counters();

@@ -319,7 +319,7 @@ async fn the_account_that_reads_cannot_cap() {
         "{error:?}"
     );
     // The BMC enforces the role, whatever the type is.
-    let mistaken = lattice_redfish::http::MayCap(reads.0.clone());
+    let mistaken = lattice_redfish::http::LimitWriter(reads.0.clone());
     let system = Environment::system();
     let mistaken = Bmc::new(reads, Some(mistaken), settings(), system).unwrap();
     let error = mistaken.set_limit(&route, watts(300)).await.unwrap_err();

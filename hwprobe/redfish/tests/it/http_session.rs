@@ -4,10 +4,10 @@ use crate::http_support::{ManualClock, PASSWORD, POWER};
 use crate::http_support::{
     assert_polite, client, endpoint, environment, path, recorded, settings, simulated, small,
 };
-use lattice_conformance::{Reading, State};
+use lattice_conformance::{Reading, ReadingState};
 use lattice_fake_bmc::{FakeBmc, Fault, Identity, Rule};
 use lattice_redfish::http::{BasicAuth, Bmc, BreakerState, Endpoint, EndpointError, Environment};
-use lattice_redfish::http::{MayCap, Pin, ReadOnly, Settings, Trust};
+use lattice_redfish::http::{LimitWriter, Pin, ReadOnly, Settings, Trust};
 use lattice_redfish::{Breadth, Scope, Selector};
 use secrecy::SecretString;
 use serde_json::Value;
@@ -35,7 +35,10 @@ async fn one_session_serves_many_reads_and_is_closed() {
     let bmc = started().await;
     let client = client(&bmc, settings());
     for _ in 0..5 {
-        assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+        assert_eq!(
+            client.fetch(&path(POWER)).await.state(),
+            ReadingState::Present
+        );
     }
     let counters = bmc.counters();
     assert_eq!((counters.logins, counters.sessions), (1, 1));
@@ -48,9 +51,15 @@ async fn one_session_serves_many_reads_and_is_closed() {
 async fn a_session_that_the_bmc_forgot_is_made_again() {
     let bmc = started().await;
     let client = client(&bmc, settings());
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     bmc.reboot(Duration::ZERO);
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     assert_eq!(bmc.counters().logins, 2);
     client.close().await;
     assert_polite(&bmc);
@@ -60,13 +69,19 @@ async fn a_session_that_the_bmc_forgot_is_made_again() {
 async fn a_bmc_that_forgets_every_session_is_not_asked_for_ever() {
     let bmc = started().await;
     let client = client(&bmc, settings());
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     let forgets = Fault::Status {
         code: 401,
         retry_after_s: None,
     };
     bmc.break_path(POWER, forgets);
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Denied);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Denied
+    );
     let counters = bmc.counters();
     assert_eq!((counters.logins, counters.sessions), (2, 1));
 }
@@ -90,19 +105,19 @@ async fn forbidden_resources_cost_one_login() {
         let documents = client.read(&scope).await.documents.0;
         let denied = documents
             .values()
-            .filter(|one| one.state() == State::Denied);
+            .filter(|one| one.state() == ReadingState::Denied);
         assert!(denied.count() > 3);
         // Resources open to the account are read with the same login, before and after.
         let read = documents
             .values()
-            .filter(|one| one.state() == State::Present);
+            .filter(|one| one.state() == ReadingState::Present);
         assert!(read.count() > 10);
         let counters = bmc.counters();
         assert_eq!((counters.logins, counters.sessions), (1 + look, 1));
         assert_polite(&bmc);
     }
     // A session that the BMC has forgotten is renewed as usual.
-    bmc.heal();
+    bmc.clear_faults();
     bmc.reboot(Duration::ZERO);
     assert!(client.fetch(&path("/redfish/v1/Chassis")).await.is_known());
     client.close().await;
@@ -117,7 +132,7 @@ async fn a_wrong_password_is_named_as_such_and_never_shown() {
     let wrong = Endpoint::new(&bmc.url(), "reader", SecretString::from(secret), trust).unwrap();
     let client = reader(wrong);
     let reading = client.fetch(&path(POWER)).await;
-    assert_eq!(reading.state(), State::Denied);
+    assert_eq!(reading.state(), ReadingState::Denied);
     let debug = format!("{client:?}");
     let why = why(reading);
     assert!(why.contains("user \"reader\""), "{why}");
@@ -136,7 +151,10 @@ async fn a_wrong_password_is_named_as_such_and_never_shown() {
 async fn tokens_and_passwords_are_in_no_debug_output() {
     let bmc = started().await;
     let client = client(&bmc, settings());
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     let debug = format!("{client:?}");
     assert!(!debug.contains(PASSWORD), "{debug}");
     assert!(debug.contains("REDACTED"), "{debug}");
@@ -167,11 +185,14 @@ async fn a_self_signed_certificate_is_refused_with_the_pin_that_would_do() {
     let trust = Trust::Pinned(pin);
     let pinned = Endpoint::new(&bmc.url(), "reader", secret(), trust).unwrap();
     let client = reader(pinned);
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     let insecure = Endpoint::new(&bmc.url(), "reader", secret(), Trust::Insecure).unwrap();
     assert_eq!(
         reader(insecure).fetch(&path(POWER)).await.state(),
-        State::Present
+        ReadingState::Present
     );
 }
 
@@ -187,7 +208,7 @@ async fn a_certificate_from_a_file_is_trusted() {
     let secret = SecretString::from(PASSWORD);
     let trusting = Endpoint::new(&bmc.url(), "reader", secret, trust).unwrap();
     let reading = reader(trusting).fetch(&path(POWER)).await;
-    assert_eq!(reading.state(), State::Present, "{reading:?}");
+    assert_eq!(reading.state(), ReadingState::Present, "{reading:?}");
 }
 
 #[tokio::test]
@@ -201,7 +222,10 @@ async fn without_a_session_left_basic_is_used_only_where_it_is_allowed() {
         assert!(why.contains("no session left"), "{why}");
         let allowed = endpoint(&bmc, "reader").basic(BasicAuth::AlsoWhenExhausted);
         let client = reader(allowed);
-        assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+        assert_eq!(
+            client.fetch(&path(POWER)).await.state(),
+            ReadingState::Present
+        );
         assert_eq!(bmc.counters().logins, 0);
     }
 }
@@ -211,12 +235,18 @@ async fn session_exhaustion_ends_on_logout() {
     let builder = simulated(small()).sessions(1, Duration::from_secs(300));
     let bmc = builder.start().await.unwrap();
     let first = client(&bmc, settings());
-    assert_eq!(first.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        first.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     let second = client(&bmc, settings());
     let why = why(second.fetch(&path(POWER)).await);
     assert!(why.contains("no session left"), "{why}");
     first.close().await;
-    assert_eq!(second.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        second.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
 }
 
 #[tokio::test]
@@ -224,11 +254,14 @@ async fn a_bmc_without_a_session_service_is_asked_with_basic() {
     let bmc = started().await;
     bmc.break_path("/redfish/v1/SessionService*", Fault::NotFound);
     let client = client(&bmc, settings());
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     let never = endpoint(&bmc, "reader").basic(BasicAuth::Never);
     assert_eq!(
         reader(never).fetch(&path(POWER)).await.state(),
-        State::Denied
+        ReadingState::Denied
     );
     // A wrong password is rejected over Basic authentication too.
     let trust = Trust::Pinned(bmc.pin().unwrap());
@@ -242,8 +275,9 @@ async fn reading_and_capping_are_for_one_bmc() {
     let (one, two) = (started().await, started().await);
     let (reads, caps) = (endpoint(&one, "reader"), endpoint(&two, "capper"));
     let system = Environment::system();
-    let refused = Bmc::new(ReadOnly(reads), Some(MayCap(caps)), settings(), system).unwrap_err();
-    assert!(matches!(refused, EndpointError::OtherBmc { .. }));
+    let refused =
+        Bmc::new(ReadOnly(reads), Some(LimitWriter(caps)), settings(), system).unwrap_err();
+    assert!(matches!(refused, EndpointError::DifferentBmcs { .. }));
 }
 
 #[tokio::test]
@@ -252,7 +286,10 @@ async fn three_failures_open_the_breaker_and_one_answer_closes_it() {
     let hands = ManualClock::default();
     let reads = ReadOnly(endpoint(&bmc, "reader"));
     let client = Bmc::new(reads, None, settings(), environment(&hands)).unwrap();
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     bmc.break_path("/redfish/v1/Chassis*", Fault::Reset);
     for failed in 1..=3 {
         assert_eq!(
@@ -261,9 +298,12 @@ async fn three_failures_open_the_breaker_and_one_answer_closes_it() {
             "after {} failures",
             failed - 1
         );
-        assert_eq!(client.fetch(&path(POWER)).await.state(), State::Failed);
+        assert_eq!(
+            client.fetch(&path(POWER)).await.state(),
+            ReadingState::Failed
+        );
     }
-    let first = Settings::default().breaker_first;
+    let first = Settings::default().breaker_min_open;
     assert_eq!(client.breaker(), BreakerState::Open { until: first });
     // While the breaker is open, no request is sent for any resource, and the error names the breaker.
     let before = bmc.counters().requests;
@@ -276,11 +316,17 @@ async fn three_failures_open_the_breaker_and_one_answer_closes_it() {
     assert_eq!(bmc.counters().requests, before);
     // One attempt, then a pause twice as long.
     hands.forward(first);
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Failed);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Failed
+    );
     assert_eq!(client.breaker(), BreakerState::Open { until: first * 3 });
     hands.forward(first * 2);
-    bmc.heal();
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    bmc.clear_faults();
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     assert_eq!(client.breaker(), BreakerState::Closed);
     client.close().await;
     assert_polite(&bmc);
@@ -294,10 +340,16 @@ async fn a_bmc_that_is_unavailable_opens_it_as_silence_does() {
         code: 503,
         retry_after_s: None,
     };
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     bmc.break_path(POWER, unavailable);
     for _ in 0..3 {
-        assert_eq!(client.fetch(&path(POWER)).await.state(), State::Failed);
+        assert_eq!(
+            client.fetch(&path(POWER)).await.state(),
+            ReadingState::Failed
+        );
     }
     assert!(matches!(client.breaker(), BreakerState::Open { .. }));
 }
@@ -313,16 +365,19 @@ async fn a_resource_that_is_broken_for_ever_opens_no_breaker() {
     };
     bmc.fault(Rule::new("/redfish/v1/Systems/1", fails));
     for _ in 0..5 {
-        assert_eq!(client.fetch(&path(POWER)).await.state(), State::Failed);
+        assert_eq!(
+            client.fetch(&path(POWER)).await.state(),
+            ReadingState::Failed
+        );
         assert_eq!(
             client.fetch(&path("/redfish/v1/Systems/1")).await.state(),
-            State::Failed
+            ReadingState::Failed
         );
     }
     assert_eq!(client.breaker(), BreakerState::Closed);
     assert_eq!(
         client.fetch(&path("/redfish/v1")).await.state(),
-        State::Present
+        ReadingState::Present
     );
 }
 
@@ -330,7 +385,10 @@ async fn a_resource_that_is_broken_for_ever_opens_no_breaker() {
 async fn a_bmc_that_restarts_is_found_again() {
     let bmc = started().await;
     let client = client(&bmc, settings());
-    assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
+    assert_eq!(
+        client.fetch(&path(POWER)).await.state(),
+        ReadingState::Present
+    );
     bmc.reboot(Duration::from_millis(300));
     // The old connection still works, its session does not, and no new session is accepted.
     let fetched = async {

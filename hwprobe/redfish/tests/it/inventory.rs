@@ -2,7 +2,7 @@
 
 use crate::support::{document, everything, read, tree};
 use lattice_conformance::{Class, ClassRecord, ClassState, Reading, Value};
-use lattice_redfish::{Documents, NodeReport, ResourcePath, contradictions, unread};
+use lattice_redfish::{Documents, NodeReport, ResourcePath, contradictions, unread_records};
 use serde_json::{Value as Json, json};
 
 const LIST: &str = "/redfish/v1/UpdateService/FirmwareInventory";
@@ -196,7 +196,7 @@ fn names_equal_parts_by_place_or_number() {
 #[test]
 fn a_report_becomes_two_probes_and_a_contradiction_in_band_a_finding() {
     let report = node(&tree("hpe-dl325-ilo5"));
-    let [bmc, bios] = report.probed();
+    let [bmc, bios] = report.to_probe_results();
     assert_eq!(
         (bmc.record.class, bios.record.class),
         (Class::Bmc, Class::Bios)
@@ -215,9 +215,9 @@ fn a_report_becomes_two_probes_and_a_contradiction_in_band_a_finding() {
         ("A43", "2.47", &["bmc_version_mismatch"]),
     ] {
         let host = in_band(Class::Bios, "bios.version", dmi);
-        let bios = host.unite(bios.record.clone());
+        let bios = host.merge(bios.record.clone());
         let host = in_band(Class::Bmc, "bmc.ipmi.firmware", ipmi);
-        let bmc = host.unite(bmc.record.clone());
+        let bmc = host.merge(bmc.record.clone());
         let found = contradictions(Some(&bios), Some(&bmc));
         let found: Vec<&str> = found.iter().map(|finding| &*finding.code).collect();
         assert_eq!(found, codes, "{dmi} {ipmi}");
@@ -227,7 +227,7 @@ fn a_report_becomes_two_probes_and_a_contradiction_in_band_a_finding() {
     assert_eq!(contradictions(None, None), []);
 
     let silent = node(&tree("bmclib/dell"));
-    let [bmc, _] = silent.probed();
+    let [bmc, _] = silent.to_probe_results();
     assert!(
         bmc.power.is_none(),
         "what is not known hides no other source"
@@ -237,7 +237,7 @@ fn a_report_becomes_two_probes_and_a_contradiction_in_band_a_finding() {
 #[test]
 fn unread_bmc_leaves_both_classes_unknown() {
     let denied = Reading::denied("401");
-    let [bmc, bios] = unread(&denied);
+    let [bmc, bios] = unread_records(&denied);
     for (record, class) in [(bmc, Class::Bmc), (bios, Class::Bios)] {
         assert_eq!(record.class, class);
         let ClassState::Incomplete { missing } = record.state() else {

@@ -55,7 +55,7 @@ fn every_bmc_check_uses_a_provided_key() {
     }
     let table = Table::shipped().expect("a table");
     let keys = table.checks.values().filter_map(|check| check.key.as_ref());
-    let of_bmc: Vec<_> = keys.filter(|key| key.first() == "bmc").collect();
+    let of_bmc: Vec<_> = keys.filter(|key| key.first_segment() == "bmc").collect();
     assert_eq!(of_bmc.len(), 5);
     for key in of_bmc {
         let is_told = told.iter().any(|told| key.matches(told).is_some());

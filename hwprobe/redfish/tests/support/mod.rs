@@ -5,7 +5,7 @@
 use lattice_conformance::Reading;
 use lattice_redfish::{
     BmcEventsRead, BmcReport, Breadth, Documents, EventListRoute, FetchedEventDocuments,
-    ResourcePath, Scope, Selector, find_deeds, interpret, read_deeds, recorded,
+    ResourcePath, Scope, Selector, find_event_lists, interpret, read_events, recorded,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -174,7 +174,7 @@ pub fn read(tree: &Documents, scope: &Scope) -> (BmcReport, usize) {
 pub fn deed_route(tree: &Documents) -> (EventListRoute, usize) {
     let mut at_hand = Documents::default();
     loop {
-        let found = find_deeds(&at_hand);
+        let found = find_event_lists(&at_hand);
         if found.wanted.is_empty() {
             return (found.route, at_hand.0.len());
         }
@@ -190,7 +190,7 @@ pub fn deeds(
 ) -> (BmcEventsRead, usize) {
     let mut at_hand = Documents::default();
     loop {
-        let mut read = read_deeds(&at_hand, route, seen);
+        let mut read = read_events(&at_hand, route, seen);
         if read.wanted.is_empty() {
             return (read, at_hand.0.len());
         }

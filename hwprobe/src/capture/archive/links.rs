@@ -1,15 +1,15 @@
 //! Links of an archive. No link may lead outside the archive, alone or through other links.
 
-use super::{BadArchive, MOST_ENTRIES, is_short, strange, too_large};
+use super::{ArchiveError, MAX_ENTRIES, check_path_length, invalid_entry, too_large};
 use crate::commands;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of links followed for one path, as in the kernel.
-const MOST_FOLLOWED: usize = 40;
+const MAX_LINKS_FOLLOWED: usize = 40;
 /// Maximum number of path components visited for all links together.
-const MOST_STEPS: u64 = MOST_ENTRIES * 64;
+const MAX_STEPS: u64 = MAX_ENTRIES * 64;
 
 /// Link targets by the path of the link.
 #[derive(Default)]
@@ -17,17 +17,17 @@ pub(super) struct Links(BTreeMap<PathBuf, PathBuf>);
 
 impl Links {
     /// Adds a link. The files recorded next to the tree are read without regard to links, so no link is allowed there.
-    pub(super) fn add(&mut self, path: PathBuf, target: PathBuf) -> Result<(), BadArchive> {
-        is_short(&target)?;
+    pub(super) fn add(&mut self, path: PathBuf, target: PathBuf) -> Result<(), ArchiveError> {
+        check_path_length(&target)?;
         let is_beside = path.components().count() < 2 || path.starts_with(commands::RECORDS);
         if is_beside {
-            return Err(strange(&path, "is a link outside the tree"));
+            return Err(invalid_entry(&path, "is a link outside the tree"));
         }
         if target.is_absolute() {
-            return Err(strange(&path, "is a link that leads out of the tree"));
+            return Err(invalid_entry(&path, "is a link that leads out of the tree"));
         }
         match self.0.insert(path.clone(), target) {
-            Some(_) => Err(strange(&path, "occurs twice")),
+            Some(_) => Err(invalid_entry(&path, "occurs twice")),
             None => Ok(()),
         }
     }
@@ -37,14 +37,14 @@ impl Links {
     }
 
     /// Follows each link as the kernel would, through the other links.
-    pub(super) fn check(&self) -> Result<(), BadArchive> {
-        let mut left = MOST_STEPS;
+    pub(super) fn check(&self) -> Result<(), ArchiveError> {
+        let mut left = MAX_STEPS;
         self.0
             .keys()
             .try_for_each(|path| self.follow(path, &mut left))
     }
 
-    fn follow(&self, path: &Path, left: &mut u64) -> Result<(), BadArchive> {
+    fn follow(&self, path: &Path, left: &mut u64) -> Result<(), ArchiveError> {
         let mut done = PathBuf::new();
         let mut todo = parts(path);
         let mut followed = 0;
@@ -53,7 +53,7 @@ impl Links {
             *left = steps.ok_or_else(|| too_large("links than can be followed".to_owned()))?;
             if part == ".." {
                 if !done.pop() {
-                    return Err(strange(path, "is a link that leads out of the tree"));
+                    return Err(invalid_entry(path, "is a link that leads out of the tree"));
                 }
                 continue;
             }
@@ -63,7 +63,7 @@ impl Links {
             };
             followed += 1;
             // The kernel stops here too, so the link leads nowhere.
-            if followed > MOST_FOLLOWED {
+            if followed > MAX_LINKS_FOLLOWED {
                 return Ok(());
             }
             done.pop();

@@ -1,7 +1,7 @@
 //! Child side: GPU driver events, read as long as the parent reads the output.
 
 use super::raw::RawDevice;
-use super::{Reading, load, pci, read};
+use super::{Reading, load, pci, to_reading};
 use crate::gpu_driver::line::Line;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::bitmasks::event::EventTypes;
@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 /// for `every`. Returns `Ok` when `say` returns false (no reader), and the reason if the driver's events fail.
 pub(in crate::gpu_driver) fn watch(
     library: &OsStr,
-    every: Duration,
-    say: &mut dyn FnMut(&Line) -> bool,
+    alive_interval: Duration,
+    send: &mut dyn FnMut(&Line) -> bool,
 ) -> Result<(), String> {
     let nvml = load(library).map_err(|reading| reading.to_string())?;
     let failed = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
@@ -29,7 +29,7 @@ pub(in crate::gpu_driver) fn watch(
             unwatched.push(format!("device {index}"));
             continue;
         };
-        let address = read(device.pci_info()).and_then(|info| pci::address(&info.bus_id));
+        let address = to_reading(device.pci_info()).and_then(|info| pci::address(&info.bus_id));
         let Reading::Present(address) = address else {
             unwatched.push(format!("device {index}"));
             continue;
@@ -49,10 +49,10 @@ pub(in crate::gpu_driver) fn watch(
         devices.push((RawDevice::of(nvml.lib(), &device), address));
     }
     let watched = devices.iter().map(|(_, address)| address.clone()).collect();
-    if !say(&Line::Ready { watched, unwatched }) {
+    if !send(&Line::Ready { watched, unwatched }) {
         return Ok(());
     }
-    listen(&nvml, &set, &devices, every, say)
+    listen(&nvml, &set, &devices, alive_interval, send)
 }
 
 fn listen(

@@ -1,7 +1,7 @@
 //! NVLink: number and features of links (conformance), their state (vitals) and their far ends (topology).
 
 use super::raw::{Code, RawDevice, reading};
-use super::{Keyed, none_of};
+use super::{KeyedReadings, without_value};
 use crate::gpu_driver::LinkReport;
 use crate::pci;
 use lattice_conformance::{Reading, Value};
@@ -9,7 +9,7 @@ use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::field_id;
 
 /// Maximum number of links queried per device; the largest GPU so far has 18.
-const MOST_NVLINKS: u32 = 36;
+const MAX_NVLINKS: u32 = 36;
 
 /// Error counters of a link: last part of the key, and NVML's counter.
 const ERRORS: [(&str, u32); 4] = [
@@ -85,17 +85,17 @@ struct Links {
     numbers: Vec<u32>,
     version: Reading<u32>,
     /// Error code of the first missing link.
-    without: Option<Code>,
+    first_missing_code: Option<Code>,
 }
 
 /// A link exists if the driver returns its version or its state.
-fn find(raw: RawDevice<'_>) -> Links {
+fn find_links(raw: RawDevice<'_>) -> Links {
     let mut links = Links {
         numbers: Vec::new(),
         version: Reading::Unsupported,
-        without: None,
+        first_missing_code: None,
     };
-    for link in 0..MOST_NVLINKS {
+    for link in 0..MAX_NVLINKS {
         let version = raw.link_version(link);
         match version.or_else(|_| raw.link_active(link).map(u32::from)) {
             Ok(_) => {
@@ -110,7 +110,7 @@ fn find(raw: RawDevice<'_>) -> Links {
             Err(Code(nvml::nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT)) => break,
             // A board may omit some of its chip's links, including the first ones.
             Err(code) => {
-                links.without.get_or_insert(code);
+                links.first_missing_code.get_or_insert(code);
             }
         }
     }
@@ -121,11 +121,11 @@ fn find(raw: RawDevice<'_>) -> Links {
 pub(super) fn describe(
     raw: RawDevice<'_>,
     is_mig: bool,
-    values: &mut Keyed,
-    vitals: &mut Keyed,
+    values: &mut KeyedReadings,
+    vitals: &mut KeyedReadings,
 ) -> Vec<LinkReport> {
-    let links = find(raw);
-    let none = || match links.without {
+    let links = find_links(raw);
+    let none = || match links.first_missing_code {
         Some(code) => reading::<Value>(Err(code)),
         None => Reading::Unsupported,
     };
@@ -140,7 +140,11 @@ pub(super) fn describe(
     values.put("nvlink.version", links.version.map(version_name));
     values.put("nvlink.capabilities", capabilities(raw, &links.numbers));
     health(raw, is_mig, &links.numbers, vitals);
-    links.numbers.iter().map(|link| end(raw, *link)).collect()
+    links
+        .numbers
+        .iter()
+        .map(|link| remote_end(raw, *link))
+        .collect()
 }
 
 /// Capabilities common to all links of the board; if one of them cannot be read, the state of that reading.
@@ -151,7 +155,7 @@ fn capabilities(raw: RawDevice<'_>, links: &[u32]) -> Reading<Value> {
         for link in links {
             match reading(raw.link_can(*link, capability)) {
                 Reading::Present(can) => all &= can,
-                unknown => return none_of(&unknown),
+                unknown => return without_value(&unknown),
             }
         }
         if all {
@@ -161,7 +165,7 @@ fn capabilities(raw: RawDevice<'_>, links: &[u32]) -> Reading<Value> {
     Reading::Present(Value::List(common))
 }
 
-fn health(raw: RawDevice<'_>, is_mig: bool, links: &[u32], vitals: &mut Keyed) {
+fn health(raw: RawDevice<'_>, is_mig: bool, links: &[u32], vitals: &mut KeyedReadings) {
     let mut active = Reading::Present(0_u32);
     for link in links {
         let is_active = reading(raw.link_active(*link));
@@ -189,7 +193,7 @@ fn health(raw: RawDevice<'_>, is_mig: bool, links: &[u32], vitals: &mut Keyed) {
     vitals.put("nvlink.active", active);
 }
 
-fn error_rates(raw: RawDevice<'_>, link: u32, vitals: &mut Keyed) {
+fn error_rates(raw: RawDevice<'_>, link: u32, vitals: &mut KeyedReadings) {
     let counts = raw.fields_of(link, COUNTS.map(|(_, id)| id));
     for ((name, _), count) in COUNTS.iter().zip(counts) {
         let count = reading(count).map(Value::Number);
@@ -197,14 +201,14 @@ fn error_rates(raw: RawDevice<'_>, link: u32, vitals: &mut Keyed) {
     }
     let rates = raw.fields_of(link, RATES.map(|(_, id)| id));
     for ((name, _), rate) in RATES.iter().zip(rates) {
-        let rate = reading(rate).map(|packed| Value::Number(in_ten_to_the_18(packed)));
+        let rate = reading(rate).map(|packed| Value::Number(errors_per_exabit(packed)));
         vitals.put(&format!("nvlink.{link}.bit_error_rate.{name}"), rate);
     }
 }
 
 /// Unpacks a bit error rate, `mantissa * 10^-exponent`, into errors per 10^18 bits, a comparable integer. The driver
 /// reports zero as its smallest rate, 15 * 10^-255.
-fn in_ten_to_the_18(packed: i64) -> i64 {
+fn errors_per_exabit(packed: i64) -> i64 {
     const SCALE: u32 = 18;
     let part = |shift: u32, width: u32| packed >> shift & i64::from(width);
     let mantissa = part(
@@ -225,7 +229,7 @@ fn in_ten_to_the_18(packed: i64) -> i64 {
     }
 }
 
-fn end(raw: RawDevice<'_>, link: u32) -> LinkReport {
+fn remote_end(raw: RawDevice<'_>, link: u32) -> LinkReport {
     let kind = reading(raw.link_remote_kind(link)).and_then(|kind| match kind {
         nvml::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_GPU => word("gpu"),
         nvml::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_IBMNPU => word("cpu"),
@@ -272,11 +276,11 @@ mod tests {
             (9, 0, 9_000_000_000_000_000_000),
             (15, 0, i64::MAX),
         ] {
-            let found = in_ten_to_the_18(packed(mantissa, exponent));
+            let found = errors_per_exabit(packed(mantissa, exponent));
             assert_eq!(found, errors, "{mantissa} * 10^-{exponent}");
         }
         // Bits outside the two fields are ignored.
-        assert_eq!(in_ten_to_the_18(1 << 20 | packed(1, 12)), 1_000_000);
-        assert_eq!(in_ten_to_the_18(-1), 0);
+        assert_eq!(errors_per_exabit(1 << 20 | packed(1, 12)), 1_000_000);
+        assert_eq!(errors_per_exabit(-1), 0);
     }
 }

@@ -19,16 +19,16 @@ pub(super) use events::watch;
 
 /// Readings by key, without the prefix `gpu.<slot>.`.
 #[derive(Default)]
-struct Keyed(BTreeMap<String, Reading<Value>>);
+struct KeyedReadings(BTreeMap<String, Reading<Value>>);
 
-impl Keyed {
+impl KeyedReadings {
     fn put(&mut self, key: &str, reading: Reading<impl Into<Value>>) {
         self.0.insert(key.to_owned(), reading.map(Into::into));
     }
 }
 
 /// Converts a reading that is not present to another value type.
-fn none_of<T, U>(reading: &Reading<T>) -> Reading<U> {
+fn without_value<T, U>(reading: &Reading<T>) -> Reading<U> {
     reading.as_ref().and_then(|_| Reading::Absent)
 }
 
@@ -39,7 +39,7 @@ pub(super) fn report(library: &OsStr) -> GpuReport {
         Ok(nvml) => nvml,
         Err(reading) => return GpuReport::none(reading),
     };
-    let handles = read(nvml.device_count()).map(|count| {
+    let handles = to_reading(nvml.device_count()).map(|count| {
         (0..count)
             .map(|index| nvml.device_by_index(index))
             .collect::<Vec<_>>()
@@ -48,7 +48,7 @@ pub(super) fn report(library: &OsStr) -> GpuReport {
         library: Reading::Present(shown),
         driver: firmware(nvml.sys_driver_version()),
         nvml: firmware(nvml.sys_nvml_version()),
-        cuda: read(nvml.sys_cuda_driver_version())
+        cuda: to_reading(nvml.sys_cuda_driver_version())
             .map(|version| Value::Text(cuda_version(version))),
         ancestors: ancestors(&nvml, handles.present().map_or(&[], Vec::as_slice)),
         devices: handles
@@ -110,7 +110,7 @@ fn cuda_version(version: i32) -> String {
 }
 
 /// Converts an NVML result to a reading.
-fn read<T>(result: Result<T, NvmlError>) -> Reading<T> {
+fn to_reading<T>(result: Result<T, NvmlError>) -> Reading<T> {
     match result {
         Ok(value) => Reading::Present(value),
         Err(
@@ -131,27 +131,27 @@ fn firmware(result: Result<String, NvmlError>) -> Reading<Value> {
 }
 
 fn name(result: Result<String, NvmlError>) -> Reading<String> {
-    read(result).and_then(|raw| text::firmware(&raw))
+    to_reading(result).and_then(|raw| text::firmware(&raw))
 }
 
 fn flag(result: Result<bool, NvmlError>) -> Reading<Value> {
-    read(result).map(Value::Flag)
+    to_reading(result).map(Value::Flag)
 }
 
 fn number(result: Result<u32, NvmlError>) -> Reading<Value> {
-    read(result).map(Value::from)
+    to_reading(result).map(Value::from)
 }
 
 /// Converts NVML's megahertz to hertz.
 fn clock(result: Result<u32, NvmlError>) -> Reading<Value> {
-    read(result).map(|mhz| Value::Number(i64::from(mhz) * 1_000_000))
+    to_reading(result).map(|mhz| Value::Number(i64::from(mhz) * 1_000_000))
 }
 
 fn device(nvml: &Nvml, handle: &Result<Device<'_>, NvmlError>) -> DeviceReport {
     match handle {
         Ok(device) => describe(device, RawDevice::of(nvml.lib(), device)),
         Err(error) => {
-            let lost = || read::<String>(Err(error_of(error)));
+            let lost = || to_reading::<String>(Err(error_of(error)));
             let values = ["model", "memory", "vbios"];
             DeviceReport {
                 address: lost(),
@@ -186,23 +186,23 @@ fn error_of(error: &NvmlError) -> NvmlError {
 }
 
 fn describe(device: &Device<'_>, raw: RawDevice<'_>) -> DeviceReport {
-    let mut values = Keyed::default();
+    let mut values = KeyedReadings::default();
     values.put("model", firmware(device.name()));
-    values.put("architecture", word(device.architecture()));
+    values.put("architecture", enum_name(device.architecture()));
     values.put("compute_capability", compute_capability(device));
     let memory = raw::reading(raw.memory());
     values.put("memory", memory.map(|(total, _)| Value::amount(total)));
-    firmwares(device, &mut values);
+    firmware_versions(device, &mut values);
     pci_ids(device, raw, &mut values);
     modes(device, &mut values);
     limits(device, &mut values);
-    let mut vitals = Keyed::default();
+    let mut vitals = KeyedReadings::default();
     vitals::describe(device, raw, &mut vitals);
     let is_mig = device.mig_mode().is_ok_and(|mode| mode.current != 0);
     let links = links::describe(raw, is_mig, &mut values, &mut vitals);
-    let place = place(raw);
+    let place = board_position(raw);
     DeviceReport {
-        address: read(device.pci_info()).and_then(|info| pci::address(&info.bus_id)),
+        address: to_reading(device.pci_info()).and_then(|info| pci::address(&info.bus_id)),
         uuid: name(device.uuid()),
         serial: name(device.serial()),
         pending: pending(device),
@@ -215,7 +215,7 @@ fn describe(device: &Device<'_>, raw: RawDevice<'_>) -> DeviceReport {
     }
 }
 
-fn firmwares(device: &Device<'_>, values: &mut Keyed) {
+fn firmware_versions(device: &Device<'_>, values: &mut KeyedReadings) {
     values.put("part_number", firmware(device.board_part_number()));
     values.put("vbios", firmware(device.vbios_version()));
     values.put("inforom.image", firmware(device.info_rom_image_version()));
@@ -227,7 +227,7 @@ fn firmwares(device: &Device<'_>, values: &mut Keyed) {
         values.put(key, firmware(device.info_rom_version(object)));
     }
     values.put("gsp.firmware", firmware(device.gsp_firmware_version()));
-    let mode = read(device.gsp_firmware_mode());
+    let mode = to_reading(device.gsp_firmware_mode());
     values.put("gsp.enabled", mode.as_ref().map(|mode| mode.enabled));
     values.put("gsp.default", mode.map(|mode| mode.default));
 }
@@ -247,8 +247,8 @@ fn fabric(raw: RawDevice<'_>) -> Reading<String> {
 }
 
 /// Position of the board: from the platform firmware, and the module number also from older drivers.
-fn place(raw: RawDevice<'_>) -> BTreeMap<String, Reading<Value>> {
-    let mut place = Keyed::default();
+fn board_position(raw: RawDevice<'_>) -> BTreeMap<String, Reading<Value>> {
+    let mut place = KeyedReadings::default();
     let platform = raw::reading(raw.platform());
     let platform = platform.as_ref();
     let chassis = platform
@@ -262,7 +262,7 @@ fn place(raw: RawDevice<'_>) -> BTreeMap<String, Reading<Value>> {
         // Boards outside a managed chassis return zeros.
         let number = match &chassis {
             Reading::Present(_) => platform.clone().map(|platform| u32::from(of(platform))),
-            unknown => none_of(unknown),
+            unknown => without_value(unknown),
         };
         place.put(key, number);
     }
@@ -277,12 +277,12 @@ fn place(raw: RawDevice<'_>) -> BTreeMap<String, Reading<Value>> {
 
 /// The name of an enumerated value; "unknown" counts as unsupported. A value newer than the binding is named by its
 /// number: every error code unknown to the binding is 24 or above.
-fn word<T: std::fmt::Debug>(result: Result<T, NvmlError>) -> Reading<Value> {
+fn enum_name<T: std::fmt::Debug>(result: Result<T, NvmlError>) -> Reading<Value> {
     let name = match result {
         Err(NvmlError::UnexpectedVariant(number)) if number < 24 => {
             return Reading::Present(Value::Text(format!("#{number}")));
         }
-        other => read(other),
+        other => to_reading(other),
     };
     name.and_then(|name| {
         let name = format!("{name:?}").to_ascii_lowercase();
@@ -295,12 +295,12 @@ fn word<T: std::fmt::Debug>(result: Result<T, NvmlError>) -> Reading<Value> {
 }
 
 fn compute_capability(device: &Device<'_>) -> Reading<Value> {
-    read(device.cuda_compute_capability())
+    to_reading(device.cuda_compute_capability())
         .map(|capability| Value::Text(format!("{}.{}", capability.major, capability.minor)))
 }
 
-fn pci_ids(device: &Device<'_>, raw: RawDevice<'_>, values: &mut Keyed) {
-    let info = read(device.pci_info());
+fn pci_ids(device: &Device<'_>, raw: RawDevice<'_>, values: &mut KeyedReadings) {
+    let info = to_reading(device.pci_info());
     // NVML packs device and vendor as 0xDDDDVVVV.
     let id = |packed: u32| Value::Text(format!("{:04x}:{:04x}", packed & 0xffff, packed >> 16));
     values.put("pci_id", info.as_ref().map(|info| id(info.pci_device_id)));
@@ -320,21 +320,21 @@ fn pci_ids(device: &Device<'_>, raw: RawDevice<'_>, values: &mut Keyed) {
     );
 }
 
-fn modes(device: &Device<'_>, values: &mut Keyed) {
+fn modes(device: &Device<'_>, values: &mut KeyedReadings) {
     let ecc = device.is_ecc_enabled().map(|mode| mode.currently_enabled);
     values.put("ecc", flag(ecc));
     values.put("persistence", flag(device.is_in_persistent_mode()));
-    values.put("compute_mode", word(device.compute_mode()));
+    values.put("compute_mode", enum_name(device.compute_mode()));
     values.put("mig", flag(device.mig_mode().map(|mode| mode.current != 0)));
     values.put("accounting", flag(device.is_accounting_enabled()));
     values.put("confidential_compute", flag(device.is_cc_enabled()));
 }
 
-fn limits(device: &Device<'_>, values: &mut Keyed) {
+fn limits(device: &Device<'_>, values: &mut KeyedReadings) {
     // NVML returns milliwatts already. The current limit is set by the power budget, so it is not a conformance value.
     let default = device.power_management_limit_default();
     values.put("power.default", number(default));
-    let range = read(device.power_management_limit_constraints());
+    let range = to_reading(device.power_management_limit_constraints());
     values.put("power.min", range.as_ref().map(|range| range.min_limit));
     values.put("power.max", range.map(|range| range.max_limit));
     for (key, which) in [

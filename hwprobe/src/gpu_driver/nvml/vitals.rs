@@ -1,7 +1,7 @@
 //! Live values of one GPU; none of them enters a digest.
 
 use super::raw::{Code, FabricInfo, RawDevice, reading};
-use super::{Keyed, number, read};
+use super::{KeyedReadings, number, to_reading};
 use lattice_conformance::{Reading, Value};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
@@ -9,19 +9,19 @@ use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::field_id;
 
 /// Fills all vitals except NVLink.
-pub(super) fn describe(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
+pub(super) fn describe(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut KeyedReadings) {
     temperatures(device, raw, vitals);
     power(device, vitals);
     memory_errors(device, raw, vitals);
     clocks(device, raw, vitals);
-    link(device, vitals);
+    pcie_link(device, vitals);
     load(device, raw, vitals);
     fabric(raw.fabric(), vitals);
 }
 
 /// Temperatures in degrees Celsius. `limit` is the temperature at which the board acts. Boards with a margin instead
 /// report the remaining degrees as `margin`, and the limits as `margin_limit`.
-fn temperatures(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
+fn temperatures(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut KeyedReadings) {
     vitals.put(
         "temperature",
         number(device.temperature(TemperatureSensor::Gpu)),
@@ -70,7 +70,7 @@ fn temperatures(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
 }
 
 /// Power in milliwatts and energy in millijoules, as in NVML.
-fn power(device: &Device<'_>, vitals: &mut Keyed) {
+fn power(device: &Device<'_>, vitals: &mut KeyedReadings) {
     vitals.put("power.draw", number(device.power_usage()));
     vitals.put("power.limit", number(device.power_management_limit()));
     vitals.put(
@@ -79,12 +79,12 @@ fn power(device: &Device<'_>, vitals: &mut Keyed) {
     );
     vitals.put(
         "energy",
-        read(device.total_energy_consumption()).map(Value::amount),
+        to_reading(device.total_energy_consumption()).map(Value::amount),
     );
 }
 
 /// Counters of corrected errors, by the last part of their key: since the driver was loaded, and over the lifetime.
-const SPANS: [(&str, u32); 2] = [
+const CORRECTED_COUNTERS: [(&str, u32); 2] = [
     ("corrected", nvml::nvmlEccCounterType_enum_NVML_VOLATILE_ECC),
     (
         "corrected_ever",
@@ -92,7 +92,7 @@ const SPANS: [(&str, u32); 2] = [
     ),
 ];
 
-fn memory_errors(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
+fn memory_errors(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut KeyedReadings) {
     let kinds = [
         ("corrected", MemoryError::Corrected),
         ("uncorrected", MemoryError::Uncorrected),
@@ -102,7 +102,7 @@ fn memory_errors(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
             ("volatile", EccCounter::Volatile),
             ("aggregate", EccCounter::Aggregate),
         ] {
-            let count = read(device.total_ecc_errors(error, counter));
+            let count = to_reading(device.total_ecc_errors(error, counter));
             vitals.put(&format!("ecc.{kind}.{span}"), count.map(Value::amount));
         }
     }
@@ -110,9 +110,10 @@ fn memory_errors(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
     let sram = sram.as_ref();
     let kept = [
         sram.clone().and_then(|sram| sram.corrected.clone()),
-        sram.clone().and_then(|sram| sram.corrected_ever.clone()),
+        sram.clone()
+            .and_then(|sram| sram.corrected_aggregate.clone()),
     ];
-    for ((span, counter), kept) in SPANS.into_iter().zip(kept) {
+    for ((span, counter), kept) in CORRECTED_COUNTERS.into_iter().zip(kept) {
         let corrected = nvml::nvmlMemoryErrorType_enum_NVML_MEMORY_ERROR_TYPE_CORRECTED;
         let at = |place| raw.memory_errors(corrected, counter, place);
         // Drivers without the SRAM status call report the SRAM count only through this call.
@@ -132,7 +133,7 @@ fn memory_errors(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
     vitals.put(
         "ecc.sram.uncorrected_ever",
         sram.clone()
-            .and_then(|sram| sram.uncorrected_ever.clone().map(Value::amount)),
+            .and_then(|sram| sram.uncorrected_aggregate.clone().map(Value::amount)),
     );
     vitals.put(
         "ecc.sram.threshold_exceeded",
@@ -163,7 +164,7 @@ fn memory_errors(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
     vitals.put("retired_pages.total", total);
     vitals.put(
         "retired_pages.pending",
-        read(device.are_pages_pending_retired()),
+        to_reading(device.are_pages_pending_retired()),
     );
 }
 
@@ -204,7 +205,7 @@ fn reasons(mask: u64) -> Value {
     Value::List(set.map(named).collect())
 }
 
-fn clocks(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
+fn clocks(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut KeyedReadings) {
     // As nvml.h's bits for health checks, and by name for operators.
     let mask = reading(raw.clock_event_reasons());
     vitals.put(
@@ -224,19 +225,19 @@ fn clocks(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
     }
     vitals.put(
         "performance_state",
-        read(device.performance_state()).map(|state| state.as_c()),
+        to_reading(device.performance_state()).map(|state| state.as_c()),
     );
 }
 
-fn link(device: &Device<'_>, vitals: &mut Keyed) {
+fn pcie_link(device: &Device<'_>, vitals: &mut KeyedReadings) {
     vitals.put("pcie.generation", number(device.current_pcie_link_gen()));
     vitals.put("pcie.width", number(device.current_pcie_link_width()));
     vitals.put("pcie.replays", number(device.pcie_replay_counter()));
 }
 
 /// Utilisation in percent of the last sample period, and used memory in bytes.
-fn load(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
-    let rates = read(device.utilization_rates());
+fn load(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut KeyedReadings) {
+    let rates = to_reading(device.utilization_rates());
     vitals.put("utilization.gpu", rates.as_ref().map(|rates| rates.gpu));
     vitals.put("utilization.memory", rates.map(|rates| rates.memory));
     vitals.put(
@@ -246,7 +247,7 @@ fn load(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
 }
 
 /// State and status of the fabric. The state *completed* alone does not mean that the fabric works.
-fn fabric(info: Result<FabricInfo, Code>, vitals: &mut Keyed) {
+fn fabric(info: Result<FabricInfo, Code>, vitals: &mut KeyedReadings) {
     let info = reading(info);
     let state = info.as_ref().and_then(|info| {
         let names = ["", "not_started", "in_progress", "completed"];

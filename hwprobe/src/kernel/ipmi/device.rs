@@ -16,9 +16,9 @@ const GET_DEVICE_ID: (u8, u8) = (0x06, 0x01);
 /// The group extension network function; DCMI 1.5, table 6-16: group, mode (system power
 /// statistics), attributes, reserved.
 const GET_POWER_READING: (u8, u8) = (0x2c, 0x02);
-const POWER_READING: [u8; 4] = [0xdc, 0x01, 0x00, 0x00];
+const POWER_READING_REQUEST: [u8; 4] = [0xdc, 0x01, 0x00, 0x00];
 /// Maximum number of unrelated messages (events, answers to an earlier request) before the device counts as broken.
-const MOST_OTHERS: usize = 64;
+const MAX_UNRELATED_MESSAGES: usize = 64;
 
 /// Queries the BMC through the device at `path`, until the deadline.
 pub(super) fn report(path: &Path, deadline: Duration) -> IpmiReport {
@@ -31,7 +31,7 @@ pub(super) fn report(path: &Path, deadline: Duration) -> IpmiReport {
     let what = path.to_string_lossy();
     let device = match device {
         Ok(device) => device,
-        Err(error) => return IpmiReport::every(&Reading::from_io(&what, &error)),
+        Err(error) => return IpmiReport::with_state(&Reading::from_io(&what, &error)),
     };
     let ask = |id, command, data: &[u8]| match exchange(&device, id, command, data, ends_at) {
         Ok(Some(answer)) => Reading::Present(HEXLOWER.encode(&answer)),
@@ -41,7 +41,7 @@ pub(super) fn report(path: &Path, deadline: Duration) -> IpmiReport {
     let device_id = ask(1, GET_DEVICE_ID, &[]);
     // A BMC that did not answer the simplest request gets no second one.
     let power_reading = match &device_id {
-        Reading::Present(_) => ask(2, GET_POWER_READING, &POWER_READING),
+        Reading::Present(_) => ask(2, GET_POWER_READING, &POWER_READING_REQUEST),
         other => other.clone(),
     };
     IpmiReport {
@@ -59,7 +59,7 @@ fn exchange(
     ends_at: Instant,
 ) -> io::Result<Option<Vec<u8>>> {
     ipmi_send(device, id, command, &mut data.to_vec())?;
-    for _ in 0..MOST_OTHERS {
+    for _ in 0..MAX_UNRELATED_MESSAGES {
         let left = ends_at.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
         let mut ready = [PollFd::new(device, PollFlags::IN)];

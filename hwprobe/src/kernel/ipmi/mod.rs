@@ -44,18 +44,18 @@ impl IpmiSource {
     /// The source that fits the tree below `root`.
     #[must_use]
     pub fn of(root: &Path) -> Self {
-        Self::beside::<IpmiReport>(root, Self::DEVICE.into())
+        Self::for_root::<IpmiReport>(root, Self::DEVICE.into())
     }
 
     /// Maximum duration of [`ask`].
     #[must_use]
     pub const fn deadline(&self) -> Duration {
-        self.within(DEADLINE)
+        self.query_deadline(DEADLINE)
     }
 }
 
 impl IpmiReport {
-    fn every(state: &Reading<String>) -> Self {
+    fn with_state(state: &Reading<String>) -> Self {
         Self {
             device_id: state.clone(),
             power_reading: state.clone(),
@@ -65,13 +65,13 @@ impl IpmiReport {
 
 /// Queries `source`. Blocks for at most five seconds.
 #[must_use]
-pub fn ask(source: &IpmiSource) -> Reading<IpmiReport> {
-    source.ask("in-band BMC queries are switched off", |path| {
-        ask_device(path.clone())
+pub fn query_bmc(source: &IpmiSource) -> Reading<IpmiReport> {
+    source.query("in-band BMC queries are switched off", |path| {
+        query_device(path.clone())
     })
 }
 
-fn ask_device(path: PathBuf) -> IpmiReport {
+fn query_device(path: PathBuf) -> IpmiReport {
     let mut report = None;
     let ended = CALLS.run(
         DEADLINE,
@@ -82,8 +82,10 @@ fn ask_device(path: PathBuf) -> IpmiReport {
     );
     match (report, ended) {
         (Some(report), _) => report,
-        (None, Err(CallExpired::TimedOut)) => IpmiReport::every(&Reading::timed_out(DEADLINE)),
-        (None, _) => IpmiReport::every(&Reading::failed("cannot start a thread for the BMC query")),
+        (None, Err(CallExpired::TimedOut)) => IpmiReport::with_state(&Reading::timed_out(DEADLINE)),
+        (None, _) => {
+            IpmiReport::with_state(&Reading::failed("cannot start a thread for the BMC query"))
+        }
     }
 }
 
@@ -103,14 +105,14 @@ mod tests {
     fn a_machine_without_the_device_has_no_bmc_in_band() {
         let folder = tempfile::tempdir().unwrap();
         let source = IpmiSource::Live(folder.path().join("ipmi0"));
-        let report = ask(&source).present().cloned().unwrap();
-        assert_eq!(report, IpmiReport::every(&Reading::Absent));
+        let report = query_bmc(&source).present().cloned().unwrap();
+        assert_eq!(report, IpmiReport::with_state(&Reading::Absent));
     }
 
     #[test]
     fn a_device_that_is_something_else_is_no_bmc_either() {
         // Every ioctl on this device fails with ENOTTY.
-        let report = ask(&IpmiSource::Live("/dev/null".into()));
+        let report = query_bmc(&IpmiSource::Live("/dev/null".into()));
         let report = report.present().cloned().unwrap();
         assert!(
             matches!(report.device_id, Reading::Failed { .. }),
@@ -129,12 +131,12 @@ mod tests {
         };
         std::fs::write(&path, report.clone().encode().unwrap()).unwrap();
         let source = IpmiSource::of(folder.path());
-        assert_eq!(ask(&source), Reading::Present(report));
+        assert_eq!(query_bmc(&source), Reading::Present(report));
         assert_eq!(from_hex("002081"), Some(vec![0, 0x20, 0x81]));
         for broken in ["0", "0g", "+1", "äb"] {
             assert_eq!(from_hex(broken), None, "{broken}");
         }
         std::fs::write(&path, "{").unwrap();
-        assert!(matches!(ask(&source), Reading::Failed { .. }));
+        assert!(matches!(query_bmc(&source), Reading::Failed { .. }));
     }
 }

@@ -41,7 +41,7 @@ impl DcbQuery {
     }
 
     /// Queries both settings; unsupported if the driver has no DCB.
-    pub(super) fn ask(&mut self, name: &str) -> PfcAnswer {
+    pub(super) fn query(&mut self, name: &str) -> PfcAnswer {
         let answer = self.answer(name);
         PfcAnswer {
             pfc: answer.as_ref().and_then(|answer| match &answer.0 {
@@ -60,7 +60,7 @@ impl DcbQuery {
         let mut payload = vec![0, IEEE_GET, 0, 0];
         push(&mut payload, INTERFACE, format!("{name}\0").as_bytes());
         let mut found = Ok(Answer::default());
-        let asked = socket.ask(GET_DCB, false, &payload, |answer| found = decode(answer));
+        let asked = socket.request_all(GET_DCB, false, &payload, |answer| found = decode(answer));
         match (asked, found) {
             (Ok(()), Ok(answer)) => Reading::Present(answer),
             (Ok(()), Err(error)) => Reading::failed(format!("DCB: {error}")),
@@ -91,7 +91,7 @@ fn decode(answer: &[u8]) -> Result<Answer, Malformed> {
                     for entry in attributes(nested.payload) {
                         let entry = entry?;
                         if entry.kind == IEEE_APP {
-                            marks.extend(mark(entry.payload));
+                            marks.extend(dscp_mapping(entry.payload));
                         }
                     }
                 }
@@ -111,7 +111,7 @@ fn priorities(enabled: u8) -> Vec<u8> {
 }
 
 /// `struct dcb_app`: selector, priority, protocol; for a DSCP entry, protocol is the DSCP value.
-fn mark(entry: &[u8]) -> Option<(u16, u8)> {
+fn dscp_mapping(entry: &[u8]) -> Option<(u16, u8)> {
     match *entry {
         [SELECTOR_DSCP, priority, low, high, ..] => {
             Some((u16::from_ne_bytes([low, high]), priority))

@@ -22,7 +22,7 @@ const VERSION_STORED: u16 = 102;
 const VERSION_NAME: u16 = 103;
 const VERSION_VALUE: u16 = 104;
 /// Maximum number of devices, and of versions per device; a node has tens of each.
-const MOST: usize = 512;
+const MAX_ENTRIES: usize = 512;
 
 /// Firmware versions of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ impl DevlinkReport {
 }
 
 /// Queries the running kernel for all devices. A kernel without devlink is unsupported.
-pub(super) fn ask() -> Reading<Vec<DevlinkReport>> {
+pub(super) fn query_devices() -> Reading<Vec<DevlinkReport>> {
     match dump() {
         Ok(devices) => Reading::Present(devices),
         // The family is not registered: no driver with devlink is loaded, or the kernel was built without it.
@@ -75,9 +75,9 @@ fn dump() -> io::Result<Vec<DevlinkReport>> {
     let family = generic::family(&mut socket, FAMILY)?.id;
     let mut devices = Vec::new();
     let mut malformed = None;
-    socket.ask(family, true, &[INFO_GET, 1, 0, 0], |answer| {
+    socket.request_all(family, true, &[INFO_GET, 1, 0, 0], |answer| {
         match decode(answer) {
-            Ok(device) if devices.len() < MOST => devices.push(device),
+            Ok(device) if devices.len() < MAX_ENTRIES => devices.push(device),
             Ok(_) => {}
             Err(error) => malformed = Some(error),
         }
@@ -93,7 +93,7 @@ fn dump() -> io::Result<Vec<DevlinkReport>> {
 /// # Errors
 /// Inconsistent lengths.
 pub fn decode(answer: &[u8]) -> Result<DevlinkReport, Malformed> {
-    let (_, body) = generic::split(answer)?;
+    let (_, body) = generic::split_header(answer)?;
     let mut device = DevlinkReport::default();
     for attribute in attributes(body) {
         let attribute = attribute?;
@@ -125,7 +125,7 @@ pub fn decode(answer: &[u8]) -> Result<DevlinkReport, Malformed> {
             _ => continue,
         };
         if let Some((name, value)) = version(attribute.payload, read)?
-            && versions.len() < MOST
+            && versions.len() < MAX_ENTRIES
         {
             versions.insert(name, value);
         }

@@ -3,9 +3,9 @@
 //! Pure: [`DevlinkEvent::parse`] decodes one message of the group [`GROUP`] of the family [`FAMILY`], and
 //! [`DevlinkEvent::cause`] converts it to a cause. Numbers are those of `include/uapi/linux/devlink.h`.
 
-use super::generic::split;
+use super::generic::split_header;
 use super::netlink::{Malformed, attributes, messages, string};
-use crate::kernel::uevent::harmless;
+use crate::kernel::uevent::sanitized_name;
 use lattice_conformance::history::Cause;
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub const FAMILY: &str = "devlink";
 /// `DEVLINK_GENL_MCGRP_CONFIG_NAME`.
 pub const GROUP: &str = "config";
 /// Maximum message size of the kernel (`NLMSG_GOODSIZE`), in bytes.
-pub const MOST_MESSAGE_BYTES: usize = 8 << 10;
+pub const MAX_MESSAGE_BYTES: usize = 8 << 10;
 
 /// `DEVLINK_ATTR_BUS_NAME`, `DEVLINK_ATTR_DEV_NAME`.
 pub(super) const BUS_NAME: u16 = 1;
@@ -72,7 +72,7 @@ impl DevlinkEvent {
     /// # Errors
     /// The message is truncated, or names no device.
     pub fn parse(datagram: &[u8], family: u16) -> Result<Option<Self>, BadDevlinkEvent> {
-        if datagram.len() > MOST_MESSAGE_BYTES {
+        if datagram.len() > MAX_MESSAGE_BYTES {
             return Err(BadDevlinkEvent::TooLong(datagram.len()));
         }
         let Some(message) = messages(datagram).next().transpose()? else {
@@ -81,7 +81,7 @@ impl DevlinkEvent {
         if message.kind != family {
             return Ok(None);
         }
-        let (command, body) = split(message.payload)?;
+        let (command, body) = split_header(message.payload)?;
         let Some(action) = DevlinkAction::of(command) else {
             return Ok(None);
         };
@@ -105,7 +105,7 @@ impl DevlinkEvent {
     /// The cause for a new read of the node: `devlink flash pci/0000:5e:00.0`.
     #[must_use]
     pub fn cause(&self) -> Cause {
-        let (bus, device) = (harmless(&self.bus), harmless(&self.device));
+        let (bus, device) = (sanitized_name(&self.bus), sanitized_name(&self.device));
         Cause::DeviceEvent {
             what: format!("devlink {} {bus}/{device}", self.action),
         }

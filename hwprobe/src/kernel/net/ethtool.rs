@@ -23,11 +23,11 @@ const GMODULEEEPROM: u32 = 0x43;
 const PRIVATE_FLAGS: u32 = 2;
 const FEATURES: u32 = 4;
 /// `ETH_GSTRING_LEN`.
-const STRING: usize = 32;
+const STRING_BYTES: usize = 32;
 /// Maximum number of names read from one set; the kernel has at most 64 in the sets used here.
-const MOST_STRINGS: usize = 1024;
+const MAX_STRINGS: usize = 1024;
 /// Number of `struct ethtool_get_features_block`s requested: 32 features each.
-const BLOCKS: usize = 8;
+const FEATURE_BLOCKS: usize = 8;
 
 /// Driver and firmware of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ pub struct InterfaceReport {
 
 impl InterfaceReport {
     /// A report with the same state for all answers; `state` must not be present.
-    pub(crate) fn every(state: &Reading<()>) -> Self {
+    pub(crate) fn with_state(state: &Reading<()>) -> Self {
         fn unknown<T>(state: &Reading<()>) -> Reading<T> {
             let why = || Reading::failed("not asked");
             state.clone().and_then(|()| why())
@@ -153,12 +153,12 @@ impl EthtoolQuery {
     /// Queries everything about one interface, except the module and DCB.
     pub(super) fn report(&mut self, name: &str) -> InterfaceReport {
         InterfaceReport {
-            driver: self.ask(name, &[GDRVINFO]).map(driver_info),
-            rings: self.ask(name, &[GRINGPARAM]).map(rings),
-            channels: self.ask(name, &[GCHANNELS]).map(channels),
-            pause: self.ask(name, &[GPAUSEPARAM]).map(pause),
+            driver: self.send_command(name, &[GDRVINFO]).map(driver_info),
+            rings: self.send_command(name, &[GRINGPARAM]).map(rings),
+            channels: self.send_command(name, &[GCHANNELS]).map(channels),
+            pause: self.send_command(name, &[GPAUSEPARAM]).map(pause),
             features: self.features(name),
-            fec: self.ask(name, &[GFECPARAM]).map(fec),
+            fec: self.send_command(name, &[GFECPARAM]).map(fec),
             private_flags: self.private_flags(name),
             autoneg: self.autoneg(name),
             pfc: Reading::default(),
@@ -171,14 +171,14 @@ impl EthtoolQuery {
     pub(super) fn module(&mut self, name: &str) -> Reading<Module> {
         const LENGTH_AT: usize = 8;
         const DATA_AT: usize = 16;
-        let length = self.ask(name, &[GMODULEINFO]);
+        let length = self.send_command(name, &[GMODULEINFO]);
         let length = length.map(|answer| word(answer, LENGTH_AT));
         let length = length.map(|length| length.min(MODULE_BYTES as u32));
         // cmd, magic, offset, length.
         let request = length.map(|length| [GMODULEEEPROM, 0, 0, length]);
         match request {
             Reading::Present(request) => {
-                let answer = self.ask(name, &request);
+                let answer = self.send_command(name, &request);
                 // The kernel returns the actual length.
                 answer.map(|answer| {
                     let length = (word(answer, 12) as usize).min(request[3] as usize);
@@ -190,7 +190,7 @@ impl EthtoolQuery {
     }
 
     /// Sends a command, given as the first words of its structure.
-    fn ask(&mut self, name: &str, words: &[u32]) -> Answer<'_> {
+    fn send_command(&mut self, name: &str, words: &[u32]) -> Answer<'_> {
         let socket = match &self.socket {
             Ok(socket) => socket,
             Err(error) => return Reading::from_io("socket for ethtool", error),
@@ -210,9 +210,9 @@ impl EthtoolQuery {
             Reading::Present(names) => names,
             other => return other,
         };
-        let blocks = BLOCKS as u32;
-        let answer = self.ask(name, &[GFEATURES, blocks]);
-        answer.map(|answer| switched_on(answer, &names))
+        let blocks = FEATURE_BLOCKS as u32;
+        let answer = self.send_command(name, &[GFEATURES, blocks]);
+        answer.map(|answer| active_features(answer, &names))
     }
 
     fn private_flags(&mut self, name: &str) -> Reading<Vec<String>> {
@@ -220,7 +220,7 @@ impl EthtoolQuery {
             Reading::Present(names) => names,
             other => return other,
         };
-        let answer = self.ask(name, &[GPFLAGS]);
+        let answer = self.send_command(name, &[GPFLAGS]);
         answer.map(|answer| {
             let flags = word(answer, 4);
             let on = |(bit, _): &(usize, String)| *bit < 32 && flags >> bit & 1 == 1;
@@ -242,7 +242,7 @@ impl EthtoolQuery {
         let halves = mask.to_ne_bytes();
         let (first, second) = (word(&halves, 0), word(&halves, 4));
         let count = self
-            .ask(name, &[GSSET_INFO, 0, first, second])
+            .send_command(name, &[GSSET_INFO, 0, first, second])
             .and_then(|answer| {
                 // The kernel clears the bits of sets that the driver lacks.
                 let found = u64::from_ne_bytes(bytes(answer, 8));
@@ -251,7 +251,7 @@ impl EthtoolQuery {
                 }
                 match word(answer, 16) as usize {
                     0 => Reading::Unsupported,
-                    count if count > MOST_STRINGS => {
+                    count if count > MAX_STRINGS => {
                         Reading::failed(format!("{count} names in a set"))
                     }
                     count => Reading::Present(count),
@@ -261,10 +261,10 @@ impl EthtoolQuery {
             Reading::Present(count) => count,
             other => return other.map(|_| Vec::new()),
         };
-        let answer = self.ask(name, &[GSTRINGS, set, asked as u32]);
+        let answer = self.send_command(name, &[GSTRINGS, set, asked as u32]);
         answer.map(|answer| {
             let count = (word(answer, 8) as usize).min(asked);
-            let strings = answer[12..].chunks_exact(STRING).take(count);
+            let strings = answer[12..].chunks_exact(STRING_BYTES).take(count);
             strings.map(c_string).collect()
         })
     }
@@ -273,12 +273,12 @@ impl EthtoolQuery {
     fn autoneg(&mut self, name: &str) -> Reading<bool> {
         const WORDS_AT: usize = 0x0f;
         const AUTONEG_AT: usize = 0x0b;
-        let words = self.ask(name, &[GLINKSETTINGS]).and_then(|answer| {
-            match i8::from_ne_bytes(bytes(answer, WORDS_AT)) {
+        let words = self
+            .send_command(name, &[GLINKSETTINGS])
+            .and_then(|answer| match i8::from_ne_bytes(bytes(answer, WORDS_AT)) {
                 negative @ ..0 => Reading::Present(negative.unsigned_abs()),
                 _ => Reading::failed("ethtool: no length of link settings"),
-            }
-        });
+            });
         let words = match words {
             Reading::Present(words) => words,
             other => return other.map(|_| false),
@@ -288,7 +288,7 @@ impl EthtoolQuery {
         let mut place = [0; 4];
         place[WORDS_AT % 4] = words;
         request[WORDS_AT / 4] = u32::from_ne_bytes(place);
-        let answer = self.ask(name, &request);
+        let answer = self.send_command(name, &request);
         answer.and_then(|answer| match answer[AUTONEG_AT] {
             0 => Reading::Present(false),
             1 => Reading::Present(true),
@@ -324,9 +324,9 @@ fn c_string(place: &[u8]) -> String {
 /// erom_version[32], …
 fn driver_info(answer: &[u8]) -> DriverInfo {
     let field = |at: usize| {
-        let place = &answer[at..at + STRING];
+        let place = &answer[at..at + STRING_BYTES];
         let end = place.iter().position(|byte| *byte == 0);
-        match std::str::from_utf8(&place[..end.unwrap_or(STRING)]) {
+        match std::str::from_utf8(&place[..end.unwrap_or(STRING_BYTES)]) {
             Ok(value) => text::firmware(value),
             Err(_) => Reading::failed("ethtool: not text"),
         }
@@ -340,7 +340,7 @@ fn driver_info(answer: &[u8]) -> DriverInfo {
 }
 
 /// The value at `current`, if the device has this kind (the maximum at `most` is not zero).
-fn of(answer: &[u8], most: usize, current: usize) -> Reading<u32> {
+fn unless_max_zero(answer: &[u8], most: usize, current: usize) -> Reading<u32> {
     if word(answer, most) == 0 {
         Reading::Unsupported
     } else {
@@ -351,20 +351,20 @@ fn of(answer: &[u8], most: usize, current: usize) -> Reading<u32> {
 /// `struct ethtool_ringparam`: cmd, the four maxima, the four values: rx, mini, jumbo, tx.
 fn rings(answer: &[u8]) -> RingSizes {
     RingSizes {
-        rx: of(answer, 4, 20),
-        rx_mini: of(answer, 8, 24),
-        rx_jumbo: of(answer, 12, 28),
-        tx: of(answer, 16, 32),
+        rx: unless_max_zero(answer, 4, 20),
+        rx_mini: unless_max_zero(answer, 8, 24),
+        rx_jumbo: unless_max_zero(answer, 12, 28),
+        tx: unless_max_zero(answer, 16, 32),
     }
 }
 
 /// `struct ethtool_channels`: cmd, the four maxima, the four counts: rx, tx, other, combined.
 fn channels(answer: &[u8]) -> Channels {
     Channels {
-        rx: of(answer, 4, 20),
-        tx: of(answer, 8, 24),
-        other: of(answer, 12, 28),
-        combined: of(answer, 16, 32),
+        rx: unless_max_zero(answer, 4, 20),
+        tx: unless_max_zero(answer, 8, 24),
+        other: unless_max_zero(answer, 12, 28),
+        combined: unless_max_zero(answer, 16, 32),
     }
 }
 
@@ -390,8 +390,8 @@ fn fec(answer: &[u8]) -> Vec<String> {
 
 /// `struct ethtool_gfeatures`: cmd, number of blocks, blocks of available, requested, active, never_changed. A feature
 /// is fixed if it is not available for change or never changes.
-fn switched_on(answer: &[u8], names: &[String]) -> Vec<String> {
-    let blocks = (word(answer, 4) as usize).min(BLOCKS);
+fn active_features(answer: &[u8], names: &[String]) -> Vec<String> {
+    let blocks = (word(answer, 4) as usize).min(FEATURE_BLOCKS);
     let is_on = |bit: usize| {
         let (block, bit) = (bit / 32, bit % 32);
         let part = |index: usize| word(answer, 8 + 16 * block + 4 * index) >> bit & 1 == 1;
@@ -457,11 +457,11 @@ mod tests {
         // Bits 0 to 2 of the first block are available, but bit 2 never changes; bit 0 of the second block is available
         // too.
         let bytes = answer(&[GFEATURES, 2, 0b0111, 0, 0b1111, 0b0100, 0b1, 0, 0b1, 0]);
-        assert_eq!(switched_on(&bytes, &names), ["f07", "f38", "f39"]);
+        assert_eq!(active_features(&bytes, &names), ["f07", "f38", "f39"]);
         // A kernel that filled one block returned no values for the second one.
         let mut fewer = bytes;
         fewer[4] = 1;
-        assert_eq!(switched_on(&fewer, &names), ["f38", "f39"]);
+        assert_eq!(active_features(&fewer, &names), ["f38", "f39"]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ const GROUP_ID: u16 = 2;
 /// `struct genlmsghdr`: command, version, two reserved bytes.
 const HEADER: usize = 4;
 /// Maximum number of groups kept per family; real families have fewer than ten.
-const MOST_GROUPS: usize = 64;
+const MAX_GROUPS: usize = 64;
 /// Deadline of a family query. A kernel without the family tries to load a module first.
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -81,13 +81,13 @@ pub(super) fn family(socket: &mut Socket, name: &str) -> io::Result<NetlinkFamil
     let mut payload = vec![GET_FAMILY, 1, 0, 0];
     push(&mut payload, FAMILY_NAME, format!("{name}\0").as_bytes());
     let mut found = Ok(None);
-    socket.ask(CONTROL, false, &payload, |answer| found = decode(answer))?;
+    socket.request_all(CONTROL, false, &payload, |answer| found = decode(answer))?;
     let unnamed = || io::Error::other(format!("the kernel has no id for {name}"));
     found.map_err(io::Error::other)?.ok_or_else(unnamed)
 }
 
 /// Command and attributes of a message.
-pub(super) fn split(payload: &[u8]) -> Result<(u8, &[u8]), Malformed> {
+pub(super) fn split_header(payload: &[u8]) -> Result<(u8, &[u8]), Malformed> {
     let (header, body) = payload.split_at_checked(HEADER).ok_or(Malformed::Header {
         left: payload.len(),
         needed: HEADER,
@@ -96,7 +96,7 @@ pub(super) fn split(payload: &[u8]) -> Result<(u8, &[u8]), Malformed> {
 }
 
 fn decode(answer: &[u8]) -> Result<Option<NetlinkFamily>, Malformed> {
-    let (_, body) = split(answer)?;
+    let (_, body) = split_header(answer)?;
     let (mut id, mut groups) = (None, BTreeMap::new());
     for attribute in attributes(body) {
         let attribute = attribute?;
@@ -106,7 +106,7 @@ fn decode(answer: &[u8]) -> Result<Option<NetlinkFamily>, Malformed> {
                 id = bytes.map(|bytes| u16::from_ne_bytes(*bytes));
             }
             MULTICAST_GROUPS => {
-                for listed in attributes(attribute.payload).take(MOST_GROUPS) {
+                for listed in attributes(attribute.payload).take(MAX_GROUPS) {
                     groups.extend(group(listed?.payload)?);
                 }
             }

@@ -27,13 +27,13 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// Maximum number of interfaces queried; a node with more has virtual ones, which are not hardware.
-const MOST_INTERFACES: usize = 256;
+const MAX_INTERFACES: usize = 256;
 /// Deadline for all interfaces of a node together. A healthy answer takes microseconds; a driver that waits for its
 /// firmware holds the lock of the whole network stack for up to a minute.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Reason for a missing answer if no source is configured.
-const NOBODY: &str = "kernel queries about interfaces are switched off";
+const QUERIES_DISABLED: &str = "kernel queries about interfaces are switched off";
 
 static CALLS: CallKind = CallKind::new("probe-ethtool");
 
@@ -62,13 +62,13 @@ impl EthtoolSource {
     /// The source that fits the tree below `root`.
     #[must_use]
     pub fn of(root: &Path) -> Self {
-        Self::beside::<EthtoolReport>(root, Kernel)
+        Self::for_root::<EthtoolReport>(root, Kernel)
     }
 
     /// Maximum duration of [`ask`].
     #[must_use]
     pub const fn deadline(&self) -> Duration {
-        self.within(DEADLINE)
+        self.query_deadline(DEADLINE)
     }
 }
 
@@ -77,7 +77,7 @@ impl EthtoolReport {
     #[must_use]
     pub fn interface(&self, name: &str) -> InterfaceReport {
         let found = self.interfaces.get(name).cloned();
-        found.unwrap_or_else(|| InterfaceReport::every(&Reading::failed("not in the report")))
+        found.unwrap_or_else(|| InterfaceReport::with_state(&Reading::failed("not in the report")))
     }
 
     /// The report without serial numbers, and with interfaces renamed by `rename`.
@@ -98,15 +98,15 @@ impl EthtoolReport {
 
 /// Queries `source` for `interfaces`. Blocks for at most five seconds; a missing answer is then [`Reading::Timeout`].
 #[must_use]
-pub fn ask(source: &EthtoolSource, interfaces: &[String]) -> Reading<EthtoolReport> {
-    source.ask(NOBODY, |_| ask_kernel(interfaces, settings))
+pub fn query_interfaces(source: &EthtoolSource, interfaces: &[String]) -> Reading<EthtoolReport> {
+    source.query(QUERIES_DISABLED, |_| query_kernel(interfaces, settings))
 }
 
 /// Queries `source` for the modules in the cages of `interfaces` only. Reading a module takes milliseconds on its slow
 /// bus, so this is a separate query. Blocks as [`ask`] does.
 #[must_use]
-pub fn ask_modules(source: &EthtoolSource, interfaces: &[String]) -> Reading<EthtoolReport> {
-    source.ask(NOBODY, |_| ask_kernel(interfaces, modules))
+pub fn query_modules(source: &EthtoolSource, interfaces: &[String]) -> Reading<EthtoolReport> {
+    source.query(QUERIES_DISABLED, |_| query_kernel(interfaces, modules))
 }
 
 /// Records the answers for [`EthtoolSource::Recorded`] in a capture: queries `source` for `interfaces`, and for their
@@ -117,11 +117,11 @@ pub fn record(
     interfaces: &[String],
     with_modules: bool,
 ) -> Reading<EthtoolReport> {
-    let report = ask(source, interfaces);
+    let report = query_interfaces(source, interfaces);
     if !with_modules {
         return report;
     }
-    let modules = ask_modules(source, interfaces);
+    let modules = query_modules(source, interfaces);
     report.map(|mut report| {
         for (name, interface) in &mut report.interfaces {
             let modules = modules.as_ref();
@@ -139,12 +139,12 @@ enum Answer {
 
 /// Queries devlink, then the settings of each interface.
 fn settings(names: &[String], answers: &Sender<Answer>) {
-    let _ = answers.send(Answer::Devlink(devlink::ask()));
+    let _ = answers.send(Answer::Devlink(devlink::query_devices()));
     let mut bridging = dcb::DcbQuery::open();
     let mut asker = ethtool::EthtoolQuery::open();
     for name in names {
         let mut report = asker.report(name);
-        let lossless = bridging.ask(name);
+        let lossless = bridging.query(name);
         (report.pfc, report.dscp) = (lossless.pfc, lossless.dscp);
         let _ = answers.send(Answer::Interface(name.clone(), Box::new(report)));
     }
@@ -158,14 +158,14 @@ fn modules(names: &[String], answers: &Sender<Answer>) {
     for name in names {
         let report = InterfaceReport {
             module: asker.module(name),
-            ..InterfaceReport::every(&others)
+            ..InterfaceReport::with_state(&others)
         };
         let _ = answers.send(Answer::Interface(name.clone(), Box::new(report)));
     }
 }
 
-fn ask_kernel(interfaces: &[String], job: fn(&[String], &Sender<Answer>)) -> EthtoolReport {
-    let names: Vec<String> = interfaces.iter().take(MOST_INTERFACES).cloned().collect();
+fn query_kernel(interfaces: &[String], job: fn(&[String], &Sender<Answer>)) -> EthtoolReport {
+    let names: Vec<String> = interfaces.iter().take(MAX_INTERFACES).cloned().collect();
     let mut interfaces = BTreeMap::new();
     let mut devlink = None;
     let to_ask = names.clone();
@@ -180,16 +180,16 @@ fn ask_kernel(interfaces: &[String], job: fn(&[String], &Sender<Answer>)) -> Eth
         },
     );
     for name in names {
-        let missing = || InterfaceReport::every(&unanswered(ended));
+        let missing = || InterfaceReport::with_state(&missing_answer(ended));
         interfaces.entry(name).or_insert_with(missing);
     }
     EthtoolReport {
         interfaces,
-        devlink: devlink.unwrap_or_else(|| unanswered(ended)),
+        devlink: devlink.unwrap_or_else(|| missing_answer(ended)),
     }
 }
 
-fn unanswered<T>(ended: Result<(), CallExpired>) -> Reading<T> {
+fn missing_answer<T>(ended: Result<(), CallExpired>) -> Reading<T> {
     match ended {
         Err(CallExpired::TimedOut) => Reading::timed_out(DEADLINE),
         Err(CallExpired::NoThread) => Reading::failed("cannot start a thread for the kernel query"),

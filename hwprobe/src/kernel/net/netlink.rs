@@ -26,11 +26,11 @@ const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
 /// Receive buffer size, in bytes: `NLMSG_GOODSIZE` is at most 8 KiB, dumps reach 32 KiB.
-const LONGEST_DATAGRAM: usize = 64 << 10;
+const MAX_DATAGRAM_BYTES: usize = 64 << 10;
 /// Maximum number of datagrams per answer; the versions of one device take about 1 KiB.
-const MOST_DATAGRAMS: usize = 256;
+const MAX_DATAGRAMS: usize = 256;
 /// Timeout for the next datagram of the kernel.
-const WITHIN: Duration = Duration::from_secs(2);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The bytes are not a netlink message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,10 +44,10 @@ pub enum Malformed {
         needed: usize,
     },
     /// A length field is inconsistent.
-    #[error("an attribute has length {says}, but {left} bytes are left")]
+    #[error("an attribute has length {length}, but {left} bytes are left")]
     Length {
         /// Value of the length field, in bytes.
-        says: usize,
+        length: usize,
         /// Number of remaining bytes.
         left: usize,
     },
@@ -122,7 +122,7 @@ fn parts(
         let says = length(rest);
         if says < header || says > left {
             rest = &[];
-            return Some(Err(Malformed::Length { says, left }));
+            return Some(Err(Malformed::Length { length: says, left }));
         }
         let part = &rest[..says];
         rest = rest.get(says.next_multiple_of(4)..).unwrap_or_default();
@@ -174,7 +174,7 @@ pub(super) enum Progress {
 ///
 /// # Errors
 /// The error returned by the kernel, or a malformed message.
-pub(super) fn digest(
+pub(super) fn decode_answer(
     datagram: &[u8],
     sequence: u32,
     is_dump: bool,
@@ -217,7 +217,7 @@ impl Socket {
     pub(super) fn open(protocol: Option<Protocol>) -> io::Result<Self> {
         let family = AddressFamily::NETLINK;
         let socket = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(WITHIN))?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(RECEIVE_TIMEOUT))?;
         Ok(Self {
             socket,
             sequence: 0,
@@ -225,7 +225,7 @@ impl Socket {
     }
 
     /// Sends a request, and passes the payload of each message of the answer to `take`.
-    pub(super) fn ask(
+    pub(super) fn request_all(
         &mut self,
         kind: u16,
         is_dump: bool,
@@ -236,13 +236,13 @@ impl Socket {
         let question = request(kind, is_dump, self.sequence, payload);
         let kernel = SocketAddrNetlink::new(0, 0);
         sendto(&self.socket, &question, SendFlags::empty(), &kernel)?;
-        let mut buffer = vec![0; LONGEST_DATAGRAM];
-        for _ in 0..MOST_DATAGRAMS {
+        let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
+        for _ in 0..MAX_DATAGRAMS {
             let (_, length) = recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC)?;
             let Some(datagram) = buffer.get(..length) else {
                 return Err(io::Error::other("netlink: an answer was cut off"));
             };
-            match digest(datagram, self.sequence, is_dump, &mut take)? {
+            match decode_answer(datagram, self.sequence, is_dump, &mut take)? {
                 Progress::Complete => return Ok(()),
                 Progress::More => {}
             }
@@ -287,12 +287,18 @@ mod tests {
         // The padding may be missing at the end, but not the value.
         assert!(attributes(&whole[..10]).all(|attribute| attribute.is_ok()));
         let cut: Vec<_> = attributes(&whole[..9]).collect();
-        assert_eq!(cut, [Err(Malformed::Length { says: 10, left: 9 })]);
+        assert_eq!(
+            cut,
+            [Err(Malformed::Length {
+                length: 10,
+                left: 9
+            })]
+        );
         let cut: Vec<_> = attributes(&whole[..3]).collect();
         assert_eq!(cut, [Err(Malformed::Header { left: 3, needed: 4 })]);
         // A length of zero would never advance.
         let stuck: Vec<_> = attributes(&[0; 8]).collect();
-        assert_eq!(stuck, [Err(Malformed::Length { says: 0, left: 8 })]);
+        assert_eq!(stuck, [Err(Malformed::Length { length: 0, left: 8 })]);
     }
 
     #[test]
@@ -300,18 +306,18 @@ mod tests {
         let answer =
             |kind, sequence, code: i32| request(kind, false, sequence, &code.to_ne_bytes());
         let mut seen = 0;
-        let refused = digest(&answer(ERROR, 5, -1), 5, true, |_| seen += 1);
+        let refused = decode_answer(&answer(ERROR, 5, -1), 5, true, |_| seen += 1);
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(1));
-        let done = digest(&answer(DONE, 5, 0), 5, true, |_| seen += 1).unwrap();
+        let done = decode_answer(&answer(DONE, 5, 0), 5, true, |_| seen += 1).unwrap();
         assert!(matches!(done, Progress::Complete));
-        let other = digest(&answer(ERROR, 4, -1), 5, true, |_| seen += 1).unwrap();
+        let other = decode_answer(&answer(ERROR, 4, -1), 5, true, |_| seen += 1).unwrap();
         assert!(matches!(other, Progress::More));
         assert_eq!(seen, 0);
-        let one = digest(&answer(0x1c, 5, 0), 5, false, |_| seen += 1).unwrap();
+        let one = decode_answer(&answer(0x1c, 5, 0), 5, false, |_| seen += 1).unwrap();
         assert!(matches!(one, Progress::Complete));
         assert_eq!(seen, 1);
         // The smallest number has no positive counterpart.
-        assert!(digest(&answer(ERROR, 5, i32::MIN), 5, true, |_| ()).is_err());
+        assert!(decode_answer(&answer(ERROR, 5, i32::MIN), 5, true, |_| ()).is_err());
     }
 
     proptest! {
@@ -320,7 +326,7 @@ mod tests {
             let parts = messages(&bytes).count();
             prop_assert!(parts <= bytes.len());
             prop_assert!(attributes(&bytes).count() <= bytes.len());
-            let _ = digest(&bytes, 0, true, |_| ());
+            let _ = decode_answer(&bytes, 0, true, |_| ());
         }
     }
 }

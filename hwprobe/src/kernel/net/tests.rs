@@ -26,14 +26,17 @@ fn record_reproduces_reading_and_masks_serials() {
         serial: Some("MT2333XZ0ABC".to_owned()),
         ..DevlinkReport::default()
     };
-    let every = InterfaceReport::every(&Reading::Unsupported);
+    let every = InterfaceReport::with_state(&Reading::Unsupported);
     let report = EthtoolReport {
         interfaces: BTreeMap::from([("lo".to_owned(), every)]),
         devlink: Reading::Present(vec![device]),
     };
     std::fs::write(&path, report.clone().encode().unwrap()).unwrap();
     let source = EthtoolSource::Recorded(path.clone());
-    assert_eq!(ask(&source, &[]), Reading::Present(report.clone()));
+    assert_eq!(
+        query_interfaces(&source, &[]),
+        Reading::Present(report.clone())
+    );
     let masked = report.masked(str::to_owned).encode().unwrap();
     assert!(!String::from_utf8(masked).unwrap().contains("MT2333XZ0ABC"));
     for (content, why) in [
@@ -44,14 +47,17 @@ fn record_reproduces_reading_and_masks_serials() {
         ),
     ] {
         std::fs::write(&path, content).unwrap();
-        let Reading::Failed { why: said } = ask(&source, &[]) else {
+        let Reading::Failed { why: said } = query_interfaces(&source, &[]) else {
             panic!("{content:?}");
         };
         assert!(said.contains(why), "{said}");
     }
     std::fs::remove_file(&path).unwrap();
     // A missing record is not a machine without interfaces.
-    assert!(matches!(ask(&source, &[]), Reading::Failed { .. }));
+    assert!(matches!(
+        query_interfaces(&source, &[]),
+        Reading::Failed { .. }
+    ));
 }
 
 #[test]
@@ -61,13 +67,16 @@ fn a_record_that_is_no_file_is_refused_without_waiting() {
     let mode = rustix::fs::Mode::RUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let source = EthtoolSource::Recorded(path);
-    assert!(matches!(ask(&source, &[]), Reading::Failed { .. }));
+    assert!(matches!(
+        query_interfaces(&source, &[]),
+        Reading::Failed { .. }
+    ));
 }
 
 #[test]
 fn this_machine_s_loopback_has_neither_driver_nor_rings() {
     let names = ["lo".to_owned(), "no-such-if0".to_owned()];
-    let Reading::Present(report) = ask(&EthtoolSource::Live(Kernel), &names) else {
+    let Reading::Present(report) = query_interfaces(&EthtoolSource::Live(Kernel), &names) else {
         panic!("the kernel was not asked");
     };
     let lo = report.interface("lo");

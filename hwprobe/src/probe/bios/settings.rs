@@ -4,17 +4,17 @@
 //! vendor's naming, so that nodes of two vendors are not compared setting by setting.
 
 use crate::Root;
-use lattice_conformance::{FindingCode, Probed, Reading, Value, text};
+use lattice_conformance::{FindingCode, ProbeResult, Reading, Value, text};
 
 const DRIVERS: &str = "/sys/class/firmware-attributes";
 
 /// Kinds of settings that configure the machine. Free text (asset tags, owners, addresses) and ordered lists (boot
 /// order) are specific to one host.
-const KINDS: &[&str] = &["enumeration", "integer"];
+const RECORDED_TYPES: &[&str] = &["enumeration", "integer"];
 
 /// Words in the name of a setting that is host-specific, secret, or the clock. `serial`, `date` and `tag` alone would
 /// also match serial ports, updates and voltages.
-const OF_ONE_HOST: &[&str] = &[
+const HOST_SPECIFIC_WORDS: &[&str] = &[
     "password",
     "passwd",
     "pwd",
@@ -36,9 +36,9 @@ const OF_ONE_HOST: &[&str] = &[
 ];
 
 /// Maximum number of settings; the largest firmware has about 700.
-const MOST: usize = 4096;
+const MAX_SETTINGS: usize = 4096;
 
-pub(super) fn keys(root: &Root, probed: &mut Probed) {
+pub(super) fn put_settings(root: &Root, probed: &mut ProbeResult) {
     let drivers = root.list(DRIVERS);
     let mut names = Vec::new();
     let mut failure = None;
@@ -46,14 +46,14 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
         let dir = format!("{DRIVERS}/{driver}/attributes");
         pending(root, driver, &dir, probed);
         match root.list(&dir) {
-            Reading::Present(found) if found.len() > MOST => {
+            Reading::Present(found) if found.len() > MAX_SETTINGS => {
                 failure = Some(Reading::failed(format!(
-                    "{} settings, more than {MOST}",
+                    "{} settings, more than {MAX_SETTINGS}",
                     found.len()
                 )));
             }
             Reading::Present(found) => {
-                let settings = found.iter().filter(|name| counts(root, &dir, name));
+                let settings = found.iter().filter(|name| is_recorded(root, &dir, name));
                 for name in settings {
                     let value = root.text(format!("{dir}/{name}/current_value"));
                     let value = value.and_then(|value| text::setting(&value));
@@ -78,25 +78,25 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
     }
 }
 
-fn counts(root: &Root, dir: &str, name: &str) -> bool {
+fn is_recorded(root: &Root, dir: &str, name: &str) -> bool {
     let folded: String = name
         .to_ascii_lowercase()
         .chars()
         .filter(|c| c.is_alphanumeric())
         .collect();
-    if OF_ONE_HOST.iter().any(|word| folded.contains(word)) {
+    if HOST_SPECIFIC_WORDS.iter().any(|word| folded.contains(word)) {
         return false;
     }
     let kind = root.line(format!("{dir}/{name}/type"));
     kind.present()
-        .is_some_and(|kind| KINDS.contains(&kind.as_str()))
+        .is_some_and(|kind| RECORDED_TYPES.contains(&kind.as_str()))
 }
 
 /// A change that takes effect at the next boot is not a value yet; it is reported as a finding.
-fn pending(root: &Root, driver: &str, dir: &str, probed: &mut Probed) {
+fn pending(root: &Root, driver: &str, dir: &str, probed: &mut ProbeResult) {
     let pending = root.line(format!("{dir}/pending_reboot"));
     if pending.present().is_some_and(|pending| pending == "1") {
-        probed.find(
+        probed.add_finding(
             FindingCode::BiosRebootPending,
             format!("{driver}: settings of the firmware change at the next boot"),
         );

@@ -6,8 +6,8 @@ mod bus;
 
 use crate::Root;
 use crate::pci::{self, Function, Switches};
-use bus::{DRIVER, Drive, Gpu};
-use lattice_conformance::{ClassRecord, GpuIdentity, Probed, Reading, Value, text};
+use bus::{DRIVER, DriverState, Gpu};
+use lattice_conformance::{ClassRecord, GpuIdentity, ProbeResult, Reading, Value, text};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Subfolder of the device: one file per firmware, named `<block>_fw_version`.
@@ -16,7 +16,7 @@ const FIRMWARE: &str = "fw_version";
 /// "AMDGPU RAS sysfs Error Count Interface", defines `ue: 0`, `ce: 1`, and `de` for memory.
 const RAS: &str = "ras";
 /// Units with errors that are reported as memory errors.
-const RAS_BLOCKS: [&str; 3] = ["umc", "sdma", "gfx"];
+const MEMORY_ERROR_BLOCKS: [&str; 3] = ["umc", "sdma", "gfx"];
 /// Maximum number of units; the kernel defines about 20.
 const MOST_RAS_BLOCKS: usize = 64;
 
@@ -25,7 +25,7 @@ pub(super) fn describe(
     root: &Root,
     functions: &Reading<Vec<Function>>,
     switches: &Switches,
-    probed: &mut Probed,
+    probed: &mut ProbeResult,
 ) -> Reading<Vec<Gpu>> {
     let gpus = bus::on_bus(root, functions);
     let count = gpus.as_ref().and_then(|gpus| bus::count(root, gpus));
@@ -49,14 +49,14 @@ fn keys(root: &Root, slot: usize, gpu: &Gpu, switches: &Switches, record: &mut C
     let key = |name: &str| format!("gpu.amd.{slot}.{name}");
     let Gpu {
         function: gpu,
-        drive,
+        driver_state: drive,
     } = gpu;
     record.require(key("pci_id"), pci::id(root, gpu));
     record.put(key("subsystem"), pci::subsystem(root, gpu));
     // The driver creates these files: without a driver they are missing although the values exist.
     let (vbios, memory) = match drive {
-        Drive::Missing => (Reading::failed("no driver"), Reading::failed("no driver")),
-        Drive::Driven | Drive::GivenAway | Drive::Screen => {
+        DriverState::Missing => (Reading::failed("no driver"), Reading::failed("no driver")),
+        DriverState::Bound | DriverState::OtherDriver | DriverState::DisplayOnly => {
             (root.firmware(gpu.path("vbios_version")), memory(root, gpu))
         }
     };
@@ -76,12 +76,18 @@ fn keys(root: &Root, slot: usize, gpu: &Gpu, switches: &Switches, record: &mut C
         speed.and_then(|raw| pci::link_speed(&raw)),
     );
     record.put(key("numa_node"), pci::numa_node(root, gpu));
-    record.put(key("pci_switch"), switches.above(root, &gpu.address));
+    record.put(
+        key("pci_switch"),
+        switches.nearest_switch_rank(root, &gpu.address),
+    );
     let folder = gpu.path(FIRMWARE);
     for file in root.list(&folder).present().into_iter().flatten() {
         let block = file.strip_suffix("_fw_version").unwrap_or(file);
         let version = root.firmware(format!("{folder}/{file}"));
-        record.put(key(&format!("firmware.{block}")), version.and_then(loaded));
+        record.put(
+            key(&format!("firmware.{block}")),
+            version.and_then(unless_zero),
+        );
     }
 }
 
@@ -91,7 +97,7 @@ fn memory(root: &Root, gpu: &Function) -> Reading<Value> {
 }
 
 /// The kernel reports zero for firmware that this chip does not have.
-fn loaded(version: String) -> Reading<String> {
+fn unless_zero(version: String) -> Reading<String> {
     let digits = version.trim_start_matches("0x");
     if digits.bytes().all(|digit| digit == b'0') {
         Reading::Unsupported
@@ -100,7 +106,7 @@ fn loaded(version: String) -> Reading<String> {
     }
 }
 
-fn vitals(root: &Root, slot: usize, gpu: &Function, probed: &mut Probed) {
+fn vitals(root: &Root, slot: usize, gpu: &Function, probed: &mut ProbeResult) {
     let vitals = &mut probed.vitals;
     let key = |name: &str| format!("gpu.amd.{slot}.{name}");
     let number = |file: &str| {
@@ -134,7 +140,8 @@ fn vitals(root: &Root, slot: usize, gpu: &Function, probed: &mut Probed) {
     }
     for (name, kind) in [("uncorrected", 0), ("corrected", 1)] {
         let of_memory = errors.iter();
-        let of_memory = of_memory.filter(|(block, _)| RAS_BLOCKS.contains(&block.as_str()));
+        let of_memory =
+            of_memory.filter(|(block, _)| MEMORY_ERROR_BLOCKS.contains(&block.as_str()));
         let sum = sum(of_memory.map(|(_, counts)| counts[kind].clone()));
         // If the list of counting units is unknown, the sum is unknown too.
         let sum = listed.as_ref().and_then(|_| sum);
@@ -174,7 +181,8 @@ fn errors(root: &Root, gpu: &Function) -> Reading<BTreeMap<String, [Reading<u64>
         let blocks = files.iter().filter_map(|file| {
             let block = file.strip_suffix("_err_count")?;
             let text = root.text(format!("{folder}/{file}"));
-            let counts = ERRORS.map(|(_, kind)| text.as_ref().and_then(|text| counted(text, kind)));
+            let counts =
+                ERRORS.map(|(_, kind)| text.as_ref().and_then(|text| error_count(text, kind)));
             Some((block.to_owned(), counts))
         });
         blocks.take(MOST_RAS_BLOCKS).collect()
@@ -182,13 +190,13 @@ fn errors(root: &Root, gpu: &Function) -> Reading<BTreeMap<String, [Reading<u64>
 }
 
 /// The count of one kind in the text of one unit.
-fn counted(text: &str, kind: &str) -> Reading<u64> {
+fn error_count(text: &str, kind: &str) -> Reading<u64> {
     let mut lines = text.lines();
     let count = lines.find_map(|line| line.strip_prefix(kind)?.strip_prefix(':'));
     match count {
         Some(count) => text::unsigned(count),
         // During a GPU reset the file contains this message instead.
-        None if text.contains("inaccessible") => Reading::failed(text::shown(text)),
+        None if text.contains("inaccessible") => Reading::failed(text::excerpt(text)),
         None => Reading::Unsupported,
     }
 }
@@ -208,14 +216,21 @@ fn sum(counts: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
 
 /// Fills identity, facts and cohort of a node without GPUs of another vendor. Only GPUs with the driver bound are
 /// counted; every GPU except [`Drive::Screen`] gets an identity.
-pub(super) fn fill_node_values(root: &Root, gpus: &[Gpu], probed: &mut Probed) {
+pub(super) fn fill_node_values(root: &Root, gpus: &[Gpu], probed: &mut ProbeResult) {
     let mut driven = Vec::new();
-    for (slot, Gpu { function, drive }) in gpus.iter().enumerate() {
+    for (
+        slot,
+        Gpu {
+            function,
+            driver_state: drive,
+        },
+    ) in gpus.iter().enumerate()
+    {
         let model = model(root, function);
         match drive {
-            Drive::Screen => continue,
-            Drive::Driven => driven.push((function, model.clone())),
-            Drive::Missing | Drive::GivenAway => {}
+            DriverState::DisplayOnly => continue,
+            DriverState::Bound => driven.push((function, model.clone())),
+            DriverState::Missing | DriverState::OtherDriver => {}
         }
         probed.identity.gpus.push(GpuIdentity {
             slot: u32::try_from(slot).unwrap_or(u32::MAX),

@@ -36,9 +36,10 @@ pub(super) fn state(
     gpus: &Reading<Vec<Function>>,
 ) -> Reading<Value> {
     let has_gpu = gpus.as_ref().map(|gpus| !gpus.is_empty());
-    let has_switch = functions
-        .as_ref()
-        .map(|all| all.iter().any(|function| is_ours(root, function)));
+    let has_switch = functions.as_ref().map(|all| {
+        all.iter()
+            .any(|function| is_managed_nvswitch(root, function))
+    });
     let is_needed = has_switch.and_then(|has_switch| has_gpu.map(|has_gpu| has_switch && has_gpu));
     is_needed.and_then(|is_needed| match is_needed {
         false => Reading::Absent,
@@ -51,7 +52,7 @@ pub(super) fn state(
 }
 
 /// Whether this is an NVSwitch managed by this host. The guest manages a switch that was assigned to it.
-fn is_ours(root: &Root, function: &Function) -> bool {
+fn is_managed_nvswitch(root: &Root, function: &Function) -> bool {
     let is_given_away = || {
         let driver = pci::driver(root, function);
         driver
@@ -76,7 +77,7 @@ fn is_running(root: &Root) -> Reading<bool> {
             Reading::Present(text) => {
                 return has_processes(file, &text).and_then(|is_service| match is_service {
                     true => Reading::Present(true),
-                    false => is_process(root),
+                    false => is_process_running(root),
                 });
             }
             Reading::Absent => {}
@@ -91,7 +92,7 @@ fn is_running(root: &Root) -> Reading<bool> {
     }
     match has_slice {
         true => is_installed(root).and_then(|is_installed| match is_installed {
-            true => is_process(root),
+            true => is_process_running(root),
             // Without a unit on the host, the Fabric Manager may run in a container, as with the GPU operator's driver,
             // or may not be set up yet.
             false => Reading::Unsupported,
@@ -116,7 +117,7 @@ fn has_processes(file: &str, text: &str) -> Reading<bool> {
 }
 
 /// Whether the process runs, whatever started it. A capture contains no processes.
-fn is_process(root: &Root) -> Reading<bool> {
+fn is_process_running(root: &Root) -> Reading<bool> {
     let is_number = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let processes = root.list("/proc").map(|mut names| {
         names.retain(is_number);

@@ -5,7 +5,7 @@ use crate::Root;
 use crate::gpu_driver::{Ancestor, DeviceReport};
 use crate::pci::{self, Function, PciPath};
 use lattice_conformance::{
-    Distance, FindingCode, GpuPlace, NvlinkPeer, Pair, Probed, Reading, Value,
+    Distance, FindingCode, GpuPlace, NvlinkPeer, Pair, ProbeResult, Reading, Value,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct BusDevice {
     /// Name in the topology, such as `gpu.0`.
     name: String,
-    way: Reading<PciPath>,
+    pci_path: Reading<PciPath>,
     numa: Reading<Value>,
 }
 
@@ -27,9 +27,9 @@ impl BusDevice {
         });
         Self {
             name,
-            way: function
+            pci_path: function
                 .clone()
-                .and_then(|function| pci::way(root, &function)),
+                .and_then(|function| pci::pci_path(root, &function)),
             numa: function.and_then(|function| pci::numa_node(root, &function)),
         }
     }
@@ -37,7 +37,7 @@ impl BusDevice {
 
 /// The distance between two devices.
 fn distance(root: &Root, a: &BusDevice, b: &BusDevice) -> Reading<Distance> {
-    let (one, other) = match (&a.way, &b.way) {
+    let (one, other) = match (&a.pci_path, &b.pci_path) {
         (Reading::Present(one), Reading::Present(other)) => (one, other),
         (Reading::Present(_), unknown) | (unknown, _) => {
             return unknown.clone().and_then(|_| Reading::Unsupported);
@@ -86,7 +86,7 @@ fn is_one_device(one: &[String], other: &[String]) -> bool {
 }
 
 /// Converts the driver's level to a distance.
-fn told(level: u32) -> Reading<Distance> {
+fn distance_of_level(level: u32) -> Reading<Distance> {
     match level {
         // One board, one switch.
         0 | 10 => Reading::Present(Distance::Pix),
@@ -104,13 +104,13 @@ pub(super) fn pairs(
     gpus: &[BusDevice],
     nics: &[BusDevice],
     ancestors: &BTreeMap<(usize, usize), Reading<u32>>,
-    probed: &mut Probed,
+    probed: &mut ProbeResult,
 ) {
     for (b, other) in gpus.iter().enumerate() {
         for (a, one) in gpus.iter().enumerate().take(b) {
             let seen = distance(root, one, other);
             let said = ancestors.get(&(a, b)).cloned().unwrap_or_default();
-            let said = said.and_then(told);
+            let said = said.and_then(distance_of_level);
             if let (Reading::Present(seen), Reading::Present(said)) = (&seen, &said)
                 && seen != said
             {
@@ -118,24 +118,29 @@ pub(super) fn pairs(
                     "{} and {}: {seen} by the bus, {said} by the driver",
                     one.name, other.name
                 );
-                probed.find(FindingCode::GpuTopologyMismatch, detail);
+                probed.add_finding(FindingCode::GpuTopologyMismatch, detail);
             }
             let distance = if seen.present().is_some() {
                 seen
             } else {
                 said.or_if_disabled(seen)
             };
-            push(probed, one, other, distance);
+            push_pair(probed, one, other, distance);
         }
     }
     for gpu in gpus {
         for nic in nics {
-            push(probed, gpu, nic, distance(root, gpu, nic));
+            push_pair(probed, gpu, nic, distance(root, gpu, nic));
         }
     }
 }
 
-fn push(probed: &mut Probed, one: &BusDevice, other: &BusDevice, distance: Reading<Distance>) {
+fn push_pair(
+    probed: &mut ProbeResult,
+    one: &BusDevice,
+    other: &BusDevice,
+    distance: Reading<Distance>,
+) {
     probed.topology.pairs.push(Pair {
         a: one.name.clone(),
         b: other.name.clone(),
@@ -163,7 +168,7 @@ pub(super) fn by_slot(
 pub(super) fn nvlinks(
     devices: &[DeviceReport],
     functions: &Reading<Vec<Function>>,
-    probed: &mut Probed,
+    probed: &mut ProbeResult,
 ) {
     let slot_of = |address: &str| {
         let is = |device: &DeviceReport| device.address.present().is_some_and(|a| a == address);
@@ -199,12 +204,12 @@ fn is_switch(address: &str, functions: &Reading<Vec<Function>>) -> bool {
 }
 
 /// The NVLink fabric of all GPUs; unknown while one GPU does not report its fabric.
-pub(super) fn fabric(devices: &[DeviceReport], probed: &mut Probed) {
+pub(super) fn fabric(devices: &[DeviceReport], probed: &mut ProbeResult) {
     let said = devices.iter().map(|device| &device.fabric);
     let known: BTreeSet<_> = said.clone().filter(|fabric| fabric.is_known()).collect();
     if known.len() > 1 {
         let what = "the GPUs of this node are not all in one NVLink fabric";
-        probed.find(FindingCode::GpuFabricDiffers, what);
+        probed.add_finding(FindingCode::GpuFabricDiffers, what);
         probed.topology.fabric = Reading::failed(what);
         return;
     }
@@ -215,7 +220,7 @@ pub(super) fn fabric(devices: &[DeviceReport], probed: &mut Probed) {
 }
 
 /// Adds the position of each GPU.
-pub(super) fn places(devices: &[DeviceReport], probed: &mut Probed) {
+pub(super) fn push_places(devices: &[DeviceReport], probed: &mut ProbeResult) {
     for (slot, device) in devices.iter().enumerate() {
         let said = |key: &str| device.place.get(key).cloned().unwrap_or_default();
         let number = |key: &str| {
@@ -243,7 +248,7 @@ mod tests {
         let parts = path.split('/').filter(|part| !part.is_empty());
         BusDevice {
             name: path.to_owned(),
-            way: pci::parse_path(parts.map(str::to_owned).collect()),
+            pci_path: pci::parse_path(parts.map(str::to_owned).collect()),
             numa,
         }
     }

@@ -11,7 +11,7 @@ mod gpu_topology;
 
 pub use driver::{flavour, parameter};
 
-use super::{Probed, nic};
+use super::{ProbeResult, nic};
 use crate::gpu_driver::{self, DeviceReport, GpuReport};
 use crate::pci::{self, Function, Switches};
 use crate::{Host, NvmlSource, Root};
@@ -29,8 +29,8 @@ const DRIVERS: &[&str] = &["nvidia", "nouveau"];
 
 /// Reads the driver's report and the bus.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Gpu);
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Gpu);
     if host.nvml == NvmlSource::Disabled {
         probed.record = ClassRecord::disabled(Class::Gpu, "GPU driver queries are switched off");
         return probed;
@@ -45,10 +45,13 @@ pub fn probe(host: &Host) -> Probed {
     });
     let bus_count = on_bus.as_ref().map(|gpus| gpus.len());
     let on_bus = on_bus.map(|mut gpus| {
-        gpus.retain(|gpu| !is_given_away(root, gpu, DRIVERS));
+        gpus.retain(|gpu| !has_other_driver(root, gpu, DRIVERS));
         gpus
     });
-    let report = judge(gpu_driver::ask(&host.nvml, &host.outstanding), &on_bus);
+    let report = reconcile_with_bus(
+        gpu_driver::query_driver(&host.nvml, &host.outstanding),
+        &on_bus,
+    );
     driver::keys(root, &report, &mut probed.record);
     let fabric_manager = fabric_manager::state(root, &functions, &on_bus);
     probed.vitals.put("gpu.fabric_manager", fabric_manager);
@@ -84,7 +87,7 @@ pub fn probe(host: &Host) -> Probed {
     gpu_topology::pairs(root, &gpus, &nics, &ancestors, &mut probed);
     gpu_topology::nvlinks(devices, &functions, &mut probed);
     gpu_topology::fabric(devices, &mut probed);
-    gpu_topology::places(devices, &mut probed);
+    gpu_topology::push_places(devices, &mut probed);
     probed
 }
 
@@ -99,7 +102,10 @@ fn nics(root: &Root) -> Vec<BusDevice> {
 }
 
 /// A missing library means "no GPU" only if the bus agrees.
-fn judge(report: Reading<GpuReport>, on_bus: &Reading<Vec<Function>>) -> Reading<GpuReport> {
+fn reconcile_with_bus(
+    report: Reading<GpuReport>,
+    on_bus: &Reading<Vec<Function>>,
+) -> Reading<GpuReport> {
     let report = match report {
         Reading::Present(report) => report,
         other => return other,
@@ -127,7 +133,7 @@ fn in_bus_order(
     on_bus: &Reading<Vec<Function>>,
 ) -> Vec<(usize, DeviceReport)> {
     let functions = on_bus.present().map_or(&[][..], Vec::as_slice);
-    let missing: Vec<String> = unclaimed(&devices, functions);
+    let missing: Vec<String> = unreported_addresses(&devices, functions);
     let mut silent = devices
         .iter_mut()
         .filter(|device| device.address.present().is_none());
@@ -136,14 +142,17 @@ fn in_bus_order(
     }
     let mut devices: Vec<(usize, DeviceReport)> = devices.into_iter().enumerate().collect();
     devices.sort_by_key(|(_, device)| {
-        let rank = device.address.present().and_then(|a| pci::rank(a));
+        let rank = device
+            .address
+            .present()
+            .and_then(|a| pci::address_sort_key(a));
         (rank.is_none(), rank)
     });
     devices
 }
 
 /// GPUs on the bus that no device of the driver reports by address.
-fn unclaimed(devices: &[DeviceReport], functions: &[Function]) -> Vec<String> {
+fn unreported_addresses(devices: &[DeviceReport], functions: &[Function]) -> Vec<String> {
     let is_claimed = |function: &&Function| {
         let mut addresses = devices.iter().filter_map(|device| device.address.present());
         addresses.any(|address| *address == function.address)
@@ -157,7 +166,7 @@ fn device_keys(
     devices: &Reading<Vec<DeviceReport>>,
     on_bus: &Reading<Vec<Function>>,
     switches: &Switches,
-    probed: &mut Probed,
+    probed: &mut ProbeResult,
 ) {
     let count = devices
         .as_ref()
@@ -183,7 +192,7 @@ fn describe(
     slot: u32,
     device: &DeviceReport,
     switches: &Switches,
-    probed: &mut Probed,
+    probed: &mut ProbeResult,
 ) {
     for (name, reading) in &device.values {
         let key = format!("gpu.{slot}.{name}");
@@ -216,12 +225,12 @@ fn describe(
         );
         probed.record.put(
             format!("gpu.{slot}.pci_switch"),
-            switches.above(root, address),
+            switches.nearest_switch_rank(root, address),
         );
     }
     if !device.pending.is_empty() {
         let modes = device.pending.join(", ");
-        probed.find(
+        probed.add_finding(
             FindingCode::GpuModePending,
             format!("gpu {slot}: {modes} after reset"),
         );
@@ -229,7 +238,7 @@ fn describe(
     if device.lost {
         let at = &device.address;
         let what = format!("gpu {slot} ({at}) is listed by the driver and does not answer");
-        probed.find(FindingCode::GpuLost, what);
+        probed.add_finding(FindingCode::GpuLost, what);
     }
     probed.identity.gpus.push(GpuIdentity {
         slot,
@@ -253,7 +262,7 @@ fn cross_check(
     count: &Reading<u32>,
     devices: &Reading<Vec<DeviceReport>>,
     on_bus: &Reading<Vec<Function>>,
-    probed: &mut Probed,
+    probed: &mut ProbeResult,
 ) {
     let bus_count = on_bus
         .as_ref()
@@ -269,18 +278,18 @@ fn cross_check(
         let devices = devices.present().map_or(&[][..], Vec::as_slice);
         let functions = on_bus.present().map_or(&[][..], Vec::as_slice);
         let missing = match bus_count > driver_count {
-            true => unclaimed(devices, functions),
+            true => unreported_addresses(devices, functions),
             false => Vec::new(),
         };
-        let what = not_driven("NVIDIA", bus_count, driver_count, &missing);
-        probed.find(FindingCode::GpuCountMismatch, what);
+        let what = count_mismatch_text("NVIDIA", bus_count, driver_count, &missing);
+        probed.add_finding(FindingCode::GpuCountMismatch, what);
     }
     if let (Some(Reading::Present(driver)), Some(Reading::Present(module))) = (
         probed.record.entries.get("gpu.driver").cloned(),
         probed.record.entries.get("gpu.module_version").cloned(),
     ) && driver != module
     {
-        probed.find(
+        probed.add_finding(
             FindingCode::GpuDriverMismatch,
             format!("the library is for driver {driver}, the loaded module is {module}"),
         );
@@ -288,7 +297,7 @@ fn cross_check(
 }
 
 /// Whether a driver other than `drivers` is bound, as for a guest.
-fn is_given_away(root: &Root, gpu: &Function, drivers: &[&str]) -> bool {
+fn has_other_driver(root: &Root, gpu: &Function, drivers: &[&str]) -> bool {
     let bound = pci::driver(root, gpu);
     bound
         .present()
@@ -296,7 +305,7 @@ fn is_given_away(root: &Root, gpu: &Function, drivers: &[&str]) -> bool {
 }
 
 /// Detail text for a mismatch between bus and driver, for any vendor.
-fn not_driven(
+fn count_mismatch_text(
     vendor: &str,
     on_bus: impl Display,
     driven: impl Display,
@@ -310,7 +319,7 @@ fn not_driven(
 }
 
 /// Fills the facts and the model for the cohort.
-fn summarise(devices: &Reading<Vec<DeviceReport>>, probed: &mut Probed) {
+fn summarise(devices: &Reading<Vec<DeviceReport>>, probed: &mut ProbeResult) {
     let models = devices.as_ref().and_then(|devices| {
         let mut models = BTreeSet::new();
         for device in devices {

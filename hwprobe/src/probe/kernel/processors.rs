@@ -41,7 +41,7 @@ pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
         ("governor", "scaling_governor"),
         ("preference", "energy_performance_preference"),
     ] {
-        let reading = over(root, &policies, file);
+        let reading = common_value(root, &policies, file);
         record.put(format!("kernel.cpufreq.{key}"), reading);
     }
     record.put("kernel.cpuidle.states", idle_states(root));
@@ -80,7 +80,7 @@ fn policies(root: &Root) -> Reading<Vec<String>> {
 }
 
 /// The value common to all folders; if they differ, each value with its count.
-fn over(root: &Root, folders: &Reading<Vec<String>>, file: &str) -> Reading<Value> {
+fn common_value(root: &Root, folders: &Reading<Vec<String>>, file: &str) -> Reading<Value> {
     folders.as_ref().and_then(|folders| {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for folder in folders {

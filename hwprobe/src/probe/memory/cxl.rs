@@ -1,11 +1,11 @@
 //! CXL memory: expanders by PCI address, and the regions built from them.
 
 use crate::{Root, pci};
-use lattice_conformance::{Probed, Reading, Value, text};
+use lattice_conformance::{ProbeResult, Reading, Value, text};
 
 const DEVICES: &str = "/sys/bus/cxl/devices";
 
-pub(super) fn keys(root: &Root, probed: &mut Probed) {
+pub(super) fn keys(root: &Root, probed: &mut ProbeResult) {
     let names = root.list(DEVICES);
     let numbered = |prefix: &str| {
         names.as_ref().map(|names| {
@@ -22,11 +22,11 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
     regions(root, numbered("region"), probed);
 }
 
-fn expanders(root: &Root, found: Reading<Vec<String>>, probed: &mut Probed) {
+fn expanders(root: &Root, found: Reading<Vec<String>>, probed: &mut ProbeResult) {
     let sorted = found.map(|mut dirs| {
         dirs.sort_by_key(|dir| {
             let path = root.resolve(dir).unwrap_or_default();
-            let address = pci::address_in(&path.to_string_lossy()).and_then(pci::rank);
+            let address = pci::address_in(&path.to_string_lossy()).and_then(pci::address_sort_key);
             (address.unwrap_or((u64::MAX, u64::MAX)), dir.clone())
         });
         dirs
@@ -48,7 +48,7 @@ fn expanders(root: &Root, found: Reading<Vec<String>>, probed: &mut Probed) {
 }
 
 /// Reads the regions, sorted by content: their numbers depend on the order of creation.
-fn regions(root: &Root, found: Reading<Vec<String>>, probed: &mut Probed) {
+fn regions(root: &Root, found: Reading<Vec<String>>, probed: &mut ProbeResult) {
     const FILES: [(&str, &str); 4] = [
         ("mode", "mode"),
         ("size", "size"),

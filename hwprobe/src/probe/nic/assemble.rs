@@ -11,9 +11,9 @@ pub(super) type NicList = Reading<Vec<Nic>>;
 /// PCI class of network controllers.
 const NETWORK: &str = "02";
 /// Maximum number of NICs of one node; a large node has about 32 network functions.
-const MOST_NICS: usize = 512;
+const MAX_NICS: usize = 512;
 /// Maximum number of interfaces of one NIC.
-const MOST_INTERFACES: usize = 256;
+const MAX_INTERFACES: usize = 256;
 
 /// Every NIC in slot order. A machine without a PCI bus and without RDMA has no NICs; if the bus is unreadable, the
 /// list is unknown.
@@ -29,8 +29,8 @@ pub(super) fn assemble_from(root: &Root, functions: &Reading<Vec<Function>>) -> 
             let functions = functions.present().map_or(&[][..], Vec::as_slice);
             let rdma = rdma.present().map_or(&[][..], Vec::as_slice);
             let candidates = functions.iter().filter(|f| f.is_class(NETWORK)).count();
-            if candidates.max(rdma.len()) > MOST_NICS {
-                return Reading::failed(format!("more than {MOST_NICS} network functions"));
+            if candidates.max(rdma.len()) > MAX_NICS {
+                return Reading::failed(format!("more than {MAX_NICS} network functions"));
             }
             Reading::Present(join(root, functions, rdma))
         }
@@ -59,7 +59,7 @@ pub fn interfaces(root: &Root) -> Vec<String> {
 /// The interfaces of each NIC by slot, in the order of its ports.
 pub(crate) fn ports(root: &Root) -> Reading<Vec<Reading<Vec<String>>>> {
     assemble(root).map(|nics| {
-        let of_one = |nic: Nic| match nic.unlisted {
+        let of_one = |nic: Nic| match nic.listing_failure {
             Some(unlisted) => unlisted.map(|()| nic.interfaces),
             None => Reading::Present(nic.interfaces),
         };
@@ -72,7 +72,7 @@ fn join(root: &Root, functions: &[Function], rdma: &[String]) -> Vec<Nic> {
     for function in functions {
         if function.is_class(NETWORK)
             && !function.is_virtual(root)
-            && let Some(rank) = pci::rank(&function.address)
+            && let Some(rank) = pci::address_sort_key(&function.address)
         {
             addressed.entry(rank).or_default().function = Some(function.clone());
         }
@@ -86,7 +86,7 @@ fn join(root: &Root, functions: &[Function], rdma: &[String]) -> Vec<Nic> {
             None => named.push(name.clone()),
             Some(function) if function.is_virtual(root) => {}
             Some(function) => {
-                if let Some(rank) = pci::rank(&function.address) {
+                if let Some(rank) = pci::address_sort_key(&function.address) {
                     let nic = addressed.entry(rank).or_default();
                     nic.function = Some(function.clone());
                     nic.rdma.push(name.clone());
@@ -94,7 +94,7 @@ fn join(root: &Root, functions: &[Function], rdma: &[String]) -> Vec<Nic> {
             }
         }
     }
-    attach(root, &mut addressed);
+    add_interfaces(root, &mut addressed);
     let unaddressed = named.into_iter().map(|name| Nic {
         rdma: vec![name],
         ..Nic::default()
@@ -107,8 +107,8 @@ fn join(root: &Root, functions: &[Function], rdma: &[String]) -> Vec<Nic> {
 }
 
 /// Adds the Slingshot device and the interfaces to each NIC.
-fn attach(root: &Root, addressed: &mut BTreeMap<(u64, u64), Nic>) {
-    let rank_of = |link: String| address_of(root, &link).and_then(|a| pci::rank(&a));
+fn add_interfaces(root: &Root, addressed: &mut BTreeMap<(u64, u64), Nic>) {
+    let rank_of = |link: String| address_of(root, &link).and_then(|a| pci::address_sort_key(&a));
     let slingshot = root.list(CXI);
     for name in slingshot.present().into_iter().flatten() {
         let rank = rank_of(format!("{CXI}/{name}/device"));
@@ -120,12 +120,12 @@ fn attach(root: &Root, addressed: &mut BTreeMap<(u64, u64), Nic>) {
     for name in network.present().into_iter().flatten() {
         let rank = rank_of(format!("{NET}/{name}/device"));
         if let Some(nic) = rank.and_then(|rank| addressed.get_mut(&rank))
-            && nic.interfaces.len() < MOST_INTERFACES
+            && nic.interfaces.len() < MAX_INTERFACES
         {
             match is_derived(root, name) {
                 Reading::Present(true) => {}
                 Reading::Present(false) => nic.interfaces.push(name.clone()),
-                unknown => nic.unlisted = Some(unknown.map(|_| ())),
+                unknown => nic.listing_failure = Some(unknown.map(|_| ())),
             }
         }
     }
@@ -135,10 +135,11 @@ fn attach(root: &Root, addressed: &mut BTreeMap<(u64, u64), Nic>) {
     let unlisted = unlisted.map(|list| list.map(|_| ()));
     for nic in addressed.values_mut() {
         if unlisted.is_some() {
-            nic.unlisted.clone_from(&unlisted);
+            nic.listing_failure.clone_from(&unlisted);
         }
         if nic.interfaces.len() > 1 {
-            nic.interfaces.sort_by_cached_key(|name| order(root, name));
+            nic.interfaces
+                .sort_by_cached_key(|name| port_sort_key(root, name));
         }
     }
 }
@@ -164,7 +165,7 @@ fn is_derived(root: &Root, name: &str) -> Reading<bool> {
 }
 
 /// Sort key of a function's ports; the name decides only if all other values are equal.
-fn order(root: &Root, name: &str) -> (u64, u64, Option<String>, String) {
+fn port_sort_key(root: &Root, name: &str) -> (u64, u64, Option<String>, String) {
     let file = |file: &str| root.line(format!("{NET}/{name}/{file}"));
     let number = |text: Reading<String>| {
         let text = text.present().cloned().unwrap_or_default();

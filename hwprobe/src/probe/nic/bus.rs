@@ -1,12 +1,12 @@
 //! NIC properties from the PCI bus.
 
-use super::{Nic, Planes};
+use super::{Nic, RecordAndVitals};
 use crate::Root;
 use crate::pci::{self, Switches};
 use lattice_conformance::{Reading, Value, text};
 
-pub(super) fn read(root: &Root, nic: &Nic, switches: &Switches, planes: &mut Planes<'_>) {
-    let Planes { record, vitals } = planes;
+pub(super) fn read(root: &Root, nic: &Nic, switches: &Switches, planes: &mut RecordAndVitals<'_>) {
+    let RecordAndVitals { record, vitals } = planes;
     let key = |name: &str| nic.key(name);
     let Some(function) = &nic.function else {
         // The slot of such a device is its rank by name, which depends on discovery order.
@@ -28,7 +28,10 @@ pub(super) fn read(root: &Root, nic: &Nic, switches: &Switches, planes: &mut Pla
     record.put(key("max_link_speed"), speed("max_link_speed"));
     record.put(key("max_link_width"), width("max_link_width"));
     record.put(key("numa_node"), pci::numa_node(root, function));
-    record.put(key("pci_switch"), switches.above(root, &function.address));
+    record.put(
+        key("pci_switch"),
+        switches.nearest_switch_rank(root, &function.address),
+    );
     record.put(
         key("virtual_functions"),
         line("sriov_numvfs").map(text::number_or_text),

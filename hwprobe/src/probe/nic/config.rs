@@ -5,15 +5,15 @@
 //! different next value is a finding. Only listed settings are read: others are specific to one host (boot source) or
 //! to one cable.
 
-use super::{Nic, Planes, Probed};
-use crate::commands::{Commands, Device, Line, MLXCONFIG, MSTCONFIG};
+use super::{Nic, ProbeResult, RecordAndVitals};
+use crate::commands::{CommandLine, Commands, Device, MLXCONFIG, MSTCONFIG};
 use crate::{Host, Root};
 use lattice_conformance::{FindingCode, Reading, Value, text};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Deadline for all NICs of a node together. An answer takes a second, and only one function of each card is queried.
-pub(crate) const WITHIN: Duration = Duration::from_secs(20);
+pub(crate) const QUERY_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Settings that should be equal on nodes of one design, as the tools name them; `P1` and `P2` are the ports of the
 /// card.
@@ -80,7 +80,7 @@ const SETTINGS: &[&str] = &[
 ];
 
 /// Maximum number of lines parsed; a card has about 400 settings.
-const MOST_LINES: usize = 4096;
+const MAX_LINES: usize = 4096;
 
 /// One listed setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,7 +108,7 @@ const COLUMNS: [&str; 3] = ["Default", "Current", "Next"];
 pub fn parse_settings(answer: &str) -> Reading<BTreeMap<String, Setting>> {
     let mut columns: Option<Vec<usize>> = None;
     let mut settings = BTreeMap::new();
-    for line in answer.lines().take(MOST_LINES) {
+    for line in answer.lines().take(MAX_LINES) {
         if let Some(heading) = line.trim_start().strip_prefix("Configurations:") {
             let words = heading.split_whitespace();
             let known = words.filter_map(|word| COLUMNS.iter().position(|name| *name == word));
@@ -162,7 +162,7 @@ fn setting(columns: &[usize], values: &[&str]) -> Setting {
 }
 
 /// The part of the output that a capture keeps: the heading and the listed settings.
-pub(crate) fn kept_answer(line: &Line, answer: Vec<u8>) -> Vec<u8> {
+pub(crate) fn kept_answer(line: &CommandLine, answer: Vec<u8>) -> Vec<u8> {
     if *line != MLXCONFIG && *line != MSTCONFIG {
         return answer;
     }
@@ -172,7 +172,7 @@ pub(crate) fn kept_answer(line: &Line, answer: Vec<u8>) -> Vec<u8> {
         line.trim_start().starts_with("Configurations:")
             || words.any(|word| SETTINGS.contains(&word))
     };
-    let kept: Vec<&str> = text.lines().take(MOST_LINES).filter(is_kept).collect();
+    let kept: Vec<&str> = text.lines().take(MAX_LINES).filter(is_kept).collect();
     (kept.join("\n") + "\n").into_bytes()
 }
 
@@ -180,14 +180,14 @@ pub(crate) fn kept_answer(line: &Line, answer: Vec<u8>) -> Vec<u8> {
 pub(crate) fn devices(root: &Root) -> Vec<Device> {
     let nics = super::assemble::assemble(root);
     let nics = nics.present().map_or(&[][..], Vec::as_slice);
-    let addresses = asked(nics).into_iter();
+    let addresses = first_functions(nics).into_iter();
     addresses
         .filter_map(|(_, address)| Device::parse(address))
         .collect()
 }
 
 /// The first function of each card: the configuration belongs to the card.
-fn asked(nics: &[Nic]) -> Vec<(&Nic, &str)> {
+fn first_functions(nics: &[Nic]) -> Vec<(&Nic, &str)> {
     let mut cards = BTreeMap::new();
     for nic in nics {
         if let Some(function) = nic
@@ -206,31 +206,31 @@ fn asked(nics: &[Nic]) -> Vec<(&Nic, &str)> {
 
 /// Reads the configuration of every NIC that has one. A node without the tools has no such keys: missing tools are not
 /// a property of the NICs.
-pub(super) fn read(host: &Host, nics: &[Nic], probed: &mut Probed) {
+pub(super) fn read(host: &Host, nics: &[Nic], probed: &mut ProbeResult) {
     if host.is_live_only {
         return;
     }
-    let ends_at = Instant::now() + WITHIN;
-    for (nic, address) in asked(nics) {
-        let answer = ask(host, address, ends_at);
+    let ends_at = Instant::now() + QUERY_DEADLINE;
+    for (nic, address) in first_functions(nics) {
+        let answer = query_tool(host, address, ends_at);
         let settings = answer.and_then(|answer| match String::from_utf8(answer) {
             Ok(answer) => parse_settings(&answer),
             Err(_) => Reading::failed("mlxconfig: not text"),
         });
-        let mut planes = Planes {
+        let mut planes = RecordAndVitals {
             record: &mut probed.record,
             vitals: &mut probed.vitals,
         };
         let pending = keys(nic, &settings, &mut planes);
         if !pending.is_empty() {
-            let detail = format!("{}: {}", nic.shown(), pending.join("; "));
-            probed.find(FindingCode::NicConfigPending, detail);
+            let detail = format!("{}: {}", nic.display_name(), pending.join("; "));
+            probed.add_finding(FindingCode::NicConfigPending, detail);
         }
     }
 }
 
 /// Queries the first of the two tools that is installed.
-fn ask(host: &Host, address: &str, ends_at: Instant) -> Reading<Vec<u8>> {
+fn query_tool(host: &Host, address: &str, ends_at: Instant) -> Reading<Vec<u8>> {
     let Some(device) = Device::parse(address) else {
         return Reading::failed(format!("{address} is not a valid device address"));
     };
@@ -238,7 +238,7 @@ fn ask(host: &Host, address: &str, ends_at: Instant) -> Reading<Vec<u8>> {
         let within = ends_at.saturating_duration_since(Instant::now());
         let answer = host
             .commands
-            .ask_of(line, &device, within, &host.outstanding);
+            .device_output(line, &device, within, &host.outstanding);
         if answer != Reading::Absent {
             return answer;
         }
@@ -250,7 +250,7 @@ fn ask(host: &Host, address: &str, ends_at: Instant) -> Reading<Vec<u8>> {
 fn keys(
     nic: &Nic,
     settings: &Reading<BTreeMap<String, Setting>>,
-    planes: &mut Planes<'_>,
+    planes: &mut RecordAndVitals<'_>,
 ) -> Vec<String> {
     let pending_key = nic.key("config.pending");
     let settings = match settings {
@@ -273,7 +273,7 @@ fn keys(
     let names = Reading::Present(names.collect::<Vec<_>>());
     planes.record.put(nic.key("config.names"), names);
     let mut pending = Vec::new();
-    let count = waiting(settings.values());
+    let count = pending_count(settings.values());
     for (name, setting) in settings {
         let key = nic.key(&format!("config.{}", name.to_ascii_lowercase()));
         let current = setting.current.clone().map(text::number_or_text);
@@ -289,7 +289,7 @@ fn keys(
 
 /// Number of settings that change at a reboot. Zero only if both values of some setting are known, and no value is
 /// unreadable.
-fn waiting<'a>(settings: impl Iterator<Item = &'a Setting>) -> Reading<u32> {
+fn pending_count<'a>(settings: impl Iterator<Item = &'a Setting>) -> Reading<u32> {
     let (mut count, mut doubt) = (0, Reading::Unsupported);
     let mut is_told = false;
     for setting in settings {
@@ -311,7 +311,7 @@ fn waiting<'a>(settings: impl Iterator<Item = &'a Setting>) -> Reading<u32> {
 /// Maximum duration of the queries on this host.
 pub(crate) fn deadline(commands: &Commands, is_live_only: bool) -> Duration {
     match (commands, is_live_only) {
-        (Commands::Run { .. }, false) => WITHIN,
+        (Commands::Run { .. }, false) => QUERY_DEADLINE,
         _ => Duration::ZERO,
     }
 }

@@ -1,6 +1,6 @@
 //! Findings about the NICs of a node.
 
-use super::{Nic, Probed, rdma};
+use super::{Nic, ProbeResult, rdma};
 use crate::Root;
 use lattice_conformance::{Class, Finding, FindingCode, Inventory, NicIdentity, Reading};
 use std::path::Path;
@@ -8,20 +8,20 @@ use std::path::Path;
 const VERBS: &str = "/sys/class/infiniband_verbs";
 const NODES: &str = "/dev/infiniband";
 
-pub(super) fn find(root: &Root, nics: &[Nic], probed: &mut Probed) {
+pub(super) fn report_findings(root: &Root, nics: &[Nic], probed: &mut ProbeResult) {
     for nic in nics {
         if let Some(function) = &nic.function
             && root.link_name(function.path("driver")) == Reading::Absent
         {
-            let detail = format!("{}: on the bus without a driver", nic.shown());
-            probed.find(FindingCode::NicWithoutDriver, detail);
+            let detail = format!("{}: on the bus without a driver", nic.display_name());
+            probed.add_finding(FindingCode::NicWithoutDriver, detail);
         }
     }
-    without_verbs(root, nics, probed);
+    report_missing_verbs(root, nics, probed);
 }
 
 /// Reports active ports that programs cannot use because the character devices are missing.
-fn without_verbs(root: &Root, nics: &[Nic], probed: &mut Probed) {
+fn report_missing_verbs(root: &Root, nics: &[Nic], probed: &mut ProbeResult) {
     let active = |device: &&String| {
         let ports = rdma::ports(root, device);
         let mut ports = ports.present().into_iter().flatten();
@@ -64,7 +64,7 @@ fn without_verbs(root: &Root, nics: &[Nic], probed: &mut Probed) {
             "{}: a port is ACTIVE and {NODES} has no device for programs",
             missing.join(" ")
         );
-        probed.find(FindingCode::NicVerbsMissing, detail);
+        probed.add_finding(FindingCode::NicVerbsMissing, detail);
     }
 }
 

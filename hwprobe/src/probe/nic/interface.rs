@@ -1,40 +1,40 @@
 //! NIC properties from the network stack: interfaces, their settings, and devlink versions.
 
-use super::{NET, Nic, Planes, Probed, number};
+use super::{NET, Nic, ProbeResult, RecordAndVitals, number};
 use crate::Root;
 use crate::kernel::net::{DevlinkReport, EthtoolReport, InterfaceReport, Pause};
 use lattice_conformance::{ClassRecord, FindingCode, Reading, Value, Vitals, text};
 
 /// Maximum number of interfaces read per function; real functions have one or two.
-const MOST_INTERFACES: usize = 8;
+const MAX_INTERFACES: usize = 8;
 
 /// Reads the NIC's interfaces. Returns the report of the first one, which represents the device.
 pub(super) fn read(
     root: &Root,
     nic: &Nic,
     report: &Reading<EthtoolReport>,
-    planes: &mut Planes<'_>,
+    planes: &mut RecordAndVitals<'_>,
 ) -> InterfaceReport {
     let said = |name: &str| match report {
         Reading::Present(report) => report.interface(name),
-        unknown => InterfaceReport::every(&unknown.as_ref().map(|_| ())),
+        unknown => InterfaceReport::with_state(&unknown.as_ref().map(|_| ())),
     };
-    let Planes { record, vitals } = planes;
+    let RecordAndVitals { record, vitals } = planes;
     let count = number(nic.interfaces.len());
-    let known = nic.unlisted.clone().unwrap_or(Reading::Present(()));
+    let known = nic.listing_failure.clone().unwrap_or(Reading::Present(()));
     record.put(nic.key("net.count"), known.map(|()| Value::from(count)));
-    for (rank, name) in nic.interfaces.iter().take(MOST_INTERFACES).enumerate() {
+    for (rank, name) in nic.interfaces.iter().take(MAX_INTERFACES).enumerate() {
         let key = |part: &str| nic.key(&format!("net.{rank}.{part}"));
         let line = |file: &str| root.line(format!("{NET}/{name}/{file}"));
         record.put(key("mtu"), line("mtu").map(text::number_or_text));
         record.put(key("ecn.notify"), priorities(root, name, "roce_np"));
         record.put(key("ecn.react"), priorities(root, name, "roce_rp"));
         settings(&key, &said(name), record);
-        live(&key, &line, vitals);
+        put_live_values(&key, &line, vitals);
     }
     let Some(first) = nic.interfaces.first() else {
         let nobody = Reading::disabled("no interface to query");
-        return InterfaceReport::every(nic.unlisted.as_ref().unwrap_or(&nobody));
+        return InterfaceReport::with_state(nic.listing_failure.as_ref().unwrap_or(&nobody));
     };
     let first = said(first);
     let rom = first.driver.clone().and_then(|driver| driver.option_rom);
@@ -78,13 +78,17 @@ fn settings(key: &impl Fn(&str) -> String, said: &InterfaceReport, record: &mut 
     );
     record.put(
         key("pause.rx"),
-        said.pause.as_ref().map(|pause| configured(pause, pause.rx)),
+        said.pause
+            .as_ref()
+            .map(|pause| configured_pause(pause, pause.rx)),
     );
     record.put(
         key("pause.tx"),
-        said.pause.as_ref().map(|pause| configured(pause, pause.tx)),
+        said.pause
+            .as_ref()
+            .map(|pause| configured_pause(pause, pause.tx)),
     );
-    record.put(key("pfc"), said.pfc.as_ref().map(|on| words(on.iter())));
+    record.put(key("pfc"), said.pfc.as_ref().map(|on| text_list(on.iter())));
     record.put(key("dscp"), said.dscp.clone().map(Value::List));
     record.put(key("features"), said.features.clone().map(Value::List));
     record.put(key("fec"), said.fec.clone().map(Value::List));
@@ -95,12 +99,12 @@ fn settings(key: &impl Fn(&str) -> String, said: &InterfaceReport, record: &mut 
     record.put(key("autoneg"), said.autoneg.clone());
 }
 
-fn words<T: ToString>(items: impl Iterator<Item = T>) -> Value {
+fn text_list<T: ToString>(items: impl Iterator<Item = T>) -> Value {
     Value::List(items.map(|item| item.to_string()).collect())
 }
 
 /// The configured value. With negotiation, some drivers return its result here, which also depends on the switch.
-fn configured(pause: &Pause, value: bool) -> Value {
+fn configured_pause(pause: &Pause, value: bool) -> Value {
     if pause.autoneg {
         Value::from("negotiated")
     } else {
@@ -123,10 +127,10 @@ fn priorities(root: &Root, name: &str, side: &str) -> Reading<Value> {
             unknown => return unknown.map(Value::Text),
         }
     }
-    Reading::Present(words(on.iter()))
+    Reading::Present(text_list(on.iter()))
 }
 
-fn live(
+fn put_live_values(
     key: &impl Fn(&str) -> String,
     line: &impl Fn(&str) -> Reading<String>,
     vitals: &mut Vitals,
@@ -140,7 +144,7 @@ fn live(
     let speed = line("speed").and_then(|raw| match raw.parse::<i64>() {
         Ok(mega @ 1..=100_000_000) => Reading::Present(Value::Number(mega * 1_000_000)),
         Ok(_) => Reading::Unsupported,
-        Err(_) => Reading::failed(format!("\"{}\" is not a valid speed", text::shown(&raw))),
+        Err(_) => Reading::failed(format!("\"{}\" is not a valid speed", text::excerpt(&raw))),
     });
     vitals.put(key("speed"), speed);
 }
@@ -191,7 +195,7 @@ pub(super) fn devlink(nic: &Nic, report: &Reading<EthtoolReport>) -> Reading<Dev
 
 /// Adds the running versions by component, and the fixed ones of the board. A stored version that does not run is a
 /// finding and never a key: conformance is the running state.
-pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut Probed) {
+pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut ProbeResult) {
     let device = match device {
         Reading::Present(device) => device,
         // The list of versions is unknown too, so one key represents all of them.
@@ -217,8 +221,8 @@ pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut 
             .iter()
             .map(|(name, running, stored)| format!("{name} runs {running}, stored is {stored}"))
             .collect();
-        let detail = format!("{}: {}", nic.shown(), changes.join("; "));
-        probed.find(FindingCode::NicRebootPending, detail);
+        let detail = format!("{}: {}", nic.display_name(), changes.join("; "));
+        probed.add_finding(FindingCode::NicRebootPending, detail);
     }
 }
 

@@ -18,15 +18,15 @@ mod slingshot;
 pub(crate) use assemble::functions;
 pub use assemble::interfaces;
 pub(crate) use assemble::ports;
-pub use config::{Setting, parse_settings};
 pub(crate) use config::{
-    WITHIN as CONFIGURATION_WITHIN, deadline as configuration_deadline, devices as configurable,
-    kept_answer,
+    QUERY_DEADLINE as CONFIGURATION_WITHIN, deadline as configuration_deadline,
+    devices as configurable, kept_answer,
 };
+pub use config::{Setting, parse_settings};
 pub use findings::missing_since;
 pub use slingshot::{CxiStat, parse_stat};
 
-use super::Probed;
+use super::ProbeResult;
 use crate::kernel::net::{self, InterfaceReport};
 use crate::pci::{self, Function, Switches};
 use crate::{Host, Root};
@@ -48,7 +48,7 @@ struct Nic {
     interfaces: Vec<String>,
     cxi: Option<String>,
     /// State of an unreadable list because of which the interfaces or the Slingshot device of the NIC are unknown.
-    unlisted: Option<Reading<()>>,
+    listing_failure: Option<Reading<()>>,
 }
 
 impl Nic {
@@ -58,7 +58,7 @@ impl Nic {
     }
 
     /// Name of the NIC for operators.
-    fn shown(&self) -> String {
+    fn display_name(&self) -> String {
         match &self.function {
             Some(function) => format!("nic.{} ({})", self.slot, function.address),
             None => format!("nic.{} ({})", self.slot, self.rdma.join(" ")),
@@ -67,15 +67,15 @@ impl Nic {
 }
 
 /// The two parts of a [`Probed`] that receive most readings.
-struct Planes<'a> {
+struct RecordAndVitals<'a> {
     record: &'a mut ClassRecord,
     vitals: &'a mut Vitals,
 }
 
 /// Reads every NIC; those with a PCI address come first.
 #[must_use]
-pub fn probe(host: &Host) -> Probed {
-    let mut probed = Probed::new(Class::Nic);
+pub fn probe(host: &Host) -> ProbeResult {
+    let mut probed = ProbeResult::new(Class::Nic);
     let root = &host.root;
     let functions = pci::functions(root);
     let switches = Switches::of(root, &functions);
@@ -83,16 +83,16 @@ pub fn probe(host: &Host) -> Probed {
     let count = list.as_ref().map(|nics| number(nics.len()));
     probed.record.require("nic.count", count);
     let nics = list.present().map_or(&[][..], Vec::as_slice);
-    stack(root, nics, &mut probed.record);
+    driver_stack(root, nics, &mut probed.record);
     let names: Vec<String> = nics.iter().flat_map(|n| n.interfaces.clone()).collect();
     let report = if names.is_empty() {
         Reading::disabled("no interface to query")
     } else {
-        net::ask(&host.ethtool, &names)
+        net::query_interfaces(&host.ethtool, &names)
     };
     let stat = slingshot::stat(host, nics);
     for nic in nics {
-        let mut planes = Planes {
+        let mut planes = RecordAndVitals {
             record: &mut probed.record,
             vitals: &mut probed.vitals,
         };
@@ -112,7 +112,7 @@ pub fn probe(host: &Host) -> Probed {
         probed.identity.nics.push(identity);
     }
     config::read(host, nics, &mut probed);
-    findings::find(root, nics, &mut probed);
+    findings::report_findings(root, nics, &mut probed);
     facts(&list, &mut probed);
     probed
 }
@@ -122,7 +122,7 @@ fn number(count: usize) -> u32 {
 }
 
 /// Adds properties of a driver, not of single NICs.
-fn stack(root: &Root, nics: &[Nic], record: &mut ClassRecord) {
+fn driver_stack(root: &Root, nics: &[Nic], record: &mut ClassRecord) {
     if nics.iter().any(|nic| !nic.rdma.is_empty()) {
         record.put("nic.ofed", rdma::ofed(root));
     }
@@ -142,7 +142,7 @@ fn firmware(
         record.require(key, root.firmware(format!("{RDMA}/{device}/fw_ver")));
     } else if nic.cxi.is_some() {
         record.require(key, cxi.firmware.clone());
-    } else if let (true, Some(unlisted)) = (nic.interfaces.is_empty(), &nic.unlisted) {
+    } else if let (true, Some(unlisted)) = (nic.interfaces.is_empty(), &nic.listing_failure) {
         let unknown = unlisted.clone().map(|()| String::new());
         record.require(key, unknown);
     } else if nic.interfaces.is_empty() {
@@ -165,7 +165,7 @@ fn driver(root: &Root, nic: &Nic, interface: &InterfaceReport, record: &mut Clas
     }
 }
 
-fn facts(nics: &NicList, probed: &mut Probed) {
+fn facts(nics: &NicList, probed: &mut ProbeResult) {
     probed.facts.rdma_count = nics.as_ref().map(|nics| {
         let rdma = nics.iter().filter(|nic| !nic.rdma.is_empty());
         number(rdma.count())

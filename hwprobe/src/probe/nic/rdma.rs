@@ -1,6 +1,6 @@
 //! NIC properties from the RDMA subsystem.
 
-use super::{Nic, Planes, RDMA};
+use super::{Nic, RDMA, RecordAndVitals};
 use crate::Root;
 use lattice_conformance::{Reading, Value, text};
 use std::collections::BTreeSet;
@@ -44,17 +44,17 @@ const HARDWARE_COUNTERS: &[&str] = &[
     "rp_cnp_ignored",
 ];
 /// Maximum number of ports of one device; real devices have one or two.
-const MOST_PORTS: usize = 16;
+const MAX_PORTS: usize = 16;
 /// Number of consecutive GID table entries without a type after which the rest counts as free: tables have up to 256
 /// entries and fill from the front.
 const FREE_GIDS: usize = 8;
-const MOST_GIDS: usize = 256;
+const MAX_GIDS: usize = 256;
 
-pub(super) fn read(root: &Root, nic: &Nic, planes: &mut Planes<'_>) {
+pub(super) fn read(root: &Root, nic: &Nic, planes: &mut RecordAndVitals<'_>) {
     let Some(device) = nic.rdma.first() else {
         return;
     };
-    let Planes { record, vitals } = planes;
+    let RecordAndVitals { record, vitals } = planes;
     let key = |name: &str| nic.key(name);
     let read = |file: &str| root.firmware(format!("{RDMA}/{device}/{file}"));
     record.put(key("board_id"), read("board_id"));
@@ -75,7 +75,7 @@ pub(super) fn read(root: &Root, nic: &Nic, planes: &mut Planes<'_>) {
             .and_then(|ports| gid_types(root, device, ports)),
     );
     for port in ports.present().into_iter().flatten() {
-        live(root, device, port, &key(&format!("port.{port}")), vitals);
+        put_live_values(root, device, port, &key(&format!("port.{port}")), vitals);
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn ports(root: &Root, device: &str) -> Reading<Vec<String>> {
         .map(|mut ports| {
             ports.retain(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
             ports.sort_by_key(|port| (port.len(), port.clone()));
-            ports.truncate(MOST_PORTS);
+            ports.truncate(MAX_PORTS);
             ports
         })
 }
@@ -114,7 +114,7 @@ fn gid_types(root: &Root, device: &str, ports: &[String]) -> Reading<Value> {
         };
         entries.sort_by_key(|entry| (entry.len(), entry.clone()));
         let mut free = 0;
-        for entry in entries.iter().take(MOST_GIDS) {
+        for entry in entries.iter().take(MAX_GIDS) {
             match root.line(format!("{folder}/{entry}")) {
                 Reading::Present(kind) => {
                     types.insert(kind);
@@ -133,7 +133,7 @@ fn gid_types(root: &Root, device: &str, ports: &[String]) -> Reading<Value> {
 }
 
 /// Adds the live values of one port.
-fn live(
+fn put_live_values(
     root: &Root,
     device: &str,
     port: &str,
@@ -149,7 +149,7 @@ fn live(
         format!("{key}.rate"),
         line("rate").and_then(|raw| rate(&raw)),
     );
-    let counters = Counters::below(root, format!("{folder}/counters"));
+    let counters = Counters::list_folder(root, format!("{folder}/counters"));
     for name in COUNTERS {
         let key = format!("{key}.{}", name.to_ascii_lowercase());
         vitals.put(key, counters.get(name));
@@ -163,7 +163,7 @@ fn live(
             });
         vitals.put(format!("{key}.{name}"), bytes);
     }
-    let counters = Counters::below(root, format!("{folder}/hw_counters"));
+    let counters = Counters::list_folder(root, format!("{folder}/hw_counters"));
     for name in HARDWARE_COUNTERS {
         let value = counters.get(name);
         // The driver determines which of these counters exist; only existing ones are reported.
@@ -181,7 +181,7 @@ struct Counters<'a> {
 }
 
 impl<'a> Counters<'a> {
-    fn below(root: &'a Root, folder: String) -> Self {
+    fn list_folder(root: &'a Root, folder: String) -> Self {
         let names = root.list(&folder);
         Self {
             root,
@@ -227,7 +227,7 @@ fn rate(raw: &str) -> Reading<Value> {
         (Ok(whole @ 0..1_000_000), Ok(tenths)) if rest.starts_with("Gb/sec") => {
             Reading::Present(Value::Number((whole * 10 + tenths) * 100_000_000))
         }
-        _ => Reading::failed(format!("\"{}\" is not a valid rate", text::shown(raw))),
+        _ => Reading::failed(format!("\"{}\" is not a valid rate", text::excerpt(raw))),
     }
 }
 

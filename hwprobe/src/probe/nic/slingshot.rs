@@ -3,13 +3,13 @@
 //! The folder of a device has one of two layouts: `port/speed` with Cassini 1, `port/0/link/speed` with Cassini 2.
 //! `cxi_stat` reads the same files; its values are used only if a file is missing or unreadable.
 
-use super::{CXI, Nic, Planes};
+use super::{CXI, Nic, RecordAndVitals};
 use crate::{Host, Root, commands, pci};
 use lattice_conformance::{NicIdentity, Reading, Value, text};
 use std::collections::BTreeMap;
 
 /// Maximum number of devices parsed from one `cxi_stat` output; nodes have up to eight.
-const MOST_DEVICES: usize = 64;
+const MAX_DEVICES: usize = 64;
 
 /// One device in the output of `cxi_stat`: its lines by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub fn parse_stat(output: &str) -> Vec<CxiStat> {
         };
         let (name, value) = (name.trim(), value.trim());
         if name == "Device" {
-            if devices.len() == MOST_DEVICES {
+            if devices.len() == MAX_DEVICES {
                 break;
             }
             devices.push(CxiStat {
@@ -67,7 +67,7 @@ pub(super) fn stat(host: &Host, nics: &[Nic]) -> Reading<Vec<CxiStat>> {
     if !nics.iter().any(is_there) {
         return Reading::Absent;
     }
-    let answer = host.commands.ask(&commands::CXI_STAT, &host.outstanding);
+    let answer = host.commands.output(&commands::CXI_STAT, &host.outstanding);
     answer.and_then(|bytes| match String::from_utf8(bytes) {
         Ok(output) => Reading::Present(parse_stat(&output)),
         Err(_) => Reading::failed("cxi_stat: not text"),
@@ -135,7 +135,7 @@ pub(super) fn read(
     root: &Root,
     nic: &Nic,
     stat: &Reading<Vec<CxiStat>>,
-    planes: &mut Planes<'_>,
+    planes: &mut RecordAndVitals<'_>,
 ) -> Device {
     let told = stat.as_ref().and_then(|devices| {
         let address = nic.function.as_ref().map(|f| f.address.clone());
@@ -167,8 +167,8 @@ pub(super) fn read(
     }
 }
 
-fn keys(nic: &Nic, source: &Source<'_>, planes: &mut Planes<'_>) {
-    let Planes { record, vitals } = planes;
+fn keys(nic: &Nic, source: &Source<'_>, planes: &mut RecordAndVitals<'_>) {
+    let RecordAndVitals { record, vitals } = planes;
     let key = |name: &str| nic.key(&format!("cxi.{name}"));
     let description = source.get(&["fru/description"], "Description");
     record.put(key("description"), description);
@@ -218,7 +218,7 @@ fn node_id(raw: &str) -> Reading<String> {
         None => first.parse(),
     };
     number.map_or_else(
-        |_| Reading::failed(format!("\"{}\" is not a valid NID", text::shown(raw))),
+        |_| Reading::failed(format!("\"{}\" is not a valid NID", text::excerpt(raw))),
         |nid| Reading::Present(nid.to_string()),
     )
 }

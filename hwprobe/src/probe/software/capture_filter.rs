@@ -1,7 +1,7 @@
 //! Filters of the software probe for captures: they keep enough for the same record, and omit the rest.
 
 use super::{image, packages};
-use crate::commands::{Line, RPM_PACKAGES};
+use crate::commands::{CommandLine, RPM_PACKAGES};
 use crate::{Host, cmdline};
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(crate) fn file(host: &Host, path: &Path, bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Filters the output of a program.
-pub(crate) fn answer(host: &Host, line: &Line, answer: Vec<u8>) -> Vec<u8> {
+pub(crate) fn answer(host: &Host, line: &CommandLine, answer: Vec<u8>) -> Vec<u8> {
     if *line == RPM_PACKAGES {
         packages::only_wanted_lines(&answer, &host.packages)
     } else {
@@ -25,5 +25,5 @@ pub(crate) fn answer(host: &Host, line: &Line, answer: Vec<u8>) -> Vec<u8> {
 
 /// The kernel's command line with masked arguments, except those that name the image.
 pub(crate) fn command_line(host: &Host, line: &str) -> String {
-    cmdline::mask_but(line, &host.masked_arguments, image::kept).join(" ")
+    cmdline::mask_except(line, &host.masked_arguments, image::masked_image_argument).join(" ")
 }

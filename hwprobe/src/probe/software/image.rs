@@ -119,7 +119,7 @@ fn image_of(value: &str) -> Option<(String, Option<String>)> {
 }
 
 /// The part of an image argument that a capture keeps: enough for the same name and tag, without server and secrets.
-pub(super) fn kept(name: &str, value: &str) -> Option<String> {
+pub(super) fn masked_image_argument(name: &str, value: &str) -> Option<String> {
     if name == "ostree" {
         return Some(value.to_owned());
     }
@@ -166,13 +166,13 @@ mod tests {
             "nfs:10.4.0.1:/images/a1:ro",
             "LiveOS/squashfs.img",
         ] {
-            let kept = kept("root", value);
+            let kept = masked_image_argument("root", value);
             assert_eq!(kept.as_deref().and_then(image_of), image(value), "{kept:?}");
             let kept = kept.unwrap_or_default();
             assert!(!kept.contains("10.") && !kept.contains("pw") && !kept.contains("abc"));
         }
-        assert_eq!(kept("root", "UUID=6e9b"), None);
-        assert_eq!(kept("ip", "http://host/image.img"), None);
+        assert_eq!(masked_image_argument("root", "UUID=6e9b"), None);
+        assert_eq!(masked_image_argument("ip", "http://host/image.img"), None);
         assert_eq!(image("LiveOS/squashfs.img"), plain("LiveOS/squashfs.img"));
         for device in [
             "/dev/sda1",

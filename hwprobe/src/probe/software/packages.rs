@@ -10,7 +10,7 @@ pub(super) const STATUS: &str = "/var/lib/dpkg/status";
 /// Folder with one file per package, in images built without dpkg itself.
 pub(super) const STATUS_FOLDER: &str = "/var/lib/dpkg/status.d";
 /// Maximum length of a name or version, in bytes; a longer one indicates damage.
-const LONGEST_FIELD: usize = 256;
+const MAX_FIELD_BYTES: usize = 256;
 
 /// Package versions by name, each as `epoch:version-release.arch` (in dpkg, the version contains the release).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Packages {
     }
 
     /// The packages that match one of the patterns.
-    pub(super) fn only(mut self, wanted: &[String]) -> Self {
+    pub(super) fn matching(mut self, wanted: &[String]) -> Self {
         self.0.retain(|name, _| is_wanted(name, wanted));
         self
     }
@@ -82,7 +82,10 @@ pub fn dpkg_packages(status: &str) -> Reading<Packages> {
         else {
             return Reading::failed("a package in dpkg's status has no name or version");
         };
-        if [name, version, arch].iter().any(|field| !is_field(field)) {
+        if [name, version, arch]
+            .iter()
+            .any(|field| !is_valid_field(field))
+        {
             return Reading::failed("a package in dpkg's status has a damaged name or version");
         }
         if package.is_installed {
@@ -135,9 +138,9 @@ impl<'a> PackageStanza<'a> {
     }
 }
 
-fn is_field(field: &str) -> bool {
+fn is_valid_field(field: &str) -> bool {
     let is_usual = |byte: u8| byte.is_ascii_graphic();
-    !field.is_empty() && field.len() <= LONGEST_FIELD && field.bytes().all(is_usual)
+    !field.is_empty() && field.len() <= MAX_FIELD_BYTES && field.bytes().all(is_usual)
 }
 
 /// The packages in the output of [`crate::commands::RPM_PACKAGES`]. RPM lists the signing keys (`gpg-pubkey`) as
@@ -152,7 +155,7 @@ pub fn rpm_packages(answer: &[u8]) -> Reading<Packages> {
         let fields = std::str::from_utf8(line).ok();
         match fields.and_then(|line| line.split_once('\t')) {
             Some(("gpg-pubkey", _)) => {}
-            Some((name, version)) if is_field(name) && is_field(version) => {
+            Some((name, version)) if is_valid_field(name) && is_valid_field(version) => {
                 all.add(name, version.to_owned());
             }
             _ => return Reading::failed("rpm's answer has a line that names no package"),

@@ -2,19 +2,19 @@
 
 use super::{count, flag, number, scheduler, size};
 use crate::{Root, pci};
-use lattice_conformance::{DiskIdentity, Probed, Reading, text};
+use lattice_conformance::{DiskIdentity, ProbeResult, Reading, text};
 
 const BLOCK: &str = "/sys/block";
 
 /// Name prefixes of devices that are built from others, belong to another kind, are in memory or on a network, or are
 /// removable.
-const OTHERS: &[&str] = &[
+const OMITTED_PREFIXES: &[&str] = &[
     "loop", "ram", "zram", "dm-", "md", "nvme", "sr", "fd", "nbd", "rbd", "drbd", "zd", "mtd",
     "ublk", "bcache", "nullb",
 ];
 
 /// Transports of disks in another machine; the storage fabric determines which of them are visible.
-const REMOTE: &[&str] = &["iscsi", "fc"];
+const REMOTE_TRANSPORTS: &[&str] = &["iscsi", "fc"];
 
 /// One local disk.
 struct Disk {
@@ -25,11 +25,14 @@ struct Disk {
     rank: ((u64, u64), Vec<u64>),
 }
 
-pub(super) fn keys(root: &Root, probed: &mut Probed) {
+pub(super) fn keys(root: &Root, probed: &mut ProbeResult) {
     let names = root.list(BLOCK);
     let mut disks: Vec<Disk> = Vec::new();
     for name in names.present().into_iter().flatten() {
-        if !OTHERS.iter().any(|prefix| name.starts_with(prefix)) {
+        if !OMITTED_PREFIXES
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        {
             disks.extend(disk(root, name));
         }
     }
@@ -63,17 +66,20 @@ fn disk(root: &Root, name: &str) -> Option<Disk> {
         return None;
     }
     let transport = transport(name, &path);
-    if transport == "usb" || REMOTE.contains(&transport) {
+    if transport == "usb" || REMOTE_TRANSPORTS.contains(&transport) {
         return None;
     }
     let address = pci::address_in(&path).map(str::to_owned);
-    let rank = address.as_deref().and_then(pci::rank);
+    let rank = address.as_deref().and_then(pci::address_sort_key);
     let place = path.rsplit('/').next().unwrap_or_default();
     Some(Disk {
         name: name.to_owned(),
         transport,
         address: address.map_or(Reading::Absent, Reading::Present),
-        rank: (rank.unwrap_or((u64::MAX, u64::MAX)), numbers(place)),
+        rank: (
+            rank.unwrap_or((u64::MAX, u64::MAX)),
+            numeric_sort_key(place),
+        ),
     })
 }
 
@@ -110,12 +116,12 @@ fn transport(name: &str, path: &str) -> &'static str {
 }
 
 /// The numbers in `2:0:1:0` or `virtio3`, as a sort key.
-fn numbers(place: &str) -> Vec<u64> {
+fn numeric_sort_key(place: &str) -> Vec<u64> {
     let digits = place.split(|c: char| !c.is_ascii_digit());
     digits.filter_map(|part| part.parse().ok()).collect()
 }
 
-fn disk_keys(root: &Root, slot: u32, disk: &Disk, probed: &mut Probed) {
+fn disk_keys(root: &Root, slot: u32, disk: &Disk, probed: &mut ProbeResult) {
     let block = format!("{BLOCK}/{}", disk.name);
     let device = format!("{block}/device");
     let key = |name: &str| format!("storage.disk.{slot}.{name}");
@@ -202,7 +208,7 @@ mod tests {
 
     #[test]
     fn places_sort_as_numbers() {
-        assert!(numbers("2:0:9:0") < numbers("2:0:10:0"));
-        assert!(numbers("virtio3") < numbers("virtio10"));
+        assert!(numeric_sort_key("2:0:9:0") < numeric_sort_key("2:0:10:0"));
+        assert!(numeric_sort_key("virtio3") < numeric_sort_key("virtio10"));
     }
 }

@@ -5,17 +5,17 @@
 //! below an automounter's mount point), for a container, for one job or by an ordinary user are temporary and omitted.
 
 use crate::{Root, cmdline};
-use lattice_conformance::{Probed, Reading, Value};
+use lattice_conformance::{ProbeResult, Reading, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 const TABLES: [&str; 2] = ["/proc/1/mountinfo", "/proc/self/mountinfo"];
 
 /// Maximum number of mounts; more cannot be a configuration that operators compare.
-const MOST_MOUNTS: usize = 256;
+const MAX_MOUNTS: usize = 256;
 
 /// Types of network file systems.
-const NETWORK: &[&str] = &[
+const NETWORK_FILE_SYSTEMS: &[&str] = &[
     "nfs",
     "nfs4",
     "lustre",
@@ -43,7 +43,7 @@ const NETWORK: &[&str] = &[
 ];
 
 /// Folders below which mounts belong to jobs, containers and users.
-const TRANSIENT: &[&str] = &[
+const TRANSIENT_FOLDERS: &[&str] = &[
     "/run",
     "/tmp",
     "/proc",
@@ -60,7 +60,7 @@ const TRANSIENT: &[&str] = &[
 ];
 
 /// Options that name this client, or one of several servers.
-const OF_ONE_HOST: &[&str] = &[
+const CLIENT_SPECIFIC_OPTIONS: &[&str] = &[
     "addr",
     "clientaddr",
     "mountaddr",
@@ -95,7 +95,7 @@ pub struct Mount {
     pub is_text: bool,
 }
 
-pub(super) fn keys(root: &Root, probed: &mut Probed) {
+pub(super) fn keys(root: &Root, probed: &mut ProbeResult) {
     let mut table = Reading::Absent;
     for path in TABLES {
         table = root.bytes(path);
@@ -105,11 +105,11 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
     }
     let mounts = table.and_then(|table| parse(&table));
     let found = mounts.as_ref().and_then(|mounts| {
-        let found = lasting(mounts);
+        let found = permanent_network_mounts(mounts);
         if found.values().any(|mount| !mount.is_text) {
             return Reading::failed("the mount point of a network file system is not text");
         }
-        if found.len() > MOST_MOUNTS {
+        if found.len() > MAX_MOUNTS {
             return Reading::failed(format!("{} network file systems are mounted", found.len()));
         }
         Reading::Present(found)
@@ -220,7 +220,7 @@ pub(crate) fn without_identity(table: &[u8]) -> Vec<u8> {
             out.extend_from_slice(b"damaged\n");
             continue;
         };
-        let counts = (is_network(&parsed) && !is_of_a_user(&parsed)) || parsed.kind == "autofs";
+        let counts = (is_network(&parsed) && !is_user_mount(&parsed)) || parsed.kind == "autofs";
         if !counts && parsed.point != "/" {
             continue;
         }
@@ -267,25 +267,25 @@ fn automounts(mounts: &[Mount]) -> Vec<&str> {
 }
 
 /// The permanent network mounts, by mount point; the last of several mounts at one point covers the others.
-fn lasting(mounts: &[Mount]) -> BTreeMap<&str, &Mount> {
+fn permanent_network_mounts(mounts: &[Mount]) -> BTreeMap<&str, &Mount> {
     let on_demand = automounts(mounts);
     let lasts = |mount: &&Mount| {
-        let mut transient = TRANSIENT.iter().chain(&on_demand);
+        let mut transient = TRANSIENT_FOLDERS.iter().chain(&on_demand);
         !transient.any(|folder| is_below(&mount.point, folder))
     };
-    let counts = |mount: &&Mount| is_network(mount) && !is_of_a_user(mount);
+    let counts = |mount: &&Mount| is_network(mount) && !is_user_mount(mount);
     let network = mounts.iter().filter(counts).filter(lasts);
     network.map(|mount| (mount.point.as_str(), mount)).collect()
 }
 
 fn is_network(mount: &Mount) -> bool {
-    let mut kinds = NETWORK.iter();
+    let mut kinds = NETWORK_FILE_SYSTEMS.iter();
     kinds.any(|pattern| cmdline::matches(pattern, &mount.kind))
 }
 
 /// Whether a user other than root mounted the file system. With `fusermount` any user can mount, at any writable place
 /// and with any type name. A capture does not keep the user ids, so it omits these mounts.
-fn is_of_a_user(mount: &Mount) -> bool {
+fn is_user_mount(mount: &Mount) -> bool {
     let mut options = mount.options.iter();
     let user = options.find_map(|option| option.strip_prefix("user_id="));
     let is_other = user
@@ -316,7 +316,7 @@ fn export(source: &str) -> Reading<String> {
 /// The option, with its value masked if it belongs to one client or is secret.
 fn masked(option: &str) -> String {
     match option.split_once('=') {
-        Some((name, _)) if OF_ONE_HOST.contains(&name) || cmdline::is_secret(name) => {
+        Some((name, _)) if CLIENT_SPECIFIC_OPTIONS.contains(&name) || cmdline::is_secret(name) => {
             format!("{name}=<masked>")
         }
         _ => option.to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{count, flag, number, scheduler, size};
 use crate::{Root, pci};
-use lattice_conformance::{DiskIdentity, Probed, Reading, Value, text};
+use lattice_conformance::{DiskIdentity, ProbeResult, Reading, Value, text};
 
 const CONTROLLERS: &str = "/sys/class/nvme";
 
@@ -15,7 +15,7 @@ struct Controller {
     address: Reading<String>,
 }
 
-pub(super) fn keys(root: &Root, probed: &mut Probed) {
+pub(super) fn keys(root: &Root, probed: &mut ProbeResult) {
     let names = root.list(CONTROLLERS);
     let mut controllers = Vec::new();
     let mut remote: u32 = 0;
@@ -57,7 +57,9 @@ fn controller(root: &Root, name: &str, dir: String) -> Controller {
         },
         said => said.and_then(|raw| pci::address(&raw)),
     };
-    let rank = address.present().and_then(|address| pci::rank(address));
+    let rank = address
+        .present()
+        .and_then(|address| pci::address_sort_key(address));
     Controller {
         name: name.to_owned(),
         dir,
@@ -66,7 +68,7 @@ fn controller(root: &Root, name: &str, dir: String) -> Controller {
     }
 }
 
-fn device_keys(root: &Root, slot: u32, controller: &Controller, probed: &mut Probed) {
+fn device_keys(root: &Root, slot: u32, controller: &Controller, probed: &mut ProbeResult) {
     let dir = &controller.dir;
     let key = |name: &str| format!("storage.nvme.{slot}.{name}");
     let firmware = |file: &str| root.firmware(format!("{dir}/{file}"));
@@ -145,7 +147,7 @@ fn temperature(root: &Root, dir: &str) -> Reading<Value> {
 }
 
 /// Adds the namespaces by number. Below the controller they are named `nvme0n1`, or `nvme0c0n1` with several paths.
-fn namespace_keys(root: &Root, slot: u32, controller: &Controller, probed: &mut Probed) {
+fn namespace_keys(root: &Root, slot: u32, controller: &Controller, probed: &mut ProbeResult) {
     let prefix = format!("storage.nvme.{slot}.namespace");
     let names = root.list(&controller.dir);
     let mut found: Vec<(u64, String)> = Vec::new();

@@ -2,11 +2,11 @@
 
 use super::{count, number};
 use crate::Root;
-use lattice_conformance::{Probed, Reading};
+use lattice_conformance::{ProbeResult, Reading};
 
 const BLOCK: &str = "/sys/block";
 
-pub(super) fn keys(root: &Root, probed: &mut Probed) {
+pub(super) fn keys(root: &Root, probed: &mut ProbeResult) {
     let names = root.list(BLOCK);
     let found = names.present().into_iter().flatten();
     let arrays = found.filter(|name| {

@@ -40,8 +40,8 @@ fn look(tree: &Tree) -> Reading<lattice_conformance::Value> {
 
 /// Whether the check drains the node after this state has lasted for `seconds`.
 fn drains_after(seen: &Inventory, seconds: u64) -> bool {
-    let mut engine = Engine::new(Table::shipped().unwrap(), Memory::default());
-    engine.booted("b1");
+    let mut engine = Engine::new(Table::shipped().unwrap(), EngineState::default());
+    engine.set_boot_id("b1");
     engine.observe(1_000, seen);
     engine.observe((1 + seconds) * 1_000, seen);
     let reasons = engine.report().reasons;

@@ -146,7 +146,7 @@ pub(crate) fn error_rates_of_nvlink_5_are_read_by_link_and_older_boards_have_non
     let changed: Vec<&str> = changed.iter().map(|change| change.key.as_str()).collect();
     assert_eq!(changed, ["gpu.0.nvlink.version"]);
 
-    let mut engine = Engine::new(Table::shipped().unwrap(), Memory::default());
+    let mut engine = Engine::new(Table::shipped().unwrap(), EngineState::default());
     for at_ms in [0, 60_000, 120_000] {
         engine.observe(at_ms, &inventory);
     }
@@ -177,8 +177,8 @@ pub(crate) fn no_key_is_in_two_planes() {
 pub(crate) fn links_that_are_down_under_mig_are_not_lost() {
     let mut driver = driver();
     let table = Table::shipped().unwrap();
-    let mut engine = Engine::new(table, Memory::default());
-    engine.booted("b1");
+    let mut engine = Engine::new(table, EngineState::default());
+    engine.set_boot_id("b1");
     engine.observe(0, &probe(&driver));
     let mut down = |at_ms: u64, is_mig: bool| {
         for gpu in &mut driver.gpus {

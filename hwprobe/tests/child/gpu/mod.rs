@@ -13,7 +13,7 @@ pub mod values;
 use crate::support::Tree;
 use lattice_conformance::{
     Class, ClassState, Inventory, KeyVerdict, NvlinkPeer, Reading, diff,
-    health::{Engine, Memory, Table},
+    health::{Engine, EngineState, Table},
 };
 use lattice_fake_nvml as fake;
 use lattice_fake_nvml::{DESCRIPTION_ENV, Driver, ErrorName, Field, Gpu, Hang, library_path};

@@ -102,7 +102,7 @@ pub(crate) fn one_vbios_moves_one_class() {
     let mut driver = driver();
     driver.gpus[0].vbios_version = some("96.00.89.00.01");
     let after = probe(&driver);
-    let changed: Vec<Class> = Class::STANDING
+    let changed: Vec<Class> = Class::ALWAYS_PUBLISHED
         .into_iter()
         .filter(|class| before.marks()[class] != after.marks()[class])
         .collect();

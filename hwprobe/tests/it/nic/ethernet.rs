@@ -143,7 +143,7 @@ fn one_late_value_takes_the_digest_and_is_no_probe_that_hangs() {
     };
     assert!(missing.contains_key("nic.0.net.0.ring.rx"), "{missing:?}");
     let nic = inventory.probes.iter().find(|probe| probe.name == "nic");
-    assert_eq!(nic.map(|nic| nic.outcome), Some(Outcome::Incomplete));
+    assert_eq!(nic.map(|nic| nic.outcome), Some(ProbeStatus::Incomplete));
     assert_eq!(inventory.probe_reasons(), Vec::<String>::new());
 }
 

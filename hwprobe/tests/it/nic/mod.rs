@@ -11,7 +11,7 @@ mod switch;
 use crate::support::Tree;
 use crate::support::ttar;
 use lattice_conformance::{
-    Class, ClassRecord, ClassState, Digest, Inventory, KeyVerdict, Outcome, Reading, Value,
+    Class, ClassRecord, ClassState, Digest, Inventory, KeyVerdict, ProbeStatus, Reading, Value,
     diff_by_parts, drift, keys::row_of, verify,
 };
 use lattice_hwprobe::Answers;

@@ -157,7 +157,7 @@ fn patient() -> ClientConfig {
     ClientConfig {
         deadline: Duration::from_secs(90),
         attempt_timeout: Duration::from_secs(30),
-        patience: Duration::from_secs(10),
+        leader_check_after: Duration::from_secs(10),
         ..ClientConfig::default()
     }
 }

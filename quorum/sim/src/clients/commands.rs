@@ -35,7 +35,7 @@ impl Client {
                 "root",
                 Privilege::Admin,
                 Command::Cancel {
-                    id: self.live()?.id,
+                    id: self.pick_allocation()?.id,
                 },
             ),
             68..77 => ("root", Privilege::Admin, self.limits()?),
@@ -61,7 +61,7 @@ impl Client {
             }
             94 => {
                 fenced = true;
-                let (id, cause) = (self.live()?.id, StopCause::Walltime);
+                let (id, cause) = (self.pick_allocation()?.id, StopCause::Walltime);
                 (
                     service.as_str(),
                     Privilege::Service,
@@ -110,7 +110,7 @@ impl Client {
         Some(Command::Submit { spec })
     }
 
-    fn live(&mut self) -> Option<Allocation> {
+    fn pick_allocation(&mut self) -> Option<Allocation> {
         self.rng.pick(&self.hot.allocations).cloned()
     }
 
@@ -169,7 +169,7 @@ impl Client {
 
     /// Grows, shrinks, suspends or resumes an allocation.
     fn resize(&mut self) -> Option<Command> {
-        let allocation = self.live()?;
+        let allocation = self.pick_allocation()?;
         let id = allocation.id;
         if allocation.state == AllocationState::Suspended {
             return Some(Command::Resume { id });

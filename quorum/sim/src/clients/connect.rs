@@ -1,6 +1,6 @@
 //! Network endpoint of a client.
 
-use crate::world::{CLUSTER, SimulatedRun};
+use crate::simulated_run::{CLUSTER, SimulatedRun};
 use lattice_mesh::{Identity, Mesh, MeshConfig, Role};
 use lattice_quorum_client::{ClientConfig, QuorumClient};
 use lattice_rng::Rng;

@@ -12,7 +12,7 @@ mod watch;
 pub use connect::{mesh, quorum};
 pub use watch::watch;
 
-use crate::{agreed_history::hash, registers::TENANT, world::SimulatedRun};
+use crate::{agreed_history::hash, registers::TENANT, simulated_run::SimulatedRun};
 use lattice_mesh::Clock as _;
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
@@ -20,7 +20,7 @@ use lattice_quorum_types::{
     command::{LimitChange, Principal, Privilege, SCHEMA},
     limit::{LimitPatch, Limits, Patch},
     node::Lifecycle,
-    view::{Answer, Hot, Query},
+    view::{Answer, LiveState, Query},
 };
 use lattice_rng::Rng;
 use std::{
@@ -40,7 +40,7 @@ const PROJECTS: [(&str, u64, u64); 6] = [
 ];
 const NODES: usize = 10;
 /// Largest number of repeats of a command with an unknown outcome.
-const REPEATS: usize = 6;
+const MAX_REPEATS: usize = 6;
 
 /// One client.
 pub struct Client {
@@ -48,7 +48,7 @@ pub struct Client {
     nth: u64,
     rng: Rng,
     quorum: QuorumClient,
-    hot: Hot,
+    hot: LiveState,
     keys: u64,
     epoch: u64,
     unknown: Vec<Envelope>,
@@ -73,7 +73,7 @@ impl Client {
             rng: Rng::new(world.seed, &format!("client {nth}")),
             world: world.clone(),
             nth,
-            hot: Hot::default(),
+            hot: LiveState::default(),
             keys: 0,
             epoch: 0,
             unknown: Vec::new(),
@@ -100,7 +100,7 @@ impl Client {
     }
 
     /// Creates the project tree and the nodes, with as many repeats as necessary.
-    pub async fn found(&mut self) {
+    pub async fn create_cluster_objects(&mut self) {
         let mut commands = Vec::new();
         for (text, nodes, allocations) in PROJECTS {
             commands.extend(path(text).map(|path| Command::CreateProject {
@@ -154,7 +154,7 @@ impl Client {
                 _ => sleep(Duration::from_millis(100)).await,
             }
         }
-        let written = self.world.truth.audit();
+        let written = self.world.agreed_history.audit();
         if read != written && !self.world.is_broken() {
             let (read, written) = (read.len(), written.len());
             let violation = format!("{read} audit entries are read, {written} were written");
@@ -188,13 +188,13 @@ impl Client {
 
     /// Issues commands until the faults are over, and then repeats some acknowledged commands.
     pub async fn work(mut self) {
-        while !self.world.is_calm.load(Relaxed) && !self.world.is_broken() {
+        while !self.world.faults_ended.load(Relaxed) && !self.world.is_broken() {
             sleep(Duration::from_millis(self.rng.range(1, 60))).await;
             self.step().await;
         }
         // Every acknowledged command must still be in effect.
         for envelope in std::mem::take(&mut self.acknowledged) {
-            let mut left = REPEATS;
+            let mut left = MAX_REPEATS;
             while self.propose(envelope.clone()).await.is_none() && left > 0 {
                 left -= 1;
             }
@@ -220,7 +220,7 @@ impl Client {
             return;
         }
         if self.rng.chance(60) {
-            return self.together().await;
+            return self.propose_batch().await;
         }
         if let Some(envelope) = self.choose() {
             self.propose(envelope).await;
@@ -228,14 +228,14 @@ impl Client {
     }
 
     /// Proposes several commands in one call.
-    async fn together(&mut self) {
+    async fn propose_batch(&mut self) {
         let count = self.rng.range(2, 12);
         let many: Vec<Envelope> = (0..count).filter_map(|_| self.choose()).collect();
         self.world.count("op several at once");
         if let Ok(replies) = self.quorum.propose_all(many.clone()).await {
             for (envelope, reply) in many.iter().zip(replies) {
                 if let Ok(applied) = reply {
-                    self.told(envelope, &applied);
+                    self.check_acknowledged(envelope, &applied);
                 }
             }
         }
@@ -260,11 +260,11 @@ impl Client {
     async fn propose(&mut self, envelope: Envelope) -> Option<Result<Applied, Refusal>> {
         let kind = kind(&envelope.command);
         let answer = self.quorum.propose(envelope.clone()).await;
-        self.world.note(&hash(&answer));
+        self.world.add_to_digest(&hash(&answer));
         match answer {
             Ok(Ok(applied)) => {
                 self.world.count(&format!("op {kind} ok"));
-                self.told(&envelope, &applied);
+                self.check_acknowledged(&envelope, &applied);
                 if envelope.key.is_some() && (self.acknowledged.len() < 15 || self.rng.chance(100))
                 {
                     self.acknowledged.push(envelope);
@@ -291,8 +291,12 @@ impl Client {
         }
     }
 
-    fn told(&mut self, envelope: &Envelope, applied: &Applied) {
-        if let Err(violation) = self.world.truth.acknowledged(envelope, applied) {
+    fn check_acknowledged(&mut self, envelope: &Envelope, applied: &Applied) {
+        if let Err(violation) = self
+            .world
+            .agreed_history
+            .check_acknowledgement(envelope, applied)
+        {
             self.world.violation(violation);
         }
         if let Outcome::Leased { epoch, .. } = applied.outcome {

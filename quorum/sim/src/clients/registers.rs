@@ -3,14 +3,16 @@
 
 use super::quorum;
 use crate::{
-    registers::{Histories, LimitOperation, TENANT, Versioned, WriteResult},
-    world::{FIRST_REGISTER, SimulatedRun},
+    registers::{BaselineOperation, Histories, LimitOperation, TENANT, WriteResult},
+    simulated_run::{FIRST_REGISTER, SimulatedRun},
 };
 use lattice_mesh::Clock as _;
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     Applied, Command, Envelope, Outcome, ProjectPath, Refusal,
-    baseline::{ClassRule, Constraint, Definition, Policy, Rule, Scalar, Sensitive},
+    baseline::{
+        BaselineDefinition, ClassRule, Constraint, DriftPolicy, Rule, Scalar, SensitivePolicy,
+    },
     command::{LimitChange, Principal, Privilege, SCHEMA},
     id::BaselineName,
     limit::{LimitPatch, Patch},
@@ -31,7 +33,7 @@ const OPERATIONS: usize = 25;
 const READS: usize = 70;
 /// Largest number of writes with an unknown outcome in a history. The checker must try every position for such a write,
 /// which takes long.
-const UNKNOWN: usize = 5;
+const MAX_UNKNOWN_WRITES: usize = 5;
 
 /// Starts the clients of the registers.
 pub fn run(world: &Arc<SimulatedRun>) -> Result<Vec<tokio::task::JoinHandle<()>>, String> {
@@ -69,7 +71,7 @@ struct Client {
 impl Client {
     async fn work(mut self) {
         for _ in 0..OPERATIONS {
-            if self.world.is_calm.load(Relaxed) || self.world.is_broken() {
+            if self.world.faults_ended.load(Relaxed) || self.world.is_broken() {
                 return;
             }
             sleep(Duration::from_millis(self.rng.range(1, 400))).await;
@@ -84,7 +86,7 @@ impl Client {
 
     async fn only_read(mut self) {
         for _ in 0..READS {
-            if self.world.is_calm.load(Relaxed) || self.world.is_broken() {
+            if self.world.faults_ended.load(Relaxed) || self.world.is_broken() {
                 return;
             }
             sleep(Duration::from_millis(self.rng.range(1, 200))).await;
@@ -151,7 +153,7 @@ impl Client {
         let Ok(path) = ProjectPath::new(TENANT) else {
             return;
         };
-        if self.registers().plain.unknown >= UNKNOWN {
+        if self.registers().plain.unknown >= MAX_UNKNOWN_WRITES {
             return;
         }
         let value = self.next_value();
@@ -169,7 +171,7 @@ impl Client {
             None => {
                 histories.plain.unknown += 1;
                 histories
-                    .plain_unended
+                    .plain_unknown
                     .push((which, LimitOperation::Write(value)));
             }
         }
@@ -194,7 +196,7 @@ impl Client {
             Some((version, value)) => {
                 histories
                     .versioned
-                    .end(which, Versioned::Read(version, value));
+                    .end(which, BaselineOperation::Read(version, value));
             }
             None => histories.versioned.forget(which),
         }
@@ -204,7 +206,7 @@ impl Client {
         let Ok(name) = BaselineName::new(TENANT) else {
             return;
         };
-        if self.registers().versioned.unknown >= UNKNOWN {
+        if self.registers().versioned.unknown >= MAX_UNKNOWN_WRITES {
             return;
         }
         // The expected version was read some time ago and may be stale.
@@ -219,13 +221,13 @@ impl Client {
             or_absent: false,
         };
         let rule = ClassRule {
-            policy: Policy::Warn,
-            sensitive: Sensitive::Strict,
+            policy: DriftPolicy::Warn,
+            sensitive: SensitivePolicy::Strict,
             rule: Rule::Partial {
                 constraints: vec![constraint],
             },
         };
-        let definition = Definition {
+        let definition = BaselineDefinition {
             description: value.to_string(),
             nodes: "z001".to_owned(),
             cohort: None,
@@ -239,15 +241,15 @@ impl Client {
         let which = self.registers().versioned.begin();
         let answer = self.propose(value, command).await;
         let mut histories = self.registers();
-        let write = |came| Versioned::Write {
+        let write = |came| BaselineOperation::Write {
             expected,
             value,
-            came,
+            result: came,
         };
         match answer {
             Some(Ok(applied)) => {
                 let came = match applied.outcome {
-                    Outcome::BaselineSet { version } => WriteResult::Made(version),
+                    Outcome::BaselineSet { version } => WriteResult::Written(version),
                     _ => WriteResult::NotKnown,
                 };
                 histories.versioned.end(which, write(came));
@@ -256,7 +258,7 @@ impl Client {
             None => {
                 histories.versioned.unknown += 1;
                 histories
-                    .versioned_unended
+                    .versioned_unknown
                     .push((which, write(WriteResult::NotKnown)));
             }
         }

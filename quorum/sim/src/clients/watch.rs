@@ -1,7 +1,7 @@
 //! Watcher clients.
 
 use super::quorum;
-use crate::world::SimulatedRun;
+use crate::simulated_run::SimulatedRun;
 use lattice_quorum_types::view::{Answer, Query, WatchItem};
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
@@ -21,7 +21,7 @@ pub async fn watch(world: Arc<SimulatedRun>, nth: u64) -> Result<(), String> {
             match item {
                 WatchItem::Events(events) => {
                     world.count("watch steps");
-                    match world.truth.watched(at, &events) {
+                    match world.agreed_history.check_watch_events(at, &events) {
                         Ok(reached) => at = reached,
                         Err(violation) => {
                             world.violation(violation);
@@ -30,7 +30,7 @@ pub async fn watch(world: Arc<SimulatedRun>, nth: u64) -> Result<(), String> {
                     }
                 }
                 WatchItem::Idle(upto) => {
-                    if let Some(missed) = world.truth.missed(at, upto) {
+                    if let Some(missed) = world.agreed_history.missed(at, upto) {
                         world.violation(format!(
                             "a watch at {at} received that nothing happened up to {upto}, but \
                              {missed} did"

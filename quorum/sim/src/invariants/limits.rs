@@ -47,9 +47,9 @@ pub fn usage(state: &State) -> Result<Usage, String> {
 
 /// Usage after the previous command.
 #[derive(Default)]
-pub struct Limits(Usage);
+pub struct LimitCheck(Usage);
 
-impl Limits {
+impl LimitCheck {
     /// Checks that usage above a limit does not grow: it is above the limit only because the limit was lowered.
     pub fn check(&mut self, state: &State, usage: Usage) -> Result<(), String> {
         for project in state.projects() {

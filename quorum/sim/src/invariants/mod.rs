@@ -6,5 +6,5 @@ mod limits;
 mod owners;
 
 pub use audit::audit;
-pub use limits::{Limits, usage};
+pub use limits::{LimitCheck, usage};
 pub use owners::owners;

@@ -2,9 +2,9 @@
 
 use crate::{
     clients::{self, Client},
-    member::{self, Handle, MemberStanding},
-    run::{Report, heals},
-    world::SimulatedRun,
+    member::{self, Handle, MemberReport},
+    run::{Report, check_heals},
+    simulated_run::SimulatedRun,
 };
 use lattice_mesh::{ExpectedIdentity, Mesh, Role};
 use lattice_quorum_types::{
@@ -20,22 +20,22 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 /// Largest simulated time for a condition that a scene waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CONDITION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for which an old leader is queried. A leader without an answering majority sends messages every two seconds,
 /// and a candidate starts an election several times a second.
-const ASKED_FOR: Duration = Duration::from_secs(10);
+const QUERY_DURATION: Duration = Duration::from_secs(10);
 /// Timeout of a query to one member.
-const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Clients by number: the writer, and the client that queries single members. Client 0 checks the healing at the end.
 const WRITER: u64 = 1;
-const ASKER: u64 = 2;
+const QUERY_CLIENT: u64 = 2;
 
 /// Number of writes that exceed the retained log, so that an empty member receives a snapshot. openraft purges 64
 /// entries at a time.
-pub const BEYOND_THE_LOG: u64 = 105;
+pub const WRITES_BEYOND_LOG: u64 = 105;
 
 /// Position of one of the three members.
-pub type StagePlaces = usize;
+pub type MemberIndex = usize;
 
 /// A founded cluster.
 pub struct FoundedCluster {
@@ -56,11 +56,11 @@ pub async fn play(
     let played = async {
         let mut stage = FoundedCluster {
             client: Client::new(world, WRITER)?,
-            asker: clients::mesh(world, ASKER)?,
+            asker: clients::mesh(world, QUERY_CLIENT)?,
             world: world.clone(),
             members: members.clone(),
         };
-        let founded = timeout(PATIENCE, stage.client.found()).await;
+        let founded = timeout(CONDITION_TIMEOUT, stage.client.create_cluster_objects()).await;
         founded.map_err(|_| "the cluster was not founded".to_owned())?;
         script(&mut stage).await?;
         stage.heals().await
@@ -72,8 +72,8 @@ pub async fn play(
         seed: world.seed,
         violations: world.violations(),
         counts: world.counts(),
-        counted: world.truth.counted(),
-        simulated: world.passed(),
+        counters: world.agreed_history.counters(),
+        simulated: world.elapsed(),
         trace: world.trace_digest(),
         last_lines: world.last_lines(),
         ..Report::default()
@@ -81,16 +81,16 @@ pub async fn play(
 }
 
 impl FoundedCluster {
-    fn addr(&self, place: StagePlaces) -> SocketAddr {
+    fn addr(&self, place: MemberIndex) -> SocketAddr {
         self.world.members[place].1
     }
 
     /// Restricts the links between members to these pairs. Clients reach all members.
-    pub fn hear(&self, pairs: &[(StagePlaces, StagePlaces)]) {
+    pub fn connect_only(&self, pairs: &[(MemberIndex, MemberIndex)]) {
         self.world
             .trace(|| format!("pairs of members with contact: {pairs:?}"));
         let network = &self.world.network;
-        network.mend();
+        network.restore_links();
         for a in 0..self.members.len() {
             for b in 0..self.members.len() {
                 if !pairs.contains(&(a, b)) && !pairs.contains(&(b, a)) {
@@ -103,19 +103,19 @@ impl FoundedCluster {
     /// Restores all links.
     pub fn mend(&self) {
         self.world.trace(|| "all members have contact".to_owned());
-        self.world.network.mend();
+        self.world.network.restore_links();
     }
 
     /// Checks whether the scheduled power cut of this member has happened.
-    pub fn has_lost_power(&self, place: StagePlaces) -> bool {
+    pub fn has_lost_power(&self, place: MemberIndex) -> bool {
         self.world.disks[place].cuts() > 0
     }
 
     /// Status and log positions of all members; `None` for a member that is down or does not answer at once.
-    async fn look(&self) -> Vec<Option<MemberStanding>> {
+    async fn look(&self) -> Vec<Option<MemberReport>> {
         let mut standings = Vec::new();
         for member in &self.members {
-            let look = timeout(Duration::from_millis(5), member.look()).await;
+            let look = timeout(Duration::from_millis(5), member.report()).await;
             standings.push(look.ok().flatten());
         }
         standings
@@ -128,9 +128,9 @@ impl FoundedCluster {
     pub async fn until<T>(
         &self,
         what: &str,
-        is: impl Fn(&[Option<MemberStanding>]) -> Option<T>,
+        is: impl Fn(&[Option<MemberReport>]) -> Option<T>,
     ) -> Result<T, String> {
-        let patience = self.world.passed() + PATIENCE;
+        let patience = self.world.elapsed() + CONDITION_TIMEOUT;
         loop {
             let standings = self.look().await;
             if let Some(is) = is(&standings) {
@@ -139,7 +139,7 @@ impl FoundedCluster {
             if self.world.is_broken() {
                 return Err(format!("broken while it was waited that {what}"));
             }
-            if self.world.passed() > patience {
+            if self.world.elapsed() > patience {
                 return Err(format!("it did not happen that {what}: {standings:?}"));
             }
             sleep(Duration::from_millis(1)).await;
@@ -149,12 +149,12 @@ impl FoundedCluster {
     /// Waits until one of these members leads in a term after `after`, according to all of them.
     pub async fn leader(
         &self,
-        among: &[StagePlaces],
+        among: &[MemberIndex],
         after: u64,
-    ) -> Result<(StagePlaces, u64), String> {
+    ) -> Result<(MemberIndex, u64), String> {
         let members = &self.world.members;
         self.until("one of them leads", |standings| {
-            let of = |place: &StagePlaces| standings.get(*place)?.as_ref();
+            let of = |place: &MemberIndex| standings.get(*place)?.as_ref();
             let said: Option<Vec<_>> = among
                 .iter()
                 .map(|place| Some((of(place)?.status.leader?, of(place)?.status.term)))
@@ -169,7 +169,7 @@ impl FoundedCluster {
     }
 
     /// Index of the last log entry in the newest snapshot of this member.
-    pub async fn snapshot(&self, place: StagePlaces) -> Result<u64, String> {
+    pub async fn snapshot(&self, place: MemberIndex) -> Result<u64, String> {
         self.until(
             "a member reports the position of its snapshot",
             |standings| Some(standings.get(place)?.as_ref()?.snapshot),
@@ -178,9 +178,9 @@ impl FoundedCluster {
     }
 
     /// Waits until these members have applied the same log entries, and returns the index of the last one.
-    pub async fn level(&self, among: &[StagePlaces]) -> Result<u64, String> {
+    pub async fn wait_until_level(&self, among: &[MemberIndex]) -> Result<u64, String> {
         self.until("they have applied the same", |standings| {
-            let of = |place: &StagePlaces| Some(standings.get(*place)?.as_ref()?.applied);
+            let of = |place: &MemberIndex| Some(standings.get(*place)?.as_ref()?.applied);
             let applied: Option<Vec<u64>> = among.iter().map(of).collect();
             let mut applied = applied?;
             applied.dedup();
@@ -192,7 +192,7 @@ impl FoundedCluster {
     /// Writes a value under its own key, until it is acknowledged.
     pub async fn write(&mut self, value: u64) -> Result<Applied, String> {
         let key = format!("value {value}");
-        let set = timeout(PATIENCE, self.client.set(&key, 8 + value)).await;
+        let set = timeout(CONDITION_TIMEOUT, self.client.set(&key, 8 + value)).await;
         let applied = set.map_err(|_| format!("{key} was not accepted"))?;
         let applied = applied.ok_or_else(|| format!("{key} was refused"))?;
         self.world
@@ -201,15 +201,15 @@ impl FoundedCluster {
     }
 
     /// Reads from these members only. Every answer must contain the acknowledged revision.
-    pub async fn ask(&self, whom: &[StagePlaces], acknowledged: Revision) {
-        let until = self.world.passed() + ASKED_FOR;
-        while self.world.passed() < until && !self.world.is_broken() {
+    pub async fn read_from(&self, whom: &[MemberIndex], acknowledged: Revision) {
+        let until = self.world.elapsed() + QUERY_DURATION;
+        while self.world.elapsed() < until && !self.world.is_broken() {
             for place in whom {
                 let (id, addr) = self.world.members[*place];
                 let expect = ExpectedIdentity::exactly(Role::Quorum, id.to_string());
                 let query = Query::Hot;
                 let asked = self.asker.peer(addr, expect);
-                let answer = asked.call(&Read { query }, ANSWERS_WITHIN).await;
+                let answer = asked.call(&Read { query }, QUERY_TIMEOUT).await;
                 let Ok(Ok(Answer::Hot(hot))) = answer else {
                     self.world.count("not answered");
                     continue;
@@ -228,8 +228,8 @@ impl FoundedCluster {
 
     async fn heals(&mut self) -> Result<(), String> {
         self.mend();
-        self.world.is_calm.store(true, Relaxed);
-        heals(&self.world, &self.members).await;
+        self.world.faults_ended.store(true, Relaxed);
+        check_heals(&self.world, &self.members).await;
         Ok(())
     }
 }

@@ -6,23 +6,23 @@ mod lost_disk;
 mod snapshot;
 
 use crate::{
-    run::{Report, on_this_thread},
-    world::SimulatedRun,
+    run::{Report, simulate},
+    simulated_run::SimulatedRun,
 };
 use founded_cluster::FoundedCluster;
 use std::sync::Arc;
 
 /// A scene.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scene {
+pub enum Scenario {
     /// A leader is cut off. The other two members elect a leader and continue. One of these two loses its disk, and
     /// twice returns to the old leader alone.
-    OldLeaderBesideBlank {
+    OldLeaderWithLostDisk {
         /// Whether the new leader loses its disk.
         leads: bool,
     },
     /// As [`Scene::OldLeaderBesideBlank`], but the member that lost its disk ends while it is being brought up to date.
-    BlankHalfWay {
+    LostDiskHalfCaughtUp {
         /// Disk operation at which the power of the member is cut, counted from the start of the update. `None`: the
         /// member is killed as soon as it has a part of the missing state.
         cut_at: Option<u64>,
@@ -34,18 +34,18 @@ pub enum Scene {
     },
 }
 
-impl Scene {
+impl Scenario {
     /// Plays the scene and lets the cluster heal. The seed determines pauses and election timeouts. [`Report::counts`]
     /// shows which steps of the scene were reached.
     pub fn play(self, seed: u64, verbose: bool) -> Report {
         let make = || SimulatedRun::of_three(seed, verbose);
-        on_this_thread(make, async |world| self.play_in(world).await)
+        simulate(make, async |world| self.play_in(world).await)
     }
 
     async fn play_in(self, world: &Arc<SimulatedRun>) -> Report {
         let script = async move |stage: &mut FoundedCluster| match self {
-            Self::OldLeaderBesideBlank { leads } => lost_disk::old_leader(stage, leads).await,
-            Self::BlankHalfWay { cut_at } => lost_disk::half_way(stage, cut_at).await,
+            Self::OldLeaderWithLostDisk { leads } => lost_disk::old_leader(stage, leads).await,
+            Self::LostDiskHalfCaughtUp { cut_at } => lost_disk::half_way(stage, cut_at).await,
             Self::SnapshotCutShort { cut_at } => snapshot::cut_short(stage, cut_at).await,
         };
         founded_cluster::play(world, script).await
@@ -65,8 +65,8 @@ mod tests {
             left = Arc::downgrade(&world);
             world
         };
-        let scene = Scene::OldLeaderBesideBlank { leads: false };
-        let report = on_this_thread(make, async |world| scene.play_in(world).await);
+        let scene = Scenario::OldLeaderWithLostDisk { leads: false };
+        let report = simulate(make, async |world| scene.play_in(world).await);
         assert_eq!(report.violations, [""; 0]);
         assert!(report.counts["not answered"] > 0, "{:?}", report.counts);
         assert!(left.upgrade().is_none(), "somebody holds its world");

@@ -1,19 +1,19 @@
 //! Scene: a power cut of a member while it receives a snapshot. See `Replica::keep` of the quorum.
 
-use super::founded_cluster::{BEYOND_THE_LOG, FoundedCluster};
+use super::founded_cluster::{FoundedCluster, WRITES_BEYOND_LOG};
 use crate::member::Order;
 
 /// Plays [`super::Scene::SnapshotCutShort`].
 pub async fn cut_short(stage: &mut FoundedCluster, cut_at: u64) -> Result<(), String> {
     let all = [0, 1, 2];
-    stage.level(&all).await?;
+    stage.wait_until_level(&all).await?;
     let (leads, _) = stage.leader(&all, 0).await?;
     let (away, stays) = ((leads + 1) % 3, (leads + 2) % 3);
-    stage.hear(&[(leads, stays)]);
-    for value in 0..BEYOND_THE_LOG {
+    stage.connect_only(&[(leads, stays)]);
+    for value in 0..WRITES_BEYOND_LOG {
         stage.write(value).await?;
     }
-    let upto = stage.level(&[leads, stays]).await?;
+    let upto = stage.wait_until_level(&[leads, stays]).await?;
     stage.members[away].order(Order::CutPowerAt(cut_at));
     stage.mend();
     let is_cut = stage

@@ -1,6 +1,6 @@
 //! One planted bug for each invariant: the simulation finds it within some seeds, and names the violation.
 
-use lattice_quorum_sim::{Bug, Plan, Scene, plant, run};
+use lattice_quorum_sim::{Bug, Plan, Scenario, plant, run};
 
 /// Number of seeds within which each bug must be found.
 const SEEDS: u64 = 200;
@@ -29,7 +29,7 @@ fn planted(bug: Bug, says: &[&str]) {
 
 #[test]
 fn a_limit_that_is_not_asked_at_assignment() {
-    planted(Bug::LimitsNotAsked, &["above its limit"]);
+    planted(Bug::LimitsUnchecked, &["above its limit"]);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_read_that_is_stale() {
 }
 
 /// Plays scenes with a bug until there is a violation, and checks that it is the expected one.
-fn shown(bug: Bug, scenes: impl IntoIterator<Item = Scene> + Clone, says: &[&str]) {
+fn shown(bug: Bug, scenes: impl IntoIterator<Item = Scenario> + Clone, says: &[&str]) {
     let played = (0..2).flat_map(|seed| scenes.clone().into_iter().map(move |scene| (seed, scene)));
     for (seed, scene) in played {
         plant(Some(bug));
@@ -104,7 +104,7 @@ fn shown(bug: Bug, scenes: impl IntoIterator<Item = Scene> + Clone, says: &[&str
 #[test]
 fn a_member_that_lost_its_disk_and_follows_an_old_leader() {
     for leads in [false, true] {
-        let scene = Scene::OldLeaderBesideBlank { leads };
+        let scene = Scenario::OldLeaderWithLostDisk { leads };
         shown(Bug::AnyLeaderFollowed, [scene], &["answered a read with"]);
     }
 }
@@ -112,7 +112,7 @@ fn a_member_that_lost_its_disk_and_follows_an_old_leader() {
 #[test]
 fn a_member_that_forgets_that_it_lost_its_disk() {
     let cuts = std::iter::once(None).chain((1..60).map(Some));
-    let scenes = cuts.map(|cut_at| Scene::BlankHalfWay { cut_at });
+    let scenes = cuts.map(|cut_at| Scenario::LostDiskHalfCaughtUp { cut_at });
     // The member votes for a candidate that lacks acknowledged writes.
     let says = ["was made twice", "another command", "answered a read with"];
     shown(Bug::BlankForgotten, scenes, &says);
@@ -120,7 +120,7 @@ fn a_member_that_forgets_that_it_lost_its_disk() {
 
 #[test]
 fn a_snapshot_that_is_on_the_disk_too_late() {
-    let scenes = (1..60).map(|cut_at| Scene::SnapshotCutShort { cut_at });
+    let scenes = (1..60).map(|cut_at| Scenario::SnapshotCutShort { cut_at });
     shown(Bug::SnapshotNotKept, scenes, &["does not start"]);
 }
 
@@ -128,7 +128,7 @@ fn a_snapshot_that_is_on_the_disk_too_late() {
 #[test]
 fn a_disk_that_does_not_sync() {
     let plan = |seed| Plan {
-        disk_lies: true,
+        disk_ignores_syncs: true,
         ..Plan::of(seed)
     };
     let says = [

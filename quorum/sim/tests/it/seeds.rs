@@ -12,7 +12,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn one_seed_is_one_run() {
     for seed in [3, 5, 8] {
         let (first, second) = (run(&Plan::of(seed)), run(&Plan::of(seed)));
-        assert!(first.counted.commands > 50, "{first:?}");
+        assert!(first.counters.commands > 50, "{first:?}");
         assert_eq!(first.trace, second.trace, "seed {seed} gave two runs");
     }
 }

@@ -10,8 +10,8 @@ fn known(id: VoterId, votes: bool) -> KnownMember {
     }
 }
 
-fn account(id: VoterId, last_log_index: u64, members: &[KnownMember]) -> MemberAccount {
-    MemberAccount {
+fn account(id: VoterId, last_log_index: u64, members: &[KnownMember]) -> MemberReport {
+    MemberReport {
         id,
         cluster: "site".to_owned(),
         incarnation: Incarnation::FIRST,

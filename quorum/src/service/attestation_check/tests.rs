@@ -22,7 +22,7 @@ fn claim(node: &str) -> Attestation {
         node: NodeId::new(node).unwrap(),
         boot_id: "b1".to_owned(),
         cohort: None,
-        classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::only(1, [1; 32]))]),
+        classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::of_schema(1, [1; 32]))]),
         read_at: SystemClock.now(),
         nonce: [7; 16],
     }
@@ -94,7 +94,7 @@ async fn only_a_nodes_own_word_passes_and_its_signature_does_not_go_on() {
     assert_eq!(nodes[1].proof.attestation, b);
 
     let changed = Attestation {
-        classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::only(1, [2; 32]))]),
+        classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::of_schema(1, [2; 32]))]),
         ..a.clone()
     };
     let strangers = credentials(&authority(), Role::Agent, "a");

@@ -4,10 +4,10 @@ use super::*;
 use crate::{
     platform::HostFiles,
     raft::types::{Batch, Entry},
-    state_machine::replica::{Replica, Unreadable},
+    state_machine::replica::{QueryFault, Replica},
     store::DataDir,
 };
-use lattice_quorum_state::{Bounds, Table};
+use lattice_quorum_state::{SegmentLimits, Table};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Envelope, ProjectPath, UnixMillis, VclusterName,
     VoterId,
@@ -28,7 +28,7 @@ fn ground(files: Arc<dyn Files>) -> Platform {
     let (rows, bytes) = (4, 1 << 20);
     Platform {
         files,
-        segment_bounds: Bounds { rows, bytes },
+        segment_bounds: SegmentLimits { rows, bytes },
         ..Platform::default()
     }
 }
@@ -249,7 +249,7 @@ async fn missing_segment_blocks_only_its_queries() {
     let first = AllocationId(1);
     let asked = Query::Allocation { id: first };
     let fault = replica.answer(&asked).await.unwrap_err();
-    assert!(matches!(fault, Unreadable::Segment(_)), "{fault}");
+    assert!(matches!(fault, QueryFault::Segment(_)), "{fault}");
     assert!(fault.to_string().contains("it is missing here"), "{fault}");
     // Records outside the missing segment are answered.
     let last = Query::Allocation {
@@ -278,7 +278,7 @@ async fn a_segment_with_a_flipped_bit_gives_no_answer_until_it_is_replaced() {
     let replica = Replica::open(data.snapshots.clone());
     let id = AllocationId(1);
     let fault = replica.answer(&Query::Allocation { id }).await.unwrap_err();
-    let Unreadable::Segment(fault) = fault else {
+    let QueryFault::Segment(fault) = fault else {
         panic!("{fault}")
     };
     assert_eq!((fault.id.table, fault.id.number), (Table::Ended, 0));
@@ -351,10 +351,10 @@ async fn snapshot_without_segments_is_not_installed() {
     let mut state = State::restore(&stored.state).unwrap();
     assert!(state.take_sealed().is_empty());
     for segment in state.segments() {
-        assert!(!replica.segments().has(segment));
+        assert!(!replica.segments().is_present(segment));
         let bytes = sent.snapshots.segments().read(&segment.id).unwrap();
         replica.segments().put(&segment.id, &bytes).unwrap();
-        assert!(replica.segments().has(segment));
+        assert!(replica.segments().is_present(segment));
     }
     let state = Box::new(stored.state);
     replica.install_snapshot(&stored.meta, state).await.unwrap();

@@ -91,8 +91,8 @@ fn entries(commands: &[Envelope]) -> Vec<Entry> {
 /// Writes the data directory as a member does.
 async fn write(folder: &Path) {
     let data = open(folder).unwrap();
-    data.marked.join(Incarnation::FIRST).unwrap();
-    data.marked.caught_up().unwrap();
+    data.directory_incarnation.join(Incarnation::FIRST).unwrap();
+    data.directory_incarnation.mark_caught_up().unwrap();
     let mut log = data.log.clone();
     log.save_vote(&Vote::new_committed(2, 1)).await.unwrap();
     let entries = entries(&script::commands());
@@ -209,7 +209,7 @@ async fn golden_directory_opens() {
     let (applied, membership) = replica.applied_state().await.unwrap();
     assert_eq!(applied, Some(id(SNAPSHOT_AT)));
     assert_eq!(membership.membership().voter_ids().collect::<Vec<_>>(), [1]);
-    assert_eq!(data.marked.current(), Incarnation::FIRST);
+    assert_eq!(data.directory_incarnation.current(), Incarnation::FIRST);
     let committed = data.log.read_committed().await.unwrap().unwrap();
     let rest = SNAPSHOT_AT + 1..committed.index + 1;
     let entries = data.log.try_get_log_entries(rest).await.unwrap();

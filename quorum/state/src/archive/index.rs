@@ -8,9 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Number of entries in a block.
-const BLOCK: usize = 4096;
+const BLOCK_ENTRIES: usize = 4096;
 /// Attempts from this number on are all stored as this value.
-const MANY_ATTEMPTS: u32 = (1 << 6) - 1;
+const MAX_STORED_ATTEMPT: u32 = (1 << 6) - 1;
 
 /// Final state and location of an ended allocation, packed: two bits of state, six of the attempt, the rest the segment
 /// number. The value 0 stands for an allocation that has not ended.
@@ -24,7 +24,7 @@ impl EndedEntry {
             AllocationState::Failed => 2,
             _ => 3,
         };
-        EndedEntry((segment << 8) | (attempt.min(MANY_ATTEMPTS) << 2) | state)
+        EndedEntry((segment << 8) | (attempt.min(MAX_STORED_ATTEMPT) << 2) | state)
     }
 
     /// Final state: completed, failed or cancelled.
@@ -38,8 +38,8 @@ impl EndedEntry {
 
     /// Last attempt; `None` if the attempt number is 63 or more, which six bits cannot store.
     pub(crate) fn attempt(self) -> Option<u32> {
-        let attempt = (self.0 >> 2) & MANY_ATTEMPTS;
-        (attempt < MANY_ATTEMPTS).then_some(attempt)
+        let attempt = (self.0 >> 2) & MAX_STORED_ATTEMPT;
+        (attempt < MAX_STORED_ATTEMPT).then_some(attempt)
     }
 
     /// Number of the segment that contains, or will contain, the record.
@@ -51,15 +51,18 @@ impl EndedEntry {
 /// Sparse array of [`EndedEntry`] entries, indexed by allocation id.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Index {
+pub(crate) struct ArchiveIndex {
     /// Blocks by block number; each has [`BLOCK`] entries.
     blocks: BTreeMap<usize, Arc<Vec<u32>>>,
 }
 
-impl Index {
+impl ArchiveIndex {
     pub(crate) fn get(&self, id: AllocationId) -> Option<EndedEntry> {
         let at = usize::try_from(id.0).ok()?;
-        let packed = *self.blocks.get(&(at / BLOCK))?.get(at % BLOCK)?;
+        let packed = *self
+            .blocks
+            .get(&(at / BLOCK_ENTRIES))?
+            .get(at % BLOCK_ENTRIES)?;
         (packed != 0).then_some(EndedEntry(packed))
     }
 
@@ -67,9 +70,9 @@ impl Index {
         let Ok(at) = usize::try_from(id.0) else {
             return;
         };
-        let block = self.blocks.entry(at / BLOCK);
-        let block = block.or_insert_with(|| Arc::new(vec![0; BLOCK]));
-        Arc::make_mut(block)[at % BLOCK] = ended.0;
+        let block = self.blocks.entry(at / BLOCK_ENTRIES);
+        let block = block.or_insert_with(|| Arc::new(vec![0; BLOCK_ENTRIES]));
+        Arc::make_mut(block)[at % BLOCK_ENTRIES] = ended.0;
     }
 
     /// Ended allocations with an id above `id`, in order of id.
@@ -78,9 +81,9 @@ impl Index {
         id: AllocationId,
     ) -> impl Iterator<Item = (AllocationId, EndedEntry)> {
         let from = usize::try_from(id.0.saturating_add(1)).unwrap_or(usize::MAX);
-        let blocks = self.blocks.range(from / BLOCK..);
+        let blocks = self.blocks.range(from / BLOCK_ENTRIES..);
         let all = blocks.flat_map(|(block, packed)| {
-            let numbers = (block * BLOCK..).zip(packed.iter());
+            let numbers = (block * BLOCK_ENTRIES..).zip(packed.iter());
             numbers.filter(|(_, packed)| **packed != 0)
         });
         all.skip_while(move |(at, _)| *at < from)
@@ -88,11 +91,11 @@ impl Index {
     }
 }
 
-impl<'de> Deserialize<'de> for Index {
+impl<'de> Deserialize<'de> for ArchiveIndex {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let blocks = BTreeMap::<usize, Arc<Vec<u32>>>::deserialize(deserializer)?;
-        match blocks.values().all(|block| block.len() == BLOCK) {
-            true => Ok(Index { blocks }),
+        match blocks.values().all(|block| block.len() == BLOCK_ENTRIES) {
+            true => Ok(ArchiveIndex { blocks }),
             false => Err(D::Error::custom("a block of the index has another size")),
         }
     }

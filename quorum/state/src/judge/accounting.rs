@@ -2,13 +2,13 @@
 
 use super::{
     Case, audited, invalid,
-    projects::{OvercommitMode, limits_set},
+    projects::{OvercommitMode, set_limits_unchecked},
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     ProjectPath, Refusal,
     audit::{AuditAction, ChangedLimit, LevelLimits},
-    budget::{Credit, MAX_BURST_PPM, SoftLimits, SoftPatch, TenantBudget, WHOLE_PPM},
+    budget::{Credit, MAX_BURST_PPM, ONE_PPM, SoftLimits, SoftPatch, TenantBudget},
     command::LimitChange,
     limit::LimitPatch,
     usage_record::UsageRecordKind,
@@ -41,7 +41,7 @@ pub(super) fn update_tenant(
         path: tenant.clone(),
         patch: *limits,
     };
-    let mut changes = limits_set(case, &[change], insist)?.changes;
+    let mut changes = set_limits_unchecked(case, &[change], insist)?.changes;
     let known = case.state.budgets.get(tenant);
     let mut budget = known.map_or_else(|| TenantBudget::new(tenant.clone()), TenantBudget::clone);
     let before = budget.soft;
@@ -51,7 +51,7 @@ pub(super) fn update_tenant(
     if before != after {
         let levels = vec![LevelLimits {
             project: tenant.clone(),
-            limits: others(&before, &after),
+            limits: changed_soft_limits(&before, &after),
         }];
         changes.push(Change::Budget(Box::new(budget)));
         changes = audited(case, AuditAction::LimitsChanged { levels }, changes);
@@ -70,11 +70,11 @@ pub(super) fn update_tenant(
 }
 
 fn check_soft(soft: &SoftLimits) -> Result<(), Refusal> {
-    if soft.fair_share_ppm.is_some_and(|share| share > WHOLE_PPM) {
+    if soft.fair_share_ppm.is_some_and(|share| share > ONE_PPM) {
         let reason = "a share must be 0 to 1, a part of the whole";
         return Err(invalid("fair_share_target", reason));
     }
-    let range = WHOLE_PPM..=MAX_BURST_PPM;
+    let range = ONE_PPM..=MAX_BURST_PPM;
     match soft.burst_ppm.is_some_and(|burst| !range.contains(&burst)) {
         true => Err(invalid(
             "burst_allowance",
@@ -84,7 +84,7 @@ fn check_soft(soft: &SoftLimits) -> Result<(), Refusal> {
     }
 }
 
-fn others(before: &SoftLimits, after: &SoftLimits) -> Vec<ChangedLimit> {
+fn changed_soft_limits(before: &SoftLimits, after: &SoftLimits) -> Vec<ChangedLimit> {
     let pairs = before.named().into_iter().zip(after.named());
     let changed = pairs.filter(|((_, was), (_, is))| was != is);
     let limits = changed.map(|((name, before), (_, after))| ChangedLimit {
@@ -133,12 +133,12 @@ pub(super) fn acknowledge(case: Case<'_>, through: u64, dropped: u64) -> Result<
         return Err(invalid("through", reason));
     }
     if through <= head.acknowledged {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     if dropped > through - head.acknowledged {
         let reason = "no more can be dropped than are acknowledged";
         return Err(invalid("dropped", reason));
     }
-    let changes = vec![Change::Acknowledged { through, dropped }];
+    let changes = vec![Change::AcknowledgeUsage { through, dropped }];
     Ok(Verdict::done(changes))
 }

@@ -6,7 +6,7 @@ use lattice_quorum_types::{
 };
 
 /// Usage of one more allocation of this size.
-pub(super) fn whole(spec: &AllocationSpec) -> Usage {
+pub(super) fn full_usage(spec: &AllocationSpec) -> Usage {
     Usage {
         nodes: u64::from(spec.nodes),
         allocations: 1,
@@ -14,20 +14,20 @@ pub(super) fn whole(spec: &AllocationSpec) -> Usage {
 }
 
 /// Usage of one more allocation, less `own` nodes that are already counted for its user.
-pub(super) fn beside(spec: &AllocationSpec, own: usize) -> Usage {
-    let whole = whole(spec);
+pub(super) fn usage_beyond_claimed(spec: &AllocationSpec, own: usize) -> Usage {
+    let whole = full_usage(spec);
     let nodes = whole.nodes.saturating_sub(own as u64);
     Usage { nodes, ..whole }
 }
 
 /// Checks that the allocation would fit an idle cluster and unused limits.
-pub(super) fn check_ever(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+pub(super) fn check_feasible(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let state = case.state;
-    let usage = whole(spec);
+    let usage = full_usage(spec);
     let path = &spec.project;
     state
         .tree
-        .check_ever(state.policy, path, usage, LimitRequest::Allocation)?;
+        .check_feasible(state.policy, path, usage, LimitRequest::Allocation)?;
     match state.sensitive_pool().size {
         Some(limit) if spec.sensitive && usage.nodes > limit => Err(Refusal::SensitivePool {
             current: 0,
@@ -39,7 +39,7 @@ pub(super) fn check_ever(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Re
 }
 
 /// First limit check: the allocation fits the committed usage, and the cluster has enough nodes.
-pub(super) fn check_gate(
+pub(super) fn check_admission(
     case: Case<'_>,
     user: &str,
     spec: &AllocationSpec,
@@ -47,12 +47,12 @@ pub(super) fn check_gate(
 ) -> Result<(), Refusal> {
     let state = case.state;
     check_not_paused(case, spec)?;
-    let usage = beside(spec, own_nodes(case, user, spec));
+    let usage = usage_beyond_claimed(spec, claimed_nodes(case, user, spec));
     state
         .tree
         .check_fits(state.policy, &spec.project, usage, asked)?;
     if spec.sensitive {
-        state.check_pool(usage.nodes)?;
+        state.check_sensitive_pool(usage.nodes)?;
     }
     check_size(case, spec)
 }
@@ -98,7 +98,7 @@ fn check_size(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
 
 /// Number of idle nodes that the user has claimed for such allocations, up to the requested number. Usage counts these
 /// nodes already.
-fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
+fn claimed_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
     if !spec.sensitive {
         return 0;
     }
@@ -106,7 +106,7 @@ fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
     let own = state.node_claims.open_to(user, &spec.project);
     let counts = |id: &&NodeId| {
         let node = state.nodes.get(*id);
-        node.is_some_and(|node| node.counts_for().is_some() && node.current == spec.vcluster)
+        node.is_some_and(|node| node.claim_project().is_some() && node.current == spec.vcluster)
     };
     own.filter(counts).take(spec.nodes as usize).count()
 }

@@ -1,16 +1,16 @@
 //! Job arrays: numbers of the elements, and the state that follows from the tally.
 
-use super::{Case, transition::entering};
+use super::{Case, transition::in_state};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, UnixMillis, event::AllocationChange, progress::Tally,
 };
 
 /// Derives state and change kind from an array's tally. With `goes_on`, elements may be placed unless the array is
 /// held.
-pub(super) fn settled(
+pub(super) fn with_derived_state(
     case: Case<'_>,
     record: Allocation,
-    goes_on: bool,
+    may_place: bool,
 ) -> (AllocationChange, Allocation) {
     use AllocationState::{Blocked, Held, Pending};
     let Some(tally) = &record.progress.tally else {
@@ -19,14 +19,14 @@ pub(super) fn settled(
     if let Some(end) = end_of(tally) {
         let next = Allocation {
             ended_at: Some(case.now),
-            ..entering(case, &record, end)
+            ..in_state(case, &record, end)
         };
         return (AllocationChange::Ended, next);
     }
     let has_pending = !tally.pending.is_empty();
     let state = match record.state {
         Held => Held,
-        _ if goes_on && has_pending => Pending,
+        _ if may_place && has_pending => Pending,
         _ => Blocked,
     };
     let begin_at = record.spec.terms.begin_at.unwrap_or(UnixMillis(0));
@@ -37,13 +37,13 @@ pub(super) fn settled(
     };
     let next = Allocation {
         eligible_at,
-        ..entering(case, &record, state)
+        ..in_state(case, &record, state)
     };
     (what, next)
 }
 
 /// Cancels all elements that have not been placed.
-pub(super) fn give_up_rest(tally: &mut Tally) {
+pub(super) fn cancel_unplaced(tally: &mut Tally) {
     let left = tally.pending.union(&tally.blocked);
     tally.cancelled = tally.cancelled.union(&left);
     (tally.pending, tally.blocked) = Default::default();
@@ -55,8 +55,8 @@ pub(super) fn index_of(array: &Allocation, id: AllocationId) -> Option<u32> {
 }
 
 /// Allocation id of the element with this index.
-pub(super) fn number_of(array: &Allocation, index: u32) -> Option<AllocationId> {
-    array.element_numbers()?.of(index)
+pub(super) fn id_of(array: &Allocation, index: u32) -> Option<AllocationId> {
+    array.element_numbers()?.id_of(index)
 }
 
 /// Final state of an array; `None` while elements run or are still to be placed.

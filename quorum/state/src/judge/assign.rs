@@ -2,15 +2,15 @@
 
 use super::{
     Case,
-    admission::{beside, check_begin, check_not_paused, whole},
+    admission::{check_begin, check_not_paused, full_usage, usage_beyond_claimed},
     element, invalid,
     node_claim::taken_by,
-    sensitive, short_exit, short_words,
-    transition::entering,
-    wrong_state,
+    sensitive,
+    transition::in_state,
+    truncated_text, with_truncated_text, wrong_state,
 };
 use crate::{
-    change::{Change, Direction, Verdict},
+    change::{Change, UsageDirection, Verdict},
     reservations::NodeRequester,
 };
 use lattice_quorum_types::{
@@ -18,7 +18,7 @@ use lattice_quorum_types::{
     allocation::{Rank, RankPhase, StopCause},
     command::{AttestedNode, ExpectedNode},
     event::AllocationChange,
-    node::{Holder, Node, Taken, TakenBy},
+    node::{Holder, Node, UnavailableNode, UnavailableReason},
     node_claim::NodeClaim,
     planted::{self, Bug},
     refusal::LimitRequest,
@@ -43,7 +43,7 @@ pub(super) fn assign(
         .get(&id)
         .is_some_and(|present| present.spec.sensitive);
     if is_sensitive {
-        sensitive::without_claims(id, expected.iter().map(|expected| &expected.node))?;
+        sensitive::refuse_without_attestations(id, expected.iter().map(|expected| &expected.node))?;
     }
     Ok(verdict)
 }
@@ -92,14 +92,14 @@ fn assign_any(
         return Err(invalid("nodes", "name at least one node"));
     }
     let free = free_nodes(case, present, expected)?;
-    check_could_have(case, present, &free)?;
+    check_may_hold(case, present, &free)?;
 
     let attempt = present.attempt + 1;
     let mut record = Allocation {
         attempt,
-        ranks: expected.iter().map(assigned).collect(),
+        ranks: expected.iter().map(assigned_rank).collect(),
         stop: None,
-        ..entering(case, present, AllocationState::Starting)
+        ..in_state(case, present, AllocationState::Starting)
     };
     let kept = record.progress.kept.as_ref();
     record.progress.resumed_ms = kept.map_or(0, |kept| kept.progress_ms);
@@ -118,11 +118,11 @@ fn assign_any(
         allocation: id,
         attempt,
     };
-    changes.extend(free.into_iter().map(|node| taken(node, holder)));
+    changes.extend(free.into_iter().map(|node| take_node(node, holder)));
     changes.push(Change::Usage {
         path: spec.project.clone(),
-        usage: whole(spec),
-        direction: Direction::Take,
+        usage: full_usage(spec),
+        direction: UsageDirection::Add,
     });
     Ok(Verdict {
         outcome: Outcome::Assigned { attempt },
@@ -132,7 +132,7 @@ fn assign_any(
 
 /// Checks that a pending allocation may hold these nodes: its begin time has come, no reservation keeps the nodes for
 /// others, and limits allow it. [`free_nodes`] checks that the nodes are free.
-pub(super) fn check_could_have(
+pub(super) fn check_may_hold(
     case: Case<'_>,
     present: &Allocation,
     nodes: &[&Node],
@@ -141,20 +141,20 @@ pub(super) fn check_could_have(
     check_reserved(case, present, nodes)?;
     let (state, spec) = (case.state, &present.spec);
     // Usage already counts nodes that the user of the allocation has claimed.
-    let own = nodes.iter().filter(|node| node.counts_for().is_some());
-    let asked = beside(spec, own.count());
-    if !planted::is(Bug::LimitsNotAsked) {
+    let own = nodes.iter().filter(|node| node.claim_project().is_some());
+    let asked = usage_beyond_claimed(spec, own.count());
+    if !planted::is_planted(Bug::LimitsUnchecked) {
         let (path, for_work) = (&spec.project, LimitRequest::Allocation);
         state.tree.check_fits(state.policy, path, asked, for_work)?;
     }
     match spec.sensitive {
-        true => state.check_pool(asked.nodes),
+        true => state.check_sensitive_pool(asked.nodes),
         false => Ok(()),
     }
 }
 
 /// Rank in phase `Assigned` on a chosen node.
-pub(super) fn assigned(chosen: &ExpectedNode) -> Rank {
+pub(super) fn assigned_rank(chosen: &ExpectedNode) -> Rank {
     Rank {
         node: chosen.node.clone(),
         boot: chosen.boot.clone(),
@@ -163,7 +163,7 @@ pub(super) fn assigned(chosen: &ExpectedNode) -> Rank {
 }
 
 /// Change that makes `holder` the holder of a free node.
-pub(super) fn taken(node: &Node, holder: Holder) -> Change {
+pub(super) fn take_node(node: &Node, holder: Holder) -> Change {
     Change::Node(Box::new(Node {
         holder: Some(holder),
         promised: None,
@@ -208,25 +208,25 @@ pub(super) fn free_nodes<'a>(
             .as_ref()
             .is_some_and(|node_claim| !is_theirs(node_claim));
         let promised = node.promised.filter(|id| *id != allocation.id);
-        if let Some(by) = promised.filter(|_| !planted::is(Bug::NodesTaken)) {
-            others.push(Taken {
+        if let Some(by) = promised.filter(|_| !planted::is_planted(Bug::NodesTaken)) {
+            others.push(UnavailableNode {
                 node: id.clone(),
-                by: TakenBy::Promised { id: by },
+                by: UnavailableReason::Promised { id: by },
             });
-        } else if node.reclaimed_at.is_some() && !planted::is(Bug::NodesTaken) {
+        } else if node.reclaimed_at.is_some() && !planted::is_planted(Bug::NodesTaken) {
             let home = node.home.clone();
-            others.push(Taken {
+            others.push(UnavailableNode {
                 node: id.clone(),
-                by: TakenBy::Vcluster { home },
+                by: UnavailableReason::Vcluster { home },
             });
-        } else if is_others && !planted::is(Bug::NodesTaken) {
+        } else if is_others && !planted::is_planted(Bug::NodesTaken) {
             // Planning again with the present version of the node would not help.
-            let node_taken = |by| Taken {
+            let node_taken = |by| UnavailableNode {
                 node: id.clone(),
                 by,
             };
             others.extend(taken_by(case, node).map(node_taken));
-        } else if !is_as_planned && !planted::is(Bug::NodesTaken) {
+        } else if !is_as_planned && !planted::is_planted(Bug::NodesTaken) {
             changed.push((id.clone(), node.holder.map(|holder| holder.allocation)));
         } else if node.current != allocation.spec.vcluster {
             let (has, wants) = (&node.current, &allocation.spec.vcluster);
@@ -267,7 +267,7 @@ pub(super) fn check_reserved(
     let keeps = |node: &&Node| {
         Some((
             node.id.clone(),
-            reservations.keeps(&node.id, wants)?.clone(),
+            reservations.blocking_reservation(&node.id, wants)?.clone(),
         ))
     };
     let kept: Vec<_> = nodes.iter().filter_map(keeps).collect();
@@ -279,7 +279,7 @@ pub(super) fn check_reserved(
     };
     let unknown = || Refusal::UnknownReservation { name: name.clone() };
     let reservation = &reservations.get(name).ok_or_else(unknown)?.spec;
-    if reservation.from > case.now || !reservation.meets(case.now, None) {
+    if reservation.from > case.now || !reservation.overlaps(case.now, None) {
         let reason = format!("reservation {name} is not in force now");
         return Err(invalid("reservation", reason));
     }
@@ -303,29 +303,29 @@ pub(super) fn stop(
 ) -> Result<Verdict, Refusal> {
     let present = case.live(id, "stop")?;
     if present.state == AllocationState::Stopping {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     if !present.state.holds() {
         return Err(wrong_state(present, "stop"));
     }
-    let record = entering(case, present, AllocationState::Stopping);
+    let record = in_state(case, present, AllocationState::Stopping);
     let record = Box::new(Allocation {
-        stop: Some(short_cause(cause)),
+        stop: Some(with_truncated_cause(cause)),
         ..record
     });
     let change = AllocationChange::Stopping;
     Ok(Verdict::done(vec![Change::Allocation { change, record }]))
 }
 
-fn short_cause(cause: &StopCause) -> StopCause {
+fn with_truncated_cause(cause: &StopCause) -> StopCause {
     match cause {
         StopCause::RankFailed { rank, exit } => StopCause::RankFailed {
             rank: *rank,
-            exit: short_exit(exit),
+            exit: with_truncated_text(exit),
         },
         StopCause::NodeFault { node, reason } => StopCause::NodeFault {
             node: node.clone(),
-            reason: short_words(reason),
+            reason: truncated_text(reason),
         },
         other => other.clone(),
     }

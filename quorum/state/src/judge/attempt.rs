@@ -1,8 +1,8 @@
 //! Attempts: the state of an allocation that follows from its ranks, and the release of nodes.
 
-use super::{Case, admission::whole, transition::entering};
+use super::{Case, admission::full_usage, transition::in_state};
 use crate::{
-    change::{Change, Direction, Verdict},
+    change::{Change, UsageDirection, Verdict},
     unstarted::ATTEMPT_GAP,
 };
 use lattice_quorum_types::{
@@ -18,11 +18,11 @@ use lattice_quorum_types::{
 
 /// Number of the last attempt that a node fault requeues. A fault in a later attempt fails the allocation, because it
 /// has met five bad nodes before. The requeue policy `Always` has no such limit.
-const FAULTY_ATTEMPTS: u32 = 5;
+const MAX_FAULT_REQUEUES: u32 = 5;
 
 /// Maximum number of attempts of an allocation that do not count because no rank started. Later attempts count, so that
 /// a persistent fault becomes visible to the user.
-const UNCOUNTED_ATTEMPTS: u32 = 5;
+const MAX_UNCOUNTED_ATTEMPTS: u32 = 5;
 
 /// Records the first cause of failure, and that the allocation ran at all. If a faulty node could not start a rank, the
 /// allocation is not at fault and is requeued.
@@ -65,7 +65,7 @@ pub(super) fn note_exit(
 
 /// Derives the allocation state from the phases of its ranks. `touched` are further node records changed by this
 /// command. `otherwise` is the change kind if the state stays the same.
-pub(super) fn settle(
+pub(super) fn derive_state(
     case: Case<'_>,
     before: &Allocation,
     record: Allocation,
@@ -81,11 +81,11 @@ pub(super) fn settle(
     let (change, record) = if record.stop.is_some() && before.state != Stopping {
         (
             AllocationChange::Stopping,
-            entering(case, &record, Stopping),
+            in_state(case, &record, Stopping),
         )
     } else if before.state == Starting && !record.ranks.iter().any(is_assigned) {
         let started_at = record.started_at.or(Some(case.now));
-        let running = entering(case, &record, AllocationState::Running);
+        let running = in_state(case, &record, AllocationState::Running);
         (
             AllocationChange::Started,
             Allocation {
@@ -111,7 +111,7 @@ pub(super) fn settle(
                 nodes: fewer,
                 allocations: 0,
             },
-            direction: Direction::GiveBack,
+            direction: UsageDirection::Subtract,
         });
     }
     Verdict::done(changes)
@@ -130,13 +130,15 @@ fn finish(
         let place = touched.iter().position(|node| node.id == *id);
         let changed = place.map(|place| touched.swap_remove(place));
         let known = changed.as_ref().or_else(|| case.state.nodes.get(id));
-        let left = known.and_then(|node| leave(&record, node)).or(changed);
+        let left = known
+            .and_then(|node| released_node(&record, node))
+            .or(changed);
         freed.extend(left.map(|node| Change::Node(Box::new(node))));
     }
     freed.push(Change::Usage {
         path: record.spec.project.clone(),
-        usage: whole(&before.spec),
-        direction: Direction::GiveBack,
+        usage: full_usage(&before.spec),
+        direction: UsageDirection::Subtract,
     });
 
     let uncounted = case.state.unstarted.attempts(record.id);
@@ -171,11 +173,11 @@ fn finish(
     let record = Allocation {
         ended_at,
         attempt: record.attempt.saturating_add(skipped),
-        ..entering(case, &record, state)
+        ..in_state(case, &record, state)
     };
     let id = record.id;
     let mut changes: Vec<Change> = another
-        .map(|attempts| Change::Uncounted { id, attempts })
+        .map(|attempts| Change::UncountedAttempts { id, attempts })
         .into_iter()
         .collect();
     changes.push(Change::Allocation {
@@ -213,7 +215,7 @@ pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState 
             AllocationState::Pending
         }
         (Some(StopCause::NodeFault { .. }), requeue)
-            if requeue == Requeue::Always || attempt <= FAULTY_ATTEMPTS =>
+            if requeue == Requeue::Always || attempt <= MAX_FAULT_REQUEUES =>
         {
             AllocationState::Pending
         }
@@ -228,7 +230,7 @@ fn is_requeued_uncounted(record: &Allocation, uncounted: u32) -> bool {
         record.stop,
         Some(StopCause::NodeLost { .. } | StopCause::NodeFault { .. })
     );
-    lost && uncounted % ATTEMPT_GAP < UNCOUNTED_ATTEMPTS && nothing_started(&record.ranks)
+    lost && uncounted % ATTEMPT_GAP < MAX_UNCOUNTED_ATTEMPTS && nothing_started(&record.ranks)
 }
 
 /// Returns whether at least one rank has ended, and no rank ever started.
@@ -246,16 +248,16 @@ fn nothing_started(ranks: &[Rank]) -> bool {
 
 /// Returns the node after the allocation has left it. If the allocation still holds the node, the holder is removed. A
 /// node that was released by force before counts for its node claim again. Returns `None` if neither applies.
-pub(super) fn leave(from: &Allocation, node: &Node) -> Option<Node> {
-    if node.holder == Some(held_by(from)) {
-        return Some(given_back(node));
+pub(super) fn released_node(from: &Allocation, node: &Node) -> Option<Node> {
+    if node.holder == Some(holder_of(from)) {
+        return Some(without_holder(node));
     }
     let node_claim = node.node_claim.as_ref();
     let is_counted = node_claim.is_some_and(|node_claim| node_claim.counted_by == Some(from.id));
-    is_counted.then(|| counted_no_more(node))
+    is_counted.then(|| without_counted_by(node))
 }
 
-fn held_by(allocation: &Allocation) -> Holder {
+fn holder_of(allocation: &Allocation) -> Holder {
     Holder {
         allocation: allocation.id,
         attempt: allocation.attempt,
@@ -263,7 +265,7 @@ fn held_by(allocation: &Allocation) -> Holder {
 }
 
 /// Returns the node with a node claim that counts the node again, instead of the allocation that lost it by force.
-fn counted_no_more(node: &Node) -> Node {
+fn without_counted_by(node: &Node) -> Node {
     let node_claim = node.node_claim.clone().map(|node_claim| NodeClaim {
         counted_by: None,
         ..node_claim
@@ -275,7 +277,7 @@ fn counted_no_more(node: &Node) -> Node {
 }
 
 /// Returns the node without its holder; a draining node becomes drained.
-fn given_back(node: &Node) -> Node {
+fn without_holder(node: &Node) -> Node {
     let lifecycle = match node.lifecycle {
         Lifecycle::Draining => Lifecycle::Drained,
         other => other,

@@ -16,10 +16,15 @@ use lattice_quorum_types::{
 
 /// Appends the audit entries for `changes`. The first `asked_for` changes are those of the command itself. The rest are
 /// consequences, which are not audited as actions on another user's allocation.
-pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>, asked_for: usize) {
+pub(super) fn append_entries(
+    case: Case<'_>,
+    command: &Command,
+    changes: &mut Vec<Change>,
+    direct_changes: usize,
+) {
     let mut actions = Vec::new();
     for (place, change) in changes.iter().enumerate() {
-        let is_asked_for = place < asked_for;
+        let is_asked_for = place < direct_changes;
         match change {
             Change::Allocation { record, .. } => {
                 let before = case.state.hot.get(&record.id).map(|held| &**held);
@@ -28,19 +33,19 @@ pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>, 
                 if record.spec.sensitive {
                     actions.extend(before.and_then(|before| checkpointed(before, record)));
                     match is_asked_for {
-                        true => actions.extend(asked(command, before, record)),
+                        true => actions.extend(sensitive_request(command, before, record)),
                         false => actions.extend(ended_waiting(before, record)),
                     }
                     actions.extend(
                         before
                             .into_iter()
-                            .flat_map(|before| sensitive(before, record)),
+                            .flat_map(|before| sensitive_steps(before, record)),
                     );
                 }
             }
             Change::Node(after) => {
                 let before = case.state.nodes.get(&after.id);
-                actions.extend(before.and_then(|before| node(case, command, before, after)));
+                actions.extend(before.and_then(|before| node_action(case, command, before, after)));
                 actions.extend(before.and_then(|before| taken_from(case, command, before)));
             }
             _ => {}
@@ -58,13 +63,13 @@ fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Optio
     let what = match command {
         Command::Grow { .. } => "grow",
         Command::Assign { .. } | Command::AssignSensitive { .. } => "assign",
-        other => request(other)?,
+        other => request_verb(other)?,
     };
     on_others(case, allocation, what)
 }
 
 /// Verb that the audit uses for a request on an allocation; `None` for other commands.
-fn request(command: &Command) -> Option<&'static str> {
+fn request_verb(command: &Command) -> Option<&'static str> {
     match command {
         Command::Submit { .. } | Command::SubmitDag { .. } => Some("submit"),
         Command::CancelDag { .. } => Some("cancel"),
@@ -112,15 +117,15 @@ fn checkpointed(before: &Allocation, after: &Allocation) -> Option<AuditAction> 
 }
 
 /// Entry for a request on a sensitive allocation; the requests of its own user are included.
-fn asked(
+fn sensitive_request(
     command: &Command,
     before: Option<&Allocation>,
     after: &Allocation,
 ) -> Option<AuditAction> {
-    let what = request(command)?.to_owned();
+    let what = request_verb(command)?.to_owned();
     let held = before.filter(|before| before.state.holds());
     let nodes = match (held, command) {
-        (Some(before), _) => left_behind(before),
+        (Some(before), _) => unreleased_nodes(before),
         // The node list is audited once: it may be long, and later requests are about the same allocation.
         (None, Command::Submit { .. } | Command::SubmitDag { .. }) => {
             after.spec.constraints.nodelist.to_vec()
@@ -161,7 +166,7 @@ fn on_others(case: Case<'_>, allocation: &Allocation, what: &str) -> Option<Audi
 }
 
 /// Entries for a sensitive allocation that this change assigns, starts, resizes or ends.
-fn sensitive(before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
+fn sensitive_steps(before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
     let (allocation, attempt) = (after.id, after.attempt);
     let (user, project) = (after.user.clone(), after.spec.project.clone());
     let nodes = || after.kept_nodes().cloned().collect::<Vec<NodeId>>();
@@ -180,7 +185,7 @@ fn sensitive(before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
             user,
             project,
             // Nodes that left earlier were audited when they left.
-            nodes: left_behind(before),
+            nodes: unreleased_nodes(before),
             state: after.state,
             cause: after.stop.as_ref().map(ToString::to_string),
         }),
@@ -196,8 +201,8 @@ fn sensitive(before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
                 });
             }
             let new = |rank: &&Rank| before.nodes().all(|node| *node != rank.node);
-            let taken: Vec<NodeId> = named(after.ranks.iter().filter(new));
-            let given_back = freed(before, after);
+            let taken: Vec<NodeId> = node_ids(after.ranks.iter().filter(new));
+            let given_back = released_nodes(before, after);
             if !taken.is_empty() || !given_back.is_empty() {
                 steps.push(AuditAction::SensitiveResized {
                     allocation,
@@ -214,7 +219,7 @@ fn sensitive(before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
     steps
 }
 
-fn named<'a>(ranks: impl Iterator<Item = &'a Rank>) -> Vec<NodeId> {
+fn node_ids<'a>(ranks: impl Iterator<Item = &'a Rank>) -> Vec<NodeId> {
     ranks.map(|rank| rank.node.clone()).collect()
 }
 
@@ -223,19 +228,24 @@ fn has_left(rank: &Rank) -> bool {
 }
 
 /// Nodes of the attempt that had not been released before.
-fn left_behind(before: &Allocation) -> Vec<NodeId> {
-    named(before.ranks.iter().filter(|rank| !has_left(rank)))
+fn unreleased_nodes(before: &Allocation) -> Vec<NodeId> {
+    node_ids(before.ranks.iter().filter(|rank| !has_left(rank)))
 }
 
 /// Nodes released by this change while the allocation keeps others.
-fn freed(before: &Allocation, after: &Allocation) -> Vec<NodeId> {
+fn released_nodes(before: &Allocation, after: &Allocation) -> Vec<NodeId> {
     let pairs = before.ranks.iter().zip(&after.ranks);
     let leave = pairs.filter(|(was, is)| !has_left(was) && has_left(is));
-    named(leave.map(|(_, is)| is))
+    node_ids(leave.map(|(_, is)| is))
 }
 
 /// Entry for an operator's or administrator's decision about a node, and for a service that sets or ends quarantine.
-fn node(case: Case<'_>, command: &Command, before: &Node, after: &Node) -> Option<AuditAction> {
+fn node_action(
+    case: Case<'_>,
+    command: &Command,
+    before: &Node,
+    after: &Node,
+) -> Option<AuditAction> {
     let is_person = case.principal.power != Privilege::Service;
     let node = after.id.clone();
     let own = |node: &Node| -> Option<DrainReason> {

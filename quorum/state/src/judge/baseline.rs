@@ -1,7 +1,7 @@
 //! Baseline commands: form and size checks, and rejection of two baselines that choose the same nodes for one
 //! conformance class. See `../../0005-baselines.md`.
 
-use super::{Case, audited, invalid, short_words};
+use super::{Case, audited, invalid, truncated_text};
 use crate::{
     State,
     change::{Change, Verdict},
@@ -10,8 +10,8 @@ use lattice_quorum_types::{
     NodeId, Outcome, Refusal, Revision,
     audit::AuditAction,
     baseline::{
-        Baseline, Brake, ClassRule, Constraint, Definition, MAX_ALL_BYTES, MAX_ALL_NAMED,
-        MAX_BASELINES, MAX_BYTES, MAX_CONSTRAINTS, MAX_NAMED, Rule, Scalar,
+        Baseline, BaselineDefinition, Brake, ClassRule, Constraint, MAX_BASELINES, MAX_BYTES,
+        MAX_CONSTRAINTS, MAX_NODES, MAX_TOTAL_BYTES, MAX_TOTAL_NODES, Rule, Scalar,
     },
     hostlist::{self, Hosts},
     id::BaselineName,
@@ -31,7 +31,7 @@ const MAX_CLASSES: usize = 32;
 pub(super) fn set(
     case: Case<'_>,
     name: &BaselineName,
-    asked: &Definition,
+    asked: &BaselineDefinition,
     expected: Option<u32>,
 ) -> Result<Verdict, Refusal> {
     check_form(asked)?;
@@ -40,7 +40,7 @@ pub(super) fn set(
         return Err(invalid("nodes", reason));
     }
     let nodes = expand(&asked.nodes)?;
-    let definition = Definition {
+    let definition = BaselineDefinition {
         nodes: match nodes.is_empty() {
             true => String::new(),
             false => hostlist::fold(&nodes),
@@ -105,9 +105,9 @@ pub(super) fn delete(
 /// Holds automatic draining. The first reason stays.
 pub(super) fn hold_brake(case: Case<'_>, reason: &str) -> Result<Verdict, Refusal> {
     if case.state.baselines.brake().is_some() {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
-    let reason = short_words(reason);
+    let reason = truncated_text(reason);
     let brake = Brake {
         reason: reason.clone(),
         since: case.now,
@@ -127,10 +127,10 @@ pub(super) fn release_brake(case: Case<'_>, reason: &str) -> Result<Verdict, Ref
         ));
     }
     let Some(held) = case.state.baselines.brake() else {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     };
     let action = AuditAction::BrakeReleased {
-        reason: short_words(reason),
+        reason: truncated_text(reason),
         held_for: held.reason.clone(),
     };
     Ok(Verdict::done(audited(
@@ -157,7 +157,7 @@ fn check_expected(
     }
 }
 
-fn check_form(definition: &Definition) -> Result<(), Refusal> {
+fn check_form(definition: &BaselineDefinition) -> Result<(), Refusal> {
     if definition.description.len() > MAX_FREE_TEXT_BYTES {
         let reason = format!("at most {MAX_FREE_TEXT_BYTES} bytes fit");
         return Err(invalid("description", reason));
@@ -269,11 +269,11 @@ fn expand(list: &str) -> Result<Vec<NodeId>, Refusal> {
 fn check_size(
     state: &State,
     name: &BaselineName,
-    definition: &Definition,
+    definition: &BaselineDefinition,
     named: usize,
 ) -> Result<u64, Refusal> {
     let baselines = &state.baselines;
-    let bytes = size::on_wire(definition) as u64;
+    let bytes = size::encoded_bytes(definition) as u64;
     let is_new = baselines.current(name).is_none();
     let count = baselines.all().count() + usize::from(is_new);
     let all_named = baselines.named_without(name) + named;
@@ -283,18 +283,18 @@ fn check_size(
         (
             "bytes of all baselines with the versions that are kept",
             all_bytes,
-            MAX_ALL_BYTES,
+            MAX_TOTAL_BYTES,
         ),
         ("baselines", count as u64, MAX_BASELINES as u64),
         (
             "nodes that one baseline names",
             named as u64,
-            MAX_NAMED as u64,
+            MAX_NODES as u64,
         ),
         (
             "nodes that all baselines name",
             all_named as u64,
-            MAX_ALL_NAMED as u64,
+            MAX_TOTAL_NODES as u64,
         ),
     ];
     for (resource, requested, limit) in bounds {
@@ -316,7 +316,7 @@ fn check_size(
 fn check_ambiguity(
     state: &State,
     name: &BaselineName,
-    definition: &Definition,
+    definition: &BaselineDefinition,
     nodes: &[NodeId],
 ) -> Result<(), Refusal> {
     for other in state.baselines.all().filter(|other| other.name != *name) {
@@ -347,7 +347,7 @@ fn check_ambiguity(
 }
 
 /// Each class with its rule kind and policy, as stored in the audit.
-fn classes(definition: &Definition) -> Vec<String> {
+fn classes(definition: &BaselineDefinition) -> Vec<String> {
     let of = |(class, rule): (&String, &ClassRule)| {
         let kind = match &rule.rule {
             Rule::Exact { .. } => "exact",
@@ -358,7 +358,7 @@ fn classes(definition: &Definition) -> Vec<String> {
     definition.classes.iter().map(of).collect()
 }
 
-fn digest(definition: &Definition) -> [u8; 32] {
+fn digest(definition: &BaselineDefinition) -> [u8; 32] {
     #[expect(
         clippy::expect_used,
         reason = "plain data serialised into memory cannot fail"

@@ -3,10 +3,10 @@
 use super::{
     Case,
     access::forbidden,
-    admission::check_ever,
-    ending::ended_by,
+    admission::check_feasible,
+    ending::end_for_good,
     invalid,
-    submit::{check_fields, check_surroundings, submitted},
+    submit::{check_fields, check_references, submit_change},
     terms,
 };
 use crate::change::{Change, Verdict};
@@ -14,9 +14,9 @@ use lattice_quorum_types::{
     Allocation, AllocationId, Outcome, Refusal, Revision,
     allocation::StopCause,
     command::Privilege,
-    dag::{Dag, DagSpec, DagState, MAX_EDGES, MAX_MEMBERS, MAX_NAME_BYTES, Member, MemberSpec},
+    dag::{Dag, DagMember, DagSpec, DagState, MAX_EDGES, MAX_MEMBERS, MAX_NAME_BYTES, MemberSpec},
     id::DagId,
-    progress::DagPlace,
+    progress::DagMembership,
     spec::AllocationSpec,
     terms::{Condition, Dependency, MAX_DEPENDENCIES},
 };
@@ -26,20 +26,20 @@ use std::collections::BTreeMap;
 /// in the order in which the spec names them.
 pub(super) fn submit(case: Case<'_>, asked: &DagSpec) -> Result<Verdict, Refusal> {
     check_name("name", &asked.name, true)?;
-    let places = places(asked)?;
+    let places = member_positions(asked)?;
     let edges = edges(asked, &places)?;
     check_acyclic(asked, &edges)?;
     for (place, member) in asked.members.iter().enumerate() {
         check_member(case, asked, member, &edges[place])?;
     }
     let id = DagId(case.state.last_id + 1);
-    let numbers = numbers(id, asked);
+    let numbers = member_ids(id, asked);
     let mut changes = Vec::with_capacity(asked.members.len() + 1);
     for (place, member) in asked.members.iter().enumerate() {
         let spec = with_edges(&member.spec, &edges[place], &numbers);
-        let mut change = submitted(case, numbers[place], spec);
+        let mut change = submit_change(case, numbers[place], spec);
         if let Change::Allocation { record, .. } = &mut change {
-            record.progress.dag = Some(DagPlace {
+            record.progress.dag = Some(DagMembership {
                 dag: id,
                 member: member.name.clone(),
             });
@@ -47,7 +47,7 @@ pub(super) fn submit(case: Case<'_>, asked: &DagSpec) -> Result<Verdict, Refusal
         changes.push(change);
     }
     let members = (asked.members.iter().zip(&numbers).zip(edges))
-        .map(|((member, allocation), after)| Member {
+        .map(|((member, allocation), after)| DagMember {
             name: member.name.clone(),
             allocation: *allocation,
             after,
@@ -74,7 +74,7 @@ pub(super) fn submit(case: Case<'_>, asked: &DagSpec) -> Result<Verdict, Refusal
 }
 
 /// Ids of the members. The ids of an array's elements follow the id of the array.
-fn numbers(id: DagId, asked: &DagSpec) -> Vec<AllocationId> {
+fn member_ids(id: DagId, asked: &DagSpec) -> Vec<AllocationId> {
     let mut last = AllocationId(id.0);
     let number = |member: &MemberSpec| {
         let own = AllocationId(last.0 + 1);
@@ -116,7 +116,7 @@ fn check_name(field: &str, name: &str, may_be_empty: bool) -> Result<(), Refusal
 }
 
 /// Position of each member, by member name.
-fn places(asked: &DagSpec) -> Result<BTreeMap<&str, usize>, Refusal> {
+fn member_positions(asked: &DagSpec) -> Result<BTreeMap<&str, usize>, Refusal> {
     if asked.members.is_empty() {
         return Err(invalid("members", "a graph has at least one member"));
     }
@@ -240,8 +240,8 @@ fn check_member(
     let spec = &member.spec;
     check_fields(spec).map_err(named)?;
     terms::check(case, spec).map_err(named)?;
-    check_ever(case, spec).map_err(named)?;
-    check_surroundings(case, spec).map_err(named)?;
+    check_feasible(case, spec).map_err(named)?;
+    check_references(case, spec).map_err(named)?;
     if edges.len() + spec.terms.after.len() > MAX_DEPENDENCIES {
         let reason = format!("it comes after more than {MAX_DEPENDENCIES} others");
         return Err(named(invalid("after", reason)));
@@ -283,7 +283,7 @@ pub(super) fn cancel(case: Case<'_>, id: DagId) -> Result<Verdict, Refusal> {
             continue;
         };
         let present: &Allocation = present;
-        changes.extend(ended_by(case, present, &cause));
+        changes.extend(end_for_good(case, present, &cause));
     }
     Ok(Verdict::done(changes))
 }

@@ -3,12 +3,12 @@
 use super::{
     Case,
     admission::check_begin,
-    array::{index_of, settled},
+    array::{index_of, with_derived_state},
     invalid, wrong_state,
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal,
-    progress::{AllocationProgress, Element},
+    progress::{AllocationProgress, ArrayElement},
     spec::{AllocationSpec, Workload},
     terms::Terms,
 };
@@ -67,7 +67,7 @@ pub(super) fn to_place(
         tally.pending.remove(index);
         tally.alive += 1;
     }
-    let (_, next) = settled(case, next, true);
+    let (_, next) = with_derived_state(case, next, true);
     Ok(Some((element(array, id, index), next)))
 }
 
@@ -95,7 +95,7 @@ fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
         demand: spec.demand.clone(),
         terms,
     };
-    let element = Some(Element {
+    let element = Some(ArrayElement {
         array: array.id,
         index,
     });
@@ -123,7 +123,7 @@ fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
 }
 
 /// Elements that have an allocation that has not ended.
-pub(super) fn placed<'a>(
+pub(super) fn live_elements<'a>(
     case: Case<'a>,
     array: &Allocation,
 ) -> impl Iterator<Item = &'a Allocation> {

@@ -8,13 +8,13 @@ mod array;
 mod dag;
 mod dependency_standing;
 
-use super::{Case, array::give_up_rest, transition::entering};
+use super::{Case, array::cancel_unplaced, transition::in_state};
 use crate::{change::Change, dependency_index::has_mutex};
 use dependency_standing::WaitStanding;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, UnixMillis,
     allocation::StopCause,
-    dag::Progress,
+    dag::DagProgress,
     event::AllocationChange,
     id::DagId,
     node::{Lifecycle, Node},
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(super) fn add(case: Case<'_>, changes: &mut Vec<Change>) {
     for change in changes.iter_mut() {
         if let Change::Node(node) = change {
-            void_promise(node);
+            clear_promise(node);
         }
     }
     if !changes.iter().any(|change| concerns_others(case, change)) {
@@ -34,15 +34,15 @@ pub(super) fn add(case: Case<'_>, changes: &mut Vec<Change>) {
     let mut desk = PendingRecords::new(case, changes);
     desk.settle_new();
     while let Some(id) = desk.changed.pop_front() {
-        desk.pending.remove(&id);
-        desk.look_at(id);
+        desk.queued.remove(&id);
+        desk.apply_consequences(id);
     }
     desk.free_promised();
     desk.finish_dags();
 }
 
 /// Clears the promise of a node that is out of service or reclaimed: no allocation can get such a node next.
-fn void_promise(node: &mut Node) {
+fn clear_promise(node: &mut Node) {
     let is_had = node.lifecycle == Lifecycle::Ready && node.drain.is_empty();
     if !is_had || node.reclaimed_at.is_some() {
         node.promised = None;
@@ -75,9 +75,9 @@ struct PendingRecords<'a, 'c> {
     /// Changed records still to be examined, as others may depend on them.
     changed: VecDeque<AllocationId>,
     /// Ids in `changed`, as a set.
-    pending: BTreeSet<AllocationId>,
+    queued: BTreeSet<AllocationId>,
     /// DAGs with a member that has ended in this command.
-    dags: BTreeMap<DagId, Progress>,
+    dags: BTreeMap<DagId, DagProgress>,
 }
 
 impl<'a, 'c> PendingRecords<'a, 'c> {
@@ -87,7 +87,7 @@ impl<'a, 'c> PendingRecords<'a, 'c> {
             changes,
             places: BTreeMap::new(),
             changed: VecDeque::new(),
-            pending: BTreeSet::new(),
+            queued: BTreeSet::new(),
             dags: BTreeMap::new(),
         };
         for (place, change) in desk.changes.iter().enumerate() {
@@ -135,11 +135,11 @@ impl<'a, 'c> PendingRecords<'a, 'c> {
                 });
             }
         }
-        self.wake(id);
+        self.enqueue(id);
     }
 
-    fn wake(&mut self, id: AllocationId) {
-        if self.pending.insert(id) {
+    fn enqueue(&mut self, id: AllocationId) {
+        if self.queued.insert(id) {
             self.changed.push_back(id);
         }
     }
@@ -154,12 +154,12 @@ impl<'a, 'c> PendingRecords<'a, 'c> {
             if before.is_none() || (is_eligible && before != now) {
                 self.reconsider(id);
             }
-            self.wake(id);
+            self.enqueue(id);
         }
     }
 
     /// Applies every consequence of one changed record.
-    fn look_at(&mut self, id: AllocationId) {
+    fn apply_consequences(&mut self, id: AllocationId) {
         let Some(record) = self.record(id) else {
             return;
         };
@@ -224,34 +224,34 @@ impl<'a, 'c> PendingRecords<'a, 'c> {
         }
         match (self.standing(record), record.state) {
             (WaitStanding::Ready, Blocked) => {
-                let next = self.released(record);
+                let next = self.pending_record(record);
                 self.put(AllocationChange::Released, next);
             }
             (WaitStanding::Waits, Pending) => {
-                let next = entering(self.case, record, Blocked);
+                let next = in_state(self.case, record, Blocked);
                 self.put(AllocationChange::Held, next);
             }
             (WaitStanding::Ready | WaitStanding::Waits, _) => {}
             (WaitStanding::Never(cause), _) => {
-                let next = self.never(record, cause);
+                let next = self.cancelled_record(record, cause);
                 self.put(AllocationChange::Ended, next);
             }
         }
     }
 
     /// Returns the record in state pending, eligible from now or from its earliest begin time.
-    fn released(&self, record: &Allocation) -> Allocation {
+    fn pending_record(&self, record: &Allocation) -> Allocation {
         let begin_at = record.spec.terms.begin_at.unwrap_or(UnixMillis(0));
         Allocation {
             eligible_at: self.case.now.max(begin_at),
-            ..entering(self.case, record, AllocationState::Pending)
+            ..in_state(self.case, record, AllocationState::Pending)
         }
     }
 
-    fn never(&self, record: &Allocation, cause: StopCause) -> Allocation {
-        let mut next = entering(self.case, record, AllocationState::Cancelled);
+    fn cancelled_record(&self, record: &Allocation, cause: StopCause) -> Allocation {
+        let mut next = in_state(self.case, record, AllocationState::Cancelled);
         if let Some(tally) = next.progress.tally.as_mut() {
-            give_up_rest(tally);
+            cancel_unplaced(tally);
         }
         Allocation {
             stop: Some(cause),

@@ -1,6 +1,6 @@
 //! Force release: taking a node from its holder. See `../../0003-force-release.md`.
 
-use super::{Case, attempt, audited, invalid, nodes, short_words, trust::check_reason};
+use super::{Case, attempt, audited, invalid, nodes, truncated_text, trust::check_reason};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     NodeId, Refusal, Revision,
@@ -11,11 +11,11 @@ use lattice_quorum_types::{
 };
 
 /// Prefix of the evidence of a rank that ended by forced release of its node.
-const TAKEN: &str = "released by force by ";
+const EVIDENCE_PREFIX: &str = "released by force by ";
 
 /// Returns whether a rank ended because its node was released by force; a later report of the node is then too late.
-pub(super) fn took(phase: &RankPhase) -> bool {
-    matches!(phase.exit(), Some(RankExit::Lost { evidence }) if evidence.starts_with(TAKEN))
+pub(super) fn ended_by_force(phase: &RankPhase) -> bool {
+    matches!(phase.exit(), Some(RankExit::Lost { evidence }) if evidence.starts_with(EVIDENCE_PREFIX))
 }
 
 /// Releases the node at once, whatever the other ranks of its allocation do. The node stays drained by the releasing
@@ -37,7 +37,7 @@ pub(super) fn release(
     let by = &case.principal.name;
     let own = node.drain.iter().find(|drain| drain.owner == *by);
     let before = own.map_or(String::new(), |own| format!("; before: {}", own.reason));
-    let words = short_words(&format!("released by force: {reason}{before}"));
+    let words = truncated_text(&format!("released by force: {reason}{before}"));
     let mut freed = drained(nodes::with_reason(node, by, &words, case.now));
     let action = AuditAction::ForceReleased {
         node: id.clone(),
@@ -55,7 +55,7 @@ pub(super) fn release(
         let freed = vec![Change::Node(Box::new(freed))];
         return Ok(Verdict::done(audited(case, action, freed)));
     }
-    let evidence = short_words(&format!("{TAKEN}{by}: {reason}"));
+    let evidence = truncated_text(&format!("{EVIDENCE_PREFIX}{by}: {reason}"));
     let exit = RankExit::Lost { evidence };
     let mut record = present.clone();
     let at = case.now;
@@ -67,7 +67,7 @@ pub(super) fn release(
         attempt::note_exit(case, &mut record, position, &exit, None);
         record.ranks[position].phase = RankPhase::Ended { at, exit };
     }
-    let verdict = attempt::settle(case, present, record, vec![freed], Progressed);
+    let verdict = attempt::derive_state(case, present, record, vec![freed], Progressed);
     Ok(Verdict::done(audited(case, action, verdict.changes)))
 }
 

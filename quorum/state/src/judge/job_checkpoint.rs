@@ -2,16 +2,18 @@
 //! has written its part; an incomplete one is never resumed from.
 
 use super::{
-    Case, invalid, short_words, terms::check_directory, transition::entering, wrong_state,
+    Case, invalid, terms::check_directory, transition::in_state, truncated_text, wrong_state,
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal,
     allocation::StopCause,
     checkpoint::{CheckpointOutcome, MAX_TIMEOUT_MS},
-    command::CheckpointAsked,
+    command::RequestedCheckpoint,
     event::AllocationChange,
-    progress::{AfterCheckpoint, MoveReason, RankCheckpoint, SavedCheckpoint, Writing},
+    progress::{
+        AfterCheckpoint, CheckpointInProgress, MoveReason, RankCheckpoint, SavedCheckpoint,
+    },
     terms::CheckpointTerms,
 };
 use std::collections::BTreeSet;
@@ -20,18 +22,18 @@ use std::collections::BTreeSet;
 pub(super) fn write(
     case: Case<'_>,
     id: AllocationId,
-    asked: &CheckpointAsked,
+    asked: &RequestedCheckpoint,
 ) -> Result<Verdict, Refusal> {
     let present = case.live(id, "checkpoint")?;
-    let next = begun(case, present, asked, AfterCheckpoint::GoOn)?;
+    let next = with_new_checkpoint(case, present, asked, AfterCheckpoint::GoOn)?;
     let number = next.progress.checkpoints;
     Ok(Verdict {
         outcome: Outcome::Checkpoint { number },
-        changes: vec![changed(AllocationChange::Checkpointing, next)],
+        changes: vec![allocation_change(AllocationChange::Checkpointing, next)],
     })
 }
 
-fn changed(change: AllocationChange, record: Allocation) -> Change {
+fn allocation_change(change: AllocationChange, record: Allocation) -> Change {
     let record = Box::new(record);
     Change::Allocation { change, record }
 }
@@ -48,10 +50,10 @@ pub(super) fn check_mode(present: &Allocation) -> Result<&CheckpointTerms, Refus
 }
 
 /// Returns the allocation record at the start of its next checkpoint.
-pub(super) fn begun(
+pub(super) fn with_new_checkpoint(
     case: Case<'_>,
     present: &Allocation,
-    asked: &CheckpointAsked,
+    asked: &RequestedCheckpoint,
     then: AfterCheckpoint,
 ) -> Result<Allocation, Refusal> {
     if present.state != AllocationState::Running {
@@ -70,9 +72,9 @@ pub(super) fn begun(
         let reason = format!("from 1 to {MAX_TIMEOUT_MS} ms");
         return Err(invalid("timeout_ms", reason));
     }
-    let mut next = entering(case, present, AllocationState::Checkpointing);
+    let mut next = in_state(case, present, AllocationState::Checkpointing);
     next.progress.checkpoints += 1;
-    next.progress.writing = Some(Box::new(Writing {
+    next.progress.writing = Some(Box::new(CheckpointInProgress {
         number: next.progress.checkpoints,
         asked_at: case.now,
         until: case.now.after(asked.timeout_ms),
@@ -87,7 +89,7 @@ pub(super) fn begun(
 
 /// Returns the allocation record with another action after its present checkpoint. At most `within_ms` milliseconds
 /// remain for the checkpoint.
-pub(super) fn ending(
+pub(super) fn with_other_action(
     case: Case<'_>,
     present: &Allocation,
     then: AfterCheckpoint,
@@ -111,7 +113,7 @@ pub(super) fn current<'a>(
     id: AllocationId,
     number: u32,
     action: &str,
-) -> Result<Option<(&'a Allocation, &'a Writing)>, Refusal> {
+) -> Result<Option<(&'a Allocation, &'a CheckpointInProgress)>, Refusal> {
     let present = case.live(id, action)?;
     let writing = present.progress.writing.as_deref();
     let writing = writing.filter(|writing| writing.number == number);
@@ -126,7 +128,7 @@ pub(super) fn extend(
     by_ms: u64,
 ) -> Result<Verdict, Refusal> {
     let Some((present, writing)) = current(case, id, number, "extend a checkpoint of")? else {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     };
     if writing.extended {
         let reason = format!("checkpoint {number} of allocation {id} was extended already");
@@ -140,7 +142,7 @@ pub(super) fn extend(
         writing.extended = true;
         writing.until = writing.until.after(by_ms);
     }
-    Ok(Verdict::done(vec![changed(
+    Ok(Verdict::done(vec![allocation_change(
         AllocationChange::Progressed,
         next,
     )]))
@@ -149,10 +151,12 @@ pub(super) fn extend(
 /// Gives up a checkpoint that is not complete in time. No change if that checkpoint is over.
 pub(super) fn give_up(case: Case<'_>, id: AllocationId, number: u32) -> Result<Verdict, Refusal> {
     let Some((present, _)) = current(case, id, number, "give up a checkpoint of")? else {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     };
     let because = "it was not whole in time".to_owned();
-    Ok(Verdict::done(vec![failed(case, present, because)]))
+    Ok(Verdict::done(vec![checkpoint_failed(
+        case, present, because,
+    )]))
 }
 
 /// Records the report of a rank about its part. A report about a checkpoint that is over changes nothing.
@@ -165,32 +169,32 @@ pub(super) fn report(
     let RankCheckpoint { number, outcome } = of;
     let writing = present.progress.writing.as_deref();
     let Some(writing) = writing.filter(|writing| writing.number == *number) else {
-        return Verdict::nothing();
+        return Verdict::unchanged();
     };
     let rank = u32::try_from(position).unwrap_or(u32::MAX);
     let bytes = match outcome {
         CheckpointOutcome::Written { bytes, .. } => bytes,
         CheckpointOutcome::Failed { reason, .. } => {
-            let because = format!("rank {rank}: {}", short_words(reason));
-            return Verdict::done(vec![failed(case, present, because)]);
+            let because = format!("rank {rank}: {}", truncated_text(reason));
+            return Verdict::done(vec![checkpoint_failed(case, present, because)]);
         }
     };
     if writing.written.contains(&rank) {
-        return Verdict::nothing();
+        return Verdict::unchanged();
     }
     let mut next = present.clone();
     let Some(writing) = next.progress.writing.as_mut() else {
-        return Verdict::nothing();
+        return Verdict::unchanged();
     };
     writing.written.insert(rank);
     let sum = writing.bytes.zip(*bytes);
     writing.bytes = sum.map(|(known, more)| known.saturating_add(more));
-    let (change, next) = settled(case, next);
-    Verdict::done(vec![changed(change, next)])
+    let (change, next) = with_completion(case, next);
+    Verdict::done(vec![allocation_change(change, next)])
 }
 
 /// Completes the checkpoint once every rank that stays has written its part, and applies the action that follows.
-fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocation) {
+fn with_completion(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocation) {
     let Some(writing) = next.progress.writing.take() else {
         return (AllocationChange::Progressed, next);
     };
@@ -212,22 +216,22 @@ fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocatio
         bytes: writing.bytes,
         progress_ms: next.progress.resumed_ms.saturating_add(ran),
     });
-    match followed_by(case, &next, writing.then) {
+    match action_after(case, &next, writing.then) {
         AfterCheckpoint::GoOn => {
-            let next = entering(case, &next, AllocationState::Running);
+            let next = in_state(case, &next, AllocationState::Running);
             (AllocationChange::Checkpointed, next)
         }
-        AfterCheckpoint::MakeRoom { reason } => stopping(case, next, reason, writing.number),
+        AfterCheckpoint::MakeRoom { reason } => with_move_stop(case, next, reason, writing.number),
         AfterCheckpoint::Suspend { by } => {
             let reason = MoveReason::Asked { by };
-            stopping(case, next, reason, writing.number)
+            with_move_stop(case, next, reason, writing.number)
         }
     }
 }
 
 /// Action after the checkpoint, as of now. A victim continues if none of its nodes is promised or reclaimed any more.
 /// The preemptor then has other nodes, has ended or has lost its promise, or the home vCluster needs no nodes.
-fn followed_by(case: Case<'_>, record: &Allocation, then: AfterCheckpoint) -> AfterCheckpoint {
+fn action_after(case: Case<'_>, record: &Allocation, then: AfterCheckpoint) -> AfterCheckpoint {
     let is_for_others = matches!(
         then,
         AfterCheckpoint::MakeRoom {
@@ -246,7 +250,7 @@ fn followed_by(case: Case<'_>, record: &Allocation, then: AfterCheckpoint) -> Af
 
 /// Returns the allocation record in state stopping: the allocation leaves its nodes and resumes later from this
 /// checkpoint.
-fn stopping(
+fn with_move_stop(
     case: Case<'_>,
     mut next: Allocation,
     reason: MoveReason,
@@ -257,28 +261,28 @@ fn stopping(
         checkpoint: Some(number),
         has_run: true,
     });
-    let next = entering(case, &next, AllocationState::Stopping);
+    let next = in_state(case, &next, AllocationState::Stopping);
     (AllocationChange::Stopping, next)
 }
 
 /// Ends a failed checkpoint. An allocation that was to be preempted or suspended is stopped without one.
-fn failed(case: Case<'_>, present: &Allocation, because: String) -> Change {
-    let stop = without(case, present);
+fn checkpoint_failed(case: Case<'_>, present: &Allocation, because: String) -> Change {
+    let stop = stop_without_checkpoint(case, present);
     let (state, change) = match stop {
         Some(_) => (AllocationState::Stopping, AllocationChange::Stopping),
         None => (AllocationState::Running, AllocationChange::Checkpointed),
     };
-    let mut next = entering(case, present, state);
+    let mut next = in_state(case, present, state);
     next.stop = stop.or(next.stop);
     next.progress.failed_because = Some(because);
-    changed(change, next)
+    allocation_change(change, next)
 }
 
 /// Cause for which a running allocation leaves its nodes although its checkpoint failed. The allocation loses its
 /// progress since its last complete checkpoint. `None` if the allocation continues.
-fn without(case: Case<'_>, record: &Allocation) -> Option<StopCause> {
+fn stop_without_checkpoint(case: Case<'_>, record: &Allocation) -> Option<StopCause> {
     let then = record.progress.writing.as_deref()?.then.clone();
-    match followed_by(case, record, then) {
+    match action_after(case, record, then) {
         AfterCheckpoint::GoOn => None,
         AfterCheckpoint::MakeRoom { reason } => Some(StopCause::Moved {
             reason,
@@ -299,8 +303,8 @@ pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) ->
     if record.stop.is_some() || writing.written.contains(&rank) {
         return record;
     }
-    let stop = without(case, &record);
-    let mut next = entering(case, &record, AllocationState::Running);
+    let stop = stop_without_checkpoint(case, &record);
+    let mut next = in_state(case, &record, AllocationState::Running);
     next.progress.failed_because =
         Some(format!("rank {rank} ended before it had written its part"));
     // If this was the last rank, the allocation has ended.
@@ -313,7 +317,7 @@ pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) ->
 /// Returns the record after a rank left during a checkpoint: the checkpoint may have waited for that rank only.
 pub(super) fn rank_left(case: Case<'_>, record: Allocation) -> Allocation {
     match record.stop {
-        None => settled(case, record).1,
+        None => with_completion(case, record).1,
         Some(_) => record,
     }
 }

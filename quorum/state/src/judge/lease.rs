@@ -55,15 +55,15 @@ pub(super) fn acquire(
 /// is removed, since no service acquires it again.
 pub(super) fn release(case: Case<'_>, name: &LeaseName, holder: &str) -> Result<Verdict, Refusal> {
     let Some(present) = case.state.leases.get(name.as_str()) else {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     };
     match present.holder.as_deref() {
-        None => Ok(Verdict::nothing()),
+        None => Ok(Verdict::unchanged()),
         Some(other) if other != holder => Err(Refusal::LeaseHeld {
             lease: name.clone(),
             holder: other.to_owned(),
         }),
-        Some(_) if is_over(case, name) => {
+        Some(_) if is_orphaned(case, name) => {
             Ok(Verdict::done(vec![Change::RemoveLease(name.clone())]))
         }
         Some(_) => {
@@ -82,9 +82,9 @@ pub(super) fn release(case: Case<'_>, name: &LeaseName, holder: &str) -> Result<
 }
 
 /// Returns whether the lease belongs to the scheduler of a vCluster that does not exist.
-fn is_over(case: Case<'_>, name: &LeaseName) -> bool {
+fn is_orphaned(case: Case<'_>, name: &LeaseName) -> bool {
     name.scheduled()
-        .is_some_and(|vcluster| !vcluster::is_there(case, &vcluster))
+        .is_some_and(|vcluster| !vcluster::exists(case, &vcluster))
 }
 
 /// End of a lease, with the grace for a step of state time.

@@ -2,7 +2,7 @@
 //! `../../../0007-node-claims.md`.
 
 use super::{
-    Case, access::forbidden, audited, invalid, nodes as records, sensitive, short_words,
+    Case, access::forbidden, audited, invalid, nodes as records, sensitive, truncated_text,
     trust::check_reason,
 };
 use crate::{
@@ -15,7 +15,7 @@ use lattice_quorum_types::{
     command::{AttestedNode, Privilege},
     event::EventKind,
     limit::Usage,
-    node::{Lifecycle, Node, Taken, TakenBy},
+    node::{Lifecycle, Node, UnavailableNode, UnavailableReason},
     node_claim::{NodeClaim, NodeClaimPhase, WipeOutcome},
     refusal::LimitRequest,
     text::MAX_FREE_TEXT_BYTES,
@@ -35,7 +35,7 @@ pub(super) fn claim(
     state.tree.require(project)?;
     let free = claimable(case, project, nodes)?;
     let count = free.len() as u64;
-    state.check_pool(count)?;
+    state.check_sensitive_pool(count)?;
     let asked = Usage {
         nodes: count,
         allocations: 0,
@@ -43,7 +43,7 @@ pub(super) fn claim(
     state
         .tree
         .check_fits(state.policy, project, asked, LimitRequest::Claim)?;
-    Refusal::where_not_conforming(sensitive::faults(case, nodes))?;
+    Refusal::refuse_nonconforming(sensitive::faults(case, nodes))?;
 
     let node_claim = NodeClaim {
         user: case.principal.name.clone(),
@@ -67,7 +67,7 @@ pub(super) fn claim(
         user: node_claim.user,
         project: node_claim.project,
         purpose: node_claim.purpose,
-        baselines: sensitive::asked_of(case, nodes),
+        baselines: sensitive::strict_baselines(case, nodes),
     };
     Ok(Verdict::done(audited(case, action, changes)))
 }
@@ -103,11 +103,11 @@ fn claimable<'a>(
         }
         let node = records::node(case, id)?;
         case.state.vclusters.check_use(&node.current, project)?;
-        let by =
-            taken_by(case, node).or((node.version != expected.version).then_some(TakenBy::Changed));
+        let by = taken_by(case, node)
+            .or((node.version != expected.version).then_some(UnavailableReason::Changed));
         match by {
             None => free.push(node),
-            Some(by) => taken.push(Taken {
+            Some(by) => taken.push(UnavailableNode {
                 node: id.clone(),
                 by,
             }),
@@ -127,7 +127,7 @@ fn claimable<'a>(
     let keeps = |node: &&Node| {
         Some((
             node.id.clone(),
-            reservations.keeps(&node.id, wants)?.clone(),
+            reservations.blocking_reservation(&node.id, wants)?.clone(),
         ))
     };
     let kept: Vec<_> = free.iter().filter_map(keeps).collect();
@@ -138,7 +138,7 @@ fn claimable<'a>(
 }
 
 /// Reason why a node is not available; `None` if the node is free.
-pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<TakenBy> {
+pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<UnavailableReason> {
     if let Some(NodeClaim {
         user,
         project,
@@ -146,7 +146,7 @@ pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<TakenBy> {
         ..
     }) = &node.node_claim
     {
-        return Some(TakenBy::User {
+        return Some(UnavailableReason::User {
             user: user.clone(),
             project: project.clone(),
             phase: phase.clone(),
@@ -156,17 +156,17 @@ pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<TakenBy> {
         let id = holder.allocation;
         let user = case.state.hot.get(&id).map(|held| held.user.clone());
         let user = user.unwrap_or_default();
-        return Some(TakenBy::Allocation { id, user });
+        return Some(UnavailableReason::Allocation { id, user });
     }
     if let Some(id) = node.promised {
-        return Some(TakenBy::Promised { id });
+        return Some(UnavailableReason::Promised { id });
     }
     if node.reclaimed_at.is_some() {
         let home = node.home.clone();
-        return Some(TakenBy::Vcluster { home });
+        return Some(UnavailableReason::Vcluster { home });
     }
     let lifecycle = node.lifecycle;
-    (!node.is_assignable()).then_some(TakenBy::OutOfService { lifecycle })
+    (!node.is_assignable()).then_some(UnavailableReason::OutOfService { lifecycle })
 }
 
 /// Releases claimed nodes, all or none. Each is wiped before another user gets it.
@@ -199,7 +199,7 @@ pub(super) fn release(
     if !held.is_empty() {
         return Err(Refusal::StillHeld { nodes: held });
     }
-    Ok(Verdict::done(given_back(case, &open, reason)))
+    Ok(Verdict::done(release_changes(case, &open, reason)))
 }
 
 /// Checks that the principal is the claimant, or an administrator with a reason.
@@ -226,7 +226,11 @@ fn may_release(
 }
 
 /// Changes that start the release, with one audit entry for each user and project.
-fn given_back(case: Case<'_>, open: &[(&Node, &NodeClaim)], reason: Option<&str>) -> Vec<Change> {
+fn release_changes(
+    case: Case<'_>,
+    open: &[(&Node, &NodeClaim)],
+    reason: Option<&str>,
+) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut of: Vec<(&str, &ProjectPath)> = Vec::new();
     for (node, node_claim) in open {
@@ -274,11 +278,11 @@ pub(super) fn report_wipe(
         .as_ref()
         .filter(|t| t.awaits_wipe() == Some(wipe))
     else {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     };
-    let outcome = short_outcome(outcome);
+    let outcome = with_truncated_text(outcome);
     match &outcome {
-        WipeOutcome::Failed { reason, .. } => Ok(unclean(case, node, node_claim, wipe, reason)),
+        WipeOutcome::Failed { reason, .. } => Ok(quarantine(case, node, node_claim, wipe, reason)),
         WipeOutcome::Wiped { .. } | WipeOutcome::NotNeeded { .. } => {
             let action = AuditAction::NodeWiped {
                 node: id.clone(),
@@ -286,29 +290,29 @@ pub(super) fn report_wipe(
                 evidence: outcome.to_string(),
             };
             let has_failed = node_claim.has_failed();
-            let changes = freed(case, node, node_claim, outcome, has_failed);
+            let changes = end_claim(case, node, node_claim, outcome, has_failed);
             Ok(Verdict::done(audited(case, action, changes)))
         }
     }
 }
 
-fn short_outcome(outcome: &WipeOutcome) -> WipeOutcome {
+fn with_truncated_text(outcome: &WipeOutcome) -> WipeOutcome {
     let mut outcome = outcome.clone();
     match &mut outcome {
         WipeOutcome::Wiped { evidence, boot, .. } => {
-            *evidence = short_words(evidence);
-            *boot = short_words(boot);
+            *evidence = truncated_text(evidence);
+            *boot = truncated_text(boot);
         }
-        WipeOutcome::NotNeeded { boot, .. } => *boot = short_words(boot),
+        WipeOutcome::NotNeeded { boot, .. } => *boot = truncated_text(boot),
         WipeOutcome::Failed { reason, boot, .. } => {
-            *reason = short_words(reason);
-            *boot = short_words(boot);
+            *reason = truncated_text(reason);
+            *boot = truncated_text(boot);
         }
     }
     outcome
 }
 
-fn unclean(
+fn quarantine(
     case: Case<'_>,
     node: &Node,
     node_claim: &NodeClaim,
@@ -350,7 +354,7 @@ fn released_at(case: Case<'_>, node_claim: &NodeClaim) -> UnixMillis {
 
 /// Ends the node claim. If the node was not wiped at the first attempt (`has_failed`), it is drained like any node with
 /// a failed hook, until its health gate passes.
-fn freed(
+fn end_claim(
     case: Case<'_>,
     node: &Node,
     node_claim: &NodeClaim,
@@ -360,7 +364,7 @@ fn freed(
     let mut next = node.clone();
     if has_failed {
         let reason = format!("it was not wiped at once after {}; {wipe}", node_claim.user);
-        next = records::with_reason(&next, records::HOOKS, &short_words(&reason), case.now);
+        next = records::with_reason(&next, records::HOOKS, &truncated_text(&reason), case.now);
         next.lifecycle = Lifecycle::Drained;
     }
     next.node_claim = None;
@@ -431,9 +435,9 @@ pub(super) fn accept_unwiped(
     let wipe = WipeOutcome::Failed {
         at: case.now,
         boot: String::new(),
-        reason: short_words(&format!("{by} answers for it: {reason}")),
+        reason: truncated_text(&format!("{by} answers for it: {reason}")),
     };
-    let changes = freed(case, node, node_claim, wipe, true);
+    let changes = end_claim(case, node, node_claim, wipe, true);
     Ok(Verdict::done(audited(case, action, changes)))
 }
 

@@ -1,6 +1,6 @@
 //! Node commands: registration, lifecycle, drain reasons.
 
-use super::{Case, audited, invalid, short_words};
+use super::{Case, audited, invalid, truncated_text};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     NodeId, Refusal, Revision, UnixMillis, VclusterName,
@@ -19,7 +19,7 @@ pub(super) fn register(
     vcluster: &VclusterName,
 ) -> Result<Verdict, Refusal> {
     if case.state.nodes.contains_key(id) {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     let node = Node {
         id: id.clone(),
@@ -110,9 +110,9 @@ pub(super) fn drain(
     match (reason, own) {
         (Some(""), _) => return Err(invalid("reason", "give a short reason")),
         (Some(reason), _) => {
-            let next = with_reason(present, owner, &short_words(reason), case.now);
+            let next = with_reason(present, owner, &truncated_text(reason), case.now);
             return Ok(if next == *present {
-                Verdict::nothing()
+                Verdict::unchanged()
             } else {
                 Verdict::done(vec![Change::Node(Box::new(next))])
             });
@@ -120,7 +120,7 @@ pub(super) fn drain(
         (None, Some(i)) => {
             next.drain.remove(i);
         }
-        (None, None) => return Ok(Verdict::nothing()),
+        (None, None) => return Ok(Verdict::unchanged()),
     }
     Ok(changed(present, without_reason(next)))
 }
@@ -140,7 +140,7 @@ pub(super) fn undrain_unchecked(
         .map(|drain| format!("{}: {}", drain.owner, drain.reason))
         .collect();
     if cleared.is_empty() {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     let mut next = present.clone();
     next.drain.retain(|drain| !is_cleared(drain));
@@ -189,7 +189,7 @@ fn drained(node: &Node) -> Lifecycle {
 /// The change from `present` to `next`, with a new node version when the lifecycle changes.
 fn changed(present: &Node, mut next: Node) -> Verdict {
     if *present == next {
-        return Verdict::nothing();
+        return Verdict::unchanged();
     }
     if present.lifecycle != next.lifecycle {
         next.version += 1;

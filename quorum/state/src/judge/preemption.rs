@@ -4,8 +4,8 @@
 //! commit that each may be preempted. See `../../0009-making-room.md`.
 
 use super::{
-    Case, assign, invalid, job_checkpoint, node_claim::taken_by, short_words, transition::entering,
-    wrong_state,
+    Case, assign, invalid, job_checkpoint, node_claim::taken_by, transition::in_state,
+    truncated_text, wrong_state,
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
@@ -13,7 +13,7 @@ use lattice_quorum_types::{
     allocation::StopCause,
     command::{Privilege, Victim},
     event::AllocationChange,
-    node::{Lifecycle, Node, Taken, TakenBy},
+    node::{Lifecycle, Node, UnavailableNode, UnavailableReason},
     progress::{AfterCheckpoint, MoveReason},
 };
 use std::collections::BTreeSet;
@@ -43,12 +43,14 @@ pub(super) fn make_room(
         // A service names the requesting principal; a person requests only in their own name.
         MoveReason::Asked { by } => MoveReason::Asked {
             by: match case.principal.power {
-                Privilege::Service => short_words(by),
+                Privilege::Service => truncated_text(by),
                 _ => case.principal.name.clone(),
             },
         },
     };
-    Ok(Verdict::done(vec![moved(case, present, victim, &reason)?]))
+    Ok(Verdict::done(vec![move_change(
+        case, present, victim, &reason,
+    )?]))
 }
 
 /// Rejects moving an allocation for a vCluster that has lent it no node.
@@ -71,18 +73,18 @@ pub(super) fn leave_after(
     timeout_ms: u64,
 ) -> Result<Verdict, Refusal> {
     let Some((present, writing)) = job_checkpoint::current(case, id, number, "move")? else {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     };
     check_lent(case, present, home)?;
-    check_not_fixed(present)?;
+    check_preemptible(present)?;
     // After any other checkpoint the allocation leaves its nodes anyway.
     if writing.then != AfterCheckpoint::GoOn {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     let home = home.clone();
     let reason = MoveReason::Reclaimed { home };
     let then = AfterCheckpoint::MakeRoom { reason };
-    let record = job_checkpoint::ending(case, present, then, timeout_ms)?;
+    let record = job_checkpoint::with_other_action(case, present, then, timeout_ms)?;
     Ok(Verdict::done(vec![Change::Allocation {
         change: AllocationChange::Progressed,
         record: Box::new(record),
@@ -90,7 +92,7 @@ pub(super) fn leave_after(
 }
 
 /// Returns the change that starts moving the victim.
-fn moved(
+fn move_change(
     case: Case<'_>,
     present: &Allocation,
     victim: &Victim,
@@ -104,11 +106,11 @@ fn moved(
         Some(asked) => {
             let reason = reason.clone();
             let then = AfterCheckpoint::MakeRoom { reason };
-            let next = job_checkpoint::begun(case, present, asked, then)?;
+            let next = job_checkpoint::with_new_checkpoint(case, present, asked, then)?;
             (AllocationChange::Checkpointing, next)
         }
         None => {
-            let mut next = entering(case, present, AllocationState::Stopping);
+            let mut next = in_state(case, present, AllocationState::Stopping);
             next.stop = Some(StopCause::Moved {
                 reason: reason.clone(),
                 checkpoint: None,
@@ -136,11 +138,11 @@ fn check_movable(present: &Allocation, victim: &Victim) -> Result<(), Refusal> {
     ) {
         return Err(wrong_state(present, "move"));
     }
-    check_not_fixed(present)
+    check_preemptible(present)
 }
 
 /// Rejects moving sensitive allocations and those of the highest class.
-fn check_not_fixed(present: &Allocation) -> Result<(), Refusal> {
+fn check_preemptible(present: &Allocation) -> Result<(), Refusal> {
     let fixed = |reason: &str| {
         let (id, reason) = (present.id, reason.to_owned());
         Err(Refusal::NotMovable { id, reason })
@@ -178,14 +180,14 @@ pub(super) fn preempt(
     check_numbers(pending, nodes, victims)?;
     let mut changes = Vec::with_capacity(nodes.len() + victims.len());
     for victim in victims {
-        changes.push(victim_of(case, pending, nodes, victim)?);
+        changes.push(preempt_change(case, pending, nodes, victim)?);
     }
     let (mut others, mut chosen) = (Vec::new(), Vec::new());
     for node in nodes {
         let node = super::nodes::node(case, node)?;
         chosen.push(node);
         match not_promisable(case, pending, victims, node) {
-            Some(by) => others.push(Taken {
+            Some(by) => others.push(UnavailableNode {
                 node: node.id.clone(),
                 by,
             }),
@@ -199,7 +201,7 @@ pub(super) fn preempt(
     if !others.is_empty() {
         return Err(Refusal::NodesTaken { nodes: others });
     }
-    assign::check_could_have(case, pending, &chosen)?;
+    assign::check_may_hold(case, pending, &chosen)?;
     Ok(Verdict::done(changes))
 }
 
@@ -229,7 +231,7 @@ fn check_numbers(
 }
 
 /// Returns the change that starts preempting one victim. The victim must be of a lower class and hold one of the nodes.
-fn victim_of(
+fn preempt_change(
     case: Case<'_>,
     pending: &Allocation,
     nodes: &[NodeId],
@@ -251,7 +253,7 @@ fn victim_of(
         return Err(invalid("victims", reason));
     }
     let by = pending.id;
-    moved(case, present, victim, &MoveReason::Preempted { by })
+    move_change(case, present, victim, &MoveReason::Preempted { by })
 }
 
 /// Reason why a node cannot be promised, if any: it must be free, or held by a victim.
@@ -260,27 +262,27 @@ fn not_promisable(
     pending: &Allocation,
     victims: &[Victim],
     node: &Node,
-) -> Option<TakenBy> {
+) -> Option<UnavailableReason> {
     if let Some(id) = node.promised {
-        return Some(TakenBy::Promised { id });
+        return Some(UnavailableReason::Promised { id });
     }
     if node.current != pending.spec.vcluster {
         let home = node.current.clone();
-        return Some(TakenBy::Vcluster { home });
+        return Some(UnavailableReason::Vcluster { home });
     }
     if node.reclaimed_at.is_some() {
         let home = node.home.clone();
-        return Some(TakenBy::Vcluster { home });
+        return Some(UnavailableReason::Vcluster { home });
     }
     if node.lifecycle != Lifecycle::Ready || !node.drain.is_empty() {
         let lifecycle = node.lifecycle;
-        return Some(TakenBy::OutOfService { lifecycle });
+        return Some(UnavailableReason::OutOfService { lifecycle });
     }
     let makes_room = |id| victims.iter().any(|victim| victim.id == id);
     match node.holder {
         Some(holder) if makes_room(holder.allocation) => None,
         None if node.is_assignable_to(&pending.user, &pending.spec) => None,
-        _ => taken_by(case, node).or(Some(TakenBy::Changed)),
+        _ => taken_by(case, node).or(Some(UnavailableReason::Changed)),
     }
 }
 
@@ -299,7 +301,7 @@ pub(super) fn withdraw(case: Case<'_>, id: AllocationId) -> Verdict {
 }
 
 /// Reclaims a lent node, or withdraws the reclaim.
-pub(super) fn recall(
+pub(super) fn reclaim(
     case: Case<'_>,
     id: &NodeId,
     wanted: bool,
@@ -307,7 +309,7 @@ pub(super) fn recall(
 ) -> Result<Verdict, Refusal> {
     let node = super::nodes::node(case, id)?;
     if node.reclaimed_at.is_some() == wanted {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     if node.home == node.current {
         let reason = format!("node {id} is not lent");

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Longest project path, bytes: each check compares the path at every level.
 const MAX_PATH_BYTES: usize = 4096;
 /// Last path segment that the REST interface uses for the headroom of a project.
-const RESERVED: &str = "headroom";
+const RESERVED_NAME: &str = "headroom";
 /// Maximum number of administrators of one project.
 const MAX_ADMINS: usize = 256;
 
@@ -63,7 +63,7 @@ pub(super) fn create(
         let before = rules.faults(&above.path, &above.limits, &sums);
         sums.add(&limits);
         let after = rules.faults(&above.path, &above.limits, &sums);
-        faults.extend(unanswered(&before, after, OvercommitMode::No));
+        faults.extend(rejecting_faults(&before, after, OvercommitMode::No));
     }
     if !faults.is_empty() {
         return Err(Refusal::LimitConflict { faults });
@@ -88,20 +88,20 @@ pub(super) enum OvercommitMode {
 
 /// Returns the faults that reject a change of limits. A fault that existed before and gets no worse does not reject the
 /// change: an administrator has forced it earlier.
-fn unanswered(
+fn rejecting_faults(
     before: &[LimitFault],
     after: Vec<LimitFault>,
-    insist: OvercommitMode,
+    mode: OvercommitMode,
 ) -> Vec<LimitFault> {
     let stands = |fault: &LimitFault| {
-        let is_forced = insist == OvercommitMode::ByForce && fault.may_be_forced();
+        let is_forced = mode == OvercommitMode::ByForce && fault.may_be_forced();
         !is_forced && !before.iter().any(|before| fault.is_no_worse_than(before))
     };
     after.into_iter().filter(stands).collect()
 }
 
 /// Returns the change of a deleted project's parent, if the parent is no longer overcommitted without that project.
-fn fits_without(case: Case<'_>, gone: &Entry) -> Option<Change> {
+fn clear_overcommitted(case: Case<'_>, gone: &Entry) -> Option<Change> {
     let parent = case.state.tree.get(&gone.record.path.parent()?)?;
     let record = &parent.record;
     let mut sums = parent.child_limits;
@@ -117,7 +117,7 @@ fn fits_without(case: Case<'_>, gone: &Entry) -> Option<Change> {
 }
 
 /// Limits of a level that differ from `after`, with their values before and after.
-fn others(record: &Project, after: &Limits) -> LevelLimits {
+fn changed_limits(record: &Project, after: &Limits) -> LevelLimits {
     let is_other = |resource: &Resource| record.limits.get(*resource) != after.get(*resource);
     let changed = Resource::ALL.into_iter().filter(is_other);
     let limits = changed.map(|resource| ChangedLimit {
@@ -141,9 +141,9 @@ fn check_fields(path: &ProjectPath, admins: &[String], description: &str) -> Res
         )),
     };
     within("path", path.as_str().len(), MAX_PATH_BYTES, "bytes")?;
-    if path.name() == RESERVED {
+    if path.name() == RESERVED_NAME {
         let reason = format!(
-            "{RESERVED} is not a valid project name: /projects/a/{RESERVED} is a resource of \
+            "{RESERVED_NAME} is not a valid project name: /projects/a/{RESERVED_NAME} is a resource of \
              project a"
         );
         return Err(invalid("path", reason));
@@ -200,7 +200,7 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
     if case.state.budgets.contains_key(path) {
         changes.push(Change::DeleteBudget(path.clone()));
     }
-    changes.extend(fits_without(case, entry));
+    changes.extend(clear_overcommitted(case, entry));
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
@@ -216,11 +216,11 @@ pub(super) fn set_limits(
         case.state.tree.require(path)?;
         check_administers(case, path)?;
     }
-    limits_set(case, changes, insist)
+    set_limits_unchecked(case, changes, insist)
 }
 
 /// Like [`set_limits`], without the check that the principal administers the projects.
-pub(super) fn limits_set(
+pub(super) fn set_limits_unchecked(
     case: Case<'_>,
     changes: &[LimitChange],
     insist: OvercommitMode,
@@ -269,12 +269,12 @@ pub(super) fn limits_set(
         let before = rules.faults(path, &record.limits, child_limits);
         let after = rules.faults(path, &limits, children);
         let overcommitted = !after.is_empty();
-        if !unanswered(&before, after.clone(), OvercommitMode::No).is_empty() {
+        if !rejecting_faults(&before, after.clone(), OvercommitMode::No).is_empty() {
             forced.push(path.clone());
         }
-        faults.extend(unanswered(&before, after, insist));
+        faults.extend(rejecting_faults(&before, after, insist));
         if record.limits != limits {
-            levels.push(others(record, &limits));
+            levels.push(changed_limits(record, &limits));
         }
         if (record.limits, record.overcommitted) != (limits, overcommitted) {
             changes.push(Change::Project(Box::new(Project {
@@ -288,7 +288,7 @@ pub(super) fn limits_set(
         return Err(Refusal::LimitConflict { faults });
     }
     if levels.is_empty() {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     let action = match forced.is_empty() {
         true => AuditAction::LimitsChanged { levels },

@@ -2,8 +2,8 @@
 
 use super::{
     Case,
-    attempt::{leave, note_exit, settle},
-    force, invalid, job_checkpoint, nodes, short_exit, short_words, wrong_state,
+    attempt::{derive_state, note_exit, released_node},
+    force, invalid, job_checkpoint, nodes, truncated_text, with_truncated_text, wrong_state,
 };
 use crate::{archive::EndedEntry, change::Verdict};
 use lattice_quorum_types::{
@@ -24,7 +24,7 @@ pub(super) fn report(
     let unknown = || Refusal::UnknownAllocation { id };
     let Some(present) = case.state.allocation(id) else {
         let ended = case.state.archive.ended(id).ok_or_else(unknown)?;
-        return report_of_old(id, attempt, ended);
+        return report_on_archived(id, attempt, ended);
     };
     if attempt != present.attempt || attempt == 0 {
         return Err(Refusal::StaleAttempt {
@@ -40,7 +40,7 @@ pub(super) fn report(
         ));
     };
     let phase = &present.ranks[position].phase;
-    if force::took(phase) {
+    if force::ended_by_force(phase) {
         let reason =
             format!("node {node} was released by force from allocation {id} before this report");
         return Err(invalid("node", reason));
@@ -49,7 +49,7 @@ pub(super) fn report(
         return Ok(job_checkpoint::report(case, present, position, of));
     }
     let Some(phase) = next_phase(present, position, report) else {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     };
     if !present.state.holds() {
         return Err(wrong_state(present, "accept a report of"));
@@ -57,7 +57,7 @@ pub(super) fn report(
     let mut record = present.clone();
     record.ranks[position].phase = phase;
     let fault = match report {
-        RankReport::Ended { fault, .. } => fault.as_deref().map(short_words),
+        RankReport::Ended { fault, .. } => fault.as_deref().map(truncated_text),
         RankReport::Started { .. } | RankReport::Checkpoint { .. } => None,
     };
     if let RankPhase::Ended { exit, .. } = &record.ranks[position].phase {
@@ -77,25 +77,30 @@ pub(super) fn report(
         RankPhase::Left { .. } => {
             record.spec.nodes -= 1;
             let left = drained.as_ref().or(known);
-            left.and_then(|node| leave(present, node)).or(drained)
+            left.and_then(|node| released_node(present, node))
+                .or(drained)
         }
         _ => drained,
     };
     let touched = touched.into_iter().collect();
     let otherwise = AllocationChange::Progressed;
-    Ok(settle(case, present, record, touched, otherwise))
+    Ok(derive_state(case, present, record, touched, otherwise))
 }
 
 /// Judges a report for an allocation that has ended and has no record in memory. Every rank of its last attempt has
 /// ended, so a report for that attempt is a repeat.
-fn report_of_old(id: AllocationId, attempt: u32, ended: EndedEntry) -> Result<Verdict, Refusal> {
+fn report_on_archived(
+    id: AllocationId,
+    attempt: u32,
+    ended: EndedEntry,
+) -> Result<Verdict, Refusal> {
     match ended.attempt() {
         Some(current) if attempt != current || attempt == 0 => Err(Refusal::StaleAttempt {
             id,
             given: attempt,
             current,
         }),
-        _ => Ok(Verdict::nothing()),
+        _ => Ok(Verdict::unchanged()),
     }
 }
 
@@ -110,7 +115,7 @@ fn next_phase(allocation: &Allocation, position: usize, report: &RankReport) -> 
         }
         (Assigned | Running { .. } | Leaving { .. }, RankReport::Ended { at, exit, .. }) => {
             let at = *at;
-            let exit = match (present.running_since(), short_exit(exit)) {
+            let exit = match (present.running_since(), with_truncated_text(exit)) {
                 // A rank that its agent reported running did start: it is lost like any other.
                 (Some(_), RankExit::NeverStarted { evidence }) => RankExit::Lost { evidence },
                 (_, exit) => exit,

@@ -35,7 +35,7 @@ pub(super) fn set(
         });
     }
     if present.is_some_and(|present| present.spec == *spec) {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     if present.is_none() && case.state.reservations.all().len() >= MAX_RESERVATIONS {
         let reason = format!("there are {MAX_RESERVATIONS} reservations already; delete old ones");

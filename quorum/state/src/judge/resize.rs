@@ -4,10 +4,10 @@ use super::{
     Case,
     access::check_owner_or_service,
     assign,
-    attempt::{leave, settle},
+    attempt::{derive_state, released_node},
     invalid, wrong_state,
 };
-use crate::change::{Change, Direction, Verdict};
+use crate::change::{Change, UsageDirection, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, allocation::RankPhase,
     command::ExpectedNode, event::AllocationChange, hostlist, limit::Usage, node::Holder,
@@ -39,7 +39,7 @@ pub(super) fn grow(
             format!("node {node} has, or had, a rank in this attempt of allocation {id} already");
         return Err(invalid("nodes", reason));
     }
-    check_choice(present, expected)?;
+    check_constraints(present, expected)?;
     let free = assign::free_nodes(case, present, expected)?;
     assign::check_reserved(case, present, &free)?;
     let more = u32::try_from(expected.len()).unwrap_or(u32::MAX);
@@ -54,7 +54,9 @@ pub(super) fn grow(
 
     let mut record = present.clone();
     record.spec.nodes = record.spec.nodes.saturating_add(more);
-    record.ranks.extend(expected.iter().map(assign::assigned));
+    record
+        .ranks
+        .extend(expected.iter().map(assign::assigned_rank));
     let holder = Holder {
         allocation: id,
         attempt: record.attempt,
@@ -63,18 +65,18 @@ pub(super) fn grow(
         change: AllocationChange::Grown,
         record: Box::new(record),
     }];
-    changes.extend(free.into_iter().map(|node| assign::taken(node, holder)));
+    changes.extend(free.into_iter().map(|node| assign::take_node(node, holder)));
     changes.push(Change::Usage {
         path: path.clone(),
         usage,
-        direction: Direction::Take,
+        direction: UsageDirection::Add,
     });
     Ok(Verdict::done(changes))
 }
 
 /// Rejects nodes that the submitted constraints exclude: once requeued, the allocation would wait for more nodes than
 /// it may ever get.
-fn check_choice(allocation: &Allocation, chosen: &[ExpectedNode]) -> Result<(), Refusal> {
+fn check_constraints(allocation: &Allocation, chosen: &[ExpectedNode]) -> Result<(), Refusal> {
     let (id, constraints) = (allocation.id, &allocation.spec.constraints);
     for ExpectedNode { node, .. } in chosen {
         if constraints.exclude.contains(node) {
@@ -117,7 +119,7 @@ pub(super) fn shrink(
             RankPhase::Ended { at, exit } => {
                 record.spec.nodes -= 1;
                 let known = case.state.nodes.get(node);
-                back.extend(known.and_then(|node| leave(present, node)));
+                back.extend(known.and_then(|node| released_node(present, node)));
                 RankPhase::Left {
                     at: *at,
                     exit: exit.clone(),
@@ -131,14 +133,14 @@ pub(super) fn shrink(
         return Err(invalid("nodes", reason));
     }
     match changed {
-        true => Ok(settle(
+        true => Ok(derive_state(
             case,
             present,
             record,
             back,
             AllocationChange::Shrunk,
         )),
-        false => Ok(Verdict::nothing()),
+        false => Ok(Verdict::unchanged()),
     }
 }
 

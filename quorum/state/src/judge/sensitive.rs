@@ -10,19 +10,19 @@ use crate::State;
 use lattice_quorum_types::{
     AllocationId, NodeId, Refusal,
     attestation::{BaselineVersion, MAX_AGE_MS, Proof},
-    baseline::{Baseline, ClassRule, Cohort, Rank, Rule, Sensitive, most_specific},
+    baseline::{Baseline, ClassRule, Cohort, Rule, SensitivePolicy, Specificity, most_specific},
     command::AttestedNode,
     id::BaselineName,
-    refusal::{ProofFault, Unproven},
+    refusal::{NodeProofFault, ProofFault},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rejects an assignment of a sensitive allocation without attestations.
-pub(super) fn without_claims<'a>(
+pub(super) fn refuse_without_attestations<'a>(
     id: AllocationId,
     nodes: impl Iterator<Item = &'a NodeId>,
 ) -> Result<(), Refusal> {
-    let fault = |node: &NodeId| Unproven {
+    let fault = |node: &NodeId| NodeProofFault {
         node: node.clone(),
         fault: ProofFault::NoAttestation,
     };
@@ -49,14 +49,14 @@ pub(super) fn check_form(nodes: &[AttestedNode]) -> Result<(), Refusal> {
 }
 
 /// Every strict baseline with which a conformance class of these nodes is compared, as `name v3`.
-pub(super) fn asked_of(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<String> {
+pub(super) fn strict_baselines(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<String> {
     let baselines = Baselines::of(case);
     let mut asked = BTreeSet::new();
     for AttestedNode { expected, proof } in nodes {
         let speaking =
             baselines.applicable_baselines(&expected.node, proof.attestation.cohort.as_ref());
         for (baseline, rule) in speaking.into_values().flatten() {
-            if rule.sensitive == Sensitive::Strict {
+            if rule.sensitive == SensitivePolicy::Strict {
                 asked.insert((&baseline.name, baseline.version));
             }
         }
@@ -69,16 +69,16 @@ pub(super) fn asked_of(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<String> {
 
 /// Faults of the attestations: of another node, outdated, or contradicting a baseline. The same rules apply to
 /// sensitive allocations and to node claims.
-pub(super) fn faults(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<Unproven> {
+pub(super) fn faults(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<NodeProofFault> {
     let baselines = Baselines::of(case);
     let mut faults = Vec::new();
     for AttestedNode { expected, proof } in nodes {
         let node = &expected.node;
         let mut found = |fault| {
             let node = node.clone();
-            faults.push(Unproven { node, fault });
+            faults.push(NodeProofFault { node, fault });
         };
-        match word(case, node, expected.boot.as_ref(), proof) {
+        match check_attestation(case, node, expected.boot.as_ref(), proof) {
             Err(fault) => found(fault),
             Ok(()) => baselines.check(node, proof, &mut found),
         }
@@ -87,7 +87,7 @@ pub(super) fn faults(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<Unproven> {
 }
 
 /// Checks that an attestation is of this node, of the planned boot, and current.
-fn word(
+fn check_attestation(
     case: Case<'_>,
     node: &NodeId,
     planned: Option<&String>,
@@ -104,7 +104,7 @@ fn word(
             planned: planned.cloned(),
         });
     }
-    match claim.off_ms(case.now) {
+    match claim.skew_ms(case.now) {
         off_ms if off_ms > MAX_AGE_MS => Err(ProofFault::Age {
             read_at: claim.read_at,
             off_ms,
@@ -133,7 +133,7 @@ impl<'a> Baselines<'a> {
         let speaking = self.applicable_baselines(node, cohort);
         if cohort.is_none() {
             // A baseline that names the node takes precedence over one that selects it by cohort.
-            let of_cohorts = self.of_cohorts().into_iter();
+            let of_cohorts = self.cohort_classes().into_iter();
             let open = of_cohorts.filter(|(class, _)| !speaking.contains_key(class));
             open.for_each(|(class, baseline)| {
                 found(ProofFault::NoCohort {
@@ -143,11 +143,11 @@ impl<'a> Baselines<'a> {
             });
         }
         for (class, speak) in speaking {
-            let strict = |rule: &ClassRule| rule.sensitive == Sensitive::Strict;
+            let strict = |rule: &ClassRule| rule.sensitive == SensitivePolicy::Strict;
             let is_strict = speak.iter().any(|(_, rule)| strict(rule));
             let fault = match speak.as_slice() {
                 _ if !is_strict => None,
-                [(baseline, rule)] => held_against(class, baseline, rule, proof).err(),
+                [(baseline, rule)] => check_class(class, baseline, rule, proof).err(),
                 equal => Some(ProofFault::Ambiguous {
                     class: class.to_owned(),
                     baselines: equal.iter().map(|(b, _)| b.name.clone()).collect(),
@@ -159,12 +159,12 @@ impl<'a> Baselines<'a> {
 
     /// Conformance classes that a cohort baseline marks strict for sensitive allocations, each with the first such
     /// baseline.
-    fn of_cohorts(&self) -> BTreeMap<&'a str, &'a BaselineName> {
+    fn cohort_classes(&self) -> BTreeMap<&'a str, &'a BaselineName> {
         let mut first = BTreeMap::new();
         let of_cohorts = self.all.iter().filter(|b| b.definition.cohort.is_some());
         for baseline in of_cohorts {
             for (class, rule) in &baseline.definition.classes {
-                if rule.sensitive == Sensitive::Strict {
+                if rule.sensitive == SensitivePolicy::Strict {
                     first.entry(class.as_str()).or_insert(&baseline.name);
                 }
             }
@@ -178,7 +178,7 @@ impl<'a> Baselines<'a> {
         node: &NodeId,
         cohort: Option<&Cohort>,
     ) -> BTreeMap<&'a str, Vec<(&'a Baseline, &'a ClassRule)>> {
-        type Spoken<'a> = (Rank, (&'a Baseline, &'a ClassRule));
+        type Spoken<'a> = (Specificity, (&'a Baseline, &'a ClassRule));
         let mut by_class: BTreeMap<&str, Vec<Spoken<'_>>> = BTreeMap::new();
         for baseline in self.all.iter().copied() {
             let is_named = self.state.baselines.names(&baseline.name, node);
@@ -199,7 +199,7 @@ impl<'a> Baselines<'a> {
 
 /// Checks the attested digest of a conformance class against a rule. If digests cannot decide, control must have
 /// compared the class record with this version of the baseline.
-fn held_against(
+fn check_class(
     class: &str,
     baseline: &Baseline,
     rule: &ClassRule,
@@ -222,7 +222,9 @@ fn held_against(
     };
     // Digests of two schemas are not comparable.
     let comparable = match &rule.rule {
-        Rule::Exact { schema, digest, .. } => said.under(*schema).map(|found| (*digest, found)),
+        Rule::Exact { schema, digest, .. } => {
+            said.digest_of_schema(*schema).map(|found| (*digest, found))
+        }
         Rule::Partial { .. } => None,
     };
     match comparable {

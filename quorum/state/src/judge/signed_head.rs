@@ -7,7 +7,7 @@ use super::{Case, access::forbidden, audited, invalid, trust::MEMBERS};
 use crate::change::Verdict;
 use lattice_quorum_types::{
     Refusal,
-    audit::{AuditAction, AuditEntry, MAX_SIGNED_HEAD_OFF_MS, SignedHead, SignedHeadContent},
+    audit::{AuditAction, AuditEntry, MAX_SIGNED_HEAD_SKEW_MS, SignedHead, SignedHeadContent},
     rpc::Role,
 };
 
@@ -43,9 +43,9 @@ pub(super) fn sign(case: Case<'_>, signed_head: &SignedHead) -> Result<Verdict, 
     let to = tail.partition_point(|entry| entry.number <= *number);
     let is_new = |entry: &AuditEntry| !matches!(entry.action, AuditAction::SignedHead { .. });
     if from >= to || !tail[from..to].iter().any(is_new) {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
-    if *at < signed.at || at.since(case.now).max(case.now.since(*at)) > MAX_SIGNED_HEAD_OFF_MS {
+    if *at < signed.at || at.since(case.now).max(case.now.since(*at)) > MAX_SIGNED_HEAD_SKEW_MS {
         let reason = format!("{at} is not the time of this command, {}", case.now);
         return Err(invalid("of.at", reason));
     }

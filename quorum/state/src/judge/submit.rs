@@ -2,7 +2,7 @@
 
 use super::{
     Case,
-    admission::{check_ever, check_gate},
+    admission::{check_admission, check_feasible},
     invalid, terms, vcluster,
 };
 use crate::change::{Change, Verdict};
@@ -29,23 +29,23 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
     check_fields(spec)?;
     terms::check(case, spec)?;
     match terms::is_blocked(case, spec)? {
-        false => check_gate(case, &case.principal.name, spec, LimitRequest::Allocation)?,
+        false => check_admission(case, &case.principal.name, spec, LimitRequest::Allocation)?,
         // The limits are checked again once the allocation is eligible; it waits until the limits allow it.
-        true => check_ever(case, spec)?,
+        true => check_feasible(case, spec)?,
     }
-    check_surroundings(case, spec)?;
+    check_references(case, spec)?;
     let id = AllocationId(case.state.last_id + 1);
     Ok(Verdict {
         outcome: Outcome::Submitted { id },
-        changes: vec![submitted(case, id, spec.clone())],
+        changes: vec![submit_change(case, id, spec.clone())],
     })
 }
 
 /// Checks that the vCluster exists and serves the project, and that the listed nodes exist.
-pub(super) fn check_surroundings(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+pub(super) fn check_references(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let state = case.state;
     state.vclusters.check_use(&spec.vcluster, &spec.project)?;
-    vcluster::check_is_there(case, &spec.vcluster)?;
+    vcluster::check_exists(case, &spec.vcluster)?;
     for node in &spec.constraints.nodelist {
         if !state.nodes.contains_key(node) {
             return Err(Refusal::UnknownNode { node: node.clone() });
@@ -55,7 +55,7 @@ pub(super) fn check_surroundings(case: Case<'_>, spec: &AllocationSpec) -> Resul
 }
 
 /// Record of a new allocation. `follow.rs` determines afterwards whether the allocation waits for dependencies.
-pub(super) fn submitted(case: Case<'_>, id: AllocationId, spec: AllocationSpec) -> Change {
+pub(super) fn submit_change(case: Case<'_>, id: AllocationId, spec: AllocationSpec) -> Change {
     let tally = spec.terms.array.as_ref().map(|array| {
         let indices = array.indices().clone();
         let (mut pending, mut blocked) = (IndexSet::new(), IndexSet::new());

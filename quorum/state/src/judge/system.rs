@@ -16,7 +16,7 @@ pub(super) fn set_limits(case: Case<'_>, patch: &SystemLimitPatch) -> Result<Ver
     let before = case.state.system();
     let limits = before.limits.patched(patch);
     if limits == before.limits {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     let action = AuditAction::SystemLimitsChanged {
         limits: vec![ChangedLimit {
@@ -33,7 +33,7 @@ pub(super) fn set_limits(case: Case<'_>, patch: &SystemLimitPatch) -> Result<Ver
 pub(super) fn set_policy(case: Case<'_>, limit_policy: LimitPolicy) -> Result<Verdict, Refusal> {
     let before = case.state.system();
     if limit_policy == before.limit_policy {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     let faults = case.state.tree.faults(limit_policy);
     if !faults.is_empty() {

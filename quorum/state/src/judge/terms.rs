@@ -19,7 +19,7 @@ pub(super) fn check(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal
     let found = case.state.reservations.get(name);
     let unknown = || Refusal::UnknownReservation { name: name.clone() };
     let reservation = &found.ok_or_else(unknown)?.spec;
-    if !reservation.is_for(&case.principal.name, &spec.project) {
+    if !reservation.permits(&case.principal.name, &spec.project) {
         let (user, project) = (&case.principal.name, &spec.project);
         let reason = format!("reservation {name} is not open to {user} in project \"{project}\"");
         return Err(invalid("reservation", reason));
@@ -137,7 +137,7 @@ fn check_dependency(
 ) -> Result<(), Refusal> {
     let Dependency { on, condition } = *dependency;
     let of_array = condition == Condition::Corresponding && spec.terms.array.is_some();
-    let other = awaited(case, on)?;
+    let other = awaited_allocation(case, on)?;
     if of_array && other.is_array.is_none() {
         // The final states of its elements are no longer in memory.
         let reason = format!(
@@ -172,7 +172,7 @@ fn check_dependency(
 pub(super) fn is_blocked(case: Case<'_>, spec: &AllocationSpec) -> Result<bool, Refusal> {
     for Dependency { on, condition } in &spec.terms.after {
         let of_array = *condition == Condition::Corresponding && spec.terms.array.is_some();
-        let ended = awaited(case, *on)?.ended.filter(|_| !of_array);
+        let ended = awaited_allocation(case, *on)?.ended.filter(|_| !of_array);
         if ended.is_none_or(|ended| condition.is_met(ended) != Some(true)) {
             return Ok(true);
         }
@@ -191,7 +191,7 @@ struct AwaitedAllocation {
     ended: Option<AllocationState>,
 }
 
-fn awaited(case: Case<'_>, on: AllocationId) -> Result<AwaitedAllocation, Refusal> {
+fn awaited_allocation(case: Case<'_>, on: AllocationId) -> Result<AwaitedAllocation, Refusal> {
     let state = case.state;
     let is_array = |record: &Allocation| record.spec.terms.array.is_some();
     if let Some(record) = state.hot.get(&on) {

@@ -17,10 +17,10 @@ use lattice_quorum_types::{
 use std::net::IpAddr;
 
 /// Minimum number of characters of a hash that identify a token.
-const SHORTEST_ID: usize = 8;
+const MIN_ID_CHARS: usize = 8;
 /// Maximum number of names of one token.
-const MOST_NAMES: usize = 100_000;
-const MOST_CIDRS: usize = 256;
+const MAX_NAMES: usize = 100_000;
+const MAX_CIDRS: usize = 256;
 
 /// Stores the hash and grant of a new token.
 pub(super) fn create(case: Case<'_>, grant: &TokenGrant) -> Result<Verdict, Refusal> {
@@ -52,16 +52,16 @@ pub(super) fn create(case: Case<'_>, grant: &TokenGrant) -> Result<Verdict, Refu
         Some(names) if names.is_empty() => {
             return Err(invalid("names", "name at least one, or leave it out"));
         }
-        Some(names) if names.len() > MOST_NAMES => {
-            return Err(invalid("names", format!("at most {MOST_NAMES} fit")));
+        Some(names) if names.len() > MAX_NAMES => {
+            return Err(invalid("names", format!("at most {MAX_NAMES} fit")));
         }
         _ => {}
     }
-    if grant.cidrs.len() > MOST_CIDRS {
-        return Err(invalid("cidrs", format!("at most {MOST_CIDRS} fit")));
+    if grant.cidrs.len() > MAX_CIDRS {
+        return Err(invalid("cidrs", format!("at most {MAX_CIDRS} fit")));
     }
     let action = AuditAction::TokenCreated {
-        id: token::shown(hash),
+        id: token::short_hash(hash),
         role: grant.role,
         uses: grant.uses,
         replace: grant.replace,
@@ -80,22 +80,22 @@ pub(super) fn create(case: Case<'_>, grant: &TokenGrant) -> Result<Verdict, Refu
 
 /// Revokes the one token with a hash that begins with `id`.
 pub(super) fn revoke(case: Case<'_>, id: &str) -> Result<Verdict, Refusal> {
-    if id.len() < SHORTEST_ID || !is_hex(id) {
+    if id.len() < MIN_ID_CHARS || !is_hex(id) {
         return Err(invalid(
             "id",
             format!(
-                "give at least {SHORTEST_ID} characters of it, as `lattice admin token list` shows"
+                "give at least {MIN_ID_CHARS} characters of it, as `lattice admin token list` shows"
             ),
         ));
     }
-    match case.state.tokens.beginning(id, case.now)[..] {
+    match case.state.tokens.with_prefix(id, case.now)[..] {
         [] => Err(Refusal::UnknownTrust {
             kind: "token".to_owned(),
             id: id.to_owned(),
         }),
         [hash] => {
             let action = AuditAction::TokenRevoked {
-                id: token::shown(hash),
+                id: token::short_hash(hash),
             };
             let hash = hash.to_owned();
             let gone = Change::RevokeToken { hash };
@@ -145,7 +145,7 @@ impl<'a> Enrolment<'a> {
 
 /// Uses a token for one enrolment.
 pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, Refusal> {
-    let token = usable(case, asked)?;
+    let token = check_usable(case, asked)?;
     let node = match NodeId::new(asked.name) {
         Ok(id) => (asked.role == Role::Agent).then_some(id),
         Err(e) => return Err(invalid("name", e.to_string())),
@@ -176,13 +176,13 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
     let replaced = is_taken(case, present, node.as_ref());
     if replaced {
         may_replace(asked, token)?;
-        trust::check_room(case, present)?;
+        trust::check_revocation_limit(case, present)?;
     }
     let known = present.cloned().unwrap_or_default();
     trust::check_issue(case, &known, asked.certificate)?;
-    let mut identity = known.with(asked.certificate);
+    let mut identity = known.with_certificate(asked.certificate);
     if replaced {
-        identity.revocation = Some(taken_over(case, asked, present));
+        identity.revocation = Some(takeover_revocation(case, asked, present));
     }
     changes.push(Change::Identity {
         role: asked.role,
@@ -193,7 +193,7 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
     let action = AuditAction::Enrolled {
         role: asked.role,
         name: asked.name.to_owned(),
-        token: token::shown(asked.hash),
+        token: token::short_hash(asked.hash),
         replaced,
         held: node
             .and_then(|node| case.state.nodes.get(&node)?.holder)
@@ -207,7 +207,7 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
 }
 
 /// Returns the token, if it permits this enrolment.
-fn usable<'a>(case: Case<'a>, asked: &Enrolment<'_>) -> Result<&'a Token, Refusal> {
+fn check_usable<'a>(case: Case<'a>, asked: &Enrolment<'_>) -> Result<&'a Token, Refusal> {
     let refused = |reason: String| Err(Refusal::TokenRefused { reason });
     let Some(token) = case.state.tokens.get(asked.hash) else {
         return refused("it is unknown; request a new token".to_owned());
@@ -276,12 +276,16 @@ fn may_replace(asked: &Enrolment<'_>, token: &Token) -> Result<(), Refusal> {
 }
 
 /// Revocation of every certificate that the former owner of the name holds, as of the new certificate.
-fn taken_over(case: Case<'_>, asked: &Enrolment<'_>, present: Option<&Identity>) -> Revocation {
+fn takeover_revocation(
+    case: Case<'_>,
+    asked: &Enrolment<'_>,
+    present: Option<&Identity>,
+) -> Revocation {
     let issued_before = asked.certificate.issued_at;
     Revocation {
         issued_before,
-        forget_at: trust::forget_at(asked.role, present, issued_before),
-        reason: format!("taken over with token {}", token::shown(asked.hash)),
+        forget_at: trust::revocation_expiry(asked.role, present, issued_before),
+        reason: format!("taken over with token {}", token::short_hash(asked.hash)),
         by: case.principal.name.clone(),
     }
 }

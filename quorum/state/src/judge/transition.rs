@@ -4,7 +4,7 @@ use super::Case;
 use lattice_quorum_types::{Allocation, AllocationState};
 
 /// Returns `present` in state `state`. `state_since` is now, unless the allocation was in that state already.
-pub(super) fn entering(case: Case<'_>, present: &Allocation, state: AllocationState) -> Allocation {
+pub(super) fn in_state(case: Case<'_>, present: &Allocation, state: AllocationState) -> Allocation {
     let state_since = if present.state == state {
         present.state_since
     } else {

@@ -4,7 +4,7 @@ use super::{Case, access::forbidden, audited, invalid};
 use crate::{
     change::{Change, Verdict},
     clock::MAX_FORWARD_MS,
-    trust::{Identity, LONGEST_MS, MAX_REVOCATION_BYTES, MAX_REVOCATIONS},
+    trust::{Identity, MAX_CERTIFICATE_MS, MAX_REVOCATION_BYTES, MAX_REVOCATIONS},
 };
 use bytes::Bytes;
 use lattice_quorum_types::{
@@ -41,7 +41,7 @@ pub(super) fn renew(
         Some(identity) if identity.newest.is_some() => identity.clone(),
         // The quorum did not issue the presented certificate, so its expiry is unknown here.
         other => Identity {
-            ends_at: case.now.after(LONGEST_MS),
+            ends_at: case.now.after(MAX_CERTIFICATE_MS),
             ..other.cloned().unwrap_or_default()
         },
     };
@@ -52,7 +52,7 @@ pub(super) fn renew(
         changes: vec![Change::Identity {
             role,
             name: name.to_owned(),
-            identity: Box::new(known.with(certificate)),
+            identity: Box::new(known.with_certificate(certificate)),
             renumber: false,
         }],
     })
@@ -106,7 +106,7 @@ pub(super) fn check_issue(
             "it must be in the future, after the time of issue",
         ));
     }
-    if expires_at > issued_at.after(LONGEST_MS) {
+    if expires_at > issued_at.after(MAX_CERTIFICATE_MS) {
         let reason = "certificates are valid for 825 days at most";
         return Err(invalid("certificate.expires_at", reason));
     }
@@ -114,7 +114,10 @@ pub(super) fn check_issue(
 }
 
 /// Rejects a revocation if the signed trust bundle is full, unless the name has a revocation already.
-pub(super) fn check_room(case: Case<'_>, present: Option<&Identity>) -> Result<(), Refusal> {
+pub(super) fn check_revocation_limit(
+    case: Case<'_>,
+    present: Option<&Identity>,
+) -> Result<(), Refusal> {
     let is_new = present.is_none_or(|identity| identity.revocation.is_none());
     let (names, bytes) = case.state.trust.revocations(case.now);
     if is_new && (names >= MAX_REVOCATIONS || bytes >= MAX_REVOCATION_BYTES) {
@@ -129,7 +132,7 @@ pub(super) fn check_room(case: Case<'_>, present: Option<&Identity>) -> Result<(
 
 /// Time at which every certificate issued for a name before `issued_before` has expired. Agents get certificates from
 /// the quorum only. Certificates of services may also be issued by hand.
-pub(super) fn forget_at(
+pub(super) fn revocation_expiry(
     role: Role,
     present: Option<&Identity>,
     issued_before: UnixMillis,
@@ -141,8 +144,10 @@ pub(super) fn forget_at(
             let ends_at = identity.ends_at.max(issued_before);
             before.map_or(ends_at, |before| ends_at.max(before))
         }
-        Some(identity) => identity.ends_at.max(issued_before.after(LONGEST_MS)),
-        None => issued_before.after(LONGEST_MS),
+        Some(identity) => identity
+            .ends_at
+            .max(issued_before.after(MAX_CERTIFICATE_MS)),
+        None => issued_before.after(MAX_CERTIFICATE_MS),
     }
 }
 
@@ -156,7 +161,7 @@ pub(super) fn revoke(
     check_name(name)?;
     check_reason(reason)?;
     let known = case.state.trust.identity(role, name);
-    check_room(case, known)?;
+    check_revocation_limit(case, known)?;
     // The next whole second, so that a certificate issued within this second is revoked too.
     let next_second = UnixMillis((case.now.0 / 1000).saturating_add(1).saturating_mul(1000));
     let newest = known.and_then(|identity| identity.newest);
@@ -165,12 +170,12 @@ pub(super) fn revoke(
     });
     let before = known.and_then(|identity| identity.revocation.as_ref());
     if before.is_some_and(|before| before.issued_before >= issued_before) {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     let ends_at = known.map_or(UnixMillis(0), |identity| identity.ends_at);
     let revocation = Revocation {
         issued_before,
-        forget_at: ends_at.max(issued_before.after(LONGEST_MS)),
+        forget_at: ends_at.max(issued_before.after(MAX_CERTIFICATE_MS)),
         reason: reason.to_owned(),
         by: case.principal.name.clone(),
     };
@@ -198,7 +203,7 @@ pub(super) fn add(case: Case<'_>, certificate: &Bytes) -> Result<Verdict, Refusa
     let present = case.state.trust.authorities();
     let pin = blake3::hash(certificate).to_hex().to_string();
     if present.iter().any(|authority| authority.pin == pin) {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     let Principal { name, power } = case.principal;
     if *power == Privilege::Service && (name != MEMBERS || !present.is_empty()) {
@@ -222,7 +227,7 @@ pub(super) fn add(case: Case<'_>, certificate: &Bytes) -> Result<Verdict, Refusa
         issuing: present.is_empty(),
         since: case.now,
     });
-    Ok(changed(
+    Ok(authorities_changed(
         case,
         AuditAction::AuthorityAdded { pin },
         authorities,
@@ -236,13 +241,13 @@ pub(super) fn promote(case: Case<'_>, pin: &str) -> Result<Verdict, Refusal> {
         return Err(unknown(pin));
     };
     if authorities[wanted].issuing {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     for (i, authority) in authorities.iter_mut().enumerate() {
         authority.issuing = i == wanted;
     }
     let pin = pin.to_owned();
-    Ok(changed(
+    Ok(authorities_changed(
         case,
         AuditAction::AuthorityPromoted { pin },
         authorities,
@@ -254,7 +259,7 @@ pub(super) fn retire(case: Case<'_>, pin: &str) -> Result<Verdict, Refusal> {
     let mut authorities = case.state.trust.authorities().to_vec();
     let Some(wanted) = authorities.iter().position(|a| a.pin == pin) else {
         return if case.state.trust.was_retired(pin) {
-            Ok(Verdict::nothing())
+            Ok(Verdict::unchanged())
         } else {
             Err(unknown(pin))
         };
@@ -267,14 +272,18 @@ pub(super) fn retire(case: Case<'_>, pin: &str) -> Result<Verdict, Refusal> {
     }
     authorities.remove(wanted);
     let pin = pin.to_owned();
-    Ok(changed(
+    Ok(authorities_changed(
         case,
         AuditAction::AuthorityRetired { pin },
         authorities,
     ))
 }
 
-fn changed(case: Case<'_>, action: AuditAction, authorities: Vec<Authority>) -> Verdict {
+fn authorities_changed(
+    case: Case<'_>,
+    action: AuditAction,
+    authorities: Vec<Authority>,
+) -> Verdict {
     Verdict::done(audited(
         case,
         action,

@@ -3,19 +3,19 @@
 use super::{
     Case,
     access::{check_owner, check_owner_or_service, forbidden},
-    admission::check_gate,
+    admission::check_admission,
     attempt::end_state,
     element,
-    ending::{cancel_unplaced, ended_by, rest_ended_by},
+    ending::{cancel_array_element, cancel_rest, end_for_good},
     invalid, job_checkpoint,
-    transition::entering,
+    transition::in_state,
     wrong_state,
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal, UnixMillis,
     allocation::StopCause,
-    command::{CheckpointAsked, Privilege},
+    command::{Privilege, RequestedCheckpoint},
     event::AllocationChange,
     progress::{AfterCheckpoint, MoveReason},
     refusal::LimitRequest,
@@ -26,13 +26,13 @@ use lattice_quorum_types::{
 pub(super) fn cancel(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     if let Some(array) = element::array_of_unplaced(case, id) {
         check_owner(case, array)?;
-        return Ok(cancel_unplaced(case, array, id));
+        return Ok(cancel_array_element(case, array, id));
     }
     let present = case.live(id, "cancel")?;
     check_owner(case, present)?;
     let by = case.principal.name.clone();
     let cause = StopCause::Cancelled { by };
-    Ok(Verdict::done(ended_by(case, present, &cause)))
+    Ok(Verdict::done(end_for_good(case, present, &cause)))
 }
 
 /// Holds a pending or blocked allocation.
@@ -40,9 +40,9 @@ pub(super) fn hold(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal>
     let present = case.live(id, "hold")?;
     check_owner(case, present)?;
     match present.state {
-        AllocationState::Held => Ok(Verdict::nothing()),
+        AllocationState::Held => Ok(Verdict::unchanged()),
         AllocationState::Pending | AllocationState::Blocked => {
-            let record = Box::new(entering(case, present, AllocationState::Held));
+            let record = Box::new(in_state(case, present, AllocationState::Held));
             let change = AllocationChange::Held;
             Ok(Verdict::done(vec![Change::Allocation { change, record }]))
         }
@@ -55,10 +55,10 @@ pub(super) fn release(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refus
     let present = case.live(id, "release")?;
     check_owner(case, present)?;
     match present.state {
-        AllocationState::Pending | AllocationState::Blocked => Ok(Verdict::nothing()),
+        AllocationState::Pending | AllocationState::Blocked => Ok(Verdict::unchanged()),
         AllocationState::Held => {
             // `follow` determines afterwards whether the allocation waits for dependencies.
-            let record = entering(case, present, AllocationState::Pending);
+            let record = in_state(case, present, AllocationState::Pending);
             let begin_at = present.spec.terms.begin_at.unwrap_or(UnixMillis(0));
             let record = Box::new(Allocation {
                 eligible_at: case.now.max(begin_at),
@@ -78,10 +78,10 @@ pub(super) fn suspend(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refus
     check_owner_or_service(case, present)?;
     let stop = Some(StopCause::Suspended);
     match present.state {
-        AllocationState::Suspended => Ok(Verdict::nothing()),
-        AllocationState::Stopping if present.stop == stop => Ok(Verdict::nothing()),
+        AllocationState::Suspended => Ok(Verdict::unchanged()),
+        AllocationState::Stopping if present.stop == stop => Ok(Verdict::unchanged()),
         state if state.holds() && state != AllocationState::Stopping => {
-            let record = entering(case, present, AllocationState::Stopping);
+            let record = in_state(case, present, AllocationState::Stopping);
             let record = Box::new(Allocation { stop, ..record });
             let change = AllocationChange::Stopping;
             Ok(Verdict::done(vec![Change::Allocation { change, record }]))
@@ -94,7 +94,7 @@ pub(super) fn suspend(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refus
 pub(super) fn suspend_after(
     case: Case<'_>,
     id: AllocationId,
-    asked: &CheckpointAsked,
+    asked: &RequestedCheckpoint,
 ) -> Result<Verdict, Refusal> {
     let present = case.live(id, "suspend")?;
     check_owner(case, present)?;
@@ -102,19 +102,19 @@ pub(super) fn suspend_after(
     let by = case.principal.name.clone();
     let then = AfterCheckpoint::Suspend { by };
     let (change, record) = match (present.state, present.progress.writing.as_deref()) {
-        (AllocationState::Suspended, _) => return Ok(Verdict::nothing()),
-        (AllocationState::Stopping, _) if is_suspended(present) => return Ok(Verdict::nothing()),
+        (AllocationState::Suspended, _) => return Ok(Verdict::unchanged()),
+        (AllocationState::Stopping, _) if is_suspended(present) => return Ok(Verdict::unchanged()),
         (AllocationState::Checkpointing, Some(writing)) => match writing.then {
-            AfterCheckpoint::Suspend { .. } => return Ok(Verdict::nothing()),
+            AfterCheckpoint::Suspend { .. } => return Ok(Verdict::unchanged()),
             AfterCheckpoint::MakeRoom { .. } => return Err(wrong_state(present, "suspend")),
             AfterCheckpoint::GoOn => (
                 AllocationChange::Progressed,
-                job_checkpoint::ending(case, present, then, asked.timeout_ms)?,
+                job_checkpoint::with_other_action(case, present, then, asked.timeout_ms)?,
             ),
         },
         (AllocationState::Running, _) => (
             AllocationChange::Checkpointing,
-            job_checkpoint::begun(case, present, asked, then)?,
+            job_checkpoint::with_new_checkpoint(case, present, asked, then)?,
         ),
         _ => return Err(wrong_state(present, "suspend")),
     };
@@ -141,10 +141,10 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     let present = case.live(id, "resume")?;
     check_owner_or_service(case, present)?;
     match present.state {
-        AllocationState::Pending => Ok(Verdict::nothing()),
+        AllocationState::Pending => Ok(Verdict::unchanged()),
         AllocationState::Suspended => {
-            check_gate(case, &present.user, &present.spec, LimitRequest::Resumption)?;
-            let mut record = entering(case, present, AllocationState::Pending);
+            check_admission(case, &present.user, &present.spec, LimitRequest::Resumption)?;
+            let mut record = in_state(case, present, AllocationState::Pending);
             // A preempted allocation keeps its place in the queue.
             let was_moved = matches!(record.stop, Some(StopCause::Moved { .. }));
             if was_moved {
@@ -170,21 +170,23 @@ pub(super) fn requeue(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refus
     check_owner(case, present)?;
     let holds = |a: &Allocation| a.state.holds() && a.state != AllocationState::Stopping;
     if present.progress.tally.is_some() {
-        let elements = element::placed(case, present).filter(|element| holds(element));
+        let elements = element::live_elements(case, present).filter(|element| holds(element));
         return Ok(Verdict::done(
-            elements.map(|element| requeued(case, element)).collect(),
+            elements
+                .map(|element| requeue_change(case, element))
+                .collect(),
         ));
     }
     match present.state {
-        AllocationState::Pending => Ok(Verdict::nothing()),
-        _ if holds(present) => Ok(Verdict::done(vec![requeued(case, present)])),
+        AllocationState::Pending => Ok(Verdict::unchanged()),
+        _ if holds(present) => Ok(Verdict::done(vec![requeue_change(case, present)])),
         _ => Err(wrong_state(present, "requeue")),
     }
 }
 
-fn requeued(case: Case<'_>, present: &Allocation) -> Change {
+fn requeue_change(case: Case<'_>, present: &Allocation) -> Change {
     let by = case.principal.name.clone();
-    let record = entering(case, present, AllocationState::Stopping);
+    let record = in_state(case, present, AllocationState::Stopping);
     let record = Box::new(Allocation {
         stop: Some(StopCause::Requeued { by }),
         ..record
@@ -215,7 +217,7 @@ pub(super) fn set_walltime(
     }
     let mut changes = Vec::from_iter(with_walltime(case, present, walltime_ms)?);
     if present.progress.tally.is_some() {
-        for element in element::placed(case, present).filter(|element| !is_over(element)) {
+        for element in element::live_elements(case, present).filter(|element| !is_over(element)) {
             changes.extend(with_walltime(case, element, walltime_ms)?);
         }
     }
@@ -264,7 +266,7 @@ fn with_walltime(
 pub(super) fn write_checkpoint(
     case: Case<'_>,
     id: AllocationId,
-    asked: &CheckpointAsked,
+    asked: &RequestedCheckpoint,
 ) -> Result<Verdict, Refusal> {
     check_owner_or_service(case, case.live(id, "checkpoint")?)?;
     job_checkpoint::write(case, id, asked)
@@ -290,9 +292,9 @@ pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     }
     let cause = StopCause::Deadline;
     if present.progress.tally.is_none() {
-        return Ok(Verdict::done(ended_by(case, present, &cause)));
+        return Ok(Verdict::done(end_for_good(case, present, &cause)));
     }
-    let rest = rest_ended_by(case, present, &cause).ok_or_else(|| {
+    let rest = cancel_rest(case, present, &cause).ok_or_else(|| {
         let reason = format!("all elements of array {id} have been placed or have ended");
         invalid("id", reason)
     })?;

@@ -6,7 +6,7 @@ use lattice_quorum_types::{
     NodeId, Outcome, Refusal, Revision, VclusterName,
     audit::AuditAction,
     id::LeaseName,
-    node::{Node, Taken, TakenBy},
+    node::{Node, UnavailableNode, UnavailableReason},
     scheduler::SchedulerPatch,
     vcluster::{
         DEFAULT_VCLUSTER, MAX_DESCRIPTION_BYTES, MAX_TENANTS, Vcluster, VclusterDefinition,
@@ -134,7 +134,7 @@ pub(super) fn set_scheduler(
         false => Scope::DefinitionAndSettings,
     };
     if is_alone {
-        check_is_there(case, name)?;
+        check_exists(case, name)?;
     }
     let mut definition = definition_of(case, name, change);
     definition.scheduler = settings.applied_to(&definition.scheduler);
@@ -149,7 +149,7 @@ fn version_of(case: Case<'_>, name: &VclusterName) -> u32 {
 
 /// Returns whether the vCluster exists: it is the default one, is defined, or has nodes. An allocation for any other
 /// name would wait for ever: the name is mistyped, or the vCluster has settings but no nodes any more.
-pub(super) fn is_there(case: Case<'_>, name: &VclusterName) -> bool {
+pub(super) fn exists(case: Case<'_>, name: &VclusterName) -> bool {
     let mut nodes = case.state.nodes.values();
     name.as_str() == DEFAULT_VCLUSTER
         || is_defined(case, name)
@@ -157,8 +157,8 @@ pub(super) fn is_there(case: Case<'_>, name: &VclusterName) -> bool {
 }
 
 /// Rejects a vCluster that does not exist.
-pub(super) fn check_is_there(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
-    match is_there(case, name) {
+pub(super) fn check_exists(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
+    match exists(case, name) {
         true => Ok(()),
         false => Err(unknown(name)),
     }
@@ -272,14 +272,14 @@ pub(super) fn assign(
         if node.home == *to && node.current == *to {
             continue;
         }
-        match in_use(case, node).or_else(|| elsewhere(case, node, to, from)) {
-            Some(by) => taken.push(Taken {
+        match in_use(case, node).or_else(|| protected_home(case, node, to, from)) {
+            Some(by) => taken.push(UnavailableNode {
                 node: id.clone(),
                 by,
             }),
             None => {
                 moved.entry(&node.home).or_default().push(id.clone());
-                changes.push(serving(node, to, to));
+                changes.push(with_vclusters(node, to, to));
             }
         }
     }
@@ -308,7 +308,7 @@ pub(super) fn lend(
     check_is_defined(case, to)?;
     let node = records::node(case, id)?;
     if node.current == *to {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     if node.current != node.home {
         let (home, current) = (&node.home, &node.current);
@@ -316,30 +316,30 @@ pub(super) fn lend(
         return Err(invalid("node", reason));
     }
     let by = taken_by(case, node);
-    lent(case, node, to, version, by)
+    move_node(case, node, to, version, by)
 }
 
 /// Returns a node to its home vCluster.
 pub(super) fn give_back(case: Case<'_>, id: &NodeId, version: u64) -> Result<Verdict, Refusal> {
     let node = records::node(case, id)?;
     if node.current == node.home {
-        return Ok(Verdict::nothing());
+        return Ok(Verdict::unchanged());
     }
     let by = in_use(case, node);
-    lent(case, node, &node.home, version, by)
+    move_node(case, node, &node.home, version, by)
 }
 
-fn lent(
+fn move_node(
     case: Case<'_>,
     node: &Node,
     to: &VclusterName,
     version: u64,
-    by: Option<TakenBy>,
+    by: Option<UnavailableReason>,
 ) -> Result<Verdict, Refusal> {
-    let by = by.or((node.version != version).then_some(TakenBy::Changed));
+    let by = by.or((node.version != version).then_some(UnavailableReason::Changed));
     if let Some(by) = by {
         let node = node.id.clone();
-        let nodes = vec![Taken { node, by }];
+        let nodes = vec![UnavailableNode { node, by }];
         return Err(Refusal::NodesTaken { nodes });
     }
     let action = AuditAction::NodesMoved {
@@ -348,29 +348,34 @@ fn lent(
         to: to.clone(),
         home: false,
     };
-    let changes = vec![serving(node, &node.home, to)];
+    let changes = vec![with_vclusters(node, &node.home, to)];
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
 /// Allocation or claimant that uses the node. A node that is only out of service, promised or reclaimed may be moved.
-fn in_use(case: Case<'_>, node: &Node) -> Option<TakenBy> {
-    let is_use = |by: &TakenBy| matches!(by, TakenBy::User { .. } | TakenBy::Allocation { .. });
+fn in_use(case: Case<'_>, node: &Node) -> Option<UnavailableReason> {
+    let is_use = |by: &UnavailableReason| {
+        matches!(
+            by,
+            UnavailableReason::User { .. } | UnavailableReason::Allocation { .. }
+        )
+    };
     taken_by(case, node).filter(is_use)
 }
 
 /// Home vCluster of the node, if it prevents the assignment: it is defined, is not `to`, and is not named in `from`.
-fn elsewhere(
+fn protected_home(
     case: Case<'_>,
     node: &Node,
     to: &VclusterName,
     from: Option<&VclusterName>,
-) -> Option<TakenBy> {
+) -> Option<UnavailableReason> {
     let home = &node.home;
     let is_free = home == to || from == Some(home) || !is_defined(case, home);
-    (!is_free).then(|| TakenBy::Vcluster { home: home.clone() })
+    (!is_free).then(|| UnavailableReason::Vcluster { home: home.clone() })
 }
 
-fn serving(node: &Node, home: &VclusterName, current: &VclusterName) -> Change {
+fn with_vclusters(node: &Node, home: &VclusterName, current: &VclusterName) -> Change {
     Change::Node(Box::new(Node {
         home: home.clone(),
         current: current.clone(),

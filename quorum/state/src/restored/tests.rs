@@ -148,7 +148,7 @@ fn restored(mut state: State) -> State {
         }),
     };
     state
-        .begin_anew(&by("root", Privilege::Admin, note))
+        .begin_restored(&by("root", Privilege::Admin, note))
         .unwrap();
     // As a member opens it.
     State::restore(&state.snapshot()).unwrap()

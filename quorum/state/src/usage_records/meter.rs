@@ -6,7 +6,7 @@
 use lattice_quorum_types::{
     Allocation, AllocationState, NodeId, UnixMillis,
     allocation::{Rank, RankExit, RankPhase},
-    usage_record::Use,
+    usage_record::UsagePeriod,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -34,11 +34,11 @@ pub(super) struct Meter {
 #[derive(Debug, Default)]
 pub(super) struct MeterChange {
     /// Nodes with usage that starts now.
-    pub(super) taken: Vec<NodeId>,
+    pub(super) started_nodes: Vec<NodeId>,
     /// Whether `taken` are the nodes with which the attempt begins.
     pub(super) began: bool,
     /// Uses that this change closes.
-    pub(super) uses: Vec<Use>,
+    pub(super) uses: Vec<UsagePeriod>,
 }
 
 impl Meter {
@@ -74,10 +74,10 @@ impl Meter {
             // use to close either.
             if let Some(before) = before.filter(|_| had_begun) {
                 let left = newly_left(before, after);
-                told.uses = self.over(left, now);
+                told.uses = self.close_uses(left, now);
             }
         } else if held {
-            if self.began_at.is_none() && after.ranks.iter().any(ran) {
+            if self.began_at.is_none() && after.ranks.iter().any(has_run) {
                 // The attempt ended before it was reported running. Its nodes count as held from their assignment.
                 // Nodes that were added later count from when they were added: another allocation may have used them
                 // before.
@@ -92,7 +92,7 @@ impl Meter {
                 .zip(&after.ranks)
                 .filter(|(n, _)| gone.get(*n as usize) != Some(&true));
             let left: Vec<(u32, &Rank)> = left.collect();
-            told.uses = self.over(left, now);
+            told.uses = self.close_uses(left, now);
             *self = Meter {
                 over_ms: self.over_ms,
                 ..Meter::default()
@@ -116,7 +116,7 @@ impl Meter {
         self.grown_at.clear();
         self.began_with = u32::try_from(after.ranks.len()).unwrap_or(u32::MAX);
         let stay = after.ranks.iter().filter(|rank| !has_left(rank));
-        told.taken = stay.map(|rank| rank.node.clone()).collect();
+        told.started_nodes = stay.map(|rank| rank.node.clone()).collect();
         told.began = true;
     }
 
@@ -132,24 +132,27 @@ impl Meter {
         for (n, rank) in came {
             if !self.later.contains_key(&n) && is_used(rank) {
                 self.later.insert(n, now);
-                told.taken.push(rank.node.clone());
+                told.started_nodes.push(rank.node.clone());
             }
         }
     }
 
     /// Closes the uses of these ranks' nodes.
-    fn over(&mut self, ranks: Vec<(u32, &Rank)>, now: UnixMillis) -> Vec<Use> {
+    fn close_uses(&mut self, ranks: Vec<(u32, &Rank)>, now: UnixMillis) -> Vec<UsagePeriod> {
         let over = self.by_begin(ranks.iter().copied());
         for (n, _) in ranks {
             self.later.remove(&n);
         }
-        let uses = over.into_iter().map(|(from, nodes)| Use {
+        let uses = over.into_iter().map(|(from, nodes)| UsagePeriod {
             nodes,
             from,
             until: now,
         });
-        let uses: Vec<Use> = uses.collect();
-        let ms = uses.iter().map(Use::node_ms).fold(0, u64::saturating_add);
+        let uses: Vec<UsagePeriod> = uses.collect();
+        let ms = uses
+            .iter()
+            .map(UsagePeriod::node_ms)
+            .fold(0, u64::saturating_add);
         self.over_ms = self.over_ms.saturating_add(ms);
         uses
     }
@@ -183,12 +186,12 @@ fn is_used(rank: &Rank) -> bool {
             false
         }
         RankPhase::Running { .. } | RankPhase::Leaving { running: Some(_) } => true,
-        RankPhase::Ended { .. } => ran(rank),
+        RankPhase::Ended { .. } => has_run(rank),
     }
 }
 
 /// Returns whether a process of the rank has run, derived from the exit of the rank.
-fn ran(rank: &Rank) -> bool {
+fn has_run(rank: &Rank) -> bool {
     matches!(
         rank.phase.exit(),
         Some(RankExit::Exited { .. } | RankExit::Signaled { .. } | RankExit::Walltime)

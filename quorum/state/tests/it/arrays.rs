@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     array::IndexSet,
     command::Privilege,
     event::EventKind,
-    progress::Element,
+    progress::ArrayElement,
     spec::{AllocationSpec, Requeue, Workload},
     terms::{Condition::*, Dependency},
 };
@@ -47,7 +47,7 @@ fn an_element_has_a_record_when_it_has_nodes_and_its_array_counts_it() {
     c.place(at(id, 1)).unwrap();
     c.reopen();
     let element = c.of(at(id, 1));
-    let of = Element {
+    let of = ArrayElement {
         array: id,
         index: 3,
     };

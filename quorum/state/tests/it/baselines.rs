@@ -6,8 +6,8 @@ use lattice_quorum_types::{
     Applied, Command, Outcome, Refusal,
     audit::{AuditAction, verify_chain},
     baseline::{
-        ClassRule, CohortSelector, Constraint, Definition, MAX_ALL_BYTES, MAX_BYTES, MAX_VERSIONS,
-        Policy, Rule, Scalar, Sensitive,
+        BaselineDefinition, ClassRule, CohortSelector, Constraint, DriftPolicy, MAX_BYTES,
+        MAX_TOTAL_BYTES, MAX_VERSIONS, Rule, Scalar, SensitivePolicy,
     },
     command::{Fence, Privilege},
     event::EventKind,
@@ -22,8 +22,8 @@ fn name(text: &str) -> BaselineName {
 
 fn rule(rule: Rule) -> ClassRule {
     ClassRule {
-        policy: Policy::Warn,
-        sensitive: Sensitive::Strict,
+        policy: DriftPolicy::Warn,
+        sensitive: SensitivePolicy::Strict,
         rule,
     }
 }
@@ -46,16 +46,16 @@ fn exact(bytes: usize, fill: u8) -> ClassRule {
     })
 }
 
-fn of(nodes: &str, class: &str, rule: ClassRule) -> Definition {
-    Definition {
+fn of(nodes: &str, class: &str, rule: ClassRule) -> BaselineDefinition {
+    BaselineDefinition {
         nodes: nodes.to_owned(),
         classes: BTreeMap::from([(class.to_owned(), rule)]),
-        ..Definition::default()
+        ..BaselineDefinition::default()
     }
 }
 
-fn of_cohort(product: &str, count: Option<u32>) -> Definition {
-    Definition {
+fn of_cohort(product: &str, count: Option<u32>) -> BaselineDefinition {
+    BaselineDefinition {
         cohort: Some(CohortSelector {
             product: Some(product.to_owned()),
             gpu_count: count,
@@ -66,12 +66,18 @@ fn of_cohort(product: &str, count: Option<u32>) -> Definition {
 }
 
 trait Baselines {
-    fn set(&mut self, at: &str, d: Definition, on: Option<u32>) -> Result<Applied, Refusal>;
+    fn set(&mut self, at: &str, d: BaselineDefinition, on: Option<u32>)
+    -> Result<Applied, Refusal>;
     fn versions(&self, of: &str) -> Vec<u32>;
 }
 
 impl Baselines for Cluster {
-    fn set(&mut self, at: &str, d: Definition, on: Option<u32>) -> Result<Applied, Refusal> {
+    fn set(
+        &mut self,
+        at: &str,
+        d: BaselineDefinition,
+        on: Option<u32>,
+    ) -> Result<Applied, Refusal> {
         self.propose(
             "olga",
             Privilege::Operator,
@@ -267,8 +273,8 @@ fn bounds_are_refused_with_their_numbers() {
     else {
         panic!("{full}")
     };
-    assert!(requested > limit && limit == MAX_ALL_BYTES);
-    let held = usize::try_from(MAX_ALL_BYTES).unwrap() / large;
+    assert!(requested > limit && limit == MAX_TOTAL_BYTES);
+    let held = usize::try_from(MAX_TOTAL_BYTES).unwrap() / large;
     assert!(sets > held, "what was forgotten does not count");
 }
 
@@ -281,7 +287,7 @@ fn what_can_mean_nothing_is_refused_by_its_field() {
     };
     assert_eq!(field(&mut c, of("", "nic", firmware("1"))), "nodes");
     assert_eq!(field(&mut c, of("n[", "nic", firmware("1"))), "nodes");
-    let none = Definition {
+    let none = BaselineDefinition {
         cohort: Some(CohortSelector::default()),
         ..of("", "nic", firmware("1"))
     };
@@ -361,7 +367,7 @@ fn wild_sizes_are_refused_by_their_field() {
     let cases = [
         (
             "description",
-            Definition {
+            BaselineDefinition {
                 description: long(),
                 ..of("n1", "nic", exact(1, 1))
             },
@@ -378,7 +384,7 @@ fn wild_sizes_are_refused_by_their_field() {
         ),
         (
             "cohort",
-            Definition {
+            BaselineDefinition {
                 cohort: Some(vendor),
                 ..of("", "nic", exact(1, 1))
             },
@@ -386,7 +392,7 @@ fn wild_sizes_are_refused_by_their_field() {
         ("classes", of("n1", &long(), exact(1, 1))),
         (
             "classes",
-            Definition {
+            BaselineDefinition {
                 classes: classes.collect(),
                 ..of("n1", "nic", exact(1, 1))
             },

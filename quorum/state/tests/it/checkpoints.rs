@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     Applied, Command, Outcome, Refusal,
     allocation::{RankExit, StopCause},
     checkpoint::CheckpointMode,
-    command::{CheckpointAsked, Privilege, RankReport, Victim},
+    command::{Privilege, RankReport, RequestedCheckpoint, Victim},
     progress::{AfterCheckpoint, MoveReason},
     spec::{AllocationSpec, Requeue},
 };
@@ -40,7 +40,7 @@ fn asked(c: &mut Cluster, id: AllocationId) -> u32 {
 
 /// Moves the allocation, for a reason of its own.
 fn make_room(c: &mut Cluster, id: AllocationId, writes: bool) -> Result<Applied, Refusal> {
-    let checkpoint = writes.then(|| CheckpointAsked {
+    let checkpoint = writes.then(|| RequestedCheckpoint {
         directory: "/scratch/t".to_owned(),
         timeout_ms: 10_000,
     });
@@ -590,7 +590,7 @@ fn elements_write_checkpoints_of_their_own() {
 #[test]
 fn work_is_suspended_after_a_checkpoint_by_its_user_or_an_operator() {
     let (timeout_ms, directory) = (10_000, "/scratch/t".to_owned());
-    let checkpoint = CheckpointAsked {
+    let checkpoint = RequestedCheckpoint {
         directory,
         timeout_ms,
     };
@@ -639,7 +639,7 @@ fn work_is_suspended_after_a_checkpoint_by_its_user_or_an_operator() {
 
 #[test]
 fn failed_checkpoint_still_suspends() {
-    let checkpoint = CheckpointAsked {
+    let checkpoint = RequestedCheckpoint {
         directory: "/scratch/t".to_owned(),
         timeout_ms: 10_000,
     };
@@ -666,11 +666,11 @@ fn failed_checkpoint_still_suspends() {
 #[test]
 fn suspension_needs_checkpointable_running_job() {
     let mut c = cluster();
-    let checkpoint = CheckpointAsked {
+    let checkpoint = RequestedCheckpoint {
         directory: "/scratch/t".to_owned(),
         timeout_ms: 10_000,
     };
-    let suspend = |id, checkpoint: &CheckpointAsked| Command::SuspendAfterCheckpoint {
+    let suspend = |id, checkpoint: &RequestedCheckpoint| Command::SuspendAfterCheckpoint {
         id,
         checkpoint: checkpoint.clone(),
     };
@@ -682,7 +682,7 @@ fn suspension_needs_checkpointable_running_job() {
     assert_eq!(field, "checkpoint");
     assert!(reason.contains("without a checkpoint mode"), "{reason}");
     let id = running(&mut c);
-    let no_time = CheckpointAsked {
+    let no_time = RequestedCheckpoint {
         timeout_ms: 0,
         ..checkpoint.clone()
     };

@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     dag::{Dag, DagSpec, DagState, Edge, MAX_MEMBERS, MemberSpec},
     event::EventKind,
     id::DagId,
-    progress::DagPlace,
+    progress::DagMembership,
     spec::{AllocationSpec, Requeue},
     terms::{Condition, Condition::*},
     view::{Answer, Query},
@@ -84,7 +84,7 @@ fn a_diamond_goes_from_its_first_member_to_its_last() {
     assert_eq!(states(&c, id), [Blocked, Blocked, Blocked, Pending]);
     let place = c.of(members[1]).progress.dag.clone();
     let member = "left".to_owned();
-    assert_eq!(place, Some(DagPlace { dag: id, member }));
+    assert_eq!(place, Some(DagMembership { dag: id, member }));
     c.run_to(members[3], DONE);
     assert_eq!(states(&c, id), [Blocked, Pending, Pending, Completed]);
     c.run_to(members[1], DONE);

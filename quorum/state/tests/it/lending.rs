@@ -3,7 +3,7 @@
 use crate::common::{Cluster, dependencies::*, node, preemption::*};
 use lattice_quorum_types::{
     AllocationState::*, Applied, Command, Refusal, VclusterName, allocation::RankExit,
-    node::TakenBy, progress::MoveReason, vcluster::VclusterPatch,
+    node::UnavailableReason, progress::MoveReason, vcluster::VclusterPatch,
 };
 
 /// Two vClusters; n004 and n005 of `home` are lent to `main`.
@@ -80,7 +80,7 @@ fn recalled_node_returns_when_free() {
     let other = c.submit(of_class(1, 2)).unwrap();
     let by_home = |result: Result<Applied, Refusal>| match result {
         Err(Refusal::NodesTaken { nodes }) => {
-            matches!(&nodes[0].by, TakenBy::Vcluster { home } if home.as_str() == "home")
+            matches!(&nodes[0].by, UnavailableReason::Vcluster { home } if home.as_str() == "home")
         }
         other => panic!("{other:?}"),
     };
@@ -135,7 +135,7 @@ fn a_promised_node_is_not_lent_but_may_go_home() {
     };
     match c.service(lend) {
         Err(Refusal::NodesTaken { nodes }) => {
-            assert_eq!(nodes[0].by, TakenBy::Promised { id: high });
+            assert_eq!(nodes[0].by, UnavailableReason::Promised { id: high });
         }
         other => panic!("{other:?}"),
     }

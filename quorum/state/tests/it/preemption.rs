@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     audit::AuditAction,
     command::{Privilege, RankReport, Victim},
     id::ReservationName,
-    node::{Lifecycle, TakenBy},
+    node::{Lifecycle, UnavailableReason},
     progress::MoveReason,
     reservation::ReservationSpec,
     spec::{AllocationSpec, Requeue},
@@ -36,7 +36,9 @@ fn freed_nodes_are_kept_for_preemptor() {
     // No other allocation gets the free node or those that become free.
     let other = c.submit(of_class(1, 9)).unwrap();
     let by_high = |c: &mut Cluster, other, n| match assign(c, other, &[n]) {
-        Err(Refusal::NodesTaken { nodes }) => nodes[0].by == TakenBy::Promised { id: high },
+        Err(Refusal::NodesTaken { nodes }) => {
+            nodes[0].by == UnavailableReason::Promised { id: high }
+        }
         other => panic!("{other:?}"),
     };
     assert!(by_high(&mut c, other, 4));
@@ -289,7 +291,7 @@ fn requests_exactly_the_needed_nodes() {
         other => panic!("{other:?}"),
     };
     let by = taken(preempt(&mut c, high, &[1, 2], vec![low_is.clone()]));
-    assert!(matches!(by, TakenBy::Allocation { id, .. } if id == other));
+    assert!(matches!(by, UnavailableReason::Allocation { id, .. } if id == other));
     assert_eq!(
         code(preempt(&mut c, high, &[1, 9], vec![low_is.clone()])),
         "unknown_node"
@@ -312,7 +314,10 @@ fn requests_exactly_the_needed_nodes() {
             .unwrap();
         }
         let by = taken(preempt(&mut c, high, &[1, 5], vec![low_is.clone()]));
-        assert!(matches!(by, TakenBy::OutOfService { .. }), "{by:?}");
+        assert!(
+            matches!(by, UnavailableReason::OutOfService { .. }),
+            "{by:?}"
+        );
         c.admin(set(Lifecycle::Ready)).unwrap();
     }
     preempt(&mut c, high, &[1, 5], vec![low_is.clone()]).unwrap();
@@ -320,7 +325,7 @@ fn requests_exactly_the_needed_nodes() {
     // A node promised to one allocation is promised to no other.
     let highest = c.submit(of_class(2, 9)).unwrap();
     let by = taken(preempt(&mut c, highest, &[2, 5], vec![other_is]));
-    assert_eq!(by, TakenBy::Promised { id: high });
+    assert_eq!(by, UnavailableReason::Promised { id: high });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     event::{AllocationChange, EventKind},
     limit::{LimitPatch, Limits, Patch, SystemLimitPatch},
     limit_policy::LimitPolicy,
-    scale::{Metric, Scale, ScalingPace},
+    scale::{Metric, ScalingPace, ScalingSpec},
     spec::{AllocationSpec, Requeue},
 };
 
@@ -491,7 +491,7 @@ fn a_service_runs_since_those_nodes_did_that_it_began_with() {
     c.create("t", Some(limits(5))).unwrap();
     c.add_nodes(8);
     let mut service = spec("t", 2);
-    service.terms.scale = Some(Scale {
+    service.terms.scale = Some(ScalingSpec {
         min_nodes: 2,
         max_nodes: 4,
         metric: Metric::Gpu,

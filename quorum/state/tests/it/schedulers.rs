@@ -9,7 +9,8 @@ use lattice_quorum_types::{
     event::EventKind,
     id::LeaseName,
     scheduler::{
-        PartsPerMillion, Reservations, SchedulerPatch, SchedulerSettings, Setting, WeightPatch,
+        PartsPerMillion, PlannedReservations, SchedulerPatch, SchedulerSettings, SettingPatch,
+        WeightPatch,
     },
     spec::AllocationSpec,
     vcluster::{TenantsPatch, VclusterPatch},
@@ -168,7 +169,7 @@ fn nodes(c: &Cluster, count: usize) -> Vec<NodeId> {
 fn energy() -> SchedulerPatch {
     SchedulerPatch {
         weights: WeightPatch {
-            energy: Setting::Set(PartsPerMillion(100_000)),
+            energy: SettingPatch::Set(PartsPerMillion(100_000)),
             ..WeightPatch::default()
         },
         ..SchedulerPatch::default()
@@ -254,7 +255,7 @@ fn settings_do_not_define_vcluster() {
     assert!(matches!(refused, Refusal::NodesTaken { .. }), "{refused}");
     let version = |c: &Cluster, name| c.state.vcluster(&vc(name)).unwrap().version;
     let more = SchedulerPatch {
-        reservations: Setting::Set(Reservations::All),
+        reservations: SettingPatch::Set(PlannedReservations::All),
         ..SchedulerPatch::default()
     };
     let more = settings("main", more, Some(1));

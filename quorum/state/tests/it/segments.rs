@@ -3,7 +3,7 @@
 use crate::common::{self, Cluster, limits, node};
 use bytes::Bytes;
 use lattice_quorum_state::{
-    Bounds, Policy, SealedSegment, SegmentFault, SegmentId, Segments, State,
+    Policy, SealedSegment, SegmentFault, SegmentId, SegmentLimits, Segments, State,
 };
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal,
@@ -16,7 +16,7 @@ use lattice_quorum_types::{
 fn founded() -> Cluster {
     let (rows, bytes) = (4, 1 << 20);
     let mut c = Cluster {
-        state: State::with_bounds(Policy::default(), Bounds { rows, bytes }),
+        state: State::with_bounds(Policy::default(), SegmentLimits { rows, bytes }),
         ..Cluster::default()
     };
     c.create("t", Some(limits(64))).unwrap();

@@ -4,7 +4,7 @@
 use crate::common::{Cluster, limits, node, path, spec};
 use bytes::Bytes;
 use lattice_quorum_state::{
-    Bounds, Policy, SealedSegment, SegmentFault, SegmentId, Segments, State,
+    Policy, SealedSegment, SegmentFault, SegmentId, SegmentLimits, Segments, State,
 };
 use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Outcome, ProjectPath, Revision,
@@ -12,7 +12,7 @@ use lattice_quorum_types::{
     audit::{AuditAction, AuditEntry, AuditFilter, AuditSearch, MAX_PAGE_BYTES, verify_chain},
     command::Privilege,
     event::EventKind,
-    size::on_wire,
+    size::encoded_bytes,
     view::{Answer, Query},
 };
 
@@ -20,7 +20,7 @@ use lattice_quorum_types::{
 fn founded() -> Cluster {
     let (rows, bytes) = (4, 1 << 20);
     let mut c = Cluster {
-        state: State::with_bounds(Policy::default(), Bounds { rows, bytes }),
+        state: State::with_bounds(Policy::default(), SegmentLimits { rows, bytes }),
         ..Cluster::default()
     };
     c.create("t", Some(limits(64))).unwrap();
@@ -304,7 +304,7 @@ fn requests_are_found_by_user_allocation_node_and_time() {
 fn pages_of_large_entries_are_bounded_in_bytes_and_leave_nothing_out() {
     let (rows, bytes) = (1_000, 600_000);
     let mut c = Cluster {
-        state: State::with_bounds(Policy::default(), Bounds { rows, bytes }),
+        state: State::with_bounds(Policy::default(), SegmentLimits { rows, bytes }),
         ..Cluster::default()
     };
     c.create("t", Some(limits(64))).unwrap();
@@ -331,7 +331,7 @@ fn pages_of_large_entries_are_bounded_in_bytes_and_leave_nothing_out() {
         if page.is_empty() {
             break;
         }
-        let size: usize = page.iter().map(on_wire).sum();
+        let size: usize = page.iter().map(encoded_bytes).sum();
         assert!(size <= MAX_PAGE_BYTES, "{size}");
         largest = largest.max(size);
         pages += 1;

@@ -6,8 +6,8 @@ use lattice_quorum_types::{
     AllocationState::{self, *},
     Command,
     allocation::RankExit,
-    command::{CheckpointAsked, Victim},
-    scale::{Metric, Scale, ScalingPace},
+    command::{RequestedCheckpoint, Victim},
+    scale::{Metric, ScalingPace, ScalingSpec},
     spec::{AllocationSpec, Requeue},
 };
 
@@ -21,7 +21,7 @@ fn service(requeue: Requeue) -> AllocationSpec {
         requeue,
         ..spec("t", LEAST)
     };
-    spec.terms.scale = Some(Scale {
+    spec.terms.scale = Some(ScalingSpec {
         min_nodes: LEAST,
         max_nodes: MOST,
         metric: Metric::Gpu,
@@ -58,7 +58,7 @@ fn preempt(c: &mut Cluster, id: AllocationId, writes: bool) {
         ..spec("t", 2)
     };
     let high = c.submit(high).unwrap();
-    let checkpoint = writes.then(|| CheckpointAsked {
+    let checkpoint = writes.then(|| RequestedCheckpoint {
         directory: "/scratch".to_owned(),
         timeout_ms: 5_000,
     });

@@ -6,11 +6,13 @@ use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,
     allocation::{RankExit, StopCause},
     audit::AuditAction,
-    budget::{Credit, HOUR_MS, PausedProject, RemainingCredit, SoftPatch, WHOLE_PPM},
+    budget::{Credit, HOUR_MS, ONE_PPM, PausedProject, RemainingCredit, SoftPatch},
     command::{Privilege, RankReport},
     event::EventKind,
     limit::{LimitPatch, Patch},
-    usage_record::{OpenUse, UsageRecord, UsageRecordKind, UsageRecordsHead, Use, User},
+    usage_record::{
+        NodeUser, OpenUse, UsagePeriod, UsageRecord, UsageRecordKind, UsageRecordsHead,
+    },
     view::{Answer, Query},
 };
 
@@ -47,7 +49,7 @@ fn names(nodes: &[NodeId]) -> Vec<&str> {
 
 /// One line per usage record.
 fn told(facts: &[UsageRecord]) -> Vec<String> {
-    let uses = |uses: &[Use]| {
+    let uses = |uses: &[UsagePeriod]| {
         let each = uses.iter().map(|used| {
             let nodes = names(&used.nodes).join(",");
             let (from, until) = (
@@ -382,7 +384,7 @@ fn a_tenant_is_updated_whole_and_what_is_not_named_stays() {
 
     // An invalid half rejects the whole update.
     let wrong = SoftPatch {
-        fair_share_ppm: Patch::Set(WHOLE_PPM + 1),
+        fair_share_ppm: Patch::Set(ONE_PPM + 1),
         ..SoftPatch::default()
     };
     let refused = update(&mut c, nodes_to(9), wrong, false).unwrap_err();
@@ -566,7 +568,7 @@ fn what_is_used_goes_on_through_a_snapshot() {
     c.reopen();
     let used = open(&c);
     assert_eq!(used.len(), 1);
-    let User::Work(work) = &used[0].by else {
+    let NodeUser::Work(work) = &used[0].by else {
         panic!("{used:?}")
     };
     assert_eq!((work.allocation, work.user.as_str()), (id, "alice"));

@@ -29,7 +29,7 @@ pub struct AuditFilter {
 /// Bounds of a segment of consecutive entries, both inclusive. With these bounds a filter can skip a segment without
 /// reading its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Segment {
+pub struct SegmentBounds {
     /// Number of the first entry.
     pub first: u64,
     /// Number of the last entry.
@@ -40,7 +40,7 @@ pub struct Segment {
     pub to: UnixMillis,
 }
 
-impl Segment {
+impl SegmentBounds {
     /// Returns the bounds of these entries; `None` if there are none.
     pub fn of(entries: &[AuditEntry]) -> Option<Self> {
         let (first, last) = (entries.first()?, entries.last()?);
@@ -87,7 +87,7 @@ impl AuditFilter {
     }
 
     /// Checks whether an entry of this segment may match. If not, the segment need not be read.
-    pub fn may_match(&self, segment: &Segment) -> bool {
+    pub fn may_match(&self, segment: &SegmentBounds) -> bool {
         self.since.is_none_or(|since| segment.to >= since)
             && self.until.is_none_or(|until| segment.from < until)
     }

@@ -11,7 +11,7 @@ pub struct Hex(pub Bytes);
 
 impl Hex {
     /// Parses hex digits, two for each byte. Only lower case is accepted, so that a value has one text form.
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         HEXLOWER
             .decode(text.as_bytes())
             .ok()
@@ -52,6 +52,6 @@ impl<'de> Deserialize<'de> for Hex {
             return Bytes::deserialize(deserializer).map(Self);
         }
         let text = String::deserialize(deserializer)?;
-        Self::read(&text).ok_or_else(|| D::Error::custom("not lower-case hex digits"))
+        Self::parse(&text).ok_or_else(|| D::Error::custom("not lower-case hex digits"))
     }
 }

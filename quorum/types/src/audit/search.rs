@@ -1,13 +1,13 @@
 //! Audit search: pages of matching entries, from entries in memory and from segments that are read only if needed.
 
-use super::{AuditEntry, AuditFilter, AuditHead, Segment};
-use crate::size::on_wire;
+use super::{AuditEntry, AuditFilter, AuditHead, SegmentBounds};
+use crate::size::encoded_bytes;
 use serde::{Deserialize, Serialize};
 
 /// Largest number of entries on a page.
-pub const MAX_FOUND: u32 = 10_000;
+pub const MAX_PAGE_ENTRIES: u32 = 10_000;
 /// Largest number of entries examined for one page. A page may therefore be short; its cursor continues the search.
-const MAX_LOOKED: usize = 100_000;
+const MAX_EXAMINED: usize = 100_000;
 /// Largest size of the entries on a page, bytes. A single larger entry is still returned, since one entry may name
 /// thousands of nodes. JSON takes two to three times as much, and gRPC clients accept 4 MiB by default.
 pub const MAX_PAGE_BYTES: usize = 1 << 20;
@@ -48,7 +48,7 @@ pub struct AuditPage {
 }
 
 /// Checks whether an entry of `bytes` fits on a page that already holds `on_page` bytes.
-pub fn fits(on_page: usize, bytes: usize) -> bool {
+pub fn fits_on_page(on_page: usize, bytes: usize) -> bool {
     on_page.saturating_add(bytes) <= MAX_PAGE_BYTES
 }
 
@@ -75,7 +75,7 @@ impl<'a> AuditPageBuilder<'a> {
     }
 
     /// Checks whether this segment must be examined.
-    pub fn wants(&self, run: &Segment) -> bool {
+    pub fn needs(&self, run: &SegmentBounds) -> bool {
         let is_behind = match (self.search.order, self.search.cursor) {
             (_, None) => true,
             (AuditOrder::OldestFirst, Some(cursor)) => run.last > cursor,
@@ -86,7 +86,7 @@ impl<'a> AuditPageBuilder<'a> {
 
     /// Examines a segment of entries, which are always in the order of writing. Segments come in the requested order.
     /// Returns `false` if the page is full and no further segment is needed.
-    pub fn look(&mut self, run: &[AuditEntry]) -> bool {
+    pub fn examine(&mut self, run: &[AuditEntry]) -> bool {
         let AuditFilter { since, until, .. } = &self.search.filter;
         let cursor = self.search.cursor;
         let (from, to) = match self.search.order {
@@ -110,12 +110,12 @@ impl<'a> AuditPageBuilder<'a> {
 
     /// Examines an entry. Returns `false` if the page is full.
     fn take(&mut self, entry: &AuditEntry) -> bool {
-        let most = self.search.limit.min(MAX_FOUND) as usize;
+        let most = self.search.limit.min(MAX_PAGE_ENTRIES) as usize;
         let is_wanted = self.search.filter.matches(entry);
-        let bytes = if is_wanted { on_wire(entry) } else { 0 };
+        let bytes = if is_wanted { encoded_bytes(entry) } else { 0 };
         let is_full = self.found.len() >= most
-            || self.looked >= MAX_LOOKED
-            || !(self.found.is_empty() || fits(self.bytes, bytes));
+            || self.looked >= MAX_EXAMINED
+            || !(self.found.is_empty() || fits_on_page(self.bytes, bytes));
         if is_full {
             self.next = match self.search.order {
                 AuditOrder::OldestFirst => Some(entry.number.saturating_sub(1)),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Largest difference between the time of a signed audit head and that of its command, milliseconds. The leader sets
 /// both times, and state time may be 30 s ahead of the leader's clock.
-pub const MAX_SIGNED_HEAD_OFF_MS: u64 = 120_000;
+pub const MAX_SIGNED_HEAD_SKEW_MS: u64 = 120_000;
 /// Longest name of a cluster or a member, bytes.
 const MAX_NAME_BYTES: usize = 253;
 /// Longest signature, bytes. An ECDSA P-256 signature in ASN.1 has at most 72.

@@ -36,17 +36,17 @@ impl<'a> Subjects<'a> {
             ..Self::default()
         }
     }
-    fn held(self, allocation: Option<AllocationId>) -> Self {
+    fn with_allocation(self, allocation: Option<AllocationId>) -> Self {
         Self {
             allocations: allocation.into_iter().collect(),
             ..self
         }
     }
-    fn of_user(self, user: &'a str) -> Self {
+    fn with_user(self, user: &'a str) -> Self {
         let users = vec![user];
         Self { users, ..self }
     }
-    fn within(self, project: &'a ProjectPath) -> Self {
+    fn with_project(self, project: &'a ProjectPath) -> Self {
         let projects = vec![project];
         Self { projects, ..self }
     }
@@ -69,10 +69,10 @@ impl AuditAction {
         match self {
             Self::ForceReleased {
                 node, allocation, ..
-            } => Subjects::node(node).held(*allocation),
+            } => Subjects::node(node).with_allocation(*allocation),
             Self::Enrolled {
                 role, name, held, ..
-            } => Subjects::named(*role, name).held(*held),
+            } => Subjects::named(*role, name).with_allocation(*held),
             Self::CertificatesRevoked { role, name, .. } => Subjects::named(*role, name),
             Self::NodesClaimed {
                 nodes,
@@ -85,7 +85,7 @@ impl AuditAction {
                 user,
                 project,
                 ..
-            } => Subjects::nodes(nodes).of_user(user).within(project),
+            } => Subjects::nodes(nodes).with_user(user).with_project(project),
             Self::NodeWiped { node, user, .. } | Self::NodeQuarantined { node, user, .. } => {
                 Subjects {
                     users: user.iter().map(String::as_str).collect(),
@@ -120,9 +120,9 @@ impl AuditAction {
                 nodes,
                 ..
             } => Subjects::nodes(nodes)
-                .held(Some(*allocation))
-                .of_user(user)
-                .within(project),
+                .with_allocation(Some(*allocation))
+                .with_user(user)
+                .with_project(project),
             Self::SensitiveResized {
                 allocation,
                 user,
@@ -135,8 +135,8 @@ impl AuditAction {
                 Subjects {
                     nodes: nodes.collect(),
                     ..Subjects::project(project)
-                        .held(Some(*allocation))
-                        .of_user(user)
+                        .with_allocation(Some(*allocation))
+                        .with_user(user)
                 }
             }
             Self::AllocationActedOn {
@@ -151,8 +151,8 @@ impl AuditAction {
                 project,
                 ..
             } => Subjects::project(project)
-                .held(Some(*allocation))
-                .of_user(user),
+                .with_allocation(Some(*allocation))
+                .with_user(user),
             Self::LimitsChanged { levels } | Self::LimitsForced { levels, .. } => Subjects {
                 projects: levels
                     .iter()
@@ -164,7 +164,7 @@ impl AuditAction {
                 Subjects::project(project)
             }
             Self::WipeRepeated { node, user, .. } | Self::UnwipedAccepted { node, user, .. } => {
-                Subjects::node(node).of_user(user)
+                Subjects::node(node).with_user(user)
             }
             Self::GateSkipped { node, .. }
             | Self::LifecycleSet { node, .. }

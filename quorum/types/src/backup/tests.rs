@@ -1,8 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 
-fn backup(parts: &[(&str, &[u8])]) -> (Header, Vec<u8>) {
-    let header = Header {
+fn backup(parts: &[(&str, &[u8])]) -> (BackupHeader, Vec<u8>) {
+    let header = BackupHeader {
         cluster: "site".to_owned(),
         incarnation: Incarnation::FIRST,
         revision: Revision(17),
@@ -28,8 +28,8 @@ fn backup(parts: &[(&str, &[u8])]) -> (Header, Vec<u8>) {
     (header, bytes)
 }
 
-fn verify(bytes: &[u8], cut: usize) -> Result<Header, BackupFault> {
-    let mut verifier = Verifier::new();
+fn verify(bytes: &[u8], cut: usize) -> Result<BackupHeader, BackupFault> {
+    let mut verifier = BackupVerifier::new();
     for piece in bytes.chunks(cut.max(1)) {
         verifier.feed(piece)?;
     }
@@ -56,9 +56,11 @@ fn every_changed_byte_is_found_and_its_part_is_named() {
         changed[i] ^= 1;
         let fault = verify(&changed, 64).unwrap_err();
         let named = match &fault {
-            BackupFault::Damaged { part, .. } | BackupFault::Short { part, .. } => part.as_str(),
+            BackupFault::Damaged { part, .. } | BackupFault::Truncated { part, .. } => {
+                part.as_str()
+            }
             BackupFault::NotABackup | BackupFault::OtherFormat { .. } => "header",
-            BackupFault::Long => panic!("byte {i}"),
+            BackupFault::TrailingBytes => panic!("byte {i}"),
         };
         let expected = match i {
             i if i < first => "header",
@@ -74,10 +76,13 @@ fn what_is_cut_short_or_goes_on_is_refused() {
     let (_, bytes) = backup(&[("state", b"some state")]);
     for end in 0..bytes.len() {
         let fault = verify(&bytes[..end], 64).unwrap_err();
-        assert!(matches!(fault, BackupFault::Short { .. }), "{end}: {fault}");
+        assert!(
+            matches!(fault, BackupFault::Truncated { .. }),
+            "{end}: {fault}"
+        );
     }
     let longer = [&bytes[..], b"x"].concat();
-    assert_eq!(verify(&longer, 64).unwrap_err(), BackupFault::Long);
+    assert_eq!(verify(&longer, 64).unwrap_err(), BackupFault::TrailingBytes);
     let other = verify(b"PK\x03\x04 something else", 64).unwrap_err();
     assert_eq!(other, BackupFault::NotABackup);
 }

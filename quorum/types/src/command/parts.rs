@@ -109,12 +109,12 @@ pub struct Victim {
     /// Attempt of the victim that the plan is based on.
     pub attempt: u32,
     /// Checkpoint that the victim writes first; `None`: none.
-    pub checkpoint: Option<CheckpointAsked>,
+    pub checkpoint: Option<RequestedCheckpoint>,
 }
 
 /// A requested checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckpointAsked {
+pub struct RequestedCheckpoint {
     /// Directory of the checkpoint.
     pub directory: String,
     /// Timeout, milliseconds.

@@ -3,7 +3,7 @@
 pub use super::state::AllocationState;
 use crate::{
     AllocationId, NodeId, Revision, UnixMillis,
-    array::ElementNumbers,
+    array::ElementIds,
     progress::{AllocationProgress, MoveReason},
     spec::AllocationSpec,
     terms::Condition,
@@ -279,14 +279,14 @@ pub struct Allocation {
 
 impl Allocation {
     /// Numbers of the array's elements; `None` for an allocation that is not a job array.
-    pub fn element_numbers(&self) -> Option<ElementNumbers<'_>> {
+    pub fn element_numbers(&self) -> Option<ElementIds<'_>> {
         let array = self.spec.terms.array.as_ref()?;
         Some(array.numbers(self.id))
     }
 
     /// The highest allocation number that the record takes: its own, or that of its last element.
     pub fn last_number(&self) -> AllocationId {
-        self.element_numbers().map_or(self.id, ElementNumbers::last)
+        self.element_numbers().map_or(self.id, ElementIds::last)
     }
 
     /// Nodes of the current or last attempt, in rank order.

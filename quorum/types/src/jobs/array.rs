@@ -8,7 +8,7 @@ mod positions;
 mod set;
 mod text;
 
-pub use numbers::ElementNumbers;
+pub use numbers::ElementIds;
 pub use set::{IndexSet, InvalidIndexSet};
 pub use text::ArrayError;
 

@@ -11,13 +11,13 @@ use std::{fmt, str::FromStr};
 /// Longest directory, bytes. Paths below it must fit into the 4 KiB limit of a path.
 pub const MAX_DIRECTORY_BYTES: usize = 1024;
 /// Default timeout of a checkpoint, milliseconds.
-pub const TIMEOUT_MS: u64 = 600_000;
+pub const DEFAULT_TIMEOUT_MS: u64 = 600_000;
 /// Longest timeout, and longest extension, of a checkpoint, milliseconds: one day.
 pub const MAX_TIMEOUT_MS: u64 = 24 * 3_600_000;
 /// Default for the number of times that a job may defer a checkpoint.
-pub const MOST_DEFERRALS: u32 = 3;
+pub const DEFAULT_MAX_DEFERRALS: u32 = 3;
 /// Default for the total time by which a job may defer a checkpoint, milliseconds.
-pub const MOST_DEFERRAL_MS: u64 = 300_000;
+pub const DEFAULT_MAX_DEFERRAL_MS: u64 = 300_000;
 
 /// Checkpoint mode: the way in which a job receives checkpoint orders and answers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -55,7 +55,7 @@ pub struct Dag {
     /// Project of the first member.
     pub project: ProjectPath,
     /// Members in the order of submission.
-    pub members: Vec<Member>,
+    pub members: Vec<DagMember>,
     /// State of the DAG.
     pub state: DagState,
     /// Time of submission.
@@ -74,7 +74,7 @@ pub struct Dag {
 
 /// The part of a DAG that changes while it runs. The members, which are many, do not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct DagProgress {
     /// Number of members that have not ended.
     pub unfinished: u32,
     /// Principal that cancelled the DAG or one of its members.
@@ -85,8 +85,8 @@ pub struct Progress {
 
 impl Dag {
     /// Returns the present progress.
-    pub fn progress(&self) -> Progress {
-        Progress {
+    pub fn progress(&self) -> DagProgress {
+        DagProgress {
             unfinished: self.unfinished,
             cancelled_by: self.cancelled_by.clone(),
             failed: self.failed.clone(),
@@ -94,8 +94,8 @@ impl Dag {
     }
 
     /// Replaces the progress and the revision.
-    pub fn advance(&mut self, progress: Progress, revision: Revision) {
-        let Progress {
+    pub fn advance(&mut self, progress: DagProgress, revision: Revision) {
+        let DagProgress {
             unfinished,
             cancelled_by,
             failed,
@@ -107,7 +107,7 @@ impl Dag {
 
 /// A committed member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct DagMember {
     /// Name of the member.
     pub name: String,
     /// Allocation of the member.

@@ -16,9 +16,9 @@ pub const CHECKPOINT_GAP: u32 = 1 << 16;
 #[serde(default)]
 pub struct AllocationProgress {
     /// DAG that the allocation is a member of.
-    pub dag: Option<DagPlace>,
+    pub dag: Option<DagMembership>,
     /// Job array that the allocation is an element of. The array's record holds the workload.
-    pub element: Option<Element>,
+    pub element: Option<ArrayElement>,
     /// Counts of the elements; `Some` for every job array.
     pub tally: Option<Box<Tally>>,
     /// Number of times that a preemption or a reclaim took the allocation's nodes.
@@ -38,7 +38,7 @@ pub struct AllocationProgress {
     /// milliseconds.
     pub resumed_ms: u64,
     /// The checkpoint in progress.
-    pub writing: Option<Box<Writing>>,
+    pub writing: Option<Box<CheckpointInProgress>>,
     /// Number of walltime changes since the present attempt was assigned. If 0, the agents have the walltime from their
     /// launches. Otherwise control sends them the walltime with this number.
     pub walltime_changes: u32,
@@ -53,7 +53,7 @@ impl AllocationProgress {
 
 /// Membership in a DAG.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DagPlace {
+pub struct DagMembership {
     /// Number of the DAG.
     pub dag: DagId,
     /// Name of the member within the DAG.
@@ -62,7 +62,7 @@ pub struct DagPlace {
 
 /// Position of an allocation in a job array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Element {
+pub struct ArrayElement {
     /// Number of the job array.
     pub array: AllocationId,
     /// Index of the element.
@@ -112,7 +112,7 @@ pub struct SavedCheckpoint {
 
 /// A checkpoint in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Writing {
+pub struct CheckpointInProgress {
     /// Number of the checkpoint.
     pub number: u32,
     /// Request time.

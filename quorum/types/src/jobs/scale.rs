@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Scaling settings: bounds, metric and pace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scale {
+pub struct ScalingSpec {
     /// Smallest number of nodes, at least 1. The allocation starts with this number.
     pub min_nodes: u32,
     /// Largest number of nodes.
@@ -61,7 +61,7 @@ pub struct InvalidScale {
     pub reason: String,
 }
 
-impl Scale {
+impl ScalingSpec {
     /// Checks the ranges of all fields.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ impl OutputFiles {
         rank: u32,
         node: &NodeId,
     ) -> Result<String, InvalidOutputFile> {
-        fill_in(pattern, |placeholder| match placeholder {
+        expand_pattern(pattern, |placeholder| match placeholder {
             'j' => Some(id.to_string()),
             'r' => Some(rank.to_string()),
             'n' => Some(node.to_string()),
@@ -125,7 +125,7 @@ impl OutputFiles {
             'a' if is_array => Some("1".to_owned()),
             _ => None,
         };
-        match fill_in(pattern, known) {
+        match expand_pattern(pattern, known) {
             Err(InvalidOutputFile::Placeholder { found: Some('a') }) => {
                 Err(InvalidOutputFile::NoIndex)
             }
@@ -134,7 +134,7 @@ impl OutputFiles {
     }
 }
 
-fn fill_in(
+fn expand_pattern(
     pattern: &str,
     stands_for: impl Fn(char) -> Option<String>,
 ) -> Result<String, InvalidOutputFile> {
@@ -243,7 +243,7 @@ pub struct AllocationSpec {
 
 impl AllocationSpec {
     /// Priority class of an allocation that names none.
-    pub const CLASS: u8 = 5;
+    pub const DEFAULT_CLASS: u8 = 5;
 
     /// Creates a request with the required fields and defaults for all others.
     pub fn new(
@@ -259,7 +259,7 @@ impl AllocationSpec {
             nodes,
             workload,
             walltime_ms: None,
-            class: Self::CLASS,
+            class: Self::DEFAULT_CLASS,
             sensitive: false,
             constraints: Constraints::default(),
             requeue: Requeue::default(),

@@ -4,7 +4,7 @@
 use super::state::AllocationState;
 use crate::{
     AllocationId, UnixMillis, array::ArraySpec, checkpoint::CheckpointMode, id::ReservationName,
-    scale::Scale,
+    scale::ScalingSpec,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
@@ -32,7 +32,7 @@ pub struct Terms {
     /// Checkpoint settings; `None`: the allocation cannot write checkpoints.
     pub checkpoint: Option<CheckpointTerms>,
     /// Scaling: the number of nodes follows a metric.
-    pub scale: Option<Scale>,
+    pub scale: Option<ScalingSpec>,
     /// Name of a reservation. The allocation uses only nodes of this reservation.
     pub reservation: Option<ReservationName>,
 }

@@ -63,7 +63,7 @@ pub struct SchemaDigest {
 
 impl ClassAttestation {
     /// Creates digests of one schema only.
-    pub const fn only(schema: u16, digest: [u8; 32]) -> Self {
+    pub const fn of_schema(schema: u16, digest: [u8; 32]) -> Self {
         Self {
             now: SchemaDigest { schema, digest },
             earlier: None,
@@ -71,7 +71,7 @@ impl ClassAttestation {
     }
 
     /// Digest under this schema, if the attestation contains it.
-    pub fn under(&self, schema: u16) -> Option<[u8; 32]> {
+    pub fn digest_of_schema(&self, schema: u16) -> Option<[u8; 32]> {
         let said = [Some(self.now), self.earlier].into_iter().flatten();
         let mut said = said.filter(|said| said.schema == schema);
         said.next().map(|said| said.digest)
@@ -81,7 +81,7 @@ impl ClassAttestation {
 /// A conformance class that control completes from its own sources (BMCs), or takes entirely from them. The node's
 /// signature does not cover the added part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Completed {
+pub struct CompletedClass {
     /// Digests in the node's attestation; `None` if the attestation lacks the class. The completion is void for an
     /// attestation with other digests.
     pub base: Option<ClassAttestation>,
@@ -107,7 +107,7 @@ pub struct Proof {
     /// verifies and removes the signature, so it is empty in the log.
     pub signature: Bytes,
     /// Classes that control's sources complete.
-    pub completed: BTreeMap<String, Completed>,
+    pub completed: BTreeMap<String, CompletedClass>,
     /// Baseline version by class, for classes that digests cannot decide: the baseline constrains only some keys, or
     /// has a schema that the attestation lacks. Control has compared the class record with this version and found that
     /// it conforms.
@@ -154,7 +154,7 @@ impl Attestation {
     }
 
     /// Distance of the reading from `now`, milliseconds, in either direction.
-    pub fn off_ms(&self, now: UnixMillis) -> u64 {
+    pub fn skew_ms(&self, now: UnixMillis) -> u64 {
         now.since(self.read_at).max(self.read_at.since(now))
     }
 }
@@ -185,19 +185,19 @@ impl Proof {
     ///
     /// # Errors
     /// [`MadeOfAnother`] if control completed the class from other digests than those in the attestation.
-    pub fn class(&self, class: &str) -> Result<Option<ClassAttestation>, MadeOfAnother> {
+    pub fn class(&self, class: &str) -> Result<Option<ClassAttestation>, CompletionMismatch> {
         let own = self.attestation.classes.get(class).copied();
         match self.completed.get(class) {
             None => Ok(own),
             Some(made) if made.base == own => Ok(Some(made.whole)),
-            Some(_) => Err(MadeOfAnother),
+            Some(_) => Err(CompletionMismatch),
         }
     }
 }
 
 /// Control completed a class from other digests than those in the node's present attestation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MadeOfAnother;
+pub struct CompletionMismatch;
 
 fn classes<'a>(
     field: &str,
@@ -239,7 +239,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    const ONE: ClassAttestation = ClassAttestation::only(1, [1; 32]);
+    const ONE: ClassAttestation = ClassAttestation::of_schema(1, [1; 32]);
 
     fn proof() -> Proof {
         Proof {
@@ -277,7 +277,7 @@ mod tests {
             said(&|p| p.attestation.cohort.as_mut().unwrap().product = Some(long())),
             said(&|p| p.signature = vec![0; 1 << 20].into()),
             said(&|p| {
-                let made = Completed {
+                let made = CompletedClass {
                     base: None,
                     whole: ONE,
                 };
@@ -310,20 +310,20 @@ mod tests {
     fn a_whole_counts_only_with_the_word_it_was_made_of() {
         let mut proof = proof();
         let (two, whole) = (
-            ClassAttestation::only(1, [2; 32]),
-            ClassAttestation::only(1, [9; 32]),
+            ClassAttestation::of_schema(1, [2; 32]),
+            ClassAttestation::of_schema(1, [9; 32]),
         );
         assert_eq!(proof.class("gpu"), Ok(Some(ONE)));
         assert_eq!(proof.class("bmc"), Ok(None));
-        let made = |base| Completed { base, whole };
+        let made = |base| CompletedClass { base, whole };
         proof.completed.insert("gpu".to_owned(), made(Some(ONE)));
         proof.completed.insert("bmc".to_owned(), made(None));
         assert_eq!(proof.class("gpu"), Ok(Some(whole)));
         assert_eq!(proof.class("bmc"), Ok(Some(whole)));
         proof.attestation.classes.insert("gpu".to_owned(), two);
         proof.attestation.classes.insert("bmc".to_owned(), two);
-        assert_eq!(proof.class("gpu"), Err(MadeOfAnother));
-        assert_eq!(proof.class("bmc"), Err(MadeOfAnother));
+        assert_eq!(proof.class("gpu"), Err(CompletionMismatch));
+        assert_eq!(proof.class("bmc"), Err(CompletionMismatch));
     }
 
     #[test]
@@ -334,18 +334,18 @@ mod tests {
         };
         let upgraded = ClassAttestation {
             earlier: Some(earlier),
-            ..ClassAttestation::only(2, [2; 32])
+            ..ClassAttestation::of_schema(2, [2; 32])
         };
-        assert_eq!(upgraded.under(2), Some([2; 32]));
-        assert_eq!(upgraded.under(1), Some([1; 32]));
-        assert_eq!(upgraded.under(3), None);
-        assert_eq!(ONE.under(2), None);
+        assert_eq!(upgraded.digest_of_schema(2), Some([2; 32]));
+        assert_eq!(upgraded.digest_of_schema(1), Some([1; 32]));
+        assert_eq!(upgraded.digest_of_schema(3), None);
+        assert_eq!(ONE.digest_of_schema(2), None);
     }
 
     #[test]
     fn its_age_counts_in_both_directions() {
         let claim = proof().attestation;
-        assert_eq!(claim.off_ms(UnixMillis(1_500)), 500);
-        assert_eq!(claim.off_ms(UnixMillis(400)), 600);
+        assert_eq!(claim.skew_ms(UnixMillis(1_500)), 500);
+        assert_eq!(claim.skew_ms(UnixMillis(400)), 600);
     }
 }

@@ -7,22 +7,22 @@ mod choice;
 
 use crate::{Revision, UnixMillis, id::BaselineName};
 use bytes::Bytes;
-pub use choice::{Cohort, Rank, most_specific};
+pub use choice::{Cohort, Specificity, most_specific};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 /// Longest baseline definition, bytes. The records of a whole node have 10 to 40 KiB.
 pub const MAX_BYTES: u64 = 256 << 10;
 /// Largest total of all baselines with all their retained versions, bytes. Every snapshot contains all these versions.
-pub const MAX_ALL_BYTES: u64 = 64 << 20;
+pub const MAX_TOTAL_BYTES: u64 = 64 << 20;
 /// Retained versions of one baseline. Older versions are deleted.
 pub const MAX_VERSIONS: usize = 16;
 /// Largest number of baselines.
 pub const MAX_BASELINES: usize = 256;
 /// Largest number of nodes that one baseline may name. To cover more nodes, select a cohort.
-pub const MAX_NAMED: usize = 20_000;
+pub const MAX_NODES: usize = 20_000;
 /// Largest number of nodes that all baselines together may name. Each new baseline is compared with all others.
-pub const MAX_ALL_NAMED: usize = 200_000;
+pub const MAX_TOTAL_NODES: usize = 200_000;
 /// Largest number of constraints of one conformance class.
 pub const MAX_CONSTRAINTS: usize = 1_024;
 
@@ -31,7 +31,7 @@ pub const MAX_CONSTRAINTS: usize = 1_024;
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Policy {
+pub enum DriftPolicy {
     /// Report the difference.
     #[default]
     Warn,
@@ -46,7 +46,7 @@ pub enum Policy {
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Sensitive {
+pub enum SensitivePolicy {
     /// A node that differs gets no new sensitive allocation.
     #[default]
     Strict,
@@ -78,8 +78,8 @@ macro_rules! words {
         }
     };
 }
-words!(Policy { Warn => "warn", Deprioritise => "deprioritise", Drain => "drain" });
-words!(Sensitive { Strict => "strict", Ignore => "ignore" });
+words!(DriftPolicy { Warn => "warn", Deprioritise => "deprioritise", Drain => "drain" });
+words!(SensitivePolicy { Strict => "strict", Ignore => "ignore" });
 
 /// Cohort that a baseline selects. Every given part must be equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -168,16 +168,16 @@ pub enum Rule {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassRule {
     /// Consequence when a node differs.
-    pub policy: Policy,
+    pub policy: DriftPolicy,
     /// Effect on sensitive allocations.
-    pub sensitive: Sensitive,
+    pub sensitive: SensitivePolicy,
     /// The rule.
     pub rule: Rule,
 }
 
 /// Definition of a baseline, as an operator writes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Definition {
+pub struct BaselineDefinition {
     /// Free-text description.
     pub description: String,
     /// Hostlist of the nodes that the baseline names; empty for none. For a named node this baseline takes precedence
@@ -197,7 +197,7 @@ pub struct Baseline {
     /// Version number, starting at 1. A version never changes, and its number is never reused.
     pub version: u32,
     /// Definition of this version.
-    pub definition: Definition,
+    pub definition: BaselineDefinition,
     /// Principal that set this version.
     pub by: String,
     /// State time at which the version was set.
@@ -248,10 +248,14 @@ mod tests {
 
     #[test]
     fn words_are_read_as_they_are_written() {
-        for policy in [Policy::Warn, Policy::Deprioritise, Policy::Drain] {
+        for policy in [
+            DriftPolicy::Warn,
+            DriftPolicy::Deprioritise,
+            DriftPolicy::Drain,
+        ] {
             assert_eq!(policy.as_str().parse(), Ok(policy));
         }
-        let told = "drian".parse::<Policy>().err();
+        let told = "drian".parse::<DriftPolicy>().err();
         let told = told.unwrap_or_default();
         assert_eq!(told, "\"drian\" is not one of warn, deprioritise, drain");
     }

@@ -128,7 +128,7 @@ impl Node {
     }
 
     /// Checks whether the node is claimed and counts for no allocation.
-    pub fn is_claimed_alone(&self) -> bool {
+    pub fn is_claimed_and_uncounted(&self) -> bool {
         let node_claim = self.node_claim.as_ref();
         self.holder.is_none()
             && node_claim.is_some_and(|node_claim| node_claim.counted_by.is_none())
@@ -136,28 +136,29 @@ impl Node {
 
     /// Project that the node counts against because of its claim. The node counts for its holder instead while it is
     /// held, and for no project after the claim is released.
-    pub fn counts_for(&self) -> Option<&ProjectPath> {
+    pub fn claim_project(&self) -> Option<&ProjectPath> {
         let node_claim = self
             .node_claim
             .as_ref()
             .filter(|node_claim| node_claim.is_open())?;
-        self.is_claimed_alone().then_some(&node_claim.project)
+        self.is_claimed_and_uncounted()
+            .then_some(&node_claim.project)
     }
 }
 
 /// A node that is not available, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
+pub struct UnavailableNode {
     /// Name of the node.
     pub node: NodeId,
     /// Reason why the node is not available.
-    pub by: TakenBy,
+    pub by: UnavailableReason,
 }
 
 /// Reason why a node is not available.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TakenBy {
+pub enum UnavailableReason {
     /// An allocation holds the node.
     Allocation {
         /// Holding allocation.
@@ -193,7 +194,7 @@ pub enum TakenBy {
     },
 }
 
-impl fmt::Display for TakenBy {
+impl fmt::Display for UnavailableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Allocation { id, user } => write!(f, "is held by allocation {id} of {user}"),
@@ -221,8 +222,8 @@ impl fmt::Display for TakenBy {
 }
 
 /// Formats the first nodes with their reasons, and the number of the remaining ones.
-pub(crate) fn fmt_taken(f: &mut fmt::Formatter<'_>, nodes: &[Taken]) -> fmt::Result {
-    for (i, Taken { node, by }) in nodes.iter().take(MAX_NAMED).enumerate() {
+pub(crate) fn fmt_taken(f: &mut fmt::Formatter<'_>, nodes: &[UnavailableNode]) -> fmt::Result {
+    for (i, UnavailableNode { node, by }) in nodes.iter().take(MAX_NAMED).enumerate() {
         let separator = if i == 0 { " " } else { "; " };
         write!(f, "{separator}node {node} {by}")?;
     }

@@ -27,14 +27,14 @@ pub struct ReservationSpec {
 
 impl ReservationSpec {
     /// Checks whether an allocation of this user in this project may use the reservation.
-    pub fn is_for(&self, user: &str, project: &ProjectPath) -> bool {
+    pub fn permits(&self, user: &str, project: &ProjectPath) -> bool {
         let within = |allowed: &ProjectPath| project.is_within(allowed);
         self.users.contains(user) || self.projects.iter().any(within)
     }
 
     /// Checks whether the reservation overlaps the period of `for_ms` milliseconds that starts at `from`; `None` is
     /// unbounded.
-    pub fn meets(&self, from: UnixMillis, for_ms: Option<u64>) -> bool {
+    pub fn overlaps(&self, from: UnixMillis, for_ms: Option<u64>) -> bool {
         let ends_before = for_ms.is_some_and(|ms| from.after(ms) <= self.from);
         let is_over = self.until.is_some_and(|until| until <= from);
         !ends_before && !is_over

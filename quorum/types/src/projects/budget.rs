@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Milliseconds in an hour.
 pub const HOUR_MS: u64 = 3_600_000;
 /// The share 1.0, in millionths.
-pub const WHOLE_PPM: u64 = 1_000_000;
+pub const ONE_PPM: u64 = 1_000_000;
 /// Largest burst allowance, millionths: ten thousand times the share, in practice unbounded.
-pub const MAX_BURST_PPM: u64 = 10_000 * WHOLE_PPM;
+pub const MAX_BURST_PPM: u64 = 10_000 * ONE_PPM;
 
 /// Soft limits of a tenant. `None`: not set, without effect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

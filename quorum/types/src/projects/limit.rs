@@ -167,7 +167,7 @@ impl SensitivePool {
         nodes: impl Iterator<Item = &'a Node>,
         allocations: impl Iterator<Item = &'a Allocation>,
     ) -> Self {
-        let alone = nodes.filter(|node| node.is_claimed_alone()).count();
+        let alone = nodes.filter(|node| node.is_claimed_and_uncounted()).count();
         let held: u64 = allocations.map(Allocation::sensitive_nodes).sum();
         let used = held.saturating_add(alone as u64);
         Self { used, size }

@@ -94,7 +94,7 @@ impl LimitPolicy {
     }
 
     /// Rules of the policy.
-    pub fn rules(self) -> &'static dyn Rules {
+    pub fn rules(self) -> &'static dyn LimitRules {
         match self {
             LimitPolicy::Strict => &StrictPolicy,
             LimitPolicy::Flat => &FlatPolicy,
@@ -126,10 +126,10 @@ pub struct SystemView {
 }
 
 /// Rules of a limit policy. The results depend only on the arguments.
-pub trait Rules: Sync {
+pub trait LimitRules: Sync {
     /// Limits of a project that is created without limits. `above` are the limits of the levels above the project;
     /// empty for a tenant.
-    fn closed(&self, above: &[Limits]) -> Limits {
+    fn default_limits(&self, above: &[Limits]) -> Limits {
         if above.is_empty() {
             return Limits::CLOSED;
         }
@@ -170,7 +170,7 @@ pub trait Rules: Sync {
 #[derive(Debug, Clone, Copy)]
 pub struct StrictPolicy;
 
-impl Rules for StrictPolicy {
+impl LimitRules for StrictPolicy {
     fn faults(&self, path: &ProjectPath, limits: &Limits, children: &ChildSums) -> Vec<LimitFault> {
         let mut faults = FlatPolicy.faults(path, limits, children);
         for resource in Resource::ALL {
@@ -203,7 +203,7 @@ impl Rules for StrictPolicy {
 #[derive(Debug, Clone, Copy)]
 pub struct FlatPolicy;
 
-impl Rules for FlatPolicy {
+impl LimitRules for FlatPolicy {
     fn faults(&self, path: &ProjectPath, limits: &Limits, _: &ChildSums) -> Vec<LimitFault> {
         if path.is_tenant() && limits.max_nodes.is_none() {
             let (path, resource) = (path.clone(), Resource::Nodes);

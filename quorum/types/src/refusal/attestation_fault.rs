@@ -3,7 +3,7 @@
 
 use super::Refusal;
 use crate::{
-    AllocationId, NodeId, UnixMillis, attestation::BaselineVersion, baseline::Sensitive,
+    AllocationId, NodeId, UnixMillis, attestation::BaselineVersion, baseline::SensitivePolicy,
     id::BaselineName,
 };
 use data_encoding::HEXLOWER;
@@ -17,7 +17,7 @@ const MAX_FAULTS: usize = 16;
 
 /// A node that cannot run sensitive allocations, because of its attestation or of one conformance class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unproven {
+pub struct NodeProofFault {
     /// Name of the node.
     pub node: NodeId,
     /// The fault.
@@ -110,7 +110,7 @@ impl Refusal {
     ///
     /// # Errors
     /// [`Refusal::Unproven`].
-    pub fn refuse_unproven(id: AllocationId, mut faults: Vec<Unproven>) -> Result<(), Self> {
+    pub fn refuse_unproven(id: AllocationId, mut faults: Vec<NodeProofFault>) -> Result<(), Self> {
         match first_of(&mut faults) {
             None => Ok(()),
             Some(more) => Err(Self::Unproven { id, faults, more }),
@@ -121,7 +121,7 @@ impl Refusal {
     ///
     /// # Errors
     /// [`Refusal::NotConforming`].
-    pub fn where_not_conforming(mut faults: Vec<Unproven>) -> Result<(), Self> {
+    pub fn refuse_nonconforming(mut faults: Vec<NodeProofFault>) -> Result<(), Self> {
         match first_of(&mut faults) {
             None => Ok(()),
             Some(more) => Err(Self::NotConforming { faults, more }),
@@ -131,7 +131,7 @@ impl Refusal {
 
 /// Truncates the faults to those that a refusal names. Returns the number of removed faults; `None` if there are no
 /// faults.
-fn first_of(faults: &mut Vec<Unproven>) -> Option<u64> {
+fn first_of(faults: &mut Vec<NodeProofFault>) -> Option<u64> {
     let more = faults.len().saturating_sub(MAX_FAULTS) as u64;
     faults.truncate(MAX_FAULTS);
     (!faults.is_empty()).then_some(more)
@@ -173,7 +173,7 @@ impl ProofFault {
             Self::NoCohort { .. } | Self::Unknown { .. } => format!(
                 "`lattice node show {node}` shows what it cannot read; repair that, or name the \
                  node in a baseline with `sensitive: {}` for the class",
-                Sensitive::Ignore
+                SensitivePolicy::Ignore
             ),
             Self::Ambiguous { .. } => {
                 "name the node in the intended baseline, or remove the class from the others"
@@ -194,7 +194,7 @@ impl fmt::Display for BaselineVersion {
     }
 }
 
-impl fmt::Display for Unproven {
+impl fmt::Display for NodeProofFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { node, fault } = self;
         write!(

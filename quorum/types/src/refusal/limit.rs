@@ -45,7 +45,7 @@ impl LimitRequest {
 
 /// A level of the tree with a limit that a request would exceed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Level {
+pub struct ViolatedLevel {
     /// Path of the project or tenant.
     pub path: ProjectPath,
     /// Resource of the violated limit.
@@ -62,7 +62,7 @@ pub struct Level {
 /// contract.
 pub(super) fn fmt_exceeded(
     f: &mut fmt::Formatter<'_>,
-    levels: &[Level],
+    levels: &[ViolatedLevel],
     asked: LimitRequest,
 ) -> fmt::Result {
     for (i, level) in levels.iter().enumerate() {
@@ -74,8 +74,12 @@ pub(super) fn fmt_exceeded(
     Ok(())
 }
 
-fn fmt_level(f: &mut fmt::Formatter<'_>, level: &Level, asked: LimitRequest) -> fmt::Result {
-    let Level {
+fn fmt_level(
+    f: &mut fmt::Formatter<'_>,
+    level: &ViolatedLevel,
+    asked: LimitRequest,
+) -> fmt::Result {
+    let ViolatedLevel {
         path,
         resource,
         current,
@@ -132,7 +136,7 @@ mod tests {
 
     fn told(current: u64, asked: LimitRequest) -> String {
         let path = ProjectPath::new("physics");
-        let levels = path.into_iter().map(|path| Level {
+        let levels = path.into_iter().map(|path| ViolatedLevel {
             path,
             resource: Resource::Nodes,
             current,

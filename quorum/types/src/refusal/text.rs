@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Revision, cidr, hostlist,
     limit_policy::fmt_fault,
-    node::{Taken, TakenBy, fmt_taken},
+    node::{UnavailableNode, UnavailableReason, fmt_taken},
 };
 use std::fmt;
 
@@ -199,7 +199,9 @@ impl fmt::Display for Refusal {
             Refusal::NodesTaken { nodes } => {
                 f.write_str("ownership conflict:")?;
                 fmt_taken(f, nodes)?;
-                let elsewhere = |taken: &Taken| matches!(taken.by, TakenBy::Vcluster { .. });
+                let elsewhere = |taken: &UnavailableNode| {
+                    matches!(taken.by, UnavailableReason::Vcluster { .. })
+                };
                 let others = nodes.iter().filter(|taken| elsewhere(taken)).count();
                 f.write_str(match others {
                     0 => "; none of the nodes was given: name others, or wait until these are free",

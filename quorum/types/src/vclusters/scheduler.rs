@@ -16,7 +16,7 @@ pub use groups::{
     intervals_are_ordered,
 };
 
-use groups::{Row, in_range};
+use groups::{SettingRow, in_range};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
@@ -110,7 +110,7 @@ impl fmt::Display for WorkloadKind {
 /// Blocked jobs that get a planned reservation. Backfilled jobs never delay these jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reservations {
+pub enum PlannedReservations {
     /// The first jobs of the queue, up to this number. 0: any job that fits starts, and a large job may wait forever;
     /// 1: EASY.
     First(u32),
@@ -118,14 +118,14 @@ pub enum Reservations {
     All,
 }
 
-impl Default for Reservations {
+impl Default for PlannedReservations {
     /// EASY.
     fn default() -> Self {
         Self::First(1)
     }
 }
 
-impl fmt::Display for Reservations {
+impl fmt::Display for PlannedReservations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::First(count) => count.fmt(f),
@@ -137,7 +137,7 @@ impl fmt::Display for Reservations {
 /// Change of one setting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Setting<T> {
+pub enum SettingPatch<T> {
     /// Keep the stored value.
     #[default]
     Unchanged,
@@ -147,7 +147,7 @@ pub enum Setting<T> {
     Set(T),
 }
 
-impl<T: Copy> Setting<T> {
+impl<T: Copy> SettingPatch<T> {
     fn apply(self, stored: &mut Option<T>) {
         match self {
             Self::Unchanged => {}
@@ -157,7 +157,7 @@ impl<T: Copy> Setting<T> {
     }
 }
 
-impl<T> From<Option<Option<T>>> for Setting<T> {
+impl<T> From<Option<Option<T>>> for SettingPatch<T> {
     /// As in bodies of the API: an absent field is unchanged, and `null` clears.
     fn from(field: Option<Option<T>>) -> Self {
         match field {
@@ -188,7 +188,7 @@ pub struct SchedulerSettings {
     /// Wait after which the wait time factor is ln 2.
     pub reference_wait_ms: Option<u64>,
     /// Blocked jobs that get a planned reservation.
-    pub reservations: Option<Reservations>,
+    pub reservations: Option<PlannedReservations>,
     /// Bandwidth of all nodes together to checkpoint storage, bytes a second; 0: the storage is out of service.
     pub checkpoint_bytes_s: Option<u64>,
     /// Preemption.
@@ -254,7 +254,7 @@ impl SchedulerSettings {
         rows.filter(|row| row.value.is_some()).map(|row| row.api)
     }
 
-    fn rows(&self) -> Vec<Row> {
+    fn rows(&self) -> Vec<SettingRow> {
         let Self {
             kind,
             weights,
@@ -267,14 +267,14 @@ impl SchedulerSettings {
             scaling,
         } = self;
         let mut rows = vec![
-            Row::new("scheduler.profile", "profile", kind),
-            Row::new(
+            SettingRow::new("scheduler.profile", "profile", kind),
+            SettingRow::new(
                 "scheduler.reference_wait_s",
                 "reference_wait_ms",
                 reference_wait_ms,
             ),
-            Row::new("scheduler.reservations", "reservations", reservations),
-            Row::new(
+            SettingRow::new("scheduler.reservations", "reservations", reservations),
+            SettingRow::new(
                 "scheduler.checkpoint_gb_s",
                 "checkpoint_bytes_s",
                 checkpoint_bytes_s,
@@ -296,15 +296,15 @@ impl SchedulerSettings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulerPatch {
     /// Kind of workload for which the weights were set last.
-    pub kind: Setting<WorkloadKind>,
+    pub kind: SettingPatch<WorkloadKind>,
     /// Weights of the score.
     pub weights: WeightPatch,
     /// Wait after which the wait time factor is ln 2.
-    pub reference_wait_ms: Setting<u64>,
+    pub reference_wait_ms: SettingPatch<u64>,
     /// Blocked jobs that get a planned reservation.
-    pub reservations: Setting<Reservations>,
+    pub reservations: SettingPatch<PlannedReservations>,
     /// Bandwidth of all nodes together to checkpoint storage, bytes a second.
-    pub checkpoint_bytes_s: Setting<u64>,
+    pub checkpoint_bytes_s: SettingPatch<u64>,
     /// Preemption.
     pub preemption: PreemptionPatch,
     /// Sharing.

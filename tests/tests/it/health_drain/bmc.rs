@@ -159,7 +159,7 @@ async fn silence_neither_drains_nor_keeps_out(bench: &Bench, clock: &mut Stopwat
 
 async fn is_back_by_itself(bench: &Bench, clock: &mut Stopwatch) {
     bench.power_supply_is("OK");
-    bench.bmcs[NODE].heal();
+    bench.bmcs[NODE].clear_faults();
     clock.again();
     bench.site.are_ready(&[NODE.to_owned()]).await;
     clock.step("repaired, and nobody looks: verified and ready, by itself");

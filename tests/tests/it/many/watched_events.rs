@@ -85,7 +85,7 @@ impl WatchReport {
     /// Counts an event; returns whether it is a start.
     fn count(&mut self, event: &Event, has_started: bool, now: Instant) -> bool {
         self.events += 1;
-        self.bytes += size::on_wire(event) as u64;
+        self.bytes += size::encoded_bytes(event) as u64;
         let EventKind::Allocation { change, record } = &event.kind else {
             return false;
         };

@@ -114,7 +114,7 @@ fn refused(refusal: Refusal) -> Refused {
         Refusal::Invalid { .. } => (Kind::Invalid, Vec::new()),
         other => panic!("unexpected: {other}"),
     };
-    let level = |level: lattice_quorum_types::refusal::Level| Violated {
+    let level = |level: lattice_quorum_types::refusal::ViolatedLevel| Violated {
         project: level.path.to_string(),
         quota: level.resource.limit_name().to_owned(),
         current: Some(level.current),

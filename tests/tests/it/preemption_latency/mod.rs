@@ -9,7 +9,7 @@ mod round;
 use lattice_quorum_types::{
     Command, Envelope, VclusterName,
     command::{Principal, Privilege, SCHEMA},
-    scheduler::{CheckpointPatch, PreemptionPatch, SchedulerPatch, Setting},
+    scheduler::{CheckpointPatch, PreemptionPatch, SchedulerPatch, SettingPatch},
     vcluster::VclusterPatch,
 };
 use lattice_tests::{
@@ -25,13 +25,13 @@ const NODE: &str = "m01";
 fn settings() -> SchedulerPatch {
     SchedulerPatch {
         preemption: PreemptionPatch {
-            patience_ms: Setting::Set(0),
-            near_completion_ms: Setting::Set(0),
-            thrash_interval_ms: Setting::Set(0),
+            patience_ms: SettingPatch::Set(0),
+            near_completion_ms: SettingPatch::Set(0),
+            thrash_interval_ms: SettingPatch::Set(0),
             ..PreemptionPatch::default()
         },
         checkpoint: CheckpointPatch {
-            timeout_ms: Setting::Set(60_000),
+            timeout_ms: SettingPatch::Set(60_000),
             ..CheckpointPatch::default()
         },
         ..SchedulerPatch::default()

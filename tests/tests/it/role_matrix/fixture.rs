@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     limit::Limits,
     node::{Lifecycle, Node},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
-    view::{Answer, Hot, Query},
+    view::{Answer, LiveState, Query},
 };
 use lattice_tests::wait::eventually;
 use std::{
@@ -120,7 +120,7 @@ impl ClusterFixture {
         self.administrator.client().read(query).await.unwrap()
     }
 
-    pub async fn hot(&self) -> Hot {
+    pub async fn hot(&self) -> LiveState {
         match self.read(Query::Hot).await {
             Answer::Hot(hot) => *hot,
             other => panic!("{other:?}"),
@@ -243,7 +243,7 @@ async fn start_agent(
         controls: vec![control.mesh_addr()],
         join: None,
     };
-    let edit = |_: &mut lattice_agent::Settings, edges: &mut lattice_agent::Edges| {
+    let edit = |_: &mut lattice_agent::Settings, edges: &mut lattice_agent::Dependencies| {
         // Supervisors execute this program again, and a test program cannot be one.
         edges.program = lattice_tests::programs!().agent.into();
     };

@@ -7,7 +7,9 @@ use super::{
     names::member,
 };
 use lattice_cluster::LOOPBACK;
-use lattice_gossip::{Boot, CellConfig, Gossip, Health, MESSAGE_KIND, Published, Seed, Verdict};
+use lattice_gossip::{
+    Boot, CellConfig, Gossip, Health, MESSAGE_KIND, PublishedState, Seed, Verdict,
+};
 use lattice_mesh::{Clock as _, ExpectedIdentity, Mesh, MeshConfig, Role, Router, SystemClock};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{AllocationState, node::Lifecycle};
@@ -20,9 +22,9 @@ const FORGED_BOOT: &str = "00000000-dead-beef-0000-000000000000";
 const ROUND: Duration = Duration::from_millis(100);
 
 /// Statements that n2 would never publish.
-fn lies(verdict: Verdict) -> Published {
+fn lies(verdict: Verdict) -> PublishedState {
     let mark = "f".repeat(64);
-    Published {
+    PublishedState {
         fingerprints: [
             ("gpu".to_owned(), mark.clone()),
             ("kernel".to_owned(), mark),
@@ -37,7 +39,7 @@ fn lies(verdict: Verdict) -> Published {
             incarnation: 99,
         }),
         version: Some("forged".to_owned()),
-        ..Published::default()
+        ..PublishedState::default()
     }
 }
 

@@ -162,7 +162,9 @@ async fn revoke(cluster: &ClusterFixture) {
     for server in [Server::Quorum, Server::Control, Server::Agent] {
         let knows = || {
             let bundle = mesh(cluster, server).bundle();
-            bundle.is_some_and(|signed| signed.peek().unwrap().revoked.len() == Role::ALL.len())
+            bundle.is_some_and(|signed| {
+                signed.decode_unverified().unwrap().revoked.len() == Role::ALL.len()
+            })
         };
         until(&format!("{server:?} knows who is revoked"), knows).await;
     }
@@ -187,7 +189,7 @@ fn the_specification_is_complete(cluster: &ClusterFixture) {
             "{server:?}: left is served, right is specified"
         );
         let taken: Vec<_> = mesh(cluster, server)
-            .messages_taken()
+            .accepted_messages()
             .into_iter()
             .map(|(kind, callers)| (kind, sorted(callers)))
             .collect();

@@ -100,7 +100,7 @@ impl Bench {
     pub fn mend(&self) {
         let nothing = Control::default();
         nothing.write(&self.site.driver_control(DRIVER)).unwrap();
-        self.bmcs[BMC].heal();
+        self.bmcs[BMC].clear_faults();
         let file = self.file(FIFO);
         fs::rename(file.with_extension("before"), &file).unwrap();
         if let Some(disk) = self.site.disks.get(DISK) {

@@ -1,7 +1,7 @@
 //! Continuous observation of the nodes, by control's REST interface and by heartbeats in the gossip cell.
 
 use lattice_client::{Client, api::node::NodeView};
-use lattice_gossip::{Cell, CellConfig, Gossip, GossipLiveness, Published, Seed};
+use lattice_gossip::{Cell, CellConfig, Gossip, GossipLiveness, PublishedState, Seed};
 use lattice_mesh::{Clock as _, Credentials, Mesh, MeshConfig, Role, Router, SystemClock};
 use lattice_tests::{
     site::{CELL, Site},
@@ -103,7 +103,7 @@ async fn look(api: &Client, cell: &Cell) -> Option<LivenessObservation> {
     let members = cell.members();
     let heard = members
         .iter()
-        .filter(|member| member.belief == GossipLiveness::Alive);
+        .filter(|member| member.liveness == GossipLiveness::Alive);
     Some(LivenessObservation {
         at: Instant::now(),
         nodes: Arc::new(
@@ -132,7 +132,7 @@ async fn join(site: &Site) -> Cell {
     };
     config.seeds = site.control_addrs().iter().map(seed).collect();
     gossip
-        .join(&mesh, config, &Published::default())
+        .join(&mesh, config, &PublishedState::default())
         .await
         .unwrap()
 }

@@ -1,7 +1,7 @@
 //! Members of one cluster in one process, on loopback.
 
 use lattice_gossip::{
-    Cell, CellConfig, CellStats, Gossip, GossipLiveness, JoinError, Published, Seed, Snapshot,
+    Cell, CellConfig, CellStats, Gossip, GossipLiveness, JoinError, PublishedState, Seed, Snapshot,
 };
 use lattice_mesh::{
     Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock, Validity,
@@ -44,10 +44,10 @@ pub fn config(name: &str, seeds: &[(SocketAddr, Role)]) -> CellConfig {
     }
 }
 
-pub fn saying(version: &str) -> Published {
-    Published {
+pub fn saying(version: &str) -> PublishedState {
+    PublishedState {
         version: Some(version.to_owned()),
-        ..Published::default()
+        ..PublishedState::default()
     }
 }
 
@@ -116,7 +116,7 @@ pub fn alive(snapshot: &Snapshot) -> usize {
 
 pub fn belief(snapshot: &Snapshot, role: Role, id: &str) -> Option<GossipLiveness> {
     let member = snapshot.members.get(&identity(role, id))?;
-    Some(member.belief)
+    Some(member.liveness)
 }
 
 pub fn version(snapshot: &Snapshot, role: Role, id: &str) -> Option<String> {

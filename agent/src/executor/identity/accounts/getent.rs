@@ -11,7 +11,7 @@ use tokio::process::Command;
 const NOT_FOUND: i32 = 2;
 
 /// Looks up the account of `key` within `deadline`.
-pub(super) async fn ask(getent: &Path, deadline: Duration, key: &Key) -> Answer {
+pub(super) async fn look_up(getent: &Path, deadline: Duration, key: &Key) -> Answer {
     let (program, text) = (getent.display().to_string(), key.text());
     let failed = |reason: String| LookupError::Failed {
         program: program.clone(),
@@ -19,7 +19,10 @@ pub(super) async fn ask(getent: &Path, deadline: Duration, key: &Key) -> Answer 
         reason,
     };
     let asking = async {
-        let Some(said) = question(getent, &["passwd", &text]).await.map_err(failed)? else {
+        let Some(said) = run_getent(getent, &["passwd", &text])
+            .await
+            .map_err(failed)?
+        else {
             return Ok(None);
         };
         let line = said.lines().next().unwrap_or_default();
@@ -27,7 +30,7 @@ pub(super) async fn ask(getent: &Path, deadline: Duration, key: &Key) -> Answer 
         let user = user.ok_or_else(|| failed(format!("{line:?} is no account")))?;
         let groups = match key {
             Key::Uid(uid) if user.uid == *uid => return Ok(Some(user)),
-            Key::Name(name) if user.name == *name => question(getent, &["initgroups", name])
+            Key::Name(name) if user.name == *name => run_getent(getent, &["initgroups", name])
                 .await
                 .map_err(failed)?,
             // The name service returned another spelling or another domain. The site must state in the user map that
@@ -57,7 +60,7 @@ pub(super) async fn ask(getent: &Path, deadline: Duration, key: &Key) -> Answer 
 }
 
 /// Output of `getent`; `None` if the key is missing. The process is killed when this future is dropped.
-async fn question(getent: &Path, arguments: &[&str]) -> Result<Option<String>, String> {
+async fn run_getent(getent: &Path, arguments: &[&str]) -> Result<Option<String>, String> {
     let done = Command::new(getent)
         .args(arguments)
         .env_clear()

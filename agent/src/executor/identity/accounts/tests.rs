@@ -58,7 +58,7 @@ fn asked(folder: &Path) -> usize {
 #[tokio::test]
 async fn name_service_resolves_standard_accounts_only() {
     let accounts = match Path::new(GETENT).exists() {
-        true => Accounts::asked_of(GETENT, PATIENCE),
+        true => Accounts::from_getent(GETENT, PATIENCE),
         false => Accounts::system(),
     };
     let nobody = accounts.by_name("nobody").await.unwrap().unwrap();
@@ -76,7 +76,7 @@ async fn groups_come_with_the_name_but_never_roots() {
         "case $1 in passwd) echo 'alice:*:1000:1000:A:/home/alice:/bin/bash';;
          initgroups) echo \"alice   44 0 1000 109 44\";; esac",
     );
-    let accounts = Accounts::asked_of(getent, PATIENCE);
+    let accounts = Accounts::from_getent(getent, PATIENCE);
     let alice = accounts.by_name("alice").await.unwrap().unwrap();
     assert_eq!(alice.groups, [44, 109]);
     let again = accounts.by_name("alice").await.unwrap().unwrap();
@@ -90,7 +90,7 @@ async fn a_directory_that_hangs_is_given_up_and_not_asked_again_at_once() {
     let getent = program(folder.path(), "exec sleep 1000");
     // Long enough for the program to start.
     let deadline = Duration::from_secs(3);
-    let accounts = Accounts::asked_of(getent, deadline);
+    let accounts = Accounts::from_getent(getent, deadline);
     let began = Instant::now();
     for _ in 0..5 {
         let answer = accounts.by_name("alice").await;
@@ -107,7 +107,7 @@ async fn a_directory_that_hangs_is_given_up_and_not_asked_again_at_once() {
 async fn rejects_answer_for_other_user() {
     let folder = tempfile::tempdir().unwrap();
     let getent = program(folder.path(), "echo 'bob:*:1001:1001::/:/bin/sh'");
-    let accounts = Accounts::asked_of(getent, PATIENCE);
+    let accounts = Accounts::from_getent(getent, PATIENCE);
     let error = accounts.by_name("Bob").await.unwrap_err();
     assert!(error.to_string().contains("executor.user_map"), "{error}");
     let error = accounts.by_uid(7).await.unwrap_err();

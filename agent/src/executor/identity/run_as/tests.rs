@@ -9,7 +9,7 @@ fn passwd(folder: &Path) -> Accounts {
     std::fs::write(&path, text).unwrap();
     let groups = "root:x:0:alice\nvideo:x:44:bob,alice\nalice:x:1000:alice\n";
     std::fs::write(folder.join("group"), groups).unwrap();
-    Accounts::at(path)
+    Accounts::from_file(path)
 }
 
 fn rules(uid: u32, accounts: Accounts) -> RunAs {
@@ -88,7 +88,7 @@ async fn the_sites_list_comes_before_the_name_and_is_held_to_the_same_rules() {
 
 #[tokio::test]
 async fn an_account_that_cannot_be_looked_up_is_no_fault_of_the_users() {
-    let accounts = Accounts::asked_of("/nonexistent/getent", std::time::Duration::from_secs(3));
+    let accounts = Accounts::from_getent("/nonexistent/getent", std::time::Duration::from_secs(3));
     let refused = rules(0, accounts).choose("alice").await.unwrap_err();
     assert!(
         matches!(refused, LaunchRefused::JournalFailed { .. }),

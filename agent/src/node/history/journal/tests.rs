@@ -50,7 +50,7 @@ fn limits() -> Limits {
         events: 40,
         segment_bytes: 4 << 10,
         content_bytes: 1 << 20,
-        waiting: 4,
+        waiting_lines: 4,
     }
 }
 
@@ -66,7 +66,11 @@ fn write(found: &mut OpenedJournal, node: &mut Node, changes: u32) {
 }
 
 fn numbers(found: &OpenedJournal) -> Vec<u64> {
-    found.records.iter().filter_map(Record::seq).collect()
+    found
+        .records
+        .iter()
+        .filter_map(HistoryRecord::seq)
+        .collect()
 }
 
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
@@ -232,7 +236,7 @@ fn a_preimage_that_was_changed_is_not_handed_out() {
 
 fn happened(history: &mut History, at: u64) -> Line {
     let module = format!("m{at}");
-    history.enter(
+    history.record_event(
         "boot-1",
         lattice_conformance::history::FoldedLine {
             what: lattice_conformance::history::EventKind::Driver { module },
@@ -259,7 +263,7 @@ fn a_flood_of_events_costs_no_entry_and_makes_room_for_itself() {
     }
     write(&mut found, &mut node, 1);
     let again = open(folder.path());
-    let is_entry = |record: &&Record| matches!(record, Record::Entry(_));
+    let is_entry = |record: &&HistoryRecord| matches!(record, HistoryRecord::Entry(_));
     let entries = again.records.iter().filter(is_entry).count();
     let events = again.records.len() - entries;
     assert_eq!(entries, 14, "none of them is lost");
@@ -301,7 +305,7 @@ fn where_bytes_are_short_events_go_before_entries() {
         assert!(bytes <= narrow.bytes, "{bytes}");
     }
     let again = open();
-    let is_entry = |record: &&Record| matches!(record, Record::Entry(_));
+    let is_entry = |record: &&HistoryRecord| matches!(record, HistoryRecord::Entry(_));
     let entries = again.records.iter().filter(is_entry).count();
     assert_eq!(entries, 20, "none of them is lost");
     let events = again.records.len() - entries;

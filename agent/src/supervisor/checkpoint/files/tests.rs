@@ -23,7 +23,7 @@ impl Scene {
     }
 
     fn obstacle(&self) -> String {
-        match self.part.look().unwrap() {
+        match self.part.read_state().unwrap() {
             PartState::Open { obstacle, .. } => obstacle.unwrap_or_default(),
             other => panic!("{other:?}"),
         }
@@ -67,12 +67,12 @@ fn part_is_complete_when_file_has_its_number() {
         progress,
         obstacle: None,
     };
-    assert_eq!(scene.part.look().unwrap(), open(None));
+    assert_eq!(scene.part.read_state().unwrap(), open(None));
     scene.write(PROGRESS, "");
     let PartState::Open {
         progress: Some(first),
         ..
-    } = scene.part.look().unwrap()
+    } = scene.part.read_state().unwrap()
     else {
         panic!("no progress");
     };
@@ -84,7 +84,7 @@ fn part_is_complete_when_file_has_its_number() {
     );
     assert!(first.0 > 0);
     scene.write(COMPLETE, "3\n");
-    assert_eq!(scene.part.look().unwrap(), PartState::Complete);
+    assert_eq!(scene.part.read_state().unwrap(), PartState::Complete);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn job_reports_reason_without_checkpoint() {
     scene.write(FAILED, "2 an old one");
     assert!(scene.obstacle().starts_with("failed does not count"));
     scene.write(FAILED, "3 no space\nleft on it\n");
-    let sight = scene.part.look().unwrap();
+    let sight = scene.part.read_state().unwrap();
     assert_eq!(sight, PartState::Failed("no space left on it".to_owned()));
 }
 
@@ -110,7 +110,7 @@ fn answers_that_were_there_before_the_question_are_removed() {
         progress: None,
         obstacle: None,
     };
-    assert_eq!(scene.part.look().unwrap(), none);
+    assert_eq!(scene.part.read_state().unwrap(), none);
     std::fs::create_dir(scene.part.path().join(COMPLETE)).unwrap();
     let error = scene.part.prepare().unwrap_err();
     assert!(error.contains("complete is there already"), "{error}");
@@ -126,7 +126,7 @@ fn no_link_below_the_directory_is_followed() {
     symlink(&elsewhere, &number).unwrap();
     let error = scene.part.prepare().unwrap_err();
     assert!(error.contains("links are not followed"), "{error}");
-    assert!(scene.part.look().is_err());
+    assert!(scene.part.read_state().is_err());
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
     std::fs::remove_file(&number).unwrap();
     scene.part.prepare().unwrap();

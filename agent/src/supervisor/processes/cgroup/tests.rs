@@ -28,7 +28,7 @@ fn played(passed: &str) -> tempfile::TempDir {
 
 fn settings(using: CgroupUse) -> CgroupSettings {
     CgroupSettings {
-        using,
+        use_of_cgroups: using,
         parent: "/site".into(),
         memory_reserve_bytes: Some(64 << 20),
         cpus: Some("2-7".to_owned()),
@@ -45,12 +45,13 @@ fn key() -> AttemptKey {
 #[test]
 fn limits_are_written_into_the_ranks_group() {
     let mount = played("");
-    let opened = Cgroups::below(mount.path(), &settings(CgroupUse::Required), "n1-0a").unwrap();
-    let record = opened.of(key());
+    let opened =
+        Cgroups::create_below(mount.path(), &settings(CgroupUse::Required), "n1-0a").unwrap();
+    let record = opened.record_for(key());
     assert_eq!(record.path, mount.path().join("site/lattice/n1-0a/5.2"));
     std::fs::create_dir(&record.path).unwrap();
     std::fs::write(record.path.join("cgroup.procs"), "").unwrap();
-    let (group, _procs) = Cgroup::make(&record).unwrap();
+    let (group, _procs) = Cgroup::create(&record).unwrap();
     let read = |name| std::fs::read_to_string(group.path.join(name)).unwrap();
     let expected = total_memory().unwrap() - (64 << 20);
     assert_eq!(read("memory.max"), expected.to_string());
@@ -70,20 +71,20 @@ fn unenforceable_limit_stops_only_required_cgroups() {
     let top = mount.path().join("cgroup.subtree_control");
     std::fs::remove_file(&top).unwrap();
     std::fs::create_dir(&top).unwrap();
-    let open = |using| Cgroups::below(mount.path(), &settings(using), "n1-0a");
+    let open = |using| Cgroups::create_below(mount.path(), &settings(using), "n1-0a");
     let error = open(CgroupUse::Required).unwrap_err().to_string();
     assert!(
         error.contains("memory controller") && error.contains("executor.memory"),
         "{error}"
     );
-    let record = open(CgroupUse::Auto).unwrap().of(key());
+    let record = open(CgroupUse::Auto).unwrap().record_for(key());
     assert_eq!((record.memory_max, record.cpus), (None, None));
 }
 
 #[test]
 fn missing_setting_names_remedy() {
     let mount = tempfile::tempdir().unwrap();
-    let open = || Cgroups::below(mount.path(), &settings(CgroupUse::Required), "n1-0a");
+    let open = || Cgroups::create_below(mount.path(), &settings(CgroupUse::Required), "n1-0a");
     let error = open().unwrap_err().to_string();
     assert!(error.contains("older than 5.14"), "{error}");
     let text = CgroupError::NotMounted.to_string();

@@ -1,6 +1,6 @@
 //! Actions on existing allocations: extend, checkpoint.
 
-use super::{FieldError, at, duration};
+use super::{FieldError, duration, field_error};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -16,11 +16,11 @@ pub struct ExtendRequest {
 
 /// Requested walltime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Walltime {
+pub enum WalltimeChange {
     /// New walltime, milliseconds.
-    Of(u64),
+    Total(u64),
     /// Increment to the present walltime, milliseconds.
-    More(u64),
+    Increment(u64),
 }
 
 impl ExtendRequest {
@@ -28,13 +28,13 @@ impl ExtendRequest {
     ///
     /// # Errors
     /// A text that is not a duration.
-    pub fn read(&self) -> Result<Walltime, FieldError> {
+    pub fn read(&self) -> Result<WalltimeChange, FieldError> {
         let text = self.walltime.trim();
         match text.strip_prefix('+') {
-            Some(more) => duration::parse(more).map(Walltime::More),
-            None => duration::parse(text).map(Walltime::Of),
+            Some(more) => duration::parse(more).map(WalltimeChange::Increment),
+            None => duration::parse(text).map(WalltimeChange::Total),
         }
-        .map_err(at("walltime"))
+        .map_err(field_error("walltime"))
     }
 }
 
@@ -57,7 +57,7 @@ impl CheckpointRequest {
     /// A text that is not a duration.
     pub fn timeout_ms(&self) -> Result<Option<u64>, FieldError> {
         let given = self.timeout.as_deref().filter(|text| !text.is_empty());
-        let read = |text| duration::parse(text).map_err(at("timeout"));
+        let read = |text| duration::parse(text).map_err(field_error("timeout"));
         given.map(read).transpose()
     }
 }

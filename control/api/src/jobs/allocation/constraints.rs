@@ -1,6 +1,6 @@
 //! Node constraints of an allocation.
 
-use super::{at, name_of, word};
+use super::{field_error, keyword, name_of};
 use crate::problem::FieldError;
 use lattice_quorum_types::{
     NodeId, hostlist,
@@ -43,23 +43,23 @@ pub struct ConstraintsBody {
 fn nodes(text: Option<&str>, field: &'static str) -> Result<Vec<NodeId>, FieldError> {
     match text {
         None => Ok(Vec::new()),
-        Some(list) => hostlist::expand(list).map_err(at(field)),
+        Some(list) => hostlist::expand(list).map_err(field_error(field)),
     }
 }
 
 /// Reads the node list and the excluded nodes. Rejects as a mistake a node that is listed twice, and a node list
 /// without any node that is not excluded.
-fn wanted(body: &ConstraintsBody) -> Result<(Vec<NodeId>, Vec<NodeId>), FieldError> {
+fn node_lists(body: &ConstraintsBody) -> Result<(Vec<NodeId>, Vec<NodeId>), FieldError> {
     let field = "constraints.nodelist";
     let nodelist = match body.nodelist.as_deref() {
         None => Vec::new(),
-        Some(list) => hostlist::expand_distinct(list).map_err(at(field))?,
+        Some(list) => hostlist::expand_distinct(list).map_err(field_error(field))?,
     };
     let exclude = nodes(body.exclude.as_deref(), "constraints.exclude")?;
     let excluded: BTreeSet<&NodeId> = exclude.iter().collect();
     if !nodelist.is_empty() && nodelist.iter().all(|node| excluded.contains(node)) {
         let reason = "it excludes every node of constraints.nodelist; leave one of them in";
-        return Err(at("constraints.exclude")(reason));
+        return Err(field_error("constraints.exclude")(reason));
     }
     Ok((nodelist, exclude))
 }
@@ -87,7 +87,7 @@ fn alternatives(texts: &[String], field: &str) -> Result<Vec<String>, FieldError
 impl TryFrom<ConstraintsBody> for Constraints {
     type Error = FieldError;
     fn try_from(body: ConstraintsBody) -> Result<Self, FieldError> {
-        let (nodelist, exclude) = wanted(&body)?;
+        let (nodelist, exclude) = node_lists(&body)?;
         Ok(Self {
             gpu_models: alternatives(&body.gpu_models, "constraints.gpu_models")?,
             gpus_per_node: body.gpus_per_node,
@@ -95,7 +95,7 @@ impl TryFrom<ConstraintsBody> for Constraints {
             features: body.features,
             nodelist,
             exclude,
-            spread: word(body.spread.as_deref(), "constraints.spread", &SPREADS)?
+            spread: keyword(body.spread.as_deref(), "constraints.spread", &SPREADS)?
                 .unwrap_or_default(),
         })
     }

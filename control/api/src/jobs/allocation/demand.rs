@@ -1,6 +1,6 @@
 //! Resource demand of a request, and conversion of its units.
 
-use super::{AllocationRequest, FieldError, at, duration};
+use super::{AllocationRequest, FieldError, duration, field_error};
 use lattice_quorum_types::spec::{Demand, InvalidDemand};
 use std::collections::BTreeMap;
 
@@ -47,17 +47,17 @@ pub fn write_bandwidth(gb_s: f64) -> String {
 fn data_ready_ppm(part: f64) -> Result<u32, FieldError> {
     if !(0.0..=1.0).contains(&part) {
         let reason = format!("{part} is not a valid fraction; it must be a number from 0 to 1");
-        return Err(at("data_ready")(reason));
+        return Err(field_error("data_ready")(reason));
     }
     // At most a million, so the cast is exact.
-    Ok((part * f64::from(Demand::WHOLE_PPM)).round() as u32)
+    Ok((part * f64::from(Demand::ONE_PPM)).round() as u32)
 }
 
 /// Rounds to the nearest whole MB/s, at least 1.
 fn mb_s(system: &str, gb_s: f64) -> Result<u64, FieldError> {
     if !(gb_s.is_finite() && gb_s > 0.0) {
         let reason = format!("{gb_s} GB/s of {system:?}; it must be a number above 0");
-        return Err(at("storage_gb_s")(reason));
+        return Err(field_error("storage_gb_s")(reason));
     }
     // The cast saturates; `Demand::check` then rejects the value as too large.
     Ok((gb_s * MB_IN_GB).round().max(1.0) as u64)
@@ -69,46 +69,48 @@ impl AllocationRequest {
         let demand = Demand {
             data_ready_ppm: self.data_ready.map(data_ready_ppm).transpose()?,
             checkpoint_ms: (self.checkpoint_time.as_ref())
-                .map(|text| duration::parse(text).map_err(at("checkpoint_time")))
+                .map(|text| duration::parse(text).map_err(field_error("checkpoint_time")))
                 .transpose()?,
             storage_mb_s: systems
                 .map(|(system, gb_s)| Ok((system.clone(), mb_s(system, *gb_s)?)))
                 .collect::<Result<_, FieldError>>()?,
         };
-        demand.check().map_err(as_said)?;
+        demand.check().map_err(request_error)?;
         Ok(demand)
     }
 }
 
 /// Turns an error about the stored integers into one about the request's field, in the unit of the request.
-fn as_said(error: InvalidDemand) -> FieldError {
+fn request_error(error: InvalidDemand) -> FieldError {
     match error {
-        InvalidDemand::DataReady { .. } => at("data_ready")(error),
+        InvalidDemand::DataReady { .. } => field_error("data_ready")(error),
         InvalidDemand::Checkpoint { ms } => {
             let (given, most) = (
                 duration::format(ms),
                 duration::format(Demand::MAX_CHECKPOINT_MS),
             );
-            at("checkpoint_time")(format!(
+            field_error("checkpoint_time")(format!(
                 "{given} is longer than {most}, the longest there is"
             ))
         }
         InvalidDemand::Bandwidth { system, mb_s } => {
             let shown = |mb_s: u64| write_bandwidth(mb_s as f64 / MB_IN_GB);
             let (given, most) = (shown(mb_s), shown(Demand::MAX_MB_S));
-            at("storage_gb_s")(format!(
+            field_error("storage_gb_s")(format!(
                 "{given} of {system} is more than {most}, the most there is"
             ))
         }
         InvalidDemand::TooManySystems { .. } | InvalidDemand::System { .. } => {
-            at("storage_gb_s")(error)
+            field_error("storage_gb_s")(error)
         }
     }
 }
 
 /// Converts a demand to the form of a request: data fraction, checkpoint time, bandwidths.
-pub(super) fn said(demand: &Demand) -> (Option<f64>, Option<String>, BTreeMap<String, f64>) {
-    let part = |ppm| f64::from(ppm) / f64::from(Demand::WHOLE_PPM);
+pub(super) fn to_request_form(
+    demand: &Demand,
+) -> (Option<f64>, Option<String>, BTreeMap<String, f64>) {
+    let part = |ppm| f64::from(ppm) / f64::from(Demand::ONE_PPM);
     let systems = demand.storage_mb_s.iter();
     let storage = systems.map(|(system, mb_s)| (system.clone(), *mb_s as f64 / MB_IN_GB));
     (

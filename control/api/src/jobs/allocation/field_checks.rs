@@ -1,10 +1,10 @@
 //! Checks of a request's fields: empty texts, and all faults at once.
 
-use super::{AllocationRequest, FieldError, RequestContext, at};
+use super::{AllocationRequest, FieldError, RequestContext, field_error};
 use crate::notation::begin;
 
 fn empty(field: &'static str) -> FieldError {
-    at(field)("it is empty; give a text, or leave it out")
+    field_error(field)("it is empty; give a text, or leave it out")
 }
 
 impl AllocationRequest {
@@ -73,7 +73,7 @@ impl AllocationRequest {
         // Dependencies may name array elements, which only the server can resolve to numbers.
         match rest.empty_fields().find(|field| *field == "dependency") {
             Some(field) => faults.push(empty(field)),
-            None => faults.extend(rest.named().err()),
+            None => faults.extend(rest.dependency_refs().err()),
         }
         (rest.dependency, rest.dependencies) = (None, Vec::new());
         // Only the server has the cluster's clock, so begin and deadline are checked for syntax alone.
@@ -82,7 +82,7 @@ impl AllocationRequest {
             let given = text.as_deref().map(str::trim);
             faults.extend(match given {
                 Some("") => Some(empty(field)),
-                given => given.and_then(|text| begin::check(text).err().map(at(field))),
+                given => given.and_then(|text| begin::check(text).err().map(field_error(field))),
             });
         }
         while let Err(fault) = rest.clone().into_spec_with(&RequestContext::default()) {
@@ -90,7 +90,7 @@ impl AllocationRequest {
             if !is_new {
                 break;
             }
-            let is_left_out = rest.forget(&fault.field);
+            let is_left_out = rest.reset_field(&fault.field);
             faults.push(fault);
             if !is_left_out {
                 break;
@@ -100,7 +100,7 @@ impl AllocationRequest {
     }
 
     /// Leaves out a field, or sets it to a valid value. Returns `false` if there is no such field.
-    fn forget(&mut self, field: &str) -> bool {
+    fn reset_field(&mut self, field: &str) -> bool {
         match field {
             "project" => "a".clone_into(&mut self.project),
             "nodes" => self.nodes = 1,

@@ -1,13 +1,13 @@
 //! Allocation progress as shown: dependencies, array and DAG membership, job checkpoints.
 
-use super::Sight;
+use super::WorkloadAccess;
 use crate::notation::{duration, text};
 use lattice_quorum_types::{
     AllocationId,
     array::IndexSet,
     progress::{
-        AfterCheckpoint, AllocationProgress, DagPlace, Element, MoveReason, SavedCheckpoint, Tally,
-        Writing,
+        AfterCheckpoint, AllocationProgress, ArrayElement, CheckpointInProgress, DagMembership,
+        MoveReason, SavedCheckpoint, Tally,
     },
     terms::{Dependency, WaitsFor},
 };
@@ -166,8 +166,8 @@ impl From<&Dependency> for DependencyView {
     }
 }
 
-impl From<&Element> for ElementView {
-    fn from(element: &Element) -> Self {
+impl From<&ArrayElement> for ElementView {
+    fn from(element: &ArrayElement) -> Self {
         Self {
             array: element.array,
             index: element.index,
@@ -175,8 +175,8 @@ impl From<&Element> for ElementView {
     }
 }
 
-impl From<&DagPlace> for DagPlaceView {
-    fn from(place: &DagPlace) -> Self {
+impl From<&DagMembership> for DagPlaceView {
+    fn from(place: &DagMembership) -> Self {
         Self {
             dag: place.dag.0,
             member: place.member.clone(),
@@ -199,8 +199,8 @@ impl From<&SavedCheckpoint> for KeptView {
     }
 }
 
-impl From<&Writing> for WritingView {
-    fn from(writing: &Writing) -> Self {
+impl From<&CheckpointInProgress> for WritingView {
+    fn from(writing: &CheckpointInProgress) -> Self {
         Self {
             number: writing.number,
             directory: writing.directory.clone(),
@@ -222,11 +222,12 @@ impl From<&Writing> for WritingView {
 
 impl CheckpointsView {
     /// Returns `None` for an allocation for which no checkpoint was ever requested.
-    pub(super) fn of(progress: &AllocationProgress, sight: Sight) -> Option<Self> {
+    pub(super) fn of(progress: &AllocationProgress, sight: WorkloadAccess) -> Option<Self> {
         (progress.checkpoints > 0).then(|| Self {
             asked: progress.checkpoints,
             failed: progress.failed_checkpoints,
-            failed_because: (progress.failed_because.clone()).filter(|_| sight == Sight::Full),
+            failed_because: (progress.failed_because.clone())
+                .filter(|_| sight == WorkloadAccess::Full),
             kept: progress.kept.as_ref().map(Into::into),
             writing: progress.writing.as_deref().map(Into::into),
         })

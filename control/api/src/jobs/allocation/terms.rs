@@ -1,8 +1,8 @@
 //! Terms of an allocation: dependencies, arrays, begin and deadline, checkpoints, scaling.
 
-use super::{AllocationRequest, FieldError, at, duration};
+use super::{AllocationRequest, FieldError, duration, field_error};
 use crate::{
-    jobs::dependency::{After, Dependencies, DependencyError, JobRef},
+    jobs::dependency::{AllocationDependency, Dependencies, DependencyError, JobRef},
     notation::begin,
 };
 use lattice_quorum_types::{
@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     array::ArraySpec,
     checkpoint::CheckpointMode,
     id::ReservationName,
-    scale::{Metric, Scale, ScalingPace},
+    scale::{Metric, ScalingPace, ScalingSpec},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency, Terms},
 };
 use serde::{Deserialize, Serialize};
@@ -154,24 +154,24 @@ impl AllocationRequest {
         let (list, text) = (&self.dependencies, self.dependency.as_deref());
         match (list.is_empty(), text) {
             (true, None) => Ok(Dependencies::default()),
-            (true, Some(text)) => text.parse().map_err(at("dependency")),
+            (true, Some(text)) => text.parse().map_err(field_error("dependency")),
             (false, None) => {
                 let after = list.iter().map(|one| {
-                    Ok(After {
+                    Ok(AllocationDependency {
                         condition: read_condition(&one.condition)?,
                         on: one.on.read().map_err(|error| error.to_string())?,
                     })
                 });
                 let after: Result<_, String> = after.collect();
                 let listed = Dependencies {
-                    after: after.map_err(at("dependencies"))?,
+                    after: after.map_err(field_error("dependencies"))?,
                     singleton: false,
                 };
                 // Parsing the text applies the same rules to the list.
                 let text = listed.to_string();
-                text.parse().map_err(at("dependencies"))
+                text.parse().map_err(field_error("dependencies"))
             }
-            (false, Some(_)) => Err(at("dependency")(
+            (false, Some(_)) => Err(field_error("dependency")(
                 "it has the same meaning as `dependencies`; give one of them",
             )),
         }
@@ -182,12 +182,15 @@ impl AllocationRequest {
     ///
     /// # Errors
     /// The field that cannot be read.
-    pub fn named(&self) -> Result<BTreeSet<JobRef>, FieldError> {
+    pub fn dependency_refs(&self) -> Result<BTreeSet<JobRef>, FieldError> {
         let after = self.dependencies()?.after.into_iter();
         Ok(after.map(|after| after.on).collect())
     }
 
-    fn after(&self, known: &RequestContext) -> Result<(Vec<Dependency>, bool), FieldError> {
+    fn resolved_dependencies(
+        &self,
+        known: &RequestContext,
+    ) -> Result<(Vec<Dependency>, bool), FieldError> {
         let field = match self.dependencies.is_empty() {
             true => "dependency",
             false => "dependencies",
@@ -200,10 +203,10 @@ impl AllocationRequest {
                     "{on} is not an element of an array; give the number of the \
                     array"
                 );
-                at(field)(reason)
+                field_error(field)(reason)
             }),
         };
-        let one = |after: &After| {
+        let one = |after: &AllocationDependency| {
             Ok(Dependency {
                 on: number(after.on)?,
                 condition: after.condition,
@@ -218,12 +221,12 @@ impl AllocationRequest {
         let given = self.mutex.as_deref();
         match (self.singleton || is_singleton, given) {
             (false, given) => Ok(given.map(str::to_owned)),
-            (true, Some(_)) => Err(at("mutex")(
+            (true, Some(_)) => Err(field_error("mutex")(
                 "a singleton's mutex is its name; give `mutex`, or `singleton`",
             )),
             (true, None) => match self.name.as_deref() {
                 Some(name) => Ok(Some(name.to_owned())),
-                None => Err(at("name")(
+                None => Err(field_error("name")(
                     "a singleton is one at a time of the same name; give it a name",
                 )),
             },
@@ -231,15 +234,16 @@ impl AllocationRequest {
     }
 
     pub(super) fn terms(&self, known: &RequestContext) -> Result<Terms, FieldError> {
-        let (after, is_singleton) = self.after(known)?;
+        let (after, is_singleton) = self.resolved_dependencies(known)?;
         let mut deadline_at = None;
         let begin_at = self
             .begin
             .as_deref()
-            .map(|text| begin::begin(text, known.now).map_err(at("begin")))
+            .map(|text| begin::parse_begin_time(text, known.now).map_err(field_error("begin")))
             .transpose()?;
         if let Some(text) = self.deadline.as_deref() {
-            deadline_at = Some(begin::deadline(text, known.now).map_err(at("deadline"))?);
+            deadline_at =
+                Some(begin::parse_deadline(text, known.now).map_err(field_error("deadline"))?);
         }
         Ok(Terms {
             after,
@@ -250,14 +254,14 @@ impl AllocationRequest {
             array: self
                 .array
                 .as_deref()
-                .map(|text| text.parse::<ArraySpec>().map_err(at("array")))
+                .map(|text| text.parse::<ArraySpec>().map_err(field_error("array")))
                 .transpose()?,
             checkpoint: self.checkpoint.as_ref().map(checkpoint).transpose()?,
             scale: self.scale.as_ref().map(scale).transpose()?,
             reservation: self
                 .reservation
                 .as_deref()
-                .map(|text| ReservationName::new(text).map_err(at("reservation")))
+                .map(|text| ReservationName::new(text).map_err(field_error("reservation")))
                 .transpose()?,
         })
     }
@@ -269,8 +273,8 @@ const TRIGGERS: [(&str, CheckpointTrigger); 2] = [
 ];
 
 fn checkpoint(body: &CheckpointBody) -> Result<CheckpointTerms, FieldError> {
-    let mode: CheckpointMode = body.mode.parse().map_err(at("checkpoint.mode"))?;
-    let trigger = super::word(body.trigger.as_deref(), "checkpoint.trigger", &TRIGGERS)?;
+    let mode: CheckpointMode = body.mode.parse().map_err(field_error("checkpoint.mode"))?;
+    let trigger = super::keyword(body.trigger.as_deref(), "checkpoint.trigger", &TRIGGERS)?;
     Ok(CheckpointTerms {
         mode,
         trigger: trigger.unwrap_or_default(),
@@ -278,36 +282,36 @@ fn checkpoint(body: &CheckpointBody) -> Result<CheckpointTerms, FieldError> {
     })
 }
 
-fn scale(body: &ScaleBody) -> Result<Scale, FieldError> {
+fn scale(body: &ScaleBody) -> Result<ScalingSpec, FieldError> {
     let target = body.target;
     if !(target > 0.0 && target <= MAX_TARGET) {
         let reason = format!(
             "{target} is not a valid target; give a number above 0, {MAX_TARGET} \
             at most"
         );
-        return Err(at("scale.target")(reason));
+        return Err(field_error("scale.target")(reason));
     }
     let is_part = matches!(body.metric, MetricBody::Gpu | MetricBody::Cpu);
     if is_part && target > 1.0 {
         let reason = format!("{target} is never reached: utilisation is between 0 and 1");
-        return Err(at("scale.target")(reason));
+        return Err(field_error("scale.target")(reason));
     }
     let length = |text: &Option<String>, field| {
         let given = text.as_deref().map(str::trim);
         let read = |text| match text {
             "0" | "0s" => Ok(0),
-            text => duration::parse(text).map_err(at(field)),
+            text => duration::parse(text).map_err(field_error(field)),
         };
         given.map(read).transpose()
     };
     let part = |part: f64| match part > 0.0 && part < 1.0 {
         // Below a million, so the cast is exact.
         true => Ok((part * MICRO).round() as u32),
-        false => Err(at("scale.down_threshold")(format!(
+        false => Err(field_error("scale.down_threshold")(format!(
             "{part} does not lie between 0 and 1; it is a part of the target"
         ))),
     };
-    let scale = Scale {
+    let scale = ScalingSpec {
         min_nodes: body.min_nodes,
         max_nodes: body.max_nodes,
         metric: match &body.metric {
@@ -343,8 +347,8 @@ impl From<&CheckpointTerms> for CheckpointBody {
     }
 }
 
-impl From<&Scale> for ScaleBody {
-    fn from(scale: &Scale) -> Self {
+impl From<&ScalingSpec> for ScaleBody {
+    fn from(scale: &ScalingSpec) -> Self {
         let ScalingPace {
             up_window_ms,
             down_window_ms,

@@ -177,11 +177,11 @@ fn record() -> Allocation {
 
 #[test]
 fn environment_values_are_never_shown() {
-    for sight in [Sight::Full, Sight::Outline] {
+    for sight in [WorkloadAccess::Full, WorkloadAccess::WithoutWorkload] {
         let json = serde_json::to_string(&AllocationView::new(&record(), sight)).unwrap();
         assert!(!json.contains("tell-nobody"), "{json}");
     }
-    let full = AllocationView::new(&record(), Sight::Full)
+    let full = AllocationView::new(&record(), WorkloadAccess::Full)
         .workload
         .unwrap();
     assert_eq!(full.env["API_KEY"], REDACTED);
@@ -190,7 +190,7 @@ fn environment_values_are_never_shown() {
 
 #[test]
 fn others_do_not_see_what_runs() {
-    let view = AllocationView::new(&record(), Sight::Outline);
+    let view = AllocationView::new(&record(), WorkloadAccess::WithoutWorkload);
     assert_eq!(view.workload, None);
     assert!(!serde_json::to_string(&view).unwrap().contains("hush"));
     assert_eq!(view.nodelist, "gpu[001-002,004]");
@@ -247,7 +247,7 @@ fn request_keeps_scheduler_factors() {
     let stored = [("scratch", 40_000), ("home", 500), ("tape", 1)];
     let stored = stored.map(|(system, mb_s)| (system.to_owned(), mb_s));
     assert_eq!(spec.demand.storage_mb_s, stored.into());
-    for sight in [Sight::Full, Sight::Outline] {
+    for sight in [WorkloadAccess::Full, WorkloadAccess::WithoutWorkload] {
         let shown = AllocationView::new(
             &Allocation {
                 spec: spec.clone(),
@@ -261,7 +261,7 @@ fn request_keeps_scheduler_factors() {
         let storage = serde_json::json!({"home": 0.5, "scratch": 40.0, "tape": 0.001});
         assert_eq!(shown["storage_gb_s"], storage);
     }
-    let silent = AllocationView::new(&record(), Sight::Full);
+    let silent = AllocationView::new(&record(), WorkloadAccess::Full);
     let silent = serde_json::to_value(&silent).unwrap();
     for field in ["data_ready", "checkpoint_time", "storage_gb_s"] {
         assert_eq!(silent.get(field), None);

@@ -2,7 +2,7 @@
 
 use super::{
     CheckpointBody, CheckpointsView, ConstraintsBody, DagPlaceView, DependencyView, ElementView,
-    REDACTED, REQUEUES, ScaleBody, Sight, TallyView, WaitsForView, demand, name_of,
+    REDACTED, REQUEUES, ScaleBody, TallyView, WaitsForView, WorkloadAccess, demand, name_of,
 };
 use crate::notation::{duration, text};
 use lattice_quorum_types::{
@@ -185,15 +185,17 @@ pub struct AllocationView {
 
 /// Describes how a rank ended. The reason for a failed start may quote the program, the directory or variables, which
 /// are part of the workload.
-fn exit_text(exit: &RankExit, sight: Sight) -> String {
+fn exit_text(exit: &RankExit, sight: WorkloadAccess) -> String {
     match (exit, sight) {
-        (RankExit::SpawnFailed { .. }, Sight::Outline) => "could not start".to_owned(),
+        (RankExit::SpawnFailed { .. }, WorkloadAccess::WithoutWorkload) => {
+            "could not start".to_owned()
+        }
         _ => exit.to_string(),
     }
 }
 
 /// Describes a stop cause, without details that `sight` does not permit.
-fn stop_text(stop: &StopCause, sight: Sight) -> String {
+fn stop_text(stop: &StopCause, sight: WorkloadAccess) -> String {
     match stop {
         StopCause::RankFailed { rank, exit } => format!("rank {rank}: {}", exit_text(exit, sight)),
         _ => stop.to_string(),
@@ -202,7 +204,7 @@ fn stop_text(stop: &StopCause, sight: Sight) -> String {
 
 /// Describes why an allocation is being, or was, stopped. For an array the text includes the number of affected
 /// elements.
-pub fn stop_of(a: &Allocation, sight: Sight) -> Option<String> {
+pub fn stop_reason(a: &Allocation, sight: WorkloadAccess) -> Option<String> {
     let said = a.stop.as_ref().map(|stop| stop_text(stop, sight));
     let Some(tally) = a.progress.tally.as_deref().map(TallyView::from) else {
         return said;
@@ -222,7 +224,11 @@ pub fn stop_of(a: &Allocation, sight: Sight) -> Option<String> {
     }
 }
 
-fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank, sight: Sight) -> RankView {
+fn rank_view(
+    rank: usize,
+    r: &lattice_quorum_types::allocation::Rank,
+    sight: WorkloadAccess,
+) -> RankView {
     let (phase, since, exit) = match &r.phase {
         RankPhase::Assigned => ("assigned", None, None),
         RankPhase::Running { at } => ("running", Some(*at), None),
@@ -241,8 +247,8 @@ fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank, sight: Sig
 
 impl AllocationView {
     /// Returns the record as shown to a caller with this access.
-    pub fn new(a: &Allocation, sight: Sight) -> Self {
-        let (data_ready, checkpoint_time, storage_gb_s) = demand::said(&a.spec.demand);
+    pub fn new(a: &Allocation, sight: WorkloadAccess) -> Self {
+        let (data_ready, checkpoint_time, storage_gb_s) = demand::to_request_form(&a.spec.demand);
         let (terms, progress) = (&a.spec.terms, &a.progress);
         Self {
             id: a.id,
@@ -286,9 +292,9 @@ impl AllocationView {
                 .enumerate()
                 .map(|(n, r)| rank_view(n, r, sight))
                 .collect(),
-            stop: stop_of(a, sight),
+            stop: stop_reason(a, sight),
             reason: None,
-            workload: (sight == Sight::Full).then(|| (&a.spec.workload).into()),
+            workload: (sight == WorkloadAccess::Full).then(|| (&a.spec.workload).into()),
             revision: a.revision,
         }
     }

@@ -72,11 +72,11 @@ pub struct MemberRequest {
 /// Rejects unknown fields, which serde cannot do for a flattened struct.
 impl<'de> Deserialize<'de> for MemberRequest {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Distinct(mut fields) = Distinct::deserialize(from)?;
+        let UniqueFields(mut fields) = UniqueFields::deserialize(from)?;
         let after = fields.remove("after").filter(|after| !after.is_null());
         let after = after.map(AfterBody::deserialize).transpose();
         let request = AllocationRequest::deserialize(&Value::Object(fields.clone()));
-        let request = request.map_err(|error| match wrong(&fields) {
+        let request = request.map_err(|error| match unreadable_field(&fields) {
             Some(field) => format!("{field}: {error}"),
             None => error.to_string(),
         });
@@ -90,17 +90,17 @@ impl<'de> Deserialize<'de> for MemberRequest {
 }
 
 /// JSON object without duplicate fields: of two equal fields, serde would silently use the last one.
-struct Distinct(Map<String, Value>);
+struct UniqueFields(Map<String, Value>);
 
-impl<'de> Deserialize<'de> for Distinct {
+impl<'de> Deserialize<'de> for UniqueFields {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
-            type Value = Distinct;
+            type Value = UniqueFields;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a member")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Distinct, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueFields, A::Error> {
                 let mut fields = Map::new();
                 while let Some((name, value)) = map.next_entry::<String, Value>()? {
                     if fields.contains_key(&name) {
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Distinct {
                     }
                     fields.insert(name, value);
                 }
-                Ok(Distinct(fields))
+                Ok(UniqueFields(fields))
             }
         }
         from.deserialize_map(Fields)
@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for Distinct {
 
 /// Returns the first field with an unreadable value; `None` if the only error is a missing or unknown field, which the
 /// error names itself.
-fn wrong(fields: &Map<String, Value>) -> Option<&str> {
+fn unreadable_field(fields: &Map<String, Value>) -> Option<&str> {
     let mut alone = Map::new();
     alone.insert("project".to_owned(), Value::from("a"));
     alone.insert("nodes".to_owned(), Value::from(1));

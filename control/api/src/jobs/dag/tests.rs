@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use lattice_quorum_types::{ProjectPath, UnixMillis, dag::DagState, dag::Member, id::DagId};
+use lattice_quorum_types::{ProjectPath, UnixMillis, dag::DagMember, dag::DagState, id::DagId};
 use serde_json::{Value, json};
 
 fn member(name: &str, more: Value) -> Value {
@@ -93,7 +93,7 @@ fn a_request_is_sent_as_it_is_read() {
 
 #[test]
 fn a_graph_is_drawn() {
-    let member = |name: &str, number, after| Member {
+    let member = |name: &str, number, after| DagMember {
         name: name.to_owned(),
         allocation: AllocationId(number),
         after,
@@ -120,7 +120,7 @@ fn a_graph_is_drawn() {
         revision: Revision(3),
     };
     let state = |id: AllocationId| (Some(id.0 == 8), None::<String>);
-    let view = DagView::whole(&dag, |id| {
+    let view = DagView::with_members(&dag, |id| {
         let (done, stop) = state(id);
         (
             done.filter(|done| *done).map(|_| "completed".to_owned()),

@@ -6,8 +6,8 @@ fn read(text: &str) -> Result<Dependencies, DependencyError> {
     text.parse()
 }
 
-fn after(condition: Condition, id: u64, index: Option<u32>) -> After {
-    After {
+fn after(condition: Condition, id: u64, index: Option<u32>) -> AllocationDependency {
+    AllocationDependency {
         condition,
         on: JobRef { id, index },
     }
@@ -138,11 +138,11 @@ proptest! {
     ) {
         let mut all = Dependencies { after: Vec::new(), singleton };
         for (kind, id, index) in parts {
-            let condition = KINDS[kind].1;
+            let condition = DEPENDENCY_TYPES[kind].1;
             let index = index.filter(|_| condition != Condition::Corresponding);
             let on = JobRef { id, index };
             if all.after.iter().all(|after| after.on != on) {
-                all.after.push(After { condition, on });
+                all.after.push(AllocationDependency { condition, on });
             }
         }
         prop_assert_eq!(read(&all.to_string()).unwrap(), all);

@@ -5,12 +5,12 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 
 /// Returns a value that differs from every default, as on a command line.
-fn other(kind: Kind) -> &'static str {
+fn other(kind: SettingType) -> &'static str {
     match kind {
-        Kind::Flag => "false",
-        Kind::Count | Kind::Limit => "2",
-        Kind::Seconds => "1.5",
-        Kind::Part => "0.25",
+        SettingType::Flag => "false",
+        SettingType::Count | SettingType::Limit => "2",
+        SettingType::Seconds => "1.5",
+        SettingType::Number => "0.25",
     }
 }
 
@@ -139,17 +139,17 @@ fn times_are_seconds_or_as_they_are_written_elsewhere() {
     ] {
         let mut change = MovementChange::default();
         change.put("preemption.patience_s", Some(text)).unwrap();
-        let value = Some(Value::Seconds(seconds));
+        let value = Some(SettingValue::Seconds(seconds));
         assert_eq!(change.given(), [("preemption.patience_s", value)]);
     }
     // A count accepts no time unit.
     let mut change = MovementChange::default();
     assert!(change.put("preemption.max_victims", Some("2s")).is_err());
     let shown = [
-        (Value::Seconds(60.0), "60"),
-        (Value::Seconds(0.5), "0.5"),
-        (Value::Limit(None), "no limit"),
-        (Value::Limit(Some(0)), "0"),
+        (SettingValue::Seconds(60.0), "60"),
+        (SettingValue::Seconds(0.5), "0.5"),
+        (SettingValue::Limit(None), "no limit"),
+        (SettingValue::Limit(Some(0)), "0"),
     ];
     for (value, text) in shown {
         assert_eq!(value.to_string(), text);

@@ -3,7 +3,7 @@
 use lattice_quorum_types::{
     NodeId, ProjectPath,
     audit::{AuditAction, ChangedLimit, NamedLimit},
-    budget::{HOUR_MS, WHOLE_PPM},
+    budget::{HOUR_MS, ONE_PPM},
     hostlist,
 };
 
@@ -88,8 +88,8 @@ pub fn summary(action: &AuditAction) -> String {
                 true => String::new(),
                 false => format!("; conforming to {}", baselines.join(", ")),
             };
-            let nodes = some(nodes);
-            let purpose = because(purpose);
+            let nodes = node_list(nodes);
+            let purpose = reason_suffix(purpose);
             format!("claimed {nodes} for {user} in project {project}{purpose}{conforming}")
         }
         AuditAction::NodesReleased {
@@ -99,16 +99,22 @@ pub fn summary(action: &AuditAction) -> String {
             reason,
         } => format!(
             "released {}, which {user} had claimed in project {project}, to be wiped{}",
-            some(nodes),
-            because(reason)
+            node_list(nodes),
+            reason_suffix(reason)
         ),
         AuditAction::NodeWiped {
             node,
             user,
             evidence,
-        } => format!("node {node}{} was wiped: {evidence}", after(user.as_ref())),
+        } => format!(
+            "node {node}{} was wiped: {evidence}",
+            after_user(user.as_ref())
+        ),
         AuditAction::NodeQuarantined { node, user, reason } => {
-            format!("quarantined node {node}{}: {reason}", after(user.as_ref()))
+            format!(
+                "quarantined node {node}{}: {reason}",
+                after_user(user.as_ref())
+            )
         }
         AuditAction::SensitiveAssigned {
             allocation,
@@ -119,7 +125,7 @@ pub fn summary(action: &AuditAction) -> String {
         } => format!(
             "gave {} to sensitive allocation {allocation} attempt {attempt} of {user} in project \
              {project}",
-            some(nodes)
+            node_list(nodes)
         ),
         AuditAction::SensitiveStarted {
             allocation,
@@ -130,7 +136,7 @@ pub fn summary(action: &AuditAction) -> String {
         } => format!(
             "sensitive allocation {allocation} attempt {attempt} of {user} in project {project} \
              runs on {}",
-            some(nodes)
+            node_list(nodes)
         ),
         AuditAction::SensitiveEnded {
             allocation,
@@ -143,7 +149,7 @@ pub fn summary(action: &AuditAction) -> String {
         } => format!(
             "sensitive allocation {allocation} attempt {attempt} of {user} in project {project} \
              ended on {}: {state}{}",
-            some(nodes),
+            node_list(nodes),
             cause
                 .as_ref()
                 .map_or(String::new(), |why| format!(" ({why})"))
@@ -158,7 +164,7 @@ pub fn summary(action: &AuditAction) -> String {
         } => {
             let change = |verb: &str, nodes: &[NodeId]| match nodes.is_empty() {
                 true => String::new(),
-                false => format!(" {verb} {}", some(nodes)),
+                false => format!(" {verb} {}", node_list(nodes)),
             };
             format!(
                 "sensitive allocation {allocation} attempt {attempt} of {user} in project \
@@ -202,11 +208,11 @@ pub fn summary(action: &AuditAction) -> String {
                 true => String::new(),
                 false => format!(", administered by {}", admins.join(", ")),
             };
-            let (kind, limits) = (kind(project), all(limits));
+            let (kind, limits) = (kind(project), limit_list(limits));
             format!("created {kind} {project} with {limits}{admins}")
         }
         AuditAction::ProjectDeleted { project, limits } => {
-            let (kind, limits) = (kind(project), all(limits));
+            let (kind, limits) = (kind(project), limit_list(limits));
             format!("deleted {kind} {project}, which had {limits}")
         }
         AuditAction::LifecycleSet {
@@ -254,7 +260,7 @@ pub fn summary(action: &AuditAction) -> String {
                 true => "moved",
                 false => "lent",
             };
-            format!("{how} {} from vCluster {from} to {to}", some(nodes))
+            format!("{how} {} from vCluster {from} to {to}", node_list(nodes))
         }
         AuditAction::ReservationSet {
             name,
@@ -264,18 +270,18 @@ pub fn summary(action: &AuditAction) -> String {
         } => match before.is_empty() {
             true => format!(
                 "made reservation {name} of {}: {}",
-                some(nodes),
+                node_list(nodes),
                 after.join("; ")
             ),
             false => format!(
                 "changed reservation {name} of {} from {} to {}",
-                some(nodes),
+                node_list(nodes),
                 before.join("; "),
                 after.join("; ")
             ),
         },
         AuditAction::ReservationDeleted { name, nodes } => {
-            format!("deleted reservation {name} of {}", some(nodes))
+            format!("deleted reservation {name} of {}", node_list(nodes))
         }
         AuditAction::SensitiveCheckpointed {
             allocation,
@@ -295,7 +301,10 @@ pub fn summary(action: &AuditAction) -> String {
             member,
             addr,
             reason,
-        } => format!("quorum member {member} at {addr} left{}", because(reason)),
+        } => format!(
+            "quorum member {member} at {addr} left{}",
+            reason_suffix(reason)
+        ),
         AuditAction::SteppedDown { member, to } => {
             let to = to.map_or("another".to_owned(), |to| to.to_string());
             format!("told quorum member {member} to let member {to} lead")
@@ -340,7 +349,7 @@ pub fn summary(action: &AuditAction) -> String {
         } => {
             let on = match nodes.is_empty() {
                 true => String::new(),
-                false => format!(", {}", some(nodes)),
+                false => format!(", {}", node_list(nodes)),
             };
             let cause = cause
                 .as_ref()
@@ -354,7 +363,7 @@ pub fn summary(action: &AuditAction) -> String {
 }
 
 /// Names nodes: `node gpu1`, `nodes gpu[1-4]`.
-fn some(nodes: &[NodeId]) -> String {
+fn node_list(nodes: &[NodeId]) -> String {
     let kind = match nodes {
         [_] => "node",
         _ => "nodes",
@@ -362,14 +371,14 @@ fn some(nodes: &[NodeId]) -> String {
     format!("{kind} {}", hostlist::fold(nodes))
 }
 
-fn because(reason: &str) -> String {
+fn reason_suffix(reason: &str) -> String {
     match reason.is_empty() {
         true => String::new(),
         false => format!(": {reason}"),
     }
 }
 
-fn after(user: Option<&String>) -> String {
+fn after_user(user: Option<&String>) -> String {
     user.map_or(String::new(), |user| format!(", after {user},"))
 }
 
@@ -377,7 +386,7 @@ fn number(limit: Option<u64>) -> String {
     limit.map_or("unlimited".to_owned(), |limit| limit.to_string())
 }
 
-fn all(limits: &[NamedLimit]) -> String {
+fn limit_list(limits: &[NamedLimit]) -> String {
     let each = limits.iter().map(|limit| {
         let value = number(limit.value);
         format!("{} {value}", limit.name)
@@ -387,7 +396,7 @@ fn all(limits: &[NamedLimit]) -> String {
 
 fn changed(limits: &[ChangedLimit]) -> String {
     let each = limits.iter().map(|limit| {
-        let (name, written) = public(&limit.name);
+        let (name, written) = public_limit(&limit.name);
         let said = |value: Option<u64>| value.map_or("unlimited".to_owned(), written);
         let (before, after) = (said(limit.before), said(limit.after));
         format!("{name} from {before} to {after}")
@@ -397,9 +406,9 @@ fn changed(limits: &[ChangedLimit]) -> String {
 
 /// Returns the public name of a limit and the format of its values. Limits stored as integers of a small unit are shown
 /// in their public unit.
-fn public(name: &str) -> (&str, fn(u64) -> String) {
+fn public_limit(name: &str) -> (&str, fn(u64) -> String) {
     let hours = |ms: u64| (ms as f64 / HOUR_MS as f64).to_string();
-    let parts = |ppm: u64| (ppm as f64 / WHOLE_PPM as f64).to_string();
+    let parts = |ppm: u64| (ppm as f64 / ONE_PPM as f64).to_string();
     match name {
         "gpu_ms_budget" => ("gpu_hours_budget", hours),
         "node_ms_budget" => ("node_hours_budget", hours),

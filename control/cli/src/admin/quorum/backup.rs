@@ -1,6 +1,6 @@
 //! Backups: written completely or not at all, and verified without a cluster.
 
-use super::key;
+use super::idempotency_key;
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -9,7 +9,7 @@ use crate::{
 use anyhow::Context as _;
 use futures::StreamExt as _;
 use lattice_host::durable::NewFile;
-use lattice_quorum_types::backup::{BackupFault, Header, Verifier};
+use lattice_quorum_types::backup::{BackupFault, BackupHeader, BackupVerifier};
 use std::{
     fs::File,
     io::{Read as _, Write as _},
@@ -24,7 +24,7 @@ fn faulty(file: &Path, fault: &BackupFault) -> Failure {
 }
 
 /// Writes a backup. The file gets its name only when it is complete, verified and on disk.
-pub async fn make(connection: &Connection, file: &Path) -> Result<(), Failure> {
+pub async fn write_backup(connection: &Connection, file: &Path) -> Result<(), Failure> {
     let there = || {
         Failure::refused(format!(
             "{} is there already and is not written over; give another name",
@@ -36,8 +36,8 @@ pub async fn make(connection: &Connection, file: &Path) -> Result<(), Failure> {
     }
     let new = NewFile::create(file, 0o600);
     let mut new = new.with_context(|| file.display().to_string())?;
-    let mut pieces = connection.client.backup(Some(&key())).await?;
-    let mut verifier = Verifier::new();
+    let mut pieces = connection.client.backup(Some(&idempotency_key())).await?;
+    let mut verifier = BackupVerifier::new();
     while let Some(piece) = pieces.next().await {
         let piece = piece?;
         verifier
@@ -51,13 +51,13 @@ pub async fn make(connection: &Connection, file: &Path) -> Result<(), Failure> {
         std::io::ErrorKind::AlreadyExists => there(),
         _ => Failure::refused(format!("{}: {error}", file.display())),
     })?;
-    told(connection.format, file, &header)
+    print_summary(connection.format, file, &header)
 }
 
 /// Reads the file to its end and verifies every byte.
-fn check(file: &Path) -> Result<Header, Failure> {
+fn check(file: &Path) -> Result<BackupHeader, Failure> {
     let mut reader = File::open(file).with_context(|| file.display().to_string())?;
-    let (mut verifier, mut piece) = (Verifier::new(), vec![0; PIECE_BYTES]);
+    let (mut verifier, mut piece) = (BackupVerifier::new(), vec![0; PIECE_BYTES]);
     loop {
         let read = reader.read(&mut piece);
         let read = read.with_context(|| file.display().to_string())?;
@@ -71,14 +71,14 @@ fn check(file: &Path) -> Result<Header, Failure> {
 
 /// Verifies that a file is a complete backup, and prints a summary of its contents.
 pub fn verify(file: &Path, format: Format) -> Result<(), Failure> {
-    told(format, file, &check(file)?)
+    print_summary(format, file, &check(file)?)
 }
 
-fn bytes(header: &Header) -> u64 {
+fn bytes(header: &BackupHeader) -> u64 {
     header.parts.iter().map(|part| part.bytes).sum()
 }
 
-fn told(format: Format, file: &Path, header: &Header) -> Result<(), Failure> {
+fn print_summary(format: Format, file: &Path, header: &BackupHeader) -> Result<(), Failure> {
     let columns = Columns::only(&[
         "cluster",
         "incarnation",

@@ -138,7 +138,7 @@ fn what_is_wrong_is_named_by_its_flag() {
             VclusterCommand::SetWeights(args) => args.request(),
             _ => panic!("{line}"),
         };
-        let refused = request.and_then(checked).unwrap_err();
+        let refused = request.and_then(check_request).unwrap_err();
         assert!(refused.text.starts_with(flag), "{line}: {refused}");
     }
 }
@@ -173,7 +173,7 @@ fn movement() -> MovementView {
 
 #[test]
 fn how_work_is_moved_is_shown_with_what_is_set() {
-    let shown: Vec<_> = moved(&movement()).collect();
+    let shown: Vec<_> = movement_lines(&movement()).collect();
     assert_eq!(shown.len(), lattice_api::movement::SETTINGS.len());
     let (set, usual): (Vec<_>, Vec<_>) =
         shown.iter().partition(|(_, told)| told.ends_with(" (set)"));

@@ -1,35 +1,37 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
-use super::super::site::{Site, chain, rechained};
+use super::super::site::{TestCluster, append_entries, chain};
 use super::*;
 use lattice_quorum_types::{
     Revision,
     command::{Principal, Privilege},
 };
 
-fn pins(site: &Site) -> BTreeSet<String> {
+fn pins(site: &TestCluster) -> BTreeSet<String> {
     BTreeSet::from([site.pin()])
 }
 
 /// Verifies these entries with the CA of this site as the trusted one.
-fn verdict(site: &Site, entries: &[AuditEntry]) -> Result<Report, String> {
+fn verdict(site: &TestCluster, entries: &[AuditEntry]) -> Result<Report, String> {
     judged(&pins(site), entries)
 }
 
 fn judged(pins: &BTreeSet<String>, entries: &[AuditEntry]) -> Result<Report, String> {
     let mut checker = Checker::new(Some("site".to_owned()), (0, [0; 32]));
-    let taken = entries.iter().try_for_each(|entry| checker.take(entry));
+    let taken = entries
+        .iter()
+        .try_for_each(|entry| checker.verify_entry(entry));
     let report = taken.and_then(|()| checker.finish(pins));
     report.map_err(|fault| fault.to_string())
 }
 
 #[test]
 fn signed_audit_reports_covered_range() {
-    let site = Site::new("site");
+    let site = TestCluster::new("site");
     let mut all = chain(5);
     site.sign(&mut all, 1);
-    all.extend(rechained(&all, 2));
+    all.extend(append_entries(&all, 2));
     site.sign(&mut all, 2);
-    all.extend(rechained(&all, 1));
+    all.extend(append_entries(&all, 1));
     let report = verdict(&site, &all).unwrap();
     assert_eq!((report.first, report.last, report.entries), (1, 10, 10));
     assert_eq!(
@@ -43,7 +45,7 @@ fn signed_audit_reports_covered_range() {
 
 #[test]
 fn untrusted_signature_verifies_nothing() {
-    let site = Site::new("site");
+    let site = TestCluster::new("site");
     let mut all = chain(5);
     assert!(
         verdict(&site, &all)
@@ -51,7 +53,7 @@ fn untrusted_signature_verifies_nothing() {
             .contains("no entry is signed")
     );
     site.sign(&mut all, 1);
-    let stranger = Site::new("site");
+    let stranger = TestCluster::new("site");
     let said = verdict(&stranger, &all).unwrap_err();
     assert!(
         said.starts_with("entry 6 is a checkpoint under authority"),
@@ -62,11 +64,11 @@ fn untrusted_signature_verifies_nothing() {
 
 #[test]
 fn audit_entry_extends_trust_to_new_authority() {
-    let (old, new) = (Site::new("site"), Site::new("site"));
+    let (old, new) = (TestCluster::new("site"), TestCluster::new("site"));
     let mut all = chain(2);
     old.sign(&mut all, 1);
     let adopt = |all: &mut Vec<AuditEntry>, action| {
-        let entry = rechained(all, 1).remove(0);
+        let entry = append_entries(all, 1).remove(0);
         let last = all.last();
         all.push(AuditEntry::following(
             last,
@@ -91,7 +93,7 @@ fn audit_entry_extends_trust_to_new_authority() {
     // The same chain without the entry that the old CA covers.
     let mut unknown = chain(2);
     old.sign(&mut unknown, 1);
-    unknown.extend(rechained(&unknown, 1));
+    unknown.extend(append_entries(&unknown, 1));
     new.sign(&mut unknown, 1);
     let said = verdict(&old, &unknown).unwrap_err();
     assert!(
@@ -114,7 +116,7 @@ fn audit_entry_extends_trust_to_new_authority() {
 
 #[test]
 fn whoever_signs_must_be_a_member_with_a_certificate_in_force_then() {
-    let site = Site::new("site");
+    let site = TestCluster::new("site");
     let base = || chain(3);
     let with = |sign: &dyn Fn(&mut Vec<AuditEntry>)| {
         let mut all = base();
@@ -132,17 +134,17 @@ fn whoever_signs_must_be_a_member_with_a_certificate_in_force_then() {
             "it was signed",
         ),
         (
-            with(&|all| Site::new("other").with_key_of(&site).sign(all, 1)),
+            with(&|all| TestCluster::new("other").with_key_of(&site).sign(all, 1)),
             "of cluster other",
         ),
     ] {
         assert!(said.starts_with("entry 4 is not a checkpoint"), "{said}");
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
-    let other = Site::new("other");
+    let other = TestCluster::new("other");
     let mut all = base();
     site.sign(&mut all, 1);
-    all.extend(rechained(&all, 1));
+    all.extend(append_entries(&all, 1));
     other.sign(&mut all, 1);
     let said = verdict(&site, &all).unwrap_err();
     assert!(
@@ -153,10 +155,10 @@ fn whoever_signs_must_be_a_member_with_a_certificate_in_force_then() {
 
 #[test]
 fn revoked_member_signature_is_invalid() {
-    let site = Site::new("site");
+    let site = TestCluster::new("site");
     let mut all = chain(3);
     site.sign(&mut all, 1);
-    let entry = rechained(&all, 1).remove(0);
+    let entry = append_entries(&all, 1).remove(0);
     let action = AuditAction::CertificatesRevoked {
         role: Role::Quorum,
         name: "1".to_owned(),
@@ -180,10 +182,10 @@ fn revoked_member_signature_is_invalid() {
 /// head.
 #[test]
 fn every_change_of_one_entry_is_found_and_named() {
-    let site = Site::new("site");
+    let site = TestCluster::new("site");
     let mut all = chain(4);
     site.sign(&mut all, 1);
-    all.extend(rechained(&all, 3));
+    all.extend(append_entries(&all, 3));
     site.sign(&mut all, 2);
     verdict(&site, &all).unwrap();
     let covered = 8;

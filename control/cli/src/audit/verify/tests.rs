@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::super::{
     file::{KnownAuthority, Writer},
-    site::{Site, chain, rechained},
+    site::{TestCluster, append_entries, chain},
 };
 use super::*;
 use lattice_api::text;
@@ -10,16 +10,16 @@ use serde_json::Value;
 use std::fs;
 
 /// Nine entries: four, a signed head, three, and a signed head that covers eight.
-fn signed(site: &Site) -> Vec<AuditEntry> {
+fn signed(site: &TestCluster) -> Vec<AuditEntry> {
     let mut all = chain(4);
     site.sign(&mut all, 1);
-    all.extend(rechained(&all, 3));
+    all.extend(append_entries(&all, 3));
     site.sign(&mut all, 2);
     all
 }
 
 /// Returns the file as the product writes it.
-fn exported(site: &Site, before: &[AuditEntry], all: &[AuditEntry]) -> String {
+fn exported(site: &TestCluster, before: &[AuditEntry], all: &[AuditEntry]) -> String {
     let start = before.last().map_or((0, [0; 32]), |e| (e.number, e.hash));
     let known = KnownAuthority {
         pin: site.pin(),
@@ -35,7 +35,7 @@ fn exported(site: &Site, before: &[AuditEntry], all: &[AuditEntry]) -> String {
     text
 }
 
-fn args(file: &Path, site: &Site) -> VerifyArgs {
+fn args(file: &Path, site: &TestCluster) -> VerifyArgs {
     VerifyArgs {
         file: Some(file.to_owned()),
         against: None,
@@ -47,7 +47,7 @@ fn args(file: &Path, site: &Site) -> VerifyArgs {
 }
 
 /// Returns the result of `lattice audit verify FILE`.
-fn verdict(text: &str, site: &Site) -> Result<(), String> {
+fn verdict(text: &str, site: &TestCluster) -> Result<(), String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), text).unwrap();
     let said = offline(&args(file.path(), site), Format::Table);
@@ -59,7 +59,7 @@ fn verdict(text: &str, site: &Site) -> Result<(), String> {
 
 #[test]
 fn an_export_holds_whole_and_from_the_middle() {
-    let site = Site::new("site");
+    let site = TestCluster::new("site");
     let all = signed(&site);
     verdict(&exported(&site, &[], &all), &site).unwrap();
     verdict(&exported(&site, &all[..6], &all[6..]), &site).unwrap();
@@ -69,7 +69,7 @@ fn an_export_holds_whole_and_from_the_middle() {
 
 #[test]
 fn trust_anchor_is_required() {
-    let site = Site::new("site");
+    let site = TestCluster::new("site");
     let folder = tempfile::tempdir().unwrap();
     let (file, ca) = (folder.path().join("a.jsonl"), folder.path().join("ca.pem"));
     fs::write(&file, exported(&site, &[], &signed(&site))).unwrap();
@@ -84,7 +84,7 @@ fn trust_anchor_is_required() {
     ask(&|a| a.chain_only = true).unwrap();
     fs::write(&ca, x509::to_pem(site.authority.certificate())).unwrap();
     ask(&|a| a.ca = vec![ca.clone()]).unwrap();
-    let other = Site::new("site");
+    let other = TestCluster::new("site");
     fs::write(&ca, x509::to_pem(other.authority.certificate())).unwrap();
     let said = ask(&|a| a.ca = vec![ca.clone()]).unwrap_err();
     assert!(
@@ -134,7 +134,7 @@ fn altered(value: &Value) -> Value {
 /// Every line of a file is changed in each of its values, removed, doubled, moved, or made the last one.
 #[test]
 fn every_change_of_a_file_is_found() {
-    let site = Site::new("site");
+    let site = TestCluster::new("site");
     let text = exported(&site, &[], &signed(&site));
     verdict(&text, &site).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -196,7 +196,7 @@ fn every_change_of_a_file_is_found() {
 /// An attacker without a key rewrites the file, including digest and hashes.
 #[test]
 fn a_forger_without_a_key_gets_no_further_than_behind_the_last_checkpoint() {
-    let site = Site::new("site");
+    let site = TestCluster::new("site");
     let all = signed(&site);
     let again = |all: &[AuditEntry]| {
         let mut made: Vec<AuditEntry> = Vec::new();
@@ -265,7 +265,7 @@ fn a_forger_without_a_key_gets_no_further_than_behind_the_last_checkpoint() {
         ));
     }
     site.sign(&mut rewritten, 1);
-    rewritten.extend(rechained(&rewritten, 6));
+    rewritten.extend(append_entries(&rewritten, 6));
     site.sign(&mut rewritten, 1);
     fs::write(&cut, exported(&site, &[], &rewritten)).unwrap();
     let mut asked = args(&cut, &site);
@@ -280,19 +280,19 @@ fn a_forger_without_a_key_gets_no_further_than_behind_the_last_checkpoint() {
 
 #[test]
 fn prints_findings_as_rows() {
-    let site = Site::new("site");
+    let site = TestCluster::new("site");
     let mut all = signed(&site);
-    all.extend(rechained(&all, 2));
+    all.extend(append_entries(&all, 2));
     let mut checker = Checker::new(Some("site".to_owned()), (0, [0; 32]));
     all.iter()
-        .try_for_each(|entry| checker.take(entry))
+        .try_for_each(|entry| checker.verify_entry(entry))
         .unwrap();
     let hash = Hex::from(checker.last().1).to_string();
     let told = |report: &Report| {
         let rows = rows(report).into_iter().map(|row| row.join(": "));
         rows.collect::<Vec<_>>().join("\n")
     };
-    let chain = told(&checker.chain());
+    let chain = told(&checker.chain_report());
     let report = checker.finish(&BTreeSet::from([site.pin()])).unwrap();
     let pin = site.pin();
     assert_eq!(
@@ -317,7 +317,7 @@ fn an_export_of_long_ago_still_holds() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/audit/v1");
     let (file, ca) = (folder.join("export.jsonl"), folder.join("ca.pem"));
     if std::env::var_os("LATTICE_BLESS").is_some() && !file.exists() {
-        let site = Site::new("site");
+        let site = TestCluster::new("site");
         fs::create_dir_all(&folder).unwrap();
         fs::write(&file, exported(&site, &[], &signed(&site))).unwrap();
         fs::write(&ca, x509::to_pem(site.authority.certificate())).unwrap();

@@ -16,7 +16,7 @@ fn words((model, count): Gpus<'_>) -> Vec<SubmitFlag> {
 }
 
 /// Reads `4` or `a100:4`.
-fn counted(text: &str) -> Result<Gpus<'_>, String> {
+fn parse_gpu_count(text: &str) -> Result<Gpus<'_>, String> {
     if text.contains(',') {
         return Err(format!(
             "{text:?}: GPUs of several models together are not supported; name one model"
@@ -34,11 +34,11 @@ fn counted(text: &str) -> Result<Gpus<'_>, String> {
 }
 
 pub(super) fn per_node(_: &Job<'_>, text: &str) -> Translation {
-    counted(text).map(words)
+    parse_gpu_count(text).map(words)
 }
 
 /// Reads `gpu`, `gpu:4`, `gpu:a100` or `gpu:a100:4`.
-pub(super) fn resources(_: &Job<'_>, text: &str) -> Translation {
+pub(super) fn gres(_: &Job<'_>, text: &str) -> Translation {
     if text.eq_ignore_ascii_case("none") {
         return Ok(Vec::new());
     }
@@ -60,14 +60,14 @@ pub(super) fn resources(_: &Job<'_>, text: &str) -> Translation {
         None => Ok(words((None, 1))),
         Some("") => Err(format!("{text:?}: write it like gpu:4 or gpu:a100:4")),
         Some(model) if !model.contains(':') && !is_number(model) => Ok(words((Some(model), 1))),
-        Some(counted_gpus) => counted(counted_gpus).map(words),
+        Some(counted_gpus) => parse_gpu_count(counted_gpus).map(words),
     }
 }
 
 /// Reads the number of GPUs of all nodes together; each node gets the same number.
-pub(super) fn in_all(job: &Job<'_>, text: &str) -> Translation {
-    let (model, count) = counted(text)?;
-    let nodes = job.nodes_in_all;
+pub(super) fn total_gpus(job: &Job<'_>, text: &str) -> Translation {
+    let (model, count) = parse_gpu_count(text)?;
+    let nodes = job.node_count;
     match count.is_multiple_of(nodes.max(1)) {
         true => Ok(words((model, count / nodes.max(1)))),
         false => Err(format!(

@@ -1,6 +1,6 @@
 //! Detection of the lines in a script that contain flags.
 
-use super::{Fault, Kind};
+use super::{DirectiveKind, Fault};
 use strsim::levenshtein;
 
 /// Line with flags.
@@ -8,7 +8,7 @@ use strsim::levenshtein;
 pub(super) struct Line<'a> {
     /// Line number, from 1.
     pub number: usize,
-    pub kind: Kind,
+    pub kind: DirectiveKind,
     /// Text after the marker.
     pub text: &'a str,
 }
@@ -19,18 +19,18 @@ pub(super) struct Header<'a> {
     /// Lines that look like lines with flags but are not valid.
     pub faults: Vec<Fault>,
     /// Lines of other batch systems, which sbatch reads unless `--ignore-pbs` is given.
-    pub others: Vec<Fault>,
+    pub other_systems: Vec<Fault>,
 }
 
 /// Classification of a comment line.
 enum Comment<'a> {
     Plain,
-    Directive(Kind, &'a str),
-    Almost(&'static str),
-    Other(&'static str),
+    Directive(DirectiveKind, &'a str),
+    Malformed(&'static str),
+    OtherSystem(&'static str),
 }
 
-const MARKERS: [Kind; 2] = [Kind::Lattice, Kind::Slurm];
+const MARKERS: [DirectiveKind; 2] = [DirectiveKind::Lattice, DirectiveKind::Slurm];
 
 /// Classifies a comment. `line` begins with `#`, possibly after spaces.
 fn comment(line: &str) -> Comment<'_> {
@@ -50,7 +50,7 @@ fn comment(line: &str) -> Comment<'_> {
         .next()
         .is_some_and(|c| c == '-' || c.is_ascii_alphabetic());
     if matches!(marker, "#PBS" | "#BSUB") && (rest.is_empty() || rest.starts_with([' ', '\t'])) {
-        return Comment::Other(
+        return Comment::OtherSystem(
             "only #LATTICE and #SBATCH are read; write it with one of them, or, where it is for \
              another system, add #SBATCH --ignore-pbs",
         );
@@ -58,28 +58,30 @@ fn comment(line: &str) -> Comment<'_> {
     let Some(kind) = MARKERS.into_iter().find(|kind| {
         marker.eq_ignore_ascii_case(kind.marker())
             || (is_option && levenshtein(&marker.to_ascii_uppercase(), kind.marker()) <= 2)
-            || (*kind == Kind::Slurm && marker == "#SLURM")
+            || (*kind == DirectiveKind::Slurm && marker == "#SLURM")
     }) else {
         return Comment::Plain;
     };
     if !marker.eq_ignore_ascii_case(kind.marker()) {
-        return Comment::Almost(match kind {
-            Kind::Lattice => "is #LATTICE meant? Put a space after # where it is a comment",
-            Kind::Slurm => "is #SBATCH meant? Put a space after # where it is a comment",
+        return Comment::Malformed(match kind {
+            DirectiveKind::Lattice => {
+                "is #LATTICE meant? Put a space after # where it is a comment"
+            }
+            DirectiveKind::Slurm => "is #SBATCH meant? Put a space after # where it is a comment",
         });
     }
     match rest.chars().next() {
-        Some('-') => return Comment::Almost("put a space before its first option"),
+        Some('-') => return Comment::Malformed("put a space before its first option"),
         Some(next) if !next.is_whitespace() => return Comment::Plain,
         _ => {}
     }
     if marker != kind.marker() {
-        return Comment::Almost(
+        return Comment::Malformed(
             "it is written in capitals; put a space after # where it is a comment",
         );
     }
     if text.len() < line.len() {
-        return Comment::Almost(
+        return Comment::Malformed(
             "it does not begin in the first column, and sbatch passes it over; move it there, or put a space \
              after # where it is a comment",
         );
@@ -133,8 +135,8 @@ pub(super) fn read(text: &str) -> Header<'_> {
             (None, true) => match comment(line) {
                 Comment::Plain => {}
                 Comment::Directive(kind, text) => header.lines.push(Line { number, kind, text }),
-                Comment::Almost(reason) => header.faults.push(fault(reason)),
-                Comment::Other(reason) => header.others.push(fault(reason)),
+                Comment::Malformed(reason) => header.faults.push(fault(reason)),
+                Comment::OtherSystem(reason) => header.other_systems.push(fault(reason)),
             },
             (Some(command), true) => {
                 if let Comment::Directive(..) = comment(line) {

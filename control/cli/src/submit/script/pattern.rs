@@ -21,27 +21,30 @@ pub(super) fn error(job: &Job<'_>, text: &str) -> Translation {
 
 /// Meaning of a letter after `%`.
 enum PatternMeaning {
-    For(&'static str),
+    Replace(&'static str),
     Name,
-    Not(&'static str),
+    Unsupported(&'static str),
 }
 
 /// One rank runs on each node, so the rank and the relative node number are equal.
 const PATTERN: [(char, PatternMeaning); 11] = [
-    ('%', PatternMeaning::For("%%")),
-    ('j', PatternMeaning::For("%j")),
-    ('N', PatternMeaning::For("%n")),
-    ('n', PatternMeaning::For("%r")),
-    ('t', PatternMeaning::For("%r")),
+    ('%', PatternMeaning::Replace("%%")),
+    ('j', PatternMeaning::Replace("%j")),
+    ('N', PatternMeaning::Replace("%n")),
+    ('n', PatternMeaning::Replace("%r")),
+    ('t', PatternMeaning::Replace("%r")),
     ('x', PatternMeaning::Name),
-    ('A', PatternMeaning::For("%A")),
-    ('a', PatternMeaning::For("%a")),
+    ('A', PatternMeaning::Replace("%A")),
+    ('a', PatternMeaning::Replace("%a")),
     (
         'b',
-        PatternMeaning::Not("a part of an index is not known; leave it out"),
+        PatternMeaning::Unsupported("a part of an index is not known; leave it out"),
     ),
-    ('u', PatternMeaning::Not("write your name itself")),
-    ('J', PatternMeaning::Not("there are no steps; write %j")),
+    ('u', PatternMeaning::Unsupported("write your name itself")),
+    (
+        'J',
+        PatternMeaning::Unsupported("there are no steps; write %j"),
+    ),
 ];
 
 /// Translates the letters of a file name.
@@ -69,8 +72,8 @@ fn pattern(job: &Job<'_>, text: &str) -> Result<String, String> {
             )),
         };
         match PATTERN.iter().find(|(known, _)| Some(*known) == letter) {
-            Some((_, PatternMeaning::For(ours))) => file += ours,
-            Some((_, PatternMeaning::Not(why))) => return fail(why),
+            Some((_, PatternMeaning::Replace(ours))) => file += ours,
+            Some((_, PatternMeaning::Unsupported(why))) => return fail(why),
             Some((_, PatternMeaning::Name)) => match job.name {
                 None => return fail("the job has no name; give --job-name"),
                 Some(name) if name.contains('/') => {

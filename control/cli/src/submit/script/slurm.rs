@@ -1,7 +1,7 @@
 //! Options of sbatch and their translation. The options are those of Slurm 22.05 to 24.11.
 
 use super::{
-    Fault, Line, fault, gpus, in_words, pattern, shell_split,
+    Fault, Line, fault, gpus, one_line_error, pattern, shell_split,
     values::{self, Job, SubmitFlag},
 };
 use Argument::{Bare, Optional, Required};
@@ -67,7 +67,7 @@ const BINDING: OptionTranslation = Refused(
 );
 const PROCESSORS: OptionTranslation =
     Refused("nodes are not chosen by their processors; name such nodes by a feature, --constraint");
-const WHOLE: OptionTranslation =
+const WHOLE_NODES: OptionTranslation =
     Refused("nodes are allocated whole, and are never shared; leave it out");
 const BURST_BUFFER: OptionTranslation =
     Refused("burst buffers are not supported; let the script move its files, and leave it out");
@@ -108,7 +108,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
     row("", "bb", Required, BURST_BUFFER),
     row("", "bbf", Required, BURST_BUFFER),
     row("b", "begin", Required, Flag("begin")),
-    row("D", "chdir", Required, Read(values::folder)),
+    row("D", "chdir", Required, Read(values::chdir)),
     row("", "cluster-constraint", Required, CLUSTER),
     row("M", "clusters", Required, CLUSTER),
     row("", "comment", Required, Flag("comment")),
@@ -117,11 +117,11 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
     row("", "container", Required, CONTAINER),
     row("", "container-id", Required, CONTAINER),
     row("", "contiguous", Bare, GROUPS),
-    row("S", "core-spec", Required, WHOLE),
+    row("S", "core-spec", Required, WHOLE_NODES),
     row("", "cores-per-socket", Required, PROCESSORS),
     row("", "cpu-freq", Required, SETTING),
     row("", "cpus-per-gpu", Required, PROCESSES),
-    row("c", "cpus-per-task", Required, Read(values::one_processor)),
+    row("c", "cpus-per-task", Required, Read(values::cpus_per_task)),
     row("", "deadline", Required, Flag("deadline")),
     row("", "delay-boot", Required, BOOT),
     row("d", "dependency", Required, Flag("dependency")),
@@ -148,7 +148,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
     row("", "gid", Required, ACCOUNT),
     row("", "gpu-bind", Required, BINDING),
     row("", "gpu-freq", Required, GPU_SETTING),
-    row("G", "gpus", Required, Read(gpus::in_all)),
+    row("G", "gpus", Required, Read(gpus::total_gpus)),
     row("", "gpus-per-node", Required, Read(gpus::per_node)),
     row(
         "",
@@ -158,7 +158,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
     ),
     // One process runs on each node, so this equals the number per node.
     row("", "gpus-per-task", Required, Read(gpus::per_node)),
-    row("", "gres", Required, Read(gpus::resources)),
+    row("", "gres", Required, Read(gpus::gres)),
     row("", "gres-flags", Required, GPU_SETTING),
     row("h", "help", Bare, COMMAND_LINE),
     row("", "hint", Required, BINDING),
@@ -175,7 +175,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "kill-on-invalid-dep",
         Required,
-        Read(values::ended_with_its_dependency),
+        Read(values::kill_on_invalid_dep),
     ),
     row(
         "L",
@@ -183,7 +183,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         Required,
         Refused("licences are not counted; leave it out"),
     ),
-    row("", "mail-type", Required, Read(values::no_mail)),
+    row("", "mail-type", Required, Read(values::mail_type)),
     row(
         "",
         "mail-user",
@@ -228,21 +228,21 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
     ),
     row("w", "nodelist", Required, Read(values::nodelist)),
     row("N", "nodes", Required, Read(values::nodes)),
-    row("n", "ntasks", Required, Read(values::processes)),
+    row("n", "ntasks", Required, Read(values::ntasks)),
     row("", "ntasks-per-core", Required, PROCESSES),
     row("", "ntasks-per-gpu", Required, PROCESSES),
     row(
         "",
         "ntasks-per-node",
         Required,
-        Read(values::processes_of_a_node),
+        Read(values::ntasks_per_node),
     ),
     row("", "ntasks-per-socket", Required, PROCESSES),
     row("", "oom-kill-step", Optional, SETTING),
-    row("", "open-mode", Required, Read(values::appended)),
+    row("", "open-mode", Required, Read(values::open_mode)),
     row("o", "output", Required, Read(pattern::output)),
     row("O", "overcommit", Bare, PROCESSES),
-    row("s", "oversubscribe", Bare, WHOLE),
+    row("s", "oversubscribe", Bare, WHOLE_NODES),
     row("", "parsable", Bare, Always),
     row("p", "partition", Required, Read(values::vcluster)),
     row("", "power", Required, SETTING),
@@ -280,7 +280,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
     row("", "reservation", Required, Flag("reservation")),
     row("", "resv-ports", Optional, SETTING),
     row("", "segment", Required, GROUPS),
-    row("", "share", Bare, WHOLE),
+    row("", "share", Bare, WHOLE_NODES),
     row(
         "",
         "signal",
@@ -301,7 +301,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "tasks-per-node",
         Required,
-        Read(values::processes_of_a_node),
+        Read(values::ntasks_per_node),
     ),
     row(
         "",
@@ -309,7 +309,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         Bare,
         Refused("give --dry-run on the command line"),
     ),
-    row("", "thread-spec", Required, WHOLE),
+    row("", "thread-spec", Required, WHOLE_NODES),
     row("", "threads-per-core", Required, PROCESSORS),
     row("t", "time", Required, Read(values::time)),
     row(
@@ -342,12 +342,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         Bare,
         Refused("submit does not wait for the end; leave it out, and see lattice status"),
     ),
-    row(
-        "",
-        "wait-all-nodes",
-        Required,
-        Read(values::all_nodes_ready),
-    ),
+    row("", "wait-all-nodes", Required, Read(values::wait_all_nodes)),
     row(
         "",
         "wckey",
@@ -381,7 +376,7 @@ impl SlurmOption {
 
     /// Whether the option requires a value.
     #[cfg(test)]
-    pub fn has_value(&self) -> bool {
+    pub fn requires_value(&self) -> bool {
         self.argument == Required
     }
 
@@ -443,7 +438,7 @@ pub(super) fn line<'a>(line: &'a Line<'a>, all: &mut Vec<SlurmDirective<'a>>) ->
         return Err(fault(line, word, reason));
     }
     let matches = command().try_get_matches_from(words);
-    let matches = matches.map_err(|error| fault(line, "", in_words(&error)))?;
+    let matches = matches.map_err(|error| fault(line, "", one_line_error(&error)))?;
     for option in OPTIONS {
         let Some(value) = option.value(&matches) else {
             continue;

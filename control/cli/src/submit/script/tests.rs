@@ -24,7 +24,14 @@ fn judged(file: &str, text: &str, outside: &ScriptContext<'_>) -> Result<Vec<Dir
 
 fn read(text: &str, said: &CommandLineFlags) -> Result<Vec<Directive>, String> {
     let (file, name) = ("job.sh", Some("job.sh"));
-    judged(file, text, &ScriptContext { name, said })
+    judged(
+        file,
+        text,
+        &ScriptContext {
+            name,
+            command_line: said,
+        },
+    )
 }
 
 /// Returns the words that Slurm's options translate to, or the first mistake.
@@ -326,7 +333,7 @@ fn files_are_named_in_our_letters() {
     let text = "#SBATCH -o %x\n";
     let stdin = ScriptContext {
         name: None,
-        said: &said(""),
+        command_line: &said(""),
     };
     let error = judged("-", text, &stdin).unwrap_err();
     assert!(
@@ -452,7 +459,7 @@ fn no_option_is_passed_over() {
     let mut always = Vec::new();
     for option in slurm::OPTIONS {
         assert!(names.insert(option.long), "{} is there twice", option.long);
-        let value = if option.has_value() { "=1" } else { "" };
+        let value = if option.requires_value() { "=1" } else { "" };
         match slurm(&format!("--{}{value}", option.long)) {
             Ok(words) if words.is_empty() => always.push(option.long),
             Ok(_) => {}
@@ -489,7 +496,7 @@ fn the_command_line_wins_over_lattice_and_that_over_sbatch() {
     let words = |line: &str| {
         let said = said(line);
         let all = read(text, &said).unwrap();
-        merged(&all, &said).join(" ")
+        merge_flags(&all, &said).join(" ")
     };
     assert_eq!(
         words(""),
@@ -530,7 +537,7 @@ fn the_guide_lists_every_option_and_what_becomes_of_it() {
     for option in slurm::OPTIONS {
         let name = option.long;
         let is_listed = (taken.contains(name), refused.contains(name));
-        let value = if option.has_value() { "=1" } else { "" };
+        let value = if option.requires_value() { "=1" } else { "" };
         match is_listed {
             (true, false) => {}
             (false, true) => assert!(slurm(&format!("--{name}{value}")).is_err(), "{name}"),
@@ -614,7 +621,14 @@ fn refuses_unused_lines() {
 fn outcome(file: &str, text: &str) -> String {
     let said = said("");
     let name = Some(file);
-    let lines: Vec<String> = match judged(file, text, &ScriptContext { name, said: &said }) {
+    let lines: Vec<String> = match judged(
+        file,
+        text,
+        &ScriptContext {
+            name,
+            command_line: &said,
+        },
+    ) {
         Ok(all) => all
             .iter()
             .map(|one| format!("{}: {}", one.place(), one.given.words.join(" ")))

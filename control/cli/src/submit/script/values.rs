@@ -31,11 +31,11 @@ pub(super) struct Job<'a> {
     /// `#SBATCH --nodes`, if it is a number.
     pub nodes: Option<u32>,
     /// Number of nodes in the script: given as a number, or by naming nodes.
-    pub nodes_here: Option<u32>,
+    pub nodes_in_script: Option<u32>,
     /// Number of nodes, with the command line taken into account.
-    pub nodes_in_all: u32,
+    pub node_count: u32,
     /// Whether `#SBATCH --nodes` is present but not a number, which is reported elsewhere.
-    is_unknown: bool,
+    is_nodes_invalid: bool,
     /// Name of the allocation.
     pub name: Option<&'a str>,
     /// Whether `#SBATCH --error` is present.
@@ -61,15 +61,15 @@ impl<'a> Job<'a> {
             .or(nodes)
             .or_else(listed);
         let nodes_said = outside
-            .said
+            .command_line
             .value("nodes")
             .and_then(|nodes| nodes.parse().ok());
         Self {
             nodes,
-            nodes_here,
-            nodes_in_all: nodes_said.or(nodes_here).unwrap_or(1),
-            is_unknown: nodes.is_none() && their("nodes").is_some(),
-            name: (outside.said.value("name"))
+            nodes_in_script: nodes_here,
+            node_count: nodes_said.or(nodes_here).unwrap_or(1),
+            is_nodes_invalid: nodes.is_none() && their("nodes").is_some(),
+            name: (outside.command_line.value("name"))
                 .or_else(|| our("name"))
                 .or_else(|| their("job-name"))
                 .or(outside.name),
@@ -228,7 +228,7 @@ pub(super) fn vcluster(_: &Job<'_>, text: &str) -> Translation {
     }
 }
 
-pub(super) fn folder(_: &Job<'_>, text: &str) -> Translation {
+pub(super) fn chdir(_: &Job<'_>, text: &str) -> Translation {
     match text.starts_with('/') {
         true => Ok(vec![SubmitFlag::new("chdir", text)]),
         false => Err(format!(
@@ -287,7 +287,7 @@ pub(super) fn no_requeue(_: &Job<'_>, _: &str) -> Translation {
 }
 
 /// Accepts the one value that is always in effect.
-fn only(text: &str, so: &str, why: &str) -> Translation {
+fn accept_only(text: &str, so: &str, why: &str) -> Translation {
     match text.eq_ignore_ascii_case(so) {
         true => Ok(Vec::new()),
         false => Err(format!("{text:?}: {why}")),
@@ -298,9 +298,9 @@ const ONE_PROCESS: &str = "one process is started on each node, with all that th
                            the script, and leave it out";
 
 /// Accepts only a number of processes equal to the number of nodes.
-pub(super) fn processes(job: &Job<'_>, text: &str) -> Translation {
-    let nodes = job.nodes_here.unwrap_or(1);
-    match job.is_unknown || text.parse() == Ok(nodes) {
+pub(super) fn ntasks(job: &Job<'_>, text: &str) -> Translation {
+    let nodes = job.nodes_in_script.unwrap_or(1);
+    match job.is_nodes_invalid || text.parse() == Ok(nodes) {
         true => Ok(Vec::new()),
         false => Err(format!(
             "{text:?} on {nodes} node{}: {ONE_PROCESS}",
@@ -309,50 +309,50 @@ pub(super) fn processes(job: &Job<'_>, text: &str) -> Translation {
     }
 }
 
-pub(super) fn processes_of_a_node(_: &Job<'_>, text: &str) -> Translation {
-    only(text, "1", ONE_PROCESS)
+pub(super) fn ntasks_per_node(_: &Job<'_>, text: &str) -> Translation {
+    accept_only(text, "1", ONE_PROCESS)
 }
 
-pub(super) fn one_processor(_: &Job<'_>, text: &str) -> Translation {
+pub(super) fn cpus_per_task(_: &Job<'_>, text: &str) -> Translation {
     let why = "a process has all processors of its node, however many those are; leave it out, or name such nodes by \
                a feature, --constraint";
-    only(text, "1", why)
+    accept_only(text, "1", why)
 }
 
 pub(super) fn exclusive(_: &Job<'_>, text: &str) -> Translation {
-    only(
+    accept_only(
         text,
         "",
         "nodes are allocated whole; write --exclusive alone, or leave it out",
     )
 }
 
-pub(super) fn ended_with_its_dependency(_: &Job<'_>, text: &str) -> Translation {
-    only(
+pub(super) fn kill_on_invalid_dep(_: &Job<'_>, text: &str) -> Translation {
+    accept_only(
         text,
         "yes",
         "a job that can never start is cancelled; leave it out",
     )
 }
 
-pub(super) fn no_mail(_: &Job<'_>, text: &str) -> Translation {
-    only(
+pub(super) fn mail_type(_: &Job<'_>, text: &str) -> Translation {
+    accept_only(
         text,
         "none",
         "no mail is sent; leave it out, and see lattice status",
     )
 }
 
-pub(super) fn appended(_: &Job<'_>, text: &str) -> Translation {
-    only(
+pub(super) fn open_mode(_: &Job<'_>, text: &str) -> Translation {
+    accept_only(
         text,
         "append",
         "files are appended to; leave it out, and have %j in the file's name",
     )
 }
 
-pub(super) fn all_nodes_ready(_: &Job<'_>, text: &str) -> Translation {
-    only(
+pub(super) fn wait_all_nodes(_: &Job<'_>, text: &str) -> Translation {
+    accept_only(
         text,
         "1",
         "jobs start on nodes that are ready; leave it out",

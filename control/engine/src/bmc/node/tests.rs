@@ -108,13 +108,13 @@ fn confirms_and_clears_bmc_fault_of_unstable_class() {
     {
         let report = tells(Reading::Present(seed), health);
         assert_eq!(
-            node.looked(&report),
+            node.compare_reading(&report),
             RequestedReading::Read { differs: vec![] }
         );
         let (next, _) = node.take(&report, &look(at));
         assert_eq!(
             (next, named(&node)),
-            (NextReadingStep::Rest, (codes.clone(), true))
+            (NextReadingStep::WaitInterval, (codes.clone(), true))
         );
     }
 }

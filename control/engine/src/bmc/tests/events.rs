@@ -97,7 +97,7 @@ async fn flash_task_joins_change_once() {
     assert_eq!(name, "Firmware Update: iDRAC.Embedded.1 to 7.10.50.00");
     assert_eq!(state, "completed");
     assert!(started_at.is_some() && *started_at <= deeds[0].deed.at);
-    assert_eq!(deeds[0].believed(), deeds[0].deed.at);
+    assert_eq!(deeds[0].plausible_time(), deeds[0].deed.at);
     assert!(deeds[0].deed.at <= Some(deeds[0].read_at));
     drop(fixture.end().await);
 
@@ -147,7 +147,7 @@ async fn reports_new_entries_regardless_of_clock() {
     assert_eq!(deeds.len(), 2, "{deeds:#?}");
     assert_eq!(deeds[0].deed.severity, BmcEventSeverity::Critical);
     assert_eq!((deeds[0].deed.at, deeds[1].deed.at), (None, Some(192_000)));
-    assert_eq!(deeds[1].believed(), None);
+    assert_eq!(deeds[1].plausible_time(), None);
 
     let (bmc, _folder, path) = started(tree("supermicro-x10sdv")).await;
     for list in [
@@ -188,7 +188,7 @@ async fn lists_that_are_broken_huge_or_cyclic_cost_only_themselves() {
     let power = fixture.readings.power(&id("gpu001")).unwrap();
     assert!(power.power.draw.is_known(), "{power:?}");
     // Lists that answer again are read again.
-    bmc.heal();
+    bmc.clear_faults();
     let of_manager = "/redfish/v1/Managers/1/LogServices/IEL/Entries";
     assert!(bmc.add(of_manager, entry(901, "Critical", "iLO: flash is worn out")));
     let deeds = fixture.until_deeds(2).await;

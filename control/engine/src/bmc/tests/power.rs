@@ -57,7 +57,7 @@ async fn dying_bmc_never_reports_no_limit() {
     bmc.break_path("*", Fault::Reset);
     stays_unknown(&fixture, &hung, Duration::from_secs(4)).await;
     assert!(hung.read_at.is_some() && bmc.counters().requests >= requests);
-    bmc.heal();
+    bmc.clear_faults();
     let again = fixture.until("a draw again", |r| {
         drawn(r).filter(|s| s.read_at > hung.read_at)
     });
@@ -78,7 +78,7 @@ async fn power_that_is_nowhere_found_any_more_is_looked_for_and_not_absent() {
     let now = fixture.until("nothing", unknown).await;
     assert!(!now.power.draw.is_known(), "{now:?}");
     assert_eq!(now.power.limit_state, LimitState::Unknown, "{now:?}");
-    bmc.heal();
+    bmc.clear_faults();
     fixture.until("a draw again", drawn).await;
 }
 

@@ -124,7 +124,7 @@ async fn reported_fault_survives_worker_panic() {
     fixture.until("its own silence", another).await;
     assert!(is_named(&fixture.readings));
     health("OK");
-    bmc.heal();
+    bmc.clear_faults();
     assert!(matches!(
         asked(&fixture).await,
         RequestedReading::Read { .. }

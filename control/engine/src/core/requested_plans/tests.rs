@@ -16,7 +16,7 @@ fn waits(world: &World) -> Arc<Allocation> {
         gpu_models: vec!["none of them".to_owned()],
         ..Constraints::default()
     };
-    let id = world.waits_for(Requeue::Never, constraints);
+    let id = world.submit_with_constraints(Requeue::Never, constraints);
     world.fold();
     world.core.view().allocation(id).unwrap().clone()
 }

@@ -59,7 +59,7 @@ fn chosen(
     deeds: &[BmcEvent],
     now: u64,
 ) -> (ReportedEvents, Vec<ReportedBmcEvent>) {
-    choose(before, (&lists(&["IML", "Tasks"]), deeds), now).unwrap()
+    select_new(before, (&lists(&["IML", "Tasks"]), deeds), now).unwrap()
 }
 
 fn shown(store: &HistoryStore) -> Vec<(u64, ReportedBmcEvent)> {
@@ -82,7 +82,9 @@ fn reports_each_event_once() {
     let read = lists(&["IML", "Tasks"]);
     let store = HistoryStore::open(&path).unwrap();
     let add = |store: &HistoryStore, deeds: &[BmcEvent], now| {
-        store.append_deeds("gpu001", (&read, deeds), now).unwrap()
+        store
+            .append_bmc_events("gpu001", (&read, deeds), now)
+            .unwrap()
     };
     assert_eq!(add(&store, &deeds, NOW), 2);
     assert_eq!(add(&store, &deeds, NOW + MINUTE), 0);
@@ -98,7 +100,7 @@ fn reports_each_event_once() {
     assert_eq!(times, [NOW - 2 * MINUTE, NOW - MINUTE, NOW]);
     assert_eq!(shown[2].1.read_at, NOW + 3 * MINUTE);
     // Another node has its own events.
-    let other = store.append_deeds("gpu002", (&read, &deeds[..1]), NOW);
+    let other = store.append_bmc_events("gpu002", (&read, &deeds[..1]), NOW);
     assert_eq!(other.unwrap(), 1);
 }
 
@@ -114,12 +116,12 @@ fn first_read_reports_newest_only() {
     let (kept, lines) = chosen(ReportedEvents::default(), &deeds, NOW);
     // An hour allows thirty lines.
     assert_eq!(lines.len(), MOST_HOURLY);
-    assert!(lines.iter().all(|did| did.believed().is_some()));
+    assert!(lines.iter().all(|did| did.plausible_time().is_some()));
     assert_eq!(lines.last().unwrap().deed.identity, 98);
     assert_eq!(kept.left_out, 2, "of the newest 32");
     // Events that were left out then are not reported later either.
     assert_eq!(
-        choose(kept.clone(), (&lists(&["IML"]), &deeds), NOW + day),
+        select_new(kept.clone(), (&lists(&["IML"]), &deeds), NOW + day),
         None
     );
     // A list that is new on a known BMC.
@@ -148,7 +150,7 @@ fn a_clock_that_cannot_be_right_puts_an_entry_where_it_was_read() {
     let (_, lines) = chosen(known(), &deeds, NOW);
     let places: Vec<_> = lines
         .iter()
-        .map(|did| (did.deed.message.as_str(), did.stands_at(), did.deed.at))
+        .map(|did| (did.deed.message.as_str(), did.history_time(), did.deed.at))
         .collect();
     assert_eq!(
         places,
@@ -217,7 +219,11 @@ fn memory_is_bounded_and_tasks_separate() {
 
     let store = HistoryStore::in_memory().unwrap();
     let read = lists(&["IML", "Tasks"]);
-    let add = |deeds: &[BmcEvent], now| store.append_deeds("gpu001", (&read, deeds), now).unwrap();
+    let add = |deeds: &[BmcEvent], now| {
+        store
+            .append_bmc_events("gpu001", (&read, deeds), now)
+            .unwrap()
+    };
     add(&[], NOW);
     add(&[task(1, NOW)], NOW);
     for hour in 1..=60 {
@@ -242,7 +248,7 @@ fn a_bmc_that_names_other_lists_each_time_fills_no_memory() {
     let mut kept = known();
     for look in 0..500 {
         let read = lists(&[&format!("Log{look}"), &format!("Task{look}")]);
-        kept = choose(kept, (&read, &[]), NOW).unwrap().0;
+        kept = select_new(kept, (&read, &[]), NOW).unwrap().0;
         assert!(read.is_subset(&kept.lists), "{look}");
         assert!(kept.lists.len() <= MOST_LISTS + 2, "{}", kept.lists.len());
     }

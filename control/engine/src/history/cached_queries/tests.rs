@@ -3,7 +3,7 @@ use super::*;
 use crate::history::Cursor;
 use lattice_conformance::{
     ClassMark, ClassRecord, Reading,
-    history::{Cause, Entry, KeyChange, Record},
+    history::{Cause, Entry, HistoryRecord, KeyChange},
 };
 
 const NODE: &str = "gpu001";
@@ -15,9 +15,9 @@ fn record(firmware: &str) -> ClassRecord {
     record
 }
 
-fn entry(seq: u64, class: Class, (from, to): (ClassMark, ClassMark), key: &str) -> Record {
+fn entry(seq: u64, class: Class, (from, to): (ClassMark, ClassMark), key: &str) -> HistoryRecord {
     let text = |value: u64| Reading::Present(value.to_string().as_str().into());
-    Record::Entry(Entry {
+    HistoryRecord::Entry(Entry {
         seq,
         at: seq * 1_000,
         boot_id: "b1".to_owned(),
@@ -35,8 +35,8 @@ fn entry(seq: u64, class: Class, (from, to): (ClassMark, ClassMark), key: &str) 
     })
 }
 
-async fn told(history: &History, records: Vec<Record>) {
-    let read = records.iter().filter_map(Record::seq).max().unwrap();
+async fn told(history: &History, records: Vec<HistoryRecord>) {
+    let read = records.iter().filter_map(HistoryRecord::seq).max().unwrap();
     let cursor = Cursor { journal: 1, read };
     let append = history.append(NODE.to_owned(), cursor, records, 1 << 40);
     append.await.unwrap();
@@ -44,7 +44,7 @@ async fn told(history: &History, records: Vec<Record>) {
 
 async fn asked(history: &History) -> Option<UnchangedSince> {
     let asked = vec![(NODE.to_owned(), Class::Nic, KEY.to_owned())];
-    history.since_all(asked).await.pop().unwrap()
+    history.unchanged_since_each(asked).await.pop().unwrap()
 }
 
 fn at(at: u64) -> Option<UnchangedSince> {
@@ -86,7 +86,7 @@ async fn entries_of_other_classes_are_among_those_that_a_question_looks_at() {
     let nic = entry(2, Class::Nic, (before, after), KEY);
     let unread = (ClassMark::Incomplete, ClassMark::Incomplete);
     let other = |seq| entry(seq, Class::Kernel, unread, "kernel.cmdline");
-    let count = LOOKED_AT as u64;
+    let count = MAX_QUERIED_ENTRIES as u64;
     told(&history, vec![nic]).await;
     told(&history, (3..2 + count).map(other).collect()).await;
     assert_eq!(asked(&history).await, at(2_000), "the last it looks at");
@@ -97,7 +97,7 @@ async fn entries_of_other_classes_are_among_those_that_a_question_looks_at() {
 #[tokio::test]
 async fn why_a_class_is_not_known_is_of_its_newest_entry() {
     let history = History::open(None).unwrap();
-    let missing = async || history.missing(NODE.to_owned()).await.unwrap();
+    let missing = async || history.unknown_keys(NODE.to_owned()).await.unwrap();
     assert!(missing().await.is_empty());
     let unread = (ClassMark::Incomplete, ClassMark::Incomplete);
     told(&history, vec![entry(2, Class::Nic, unread, KEY)]).await;

@@ -1,12 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::history::{
-    Cursor, DrainTurn, FromBmc, NodeObservation, TimedObservations,
-    line_kind::{MOST_CHANGES, MOST_EVENTS, MOST_LIVENESS, MOST_TURNS},
+    BmcEntry, Cursor, DrainTurn, NodeObservation, TimedObservations,
+    line_kind::{MAX_TRANSITIONS, MOST_CHANGES, MOST_EVENTS, MOST_LIVENESS},
 };
 use lattice_conformance::{
     ClassMark,
-    history::{Cause, Entry, Event, EventKind, Record},
+    history::{Cause, Entry, Event, EventKind, HistoryRecord},
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 const NODE: &str = "gpu001";
 const NOW: u64 = 1_000_000;
 
-fn entry(seq: u64, at: u64, class: Class) -> Record {
-    Record::Entry(Entry {
+fn entry(seq: u64, at: u64, class: Class) -> HistoryRecord {
+    HistoryRecord::Entry(Entry {
         seq,
         at,
         boot_id: "b1".to_owned(),
@@ -29,8 +29,8 @@ fn entry(seq: u64, at: u64, class: Class) -> Record {
     })
 }
 
-fn event(seq: u64, at: u64) -> Record {
-    Record::Event(Event {
+fn event(seq: u64, at: u64) -> HistoryRecord {
+    HistoryRecord::Event(Event {
         seq,
         at,
         boot_id: "b1".to_owned(),
@@ -56,7 +56,7 @@ fn note(store: &HistoryStore, node: &str, when: u64) {
     let note = TimedObservations {
         node: node.to_owned(),
         happened: vec![(when, drained())],
-        compared: None,
+        comparison_state: None,
     };
     store.note(&[note], None).unwrap();
 }
@@ -65,12 +65,12 @@ fn read(journal: u64, read: u64) -> Cursor {
     Cursor { journal, read }
 }
 
-fn append(store: &HistoryStore, last: u64, records: &[Record]) -> u64 {
+fn append(store: &HistoryStore, last: u64, records: &[HistoryRecord]) -> u64 {
     store.append(NODE, read(7, last), records, NOW).unwrap()
 }
 
 fn whens(items: &[HistoryItem]) -> Vec<u64> {
-    items.iter().map(|item| item.place().when).collect()
+    items.iter().map(|item| item.position().when).collect()
 }
 
 /// A change, a driver event, a drain observed by control in between, and a change that arrived late.
@@ -88,14 +88,16 @@ fn merges_sources_by_time() {
     let store = mixed();
     let all = store.list(NODE, &Listing::default(), 100).unwrap();
     assert_eq!(whens(&all), [5_000, 4_000, 2_000, 1_500, 1_000]);
-    let numbers: Vec<u64> = all.iter().map(|item| item.place().number).collect();
+    let numbers: Vec<u64> = all.iter().map(|item| item.position().number).collect();
     assert_eq!(numbers, [3, 4, 2, 5, 1]);
     for item in &all {
-        let found = store.numbered(NODE, item.place().number, false).unwrap();
+        let found = store
+            .item_numbered(NODE, item.position().number, false)
+            .unwrap();
         assert_eq!(found.as_ref(), Some(item));
     }
-    assert_eq!(store.numbered(NODE, 6, false).unwrap(), None);
-    assert_eq!(store.numbered("gpu002", 1, false).unwrap(), None);
+    assert_eq!(store.item_numbered(NODE, 6, false).unwrap(), None);
+    assert_eq!(store.item_numbered("gpu002", 1, false).unwrap(), None);
 }
 
 #[test]
@@ -108,13 +110,13 @@ fn pages_put_together_are_the_list_also_while_more_comes() {
             let Some(last) = page.last() else {
                 break;
             };
-            listing.after = Some(last.place().to_string().parse().unwrap());
+            listing.after = Some(last.position().to_string().parse().unwrap());
             seen.extend(page);
             note(&store, NODE, 9_000 + size as u64);
         }
         let mut all = store.list(NODE, &Listing::default(), 100).unwrap();
-        all.retain(|item| item.place().when < 9_000);
-        seen.retain(|item| item.place().when < 9_000);
+        all.retain(|item| item.position().when < 9_000);
+        seen.retain(|item| item.position().when < 9_000);
         assert_eq!(seen, all, "pages of {size}");
     }
 }
@@ -155,7 +157,7 @@ fn what_is_asked_of_the_fleet_sees_changes_alone() {
     let told = store.changes(0, None, 100).unwrap();
     let seen: Vec<_> = told
         .iter()
-        .map(|by| (by.told.when, by.told.number))
+        .map(|by| (by.entry.when, by.entry.number))
         .collect();
     assert_eq!(seen, [(4_000, 4), (1_000, 1)]);
     assert_eq!(store.len().unwrap(), 2);
@@ -165,7 +167,7 @@ fn what_is_asked_of_the_fleet_sees_changes_alone() {
 fn a_flood_of_events_costs_no_change_and_has_a_bound() {
     let store = HistoryStore::in_memory().unwrap();
     append(&store, 1, &[entry(1, 500, Class::Nic)]);
-    let many: Vec<Record> = (2..3 * MOST_EVENTS as u64).map(|n| event(n, n)).collect();
+    let many: Vec<HistoryRecord> = (2..3 * MOST_EVENTS as u64).map(|n| event(n, n)).collect();
     append(&store, 3 * MOST_EVENTS as u64, &many);
     let all = store.list(NODE, &Listing::default(), usize::MAX).unwrap();
     let changes = all
@@ -179,7 +181,7 @@ fn a_flood_of_events_costs_no_change_and_has_a_bound() {
     );
     // Many changes displace no event.
     let last = 9_000 + MOST_CHANGES as u64;
-    let many: Vec<Record> = (9_000..last + 10)
+    let many: Vec<HistoryRecord> = (9_000..last + 10)
         .map(|n| entry(n, n, Class::Gpu))
         .collect();
     append(&store, last + 10, &many);
@@ -194,17 +196,17 @@ fn each_teller_has_places_of_its_own() {
     let store = HistoryStore::in_memory().unwrap();
     note(&store, NODE, 100);
     let of_class = |at, class| match entry(at, at, class) {
-        Record::Entry(entry) => entry,
+        HistoryRecord::Entry(entry) => entry,
         other => unreachable!("{other:?}"),
     };
     let flashed = of_class(200, Class::Bmc);
     store.append_bmc(NODE, &[flashed], NOW).unwrap();
     append(&store, 1, &[entry(1, 300, Class::Nic), event(2, 400)]);
-    let turns = (1_000..9_000).map(|at| FromBmc {
-        is_turn: true,
-        ..FromBmc::from(of_class(at, Class::Bmc))
+    let turns = (1_000..9_000).map(|at| BmcEntry {
+        is_transition: true,
+        ..BmcEntry::from(of_class(at, Class::Bmc))
     });
-    let turns: Vec<FromBmc> = turns.collect();
+    let turns: Vec<BmcEntry> = turns.collect();
     store.append_bmc(NODE, &turns, NOW).unwrap();
     let alive = |when| {
         let noted = NodeObservation::Liveness {
@@ -218,17 +220,17 @@ fn each_teller_has_places_of_its_own() {
     let liveness = TimedObservations {
         node: NODE.to_owned(),
         happened: (1_000..9_000).map(alive).collect(),
-        compared: None,
+        comparison_state: None,
     };
     store.note(&[liveness], None).unwrap();
     let oldest = |most: usize| {
         let all = store.list(NODE, &Listing::default(), usize::MAX).unwrap();
-        let oldest = all.iter().rev().map(|item| item.place().when);
+        let oldest = all.iter().rev().map(|item| item.position().when);
         (all.len(), oldest.take(most).collect::<Vec<u64>>())
     };
     let (count, first) = oldest(4);
     assert_eq!(first, [100, 200, 300, 400]);
-    assert_eq!(count, 4 + MOST_TURNS + MOST_LIVENESS);
+    assert_eq!(count, 4 + MAX_TRANSITIONS + MOST_LIVENESS);
     // Excess lines of an agent displace only the agent's own earlier lines.
     let raves = (10_000..30_000).map(|n| event(n, n));
     append(&store, 30_000, &raves.collect::<Vec<_>>());
@@ -237,7 +239,7 @@ fn each_teller_has_places_of_its_own() {
     let (count, first) = oldest(2);
     assert_eq!(first, [100, 200]);
     let agents = MOST_CHANGES + MOST_EVENTS;
-    assert_eq!(count, 2 + MOST_TURNS + MOST_LIVENESS + agents);
+    assert_eq!(count, 2 + MAX_TRANSITIONS + MOST_LIVENESS + agents);
 }
 
 #[test]
@@ -266,11 +268,12 @@ fn upgrade_records_unreadable_change() {
     let path = folder.path().join("history.redb");
     let store = HistoryStore::open(&path).unwrap();
     let flood = json!({"seq": 3, "at": 600, "boot_id": "b1", "event": {"kind": "flood"}});
-    let as_unread = |record: Record| Record::Other(serde_json::to_value(record).unwrap());
+    let as_unread =
+        |record: HistoryRecord| HistoryRecord::Other(serde_json::to_value(record).unwrap());
     let told = [
         as_unread(entry(1, 1_000, Class::Nic)),
         as_unread(event(2, 2_000)),
-        Record::Other(flood),
+        HistoryRecord::Other(flood),
     ];
     append(&store, 3, &told);
     assert_eq!(store.changes(0, None, 9).unwrap().len(), 0);
@@ -278,8 +281,8 @@ fn upgrade_records_unreadable_change() {
     for _ in 0..2 {
         let store = HistoryStore::open(&path).unwrap();
         let changes = store.changes(0, None, 9).unwrap();
-        assert_eq!((changes.len(), changes[0].told.when), (1, 1_000));
-        assert_eq!(changes[0].told.entry.class, Class::Nic);
+        assert_eq!((changes.len(), changes[0].entry.when), (1, 1_000));
+        assert_eq!(changes[0].entry.entry.class, Class::Nic);
         let all = store.list(NODE, &Listing::default(), 9).unwrap();
         assert_eq!(whens(&all), [2_000, 1_000, 600]);
         assert!(matches!(&all[1], HistoryItem::Change(_)));
@@ -309,7 +312,11 @@ fn keeps_entries_of_newer_agent() {
     let flood = json!({"seq": 1, "at": 600, "boot_id": "b1", "event": {"kind": "flood"}});
     let known = serde_json::to_value(event(2, 700)).unwrap();
     // Stored by an older control that could not read it.
-    append(&store, 2, &[Record::Other(flood), Record::Other(known)]);
+    append(
+        &store,
+        2,
+        &[HistoryRecord::Other(flood), HistoryRecord::Other(known)],
+    );
     let all = store.list(NODE, &Listing::default(), 9).unwrap();
     let kinds: Vec<&str> = all
         .iter()
@@ -327,16 +334,19 @@ fn comparison_state_and_audit_position_survive_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.redb");
     let store = HistoryStore::open(&path).unwrap();
-    assert_eq!(store.noted().unwrap(), (BTreeMap::new(), None));
+    assert_eq!(
+        store.comparison_progress().unwrap(),
+        (BTreeMap::new(), None)
+    );
     let noted = TimedObservations {
         node: NODE.to_owned(),
         happened: vec![(5_000, drained())],
-        compared: Some(b"state".to_vec()),
+        comparison_state: Some(b"state".to_vec()),
     };
     store.note(&[noted], Some(12)).unwrap();
     drop(store);
     let store = HistoryStore::open(&path).unwrap();
-    let (compared, audit) = store.noted().unwrap();
+    let (compared, audit) = store.comparison_progress().unwrap();
     assert_eq!(
         (compared[NODE].as_slice(), audit),
         (&b"state"[..], Some(12))

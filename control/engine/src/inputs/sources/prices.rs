@@ -1,6 +1,6 @@
 //! Energy prices: periodic reading of a file or URL, and publication of the price in force.
 
-use super::{SourceError, TICK, bare, note, parsed, put, web, wrong};
+use super::{SourceError, TICK, note, parsed, put, web, without_query, wrong};
 use crate::{
     core::Core,
     inputs::{
@@ -8,7 +8,7 @@ use crate::{
         energy::{self, Series},
     },
     scheduling_config::{EnergyPriceConfig, seconds},
-    web_client::{DiskFile, Web},
+    web_client::{DiskFile, WebClient},
 };
 use reqwest::{Client, Url};
 use std::{path::PathBuf, time::Duration};
@@ -27,7 +27,7 @@ pub struct Prices {
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
     File(PathBuf),
-    Url(Web, Url),
+    Url(WebClient, Url),
 }
 
 impl Prices {
@@ -112,7 +112,7 @@ impl std::fmt::Display for Origin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Url(_, url) => f.write_str(bare(url.as_str())),
+            Self::Url(_, url) => f.write_str(without_query(url.as_str())),
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Readiness of input data: requests for each pending allocation in turn.
 
-use super::{SourceError, TICK, bare, put, web};
+use super::{SourceError, TICK, put, web, without_query};
 use crate::{
     core::Core,
     inputs::{
         self, Source, answer,
-        readiness::{self, AskError, Lines, ReadinessChange, ReadinessSchedule},
+        readiness::{self, AskError, LogLimiter, ReadinessChange, ReadinessSchedule},
     },
     scheduling_config::{DataReadinessConfig, filled, seconds},
-    web_client::Web,
+    web_client::WebClient,
 };
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use lattice_placement::Fraction;
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Source of data readiness.
 #[derive(Debug, Clone)]
 pub struct Readiness {
-    pub(crate) web: Web,
+    pub(crate) web: WebClient,
     pub(crate) template: String,
     pub(crate) pace: readiness::RequestPace,
     pub(crate) tick: Duration,
@@ -53,7 +53,7 @@ impl Readiness {
         let mut asking: FuturesUnordered<BoxFuture<'static, ReadinessAnswer>> =
             FuturesUnordered::new();
         let mut tick = Instant::now();
-        let mut lines = Lines::new(tick);
+        let mut lines = LogLimiter::new(tick);
         loop {
             let now = Instant::now();
             if now >= tick {
@@ -71,14 +71,14 @@ impl Readiness {
                 match core.view().allocation(id) {
                     Some(allocation) => asking.push(self.ask(allocation)),
                     // The allocation has ended; the next tick drops it.
-                    None => turns.over(id, now),
+                    None => turns.finish_request(id, now),
                 }
             }
             tokio::select! {
                 Some((id, answer)) = asking.next() => {
-                    let news = turns.came(id, answer, Instant::now());
-                    if let Some(news) = news.filter(|_| lines.may()) {
-                        self.tell(&news);
+                    let news = turns.record_result(id, answer, Instant::now());
+                    if let Some(news) = news.filter(|_| lines.allow()) {
+                        self.log_change(&news);
                     }
                 }
                 () = sleep_until(tick) => {}
@@ -86,11 +86,11 @@ impl Readiness {
         }
     }
 
-    fn tell(&self, news: &ReadinessChange) {
+    fn log_change(&self, news: &ReadinessChange) {
         let source = Source::DataReadiness;
         match news {
             ReadinessChange::Fails(allocation, error) => {
-                let failure = format!("{}: {error}", bare(&self.template));
+                let failure = format!("{}: {error}", without_query(&self.template));
                 tracing::warn!(%source, %allocation, %failure, "data readiness unavailable");
             }
             ReadinessChange::Recovered(allocation) => {
@@ -102,7 +102,7 @@ impl Readiness {
     fn publish(&self, core: &Core, turns: &mut ReadinessSchedule) {
         let (ready, now) = (turns.ready(Instant::now()), core.now());
         let failing = turns.failing();
-        let failure = |error| format!("{}: {error}", bare(&self.template));
+        let failure = |error| format!("{}: {error}", without_query(&self.template));
         let came = turns.source().map(|came| came.map_err(failure));
         put(core, |inputs| {
             let is_news = came.is_some()
@@ -130,7 +130,7 @@ impl Readiness {
         let (id, web) = (of.id, self.web.clone());
         Box::pin(async move {
             let answer = match url {
-                Ok(url) => readiness::said(web.get(&url).await),
+                Ok(url) => readiness::fraction_from(web.get(&url).await),
                 Err(reason) => Err(AskError::Url { reason }),
             };
             (id, answer)

@@ -1,6 +1,6 @@
 //! Utilisation of a storage system: periodic requests, with an age limit for replies.
 
-use super::{SourceError, bare, note, parsed, put, web};
+use super::{SourceError, note, parsed, put, web, without_query};
 use crate::{
     core::Core,
     inputs::{
@@ -8,7 +8,7 @@ use crate::{
         storage::{self, UsedError},
     },
     scheduling_config::{BandwidthUnit, Counts, UtilisationConfig, seconds},
-    web_client::Web,
+    web_client::WebClient,
 };
 use lattice_quorum_types::Revision;
 use reqwest::{Client, Url};
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug, Clone)]
 pub struct Utilisation {
     pub(crate) system: String,
-    pub(crate) web: Web,
+    pub(crate) web: WebClient,
     pub(crate) url: Url,
     pub(crate) pointer: String,
     pub(crate) unit: BandwidthUnit,
@@ -29,7 +29,7 @@ pub struct Utilisation {
 }
 
 /// Resolves at `until`; never if it is `None`.
-async fn passes(until: Option<Instant>) {
+async fn sleep_until_some(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
         None => std::future::pending().await,
@@ -75,9 +75,9 @@ impl Utilisation {
                         tokio::select! {
                             came = &mut asking => break came,
                             // A pending request does not extend the use of the last reply.
-                            () = passes(until) => {
+                            () = sleep_until_some(until) => {
                                 until = None;
-                                self.say(core, None);
+                                self.publish(core, None);
                             }
                         }
                     }
@@ -87,9 +87,9 @@ impl Utilisation {
                     // Bandwidth of jobs that started or ended during the measurement counts as used by others.
                     let others = storage::others(used, self.counts, before.min(promised()));
                     until = Some(Instant::now() + self.max_age);
-                    self.say(core, Some(others));
+                    self.publish(core, Some(others));
                 });
-                let origin = bare(self.url.as_str());
+                let origin = without_query(self.url.as_str());
                 note(
                     core,
                     &source,
@@ -98,7 +98,7 @@ impl Utilisation {
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 until = None;
-                self.say(core, None);
+                self.publish(core, None);
             }
             sleep_until(until.map_or(next, |until| until.min(next))).await;
         }
@@ -109,7 +109,7 @@ impl Utilisation {
         storage::used(&body, &self.pointer, self.unit)
     }
 
-    fn say(&self, core: &Core, others_mb_s: Option<u64>) {
+    fn publish(&self, core: &Core, others_mb_s: Option<u64>) {
         put(core, |inputs| {
             let system = Arc::make_mut(&mut inputs.storage).get_mut(&self.system);
             let Some(system) = system else { return false };

@@ -48,11 +48,11 @@ async fn one_number_is_taken_and_everything_else_is_missing() {
     assert_eq!(said(scalar).await, Ok(1.5));
     assert_eq!(said(&vector(&sample("a", "0.75"))).await, Ok(0.75));
     assert_eq!(said(&vector(&sample("a", "2e-3"))).await, Ok(0.002));
-    assert_eq!(said(&vector("")).await, Err(UnknownMetricReason::Nothing));
+    assert_eq!(said(&vector("")).await, Err(UnknownMetricReason::NoSeries));
     let two = format!("{},{}", sample("a", "1"), sample("b", "2"));
     assert_eq!(
         said(&vector(&two)).await,
-        Err(UnknownMetricReason::Several { count: 2 })
+        Err(UnknownMetricReason::SeveralSeries { count: 2 })
     );
     for found in ["NaN", "+Inf", "-Inf"] {
         let found = found.to_owned();
@@ -95,17 +95,13 @@ async fn reports_invalid_prometheus_answer() {
         );
     }
     let site = Site::that(ServiceBehaviour::Fails(503)).await;
-    let status = |status| {
-        Err(UnknownMetricReason::Unanswered(FetchError::Status {
-            status,
-        }))
-    };
+    let status = |status| Err(UnknownMetricReason::Fetch(FetchError::Status { status }));
     assert_eq!(of(site.url("/")).query("up", ID).await, status(503));
     site.now(ServiceBehaviour::Fails(404));
     assert_eq!(of(site.url("/")).query("up", ID).await, status(404));
     site.now(ServiceBehaviour::Hangs);
     let after = DEADLINE;
-    let late = Err(UnknownMetricReason::Unanswered(FetchError::Late { after }));
+    let late = Err(UnknownMetricReason::Fetch(FetchError::TimedOut { after }));
     assert_eq!(of(site.url("/")).query("up", ID).await, late);
 }
 
@@ -191,14 +187,14 @@ async fn a_real_prometheus_is_understood() {
     let none = metrics
         .query(r#"up{allocation="$allocation"}"#, other)
         .await;
-    assert_eq!(none, Err(UnknownMetricReason::Nothing));
+    assert_eq!(none, Err(UnknownMetricReason::NoSeries));
     assert_eq!(metrics.query("scalar(up) * 1.5", ID).await, Ok(1.5));
     let nan = metrics.query("vector(0) / 0", ID).await;
     let found = "NaN".to_owned();
     assert_eq!(nan, Err(UnknownMetricReason::NotFinite { found }));
     let several = metrics.query("{job='itself'}", ID).await;
     assert!(
-        matches!(several, Err(UnknownMetricReason::Several { .. })),
+        matches!(several, Err(UnknownMetricReason::SeveralSeries { .. })),
         "{several:?}"
     );
     let range = metrics.query("up[1m]", ID).await;

@@ -3,7 +3,10 @@
 use crate::{
     inputs::{
         answer::AnswerError,
-        readiness::{AskError, Lines, ReadinessChange, ReadinessSchedule, RequestPace, read, said},
+        readiness::{
+            AskError, LogLimiter, ReadinessChange, ReadinessSchedule, RequestPace, fraction_from,
+            read,
+        },
     },
     web_client::FetchError,
 };
@@ -40,7 +43,7 @@ fn asked(turns: &mut ReadinessSchedule, now: Instant) -> Vec<u64> {
         .collect()
 }
 
-const LATE: AskError = AskError::Fetch(FetchError::Late {
+const LATE: AskError = AskError::Fetch(FetchError::TimedOut {
     after: Duration::from_secs(5),
 });
 
@@ -51,12 +54,15 @@ fn disliked() -> AskError {
 /// A source replies 404 for an allocation that it does not have, as usual for web services.
 #[test]
 fn unknown_allocation_is_no_source_failure() {
-    let status = |status| said(Err(FetchError::Status { status }));
+    let status = |status| fraction_from(Err(FetchError::Status { status }));
     assert_eq!(status(404), Ok(None));
     assert_eq!(status(400), Err(disliked()));
-    assert_eq!(said(Ok(br#"{"fraction": null}"#.to_vec())), Ok(None));
     assert_eq!(
-        said(Ok(br#"{"fraction": 1}"#.to_vec())),
+        fraction_from(Ok(br#"{"fraction": null}"#.to_vec())),
+        Ok(None)
+    );
+    assert_eq!(
+        fraction_from(Ok(br#"{"fraction": 1}"#.to_vec())),
         Ok(Some(part(1_000_000)))
     );
 }
@@ -99,10 +105,10 @@ fn so_many_are_asked_about_at_a_time_and_each_again_after_a_while() {
     let (mut turns, start) = (turns(), Instant::now());
     turns.follow(&ids([1, 2, 3]), start);
     assert_eq!(asked(&mut turns, start), [1, 2]);
-    turns.came(AllocationId(1), Ok(Some(part(500_000))), start);
+    turns.record_result(AllocationId(1), Ok(Some(part(500_000))), start);
     assert_eq!(asked(&mut turns, start), [3]);
-    turns.came(AllocationId(2), Ok(None), start);
-    turns.came(AllocationId(3), Ok(Some(part(100_000))), start);
+    turns.record_result(AllocationId(2), Ok(None), start);
+    turns.record_result(AllocationId(3), Ok(Some(part(100_000))), start);
     assert_eq!(asked(&mut turns, start + REFRESH / 2), NOBODY);
     let ready = turns.ready(start);
     assert_eq!(ready.len(), 2, "{ready:?}");
@@ -118,9 +124,9 @@ fn an_answer_counts_on_while_the_source_is_silent_and_not_for_ever() {
     let (mut turns, start) = (turns(), Instant::now());
     turns.follow(&ids([1]), start);
     assert_eq!(asked(&mut turns, start), [1]);
-    turns.came(AllocationId(1), Ok(Some(part(700_000))), start);
+    turns.record_result(AllocationId(1), Ok(Some(part(700_000))), start);
     assert_eq!(asked(&mut turns, start + REFRESH), [1]);
-    turns.came(AllocationId(1), Err(LATE), start + REFRESH);
+    turns.record_result(AllocationId(1), Err(LATE), start + REFRESH);
     let last = start + MAX_AGE - Duration::from_millis(1);
     assert_eq!(turns.ready(last)[&AllocationId(1)], part(700_000));
     assert!(turns.ready(start + MAX_AGE).is_empty());
@@ -131,17 +137,17 @@ fn a_source_that_is_gone_is_asked_one_thing_at_a_time() {
     let (mut turns, start) = (turns(), Instant::now());
     turns.follow(&ids(1..=10), start);
     assert_eq!(asked(&mut turns, start), [1, 2]);
-    turns.came(AllocationId(1), Err(LATE), start);
+    turns.record_result(AllocationId(1), Err(LATE), start);
     assert_eq!(asked(&mut turns, start), [3]);
-    turns.came(AllocationId(2), Err(LATE), start);
-    turns.came(AllocationId(3), Err(LATE), start);
+    turns.record_result(AllocationId(2), Err(LATE), start);
+    turns.record_result(AllocationId(3), Err(LATE), start);
     assert_eq!(asked(&mut turns, start), NOBODY);
     assert_eq!(asked(&mut turns, start + PAUSE), [4]);
-    turns.came(AllocationId(4), Err(LATE), start + PAUSE);
+    turns.record_result(AllocationId(4), Err(LATE), start + PAUSE);
     assert_eq!(asked(&mut turns, start + PAUSE), NOBODY);
     assert_eq!(asked(&mut turns, start + 2 * PAUSE), [5]);
     // The source is back, and rejects one request: that does not slow down the others.
-    turns.came(AllocationId(5), Err(disliked()), start + 2 * PAUSE);
+    turns.record_result(AllocationId(5), Err(disliked()), start + 2 * PAUSE);
     assert_eq!(asked(&mut turns, start + 2 * PAUSE), [6, 7]);
 }
 
@@ -152,7 +158,7 @@ fn returning_allocation_has_one_turn() {
     assert_eq!(asked(&mut turns, start), [1]);
     turns.follow(&ids([]), start);
     turns.follow(&ids([1]), start);
-    turns.came(AllocationId(1), Ok(Some(part(1))), start);
+    turns.record_result(AllocationId(1), Ok(Some(part(1))), start);
     assert_eq!(asked(&mut turns, start), NOBODY);
     assert_eq!(asked(&mut turns, start + REFRESH), [1]);
 }
@@ -170,10 +176,10 @@ fn rejected_allocation_keeps_source_up() {
     turns.follow(&ids([1, 2]), now);
     let round = |turns: &mut ReadinessSchedule, now, of_bad| {
         assert_eq!(asked(turns, now), [1, 2]);
-        let told = turns.came(good, Ok(Some(part(1))), now);
+        let told = turns.record_result(good, Ok(Some(part(1))), now);
         assert_eq!(told, None);
         assert_eq!(turns.source(), Some(Ok(())));
-        let told = turns.came(bad, of_bad, now);
+        let told = turns.record_result(bad, of_bad, now);
         // In any case the source answered for others.
         let stands = turns.source();
         assert!(matches!(stands, None | Some(Ok(()))), "{stands:?}");
@@ -209,7 +215,7 @@ fn failing_source_is_down_and_reported_once() {
         let Some(id) = turns.next(at) else {
             panic!("nobody is asked about")
         };
-        told.extend(turns.came(id, Err(LATE), at));
+        told.extend(turns.record_result(id, Err(LATE), at));
         let stands = turns.source();
         match n {
             1 | 2 => assert_eq!(stands, None),
@@ -223,7 +229,7 @@ fn failing_source_is_down_and_reported_once() {
     assert_eq!(turns.source(), None, "nothing was learnt since");
     let at = now + REFRESH * 2;
     assert_eq!(asked(&mut turns, at), [1]);
-    turns.came(AllocationId(1), Ok(None), at);
+    turns.record_result(AllocationId(1), Ok(None), at);
     assert_eq!(turns.source(), Some(Ok(())));
 }
 
@@ -232,7 +238,7 @@ fn a_source_that_fails_about_the_only_one_that_waits_is_down() {
     let (mut turns, now) = (turns(), Instant::now());
     turns.follow(&ids([1]), now);
     assert_eq!(asked(&mut turns, now), [1]);
-    assert_eq!(turns.came(AllocationId(1), Err(LATE), now), None);
+    assert_eq!(turns.record_result(AllocationId(1), Err(LATE), now), None);
     assert_eq!(turns.source(), Some(Err(LATE)));
 }
 
@@ -242,12 +248,12 @@ fn vanished_allocation_does_not_affect_source() {
     let (mut turns, now) = (turns(), Instant::now());
     turns.follow(&ids([1, 2, 3]), now);
     assert_eq!(asked(&mut turns, now), [1, 2]);
-    turns.over(AllocationId(1), now);
+    turns.finish_request(AllocationId(1), now);
     let reason = "invalid port number".to_owned();
     let no_url = || AskError::Url {
         reason: reason.clone(),
     };
-    let told = turns.came(AllocationId(2), Err(no_url()), now);
+    let told = turns.record_result(AllocationId(2), Err(no_url()), now);
     assert_eq!(
         told,
         Some(ReadinessChange::Fails(AllocationId(2), no_url()))
@@ -259,12 +265,14 @@ fn vanished_allocation_does_not_affect_source() {
 #[test]
 fn so_many_lines_are_written_in_a_while_and_the_others_counted() {
     let start = Instant::now();
-    let mut lines = Lines::new(start);
-    let may = (0..Lines::MOST + 3).filter(|_| lines.may()).count();
-    assert_eq!(may, Lines::MOST);
-    assert_eq!(lines.over(start + Lines::WHILE / 2), None);
-    assert!(!lines.may());
-    assert_eq!(lines.over(start + Lines::WHILE), Some(4));
-    assert!(lines.may());
-    assert_eq!(lines.over(start + Lines::WHILE * 2), None);
+    let mut lines = LogLimiter::new(start);
+    let may = (0..LogLimiter::MAX_LINES + 3)
+        .filter(|_| lines.allow())
+        .count();
+    assert_eq!(may, LogLimiter::MAX_LINES);
+    assert_eq!(lines.over(start + LogLimiter::PERIOD / 2), None);
+    assert!(!lines.allow());
+    assert_eq!(lines.over(start + LogLimiter::PERIOD), Some(4));
+    assert!(lines.allow());
+    assert_eq!(lines.over(start + LogLimiter::PERIOD * 2), None);
 }

@@ -46,7 +46,7 @@ fn eighty_of(id: AllocationId) -> BTreeMap<AllocationId, Fraction> {
 #[tokio::test]
 async fn each_that_waits_is_asked_about_by_its_own_names() {
     let world = World::new();
-    let (first, second) = (world.waits(Requeue::Never), world.waits(Requeue::Never));
+    let (first, second) = (world.submit(Requeue::Never), world.submit(Requeue::Never));
     world.fold();
     let texts = BTreeMap::from([
         (of(first), r#"{"fraction": 0.8}"#),
@@ -75,7 +75,7 @@ async fn each_that_waits_is_asked_about_by_its_own_names() {
 #[tokio::test]
 async fn cached_answer_expires_while_source_hangs() {
     let world = World::new();
-    let first = world.waits(Requeue::Never);
+    let first = world.submit(Requeue::Never);
     world.fold();
     let said = ServiceBehaviour::SaysOf([(of(first), r#"{"fraction": 0.8}"#)].into());
     let site = Site::that(said.clone()).await;
@@ -100,7 +100,7 @@ async fn cached_answer_expires_while_source_hangs() {
 #[tokio::test]
 async fn an_allocation_that_the_source_dislikes_does_not_make_it_fail() {
     let world = World::new();
-    let [good, bad, unknown] = [(); 3].map(|()| world.waits(Requeue::Never));
+    let [good, bad, unknown] = [(); 3].map(|()| world.submit(Requeue::Never));
     world.fold();
     let texts = BTreeMap::from([
         (of(good), r#"{"fraction": 0.8}"#),

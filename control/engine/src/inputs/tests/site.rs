@@ -4,7 +4,7 @@ use crate::{
     core::{Core, Parts},
     inputs::{Source, sources::SourceRequest},
     store::Store,
-    web_client::{Trust, Web, client},
+    web_client::{Trust, WebClient, client},
 };
 use axum::{
     body::{Body, Bytes},
@@ -19,7 +19,7 @@ use futures::{
 use lattice_mesh::{Authority, Clock, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity};
 use lattice_quorum_types::{
     Applied, Envelope, Refusal, Revision, UnixMillis,
-    view::{Answer, Hot, Query, WatchItem},
+    view::{Answer, LiveState, Query, WatchItem},
     wire::Unavailable,
 };
 use lattice_view::View;
@@ -161,12 +161,12 @@ async fn answer(State((does, asked)): State<Shared>, request: Request) -> Respon
 }
 
 /// A client with a short timeout.
-pub(super) fn web(token_file: Option<&Path>, most: usize) -> Web {
+pub(super) fn web(token_file: Option<&Path>, most: usize) -> WebClient {
     web_within(DEADLINE, token_file, most)
 }
 
-pub(super) fn web_within(deadline: Duration, token_file: Option<&Path>, most: usize) -> Web {
-    Web::new(client(Trust::Nobody).unwrap(), token_file, deadline, most).unwrap()
+pub(super) fn web_within(deadline: Duration, token_file: Option<&Path>, most: usize) -> WebClient {
+    WebClient::new(client(Trust::NoTls).unwrap(), token_file, deadline, most).unwrap()
 }
 
 /// A clock that advances only on request.
@@ -196,7 +196,7 @@ impl Clock for ManualClock {
 
 /// A quorum with this state. The last of the initial reads waits for a permit of `leave`.
 pub(super) struct ScriptedQuorum {
-    pub(super) hot: Hot,
+    pub(super) hot: LiveState,
     pub(super) leave: Semaphore,
 }
 
@@ -250,9 +250,9 @@ pub(super) fn core(store: Arc<ScriptedQuorum>, clock: Arc<dyn Clock>) -> Arc<Cor
 /// An empty quorum that answers.
 pub(super) fn empty() -> Arc<ScriptedQuorum> {
     Arc::new(ScriptedQuorum {
-        hot: Hot {
+        hot: LiveState {
             revision: Revision(1),
-            ..Hot::default()
+            ..LiveState::default()
         },
         leave: Semaphore::new(1),
     })

@@ -7,9 +7,10 @@ use crate::{
 use lattice_conformance::{NodeDocument, NodeResources, Reading};
 use lattice_placement::{Factors, Fraction, Planner, Policy, StorageView};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, UnixMillis, VclusterName, spec::Demand, view::Hot,
+    Allocation, AllocationId, AllocationState, UnixMillis, VclusterName, spec::Demand,
+    view::LiveState,
 };
-use lattice_view::{BaseView, View, delta, whole};
+use lattice_view::{BaseView, View, delta, full_input};
 use std::sync::Arc;
 
 fn vcluster() -> VclusterName {
@@ -50,7 +51,7 @@ fn ready(parts: &[(u64, u32)]) -> Arc<std::collections::BTreeMap<AllocationId, F
 }
 
 fn left(view: &View) -> Option<i64> {
-    let storage = whole(view, &vcluster(), 0).storage;
+    let storage = full_input(view, &vcluster(), 0).storage;
     storage.get("scratch").map(|s: &StorageView| s.left_mb_s)
 }
 
@@ -114,9 +115,9 @@ fn missing_usage_is_half_or_last_value() {
 
 #[test]
 fn reread_state_counts_promise_once() {
-    let hot = || Hot {
+    let hot = || LiveState {
         allocations: vec![says(1, AllocationState::Running, None, 100)],
-        ..Hot::default()
+        ..LiveState::default()
     };
     let mut view = View::from(BaseView {
         inputs: scratch(1_000, None),
@@ -125,7 +126,7 @@ fn reread_state_counts_promise_once() {
     view.replace(hot());
     view.replace(hot());
     assert_eq!(left(&view), Some(900));
-    view.replace(Hot::default());
+    view.replace(LiveState::default());
     assert_eq!(left(&view), Some(1_000));
 }
 
@@ -136,7 +137,7 @@ fn request_data_readiness_wins() {
     view.set_allocation(says(2, AllocationState::Pending, None, 0));
     view.set_allocation(says(3, AllocationState::Pending, None, 0));
     view.inputs.data_ready = ready(&[(1, 100_000), (2, 200_000)]);
-    let told = whole(&view, &vcluster(), 0).pending;
+    let told = full_input(&view, &vcluster(), 0).pending;
     let told: Vec<_> = told.values().map(|p| p.data_ready).collect();
     let part = |millionths| Some(Fraction::millionths(millionths));
     assert_eq!(told, [part(1_000_000), part(200_000), None]);
@@ -177,13 +178,13 @@ fn a_planner_kept_warm_follows_every_source() {
     step(&|view| view.inputs.data_ready = ready(&[(2, 900_000)]));
     step(&|view| drop(view.set_allocation(says(1, Completed, None, 50))));
     step(&|view| view.inputs.storage = Arc::default());
-    let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
+    let mut planner = Planner::new(full_input(&steps[0], &vcluster(), 7));
     for (n, pair) in steps.windows(2).enumerate() {
         planner.update(delta(&pair[0], &pair[1], &vcluster(), 7));
-        let cold = whole(&pair[1], &vcluster(), 7);
+        let cold = full_input(&pair[1], &vcluster(), 7);
         assert_eq!(planner.view(), &cold, "step {n}");
     }
-    let seen = |view: &View| whole(view, &vcluster(), 7).energy_price;
+    let seen = |view: &View| full_input(view, &vcluster(), 7).energy_price;
     assert_eq!(seen(&steps[2]), Some(Fraction::millionths(250_000)));
     assert_eq!(seen(steps.last().unwrap()), None);
 }
@@ -194,7 +195,7 @@ fn factors(view: &View) -> Factors {
         checkpoint_bytes_s: Some(1_000_000_000),
         ..Policy::default()
     };
-    let mut planner = Planner::with_policy(whole(view, &vcluster(), 0), policy);
+    let mut planner = Planner::with_policy(full_input(view, &vcluster(), 0), policy);
     let plan = planner.plan(UnixMillis(20));
     let why = plan.waiting.get(AllocationId(1)).unwrap();
     why.score.unwrap().factors

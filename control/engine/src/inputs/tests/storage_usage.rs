@@ -15,7 +15,7 @@ use crate::{
     tasks::testing::allocation,
 };
 use lattice_mesh::SystemClock;
-use lattice_quorum_types::{AllocationState, Revision, view::Hot};
+use lattice_quorum_types::{AllocationState, Revision, view::LiveState};
 use lattice_view::View;
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -150,10 +150,10 @@ async fn our_own_traffic_is_not_taken_for_others_before_the_state_is_known() {
     let mut runs = allocation(AllocationState::Running, Vec::new());
     runs.spec.demand.storage_mb_s = [("scratch".to_owned(), 30_000)].into();
     let store = Arc::new(ScriptedQuorum {
-        hot: Hot {
+        hot: LiveState {
             revision: Revision(7),
             allocations: vec![runs],
-            ..Hot::default()
+            ..LiveState::default()
         },
         leave: Semaphore::new(0),
     });
@@ -183,6 +183,6 @@ async fn our_own_traffic_is_not_taken_for_others_before_the_state_is_known() {
         .shows("the state is read", |v| !v.allocations.is_empty())
         .await;
     assert_eq!(others(&control.view()), Some(90_000));
-    let left = crate::inputs::left(&control.view())["scratch"].left_mb_s;
+    let left = crate::inputs::remaining_bandwidth(&control.view())["scratch"].left_mb_s;
     assert_eq!(left, 200_000 - 90_000 - 30_000);
 }

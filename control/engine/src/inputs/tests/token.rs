@@ -4,7 +4,7 @@ use super::site::{DEADLINE, PATIENCE, ServiceBehaviour, Site, web_within};
 use crate::{
     inputs::sources::Sources,
     scheduling_config::SchedulingConfig,
-    web_client::{FetchError, Trust, Web, client},
+    web_client::{FetchError, Trust, WebClient, client},
 };
 use futures::future::join_all;
 use reqwest::Url;
@@ -44,7 +44,7 @@ impl TokenFile {
 }
 
 /// A client that waits as long as necessary.
-fn web(token_file: Option<&Path>) -> Web {
+fn web(token_file: Option<&Path>) -> WebClient {
     web_within(PATIENCE, token_file, 10)
 }
 
@@ -127,8 +127,8 @@ async fn a_token_is_shown_and_read_again_when_it_is_no_longer_taken() {
     assert_eq!(web(None).get(&url).await, refused);
     // A file readable by others, or text that is invalid in a header, is rejected as a token.
     let refused = || {
-        let web = Web::new(
-            client(Trust::Nobody).unwrap(),
+        let web = WebClient::new(
+            client(Trust::NoTls).unwrap(),
             Some(&token.path),
             DEADLINE,
             10,

@@ -97,7 +97,7 @@ impl AccountingFixture {
 #[tokio::test]
 async fn usage_and_limits_are_exchanged_with_waldur() {
     let mut fixture = AccountingFixture::new().await;
-    let key = fixture.world.runs_under("b1");
+    let key = fixture.world.start("b1");
     tokio::time::sleep(Duration::from_millis(60)).await;
     fixture.world.service(Command::Report {
         id: key.allocation,
@@ -134,7 +134,7 @@ async fn usage_and_limits_are_exchanged_with_waldur() {
         cluster.limits(&project.tenant()).unwrap().max_nodes,
         Some(77)
     );
-    let machine = cluster.machine(&NodeId::new(NODE).unwrap());
+    let machine = cluster.node_hardware(&NodeId::new(NODE).unwrap());
     assert_eq!(machine.gpus, 1, "nobody knows");
     assert!(cluster.projects().contains(&project));
 }
@@ -182,7 +182,7 @@ async fn totals_wait_for_node_resources() {
     let mut fixture = AccountingFixture::new().await;
     fixture.reconciler =
         AccountingReconciler::new(fixture.world.core.clone(), fixture.connection.clone());
-    fixture.world.runs_under("b1");
+    fixture.world.start("b1");
     fixture.counted(1).await;
     let status = fixture.pass().await;
     assert_eq!((status.last, status.acknowledged), (1, 0));
@@ -197,10 +197,10 @@ async fn totals_wait_for_node_resources() {
 #[tokio::test]
 async fn a_fence_that_is_over_acknowledges_nothing() {
     let mut fixture = AccountingFixture::new().await;
-    fixture.world.runs_under("b1");
+    fixture.world.start("b1");
     fixture.counted(1).await;
     let stale = fixture.world.fence.clone();
-    fixture.world.is_succeeded();
+    fixture.world.hand_lease_to_other_control();
     fixture.reconciler.pass(stale).await;
     let failure = fixture.connection.status().failure.unwrap();
     assert!(failure.contains("quorum"), "{failure}");

@@ -60,7 +60,7 @@ fn asks(view: &View, asked_in: &View, ago: Duration) -> Vec<String> {
     let now = Instant::now() + EVERY * 2;
     let asked = |entry: &Arc<NodeEntry>| {
         let next = now - ago + EVERY;
-        let mark = Mark::of(entry);
+        let mark = AgentMark::of(entry);
         (entry.id.clone(), NextQuery { mark, next })
     };
     let asked = asked_in.nodes.values().map(asked).collect();

@@ -3,8 +3,8 @@
 use super::signed_attestation::SignedAttestation;
 use lattice_conformance::{ClassMark, Digest, EarlierDigest};
 use lattice_quorum_types::{
-    attestation::{BaselineVersion, ClassAttestation, Completed, Proof, SchemaDigest},
-    baseline::Sensitive,
+    attestation::{BaselineVersion, ClassAttestation, CompletedClass, Proof, SchemaDigest},
+    baseline::SensitivePolicy,
 };
 use lattice_view::{NodeEntry, View, baselines::BaselineChoice};
 
@@ -15,13 +15,15 @@ pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedAttestation) -> 
     let of_now = entry.merged.iter();
     let of_now = of_now.filter(|(class, merged)| entry.published(**class) == merged.base);
     let completed = of_now.filter_map(|(class, merged)| {
-        let made = Completed {
+        let made = CompletedClass {
             base: said.attestation.classes.get(class.name()).copied(),
             whole: class_claim(merged.mark, merged.earlier)?,
         };
         Some((class.to_string(), made))
     });
-    let chosen = view.baselines.of(&entry.id, entry.cohort().as_ref());
+    let chosen = view
+        .baselines
+        .choose_for(&entry.id, entry.cohort().as_ref());
     let conforms = chosen.into_iter().filter_map(|(class, chosen)| {
         let BaselineChoice::One(kept) = chosen else {
             return None;
@@ -31,7 +33,7 @@ pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedAttestation) -> 
             name: kept.record.name.clone(),
             version: kept.record.version,
         };
-        (rule.sensitive == Sensitive::Strict).then(|| (class.to_string(), of))
+        (rule.sensitive == SensitivePolicy::Strict).then(|| (class.to_string(), of))
     });
     Proof {
         completed: completed.collect(),

@@ -62,7 +62,7 @@ pub(super) fn check(
     if attestation.node != *node || attestation.nonce != nonce {
         return Err("its attestation answers another request".to_owned());
     }
-    let off = attestation.off_ms(now);
+    let off = attestation.skew_ms(now);
     if off > MAX_AGE_MS {
         return Err(format!(
             "its attestation is {} s off this control's clock; at most {} s are allowed",

@@ -24,7 +24,7 @@ fn claim(digest: u8) -> Attestation {
         cohort: None,
         classes: BTreeMap::from([(
             Class::Gpu.to_string(),
-            ClassAttestation::only(1, [digest; 32]),
+            ClassAttestation::of_schema(1, [digest; 32]),
         )]),
         read_at: NOW,
         nonce: NONCE,
@@ -51,7 +51,7 @@ fn a_claim_must_say_what_was_planned_on() {
     let rebooted = differs(&claim(1), &entry("b2", 1)).unwrap_or_default();
     assert!(rebooted.contains("has rebooted"), "{rebooted}");
     let mut more = claim(1);
-    let bmc = ClassAttestation::only(1, [4; 32]);
+    let bmc = ClassAttestation::of_schema(1, [4; 32]);
     more.classes.insert(Class::Bmc.to_string(), bmc);
     let more = differs(&more, &entry("b1", 1)).unwrap_or_default();
     assert!(more.ends_with("than it publishes: bmc"), "{more}");
@@ -79,17 +79,17 @@ fn a_claim_must_answer_this_question_now() {
 #[tokio::test]
 async fn repeated_staleness_is_reported_after_one_retry() {
     let world = World::new();
-    world.says.lock().unwrap().digests = BTreeMap::from([("gpu".to_owned(), [1; 32])]);
+    world.agent_answers.lock().unwrap().digests = BTreeMap::from([("gpu".to_owned(), [1; 32])]);
     let digest = Digest([1; 32]);
     let mark = ClassMark::Complete { schema: 1, digest };
-    world.gossips(BTreeMap::from([(Class::Gpu, mark)]));
+    world.set_marks(BTreeMap::from([(Class::Gpu, mark)]));
     let node = testing::id(world::NODE);
     let nodes = [ExpectedNode {
         node: node.clone(),
         version: world.node().version,
         boot: Some("b1".to_owned()),
     }];
-    let fault = |fault| Unproven {
+    let fault = |fault| NodeProofFault {
         node: node.clone(),
         fault,
     };

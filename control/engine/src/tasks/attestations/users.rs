@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// Returns placeholder entries for nodes of a node claim before any node is queried. Ownership and fit can be checked
 /// without attestations.
-pub fn unasked(view: &View, nodes: &[NodeId]) -> Vec<AttestedNode> {
+pub fn placeholder_proofs(view: &View, nodes: &[NodeId]) -> Vec<AttestedNode> {
     let unasked = |node: &NodeId| AttestedNode {
         expected: expected(view, node),
         proof: Proof {
@@ -58,7 +58,7 @@ pub async fn prove(core: &Core, nodes: &[NodeId]) -> Result<Vec<AttestedNode>, V
     let view = core.view();
     let (mut proven, mut faults) = (Vec::new(), Vec::new());
     for (node, said) in said {
-        match said.and_then(|said| proven_by(&view, &node, said)) {
+        match said.and_then(|said| attested_node(&view, &node, said)) {
             Ok(claimed) => proven.push(claimed),
             Err(why) => faults.push(format!("node {node}: {why}")),
         }
@@ -69,7 +69,11 @@ pub async fn prove(core: &Core, nodes: &[NodeId]) -> Result<Vec<AttestedNode>, V
     }
 }
 
-fn proven_by(view: &View, node: &NodeId, said: SignedAttestation) -> Result<AttestedNode, String> {
+fn attested_node(
+    view: &View,
+    node: &NodeId,
+    said: SignedAttestation,
+) -> Result<AttestedNode, String> {
     let entry = view.node(node).ok_or("the node is unknown")?;
     if let Some(reason) = entry.conformance().no_sensitive.as_deref() {
         return Err(reason.to_owned());

@@ -23,7 +23,7 @@ pub(crate) struct Brake {
     /// Whether the brake was held when the view was last read.
     was_held: bool,
     /// Revision at which this control engaged the brake. An earlier view does not show the brake.
-    pulled: Option<Revision>,
+    engaged_at: Option<Revision>,
     released_at: Option<UnixMillis>,
 }
 
@@ -41,7 +41,7 @@ struct DrainedNode {
 impl Brake {
     /// Reads the state of the brake. Drains before an operator released the brake are accepted by that operator and no
     /// longer count. A release without a recorded time counts from the moment it is seen.
-    pub(super) fn look_at(&mut self, view: &View, now: UnixMillis) {
+    pub(super) fn update(&mut self, view: &View, now: UnixMillis) {
         self.drained.retain(|_, d| now.since(d.at) < WINDOW_MS);
         if self.is_ahead_of(view) {
             return;
@@ -57,7 +57,7 @@ impl Brake {
 
     /// Whether this control engaged the brake and the view does not show it yet.
     fn is_ahead_of(&self, view: &View) -> bool {
-        self.pulled.is_some_and(|pulled| pulled > view.revision)
+        self.engaged_at.is_some_and(|pulled| pulled > view.revision)
     }
 
     /// Whether the brake is held.
@@ -69,7 +69,7 @@ impl Brake {
     pub(super) fn left(&self, view: &View, now: UnixMillis) -> usize {
         let own = self.drained.iter().filter(|(_, drained)| drained.counts);
         let own = own.map(|(id, drained)| (id.clone(), drained.at)).collect();
-        left(view, &own, self.released_at, now)
+        remaining_drains(view, &own, self.released_at, now)
     }
 
     /// Records that a node was drained at this revision.
@@ -118,14 +118,14 @@ impl Brake {
     }
 
     /// Records that the brake was engaged at this revision.
-    pub(super) fn pulled(&mut self, revision: Revision) {
+    pub(super) fn record_engaged(&mut self, revision: Revision) {
         self.was_held = true;
-        self.pulled = Some(revision);
+        self.engaged_at = Some(revision);
     }
 }
 
 /// Maximum number of drains for a cluster of `nodes` nodes: 5 %, at least one.
-pub(super) fn most(nodes: usize) -> usize {
+pub(super) fn max_drains(nodes: usize) -> usize {
     (nodes * PERCENT / 100).max(1)
 }
 
@@ -140,7 +140,7 @@ pub(super) fn nodes(view: &View) -> usize {
 /// Number of nodes that may still be drained now. Drains in the window count by the node records, so that a control
 /// that takes over counts the same. They count also by `own`, because the recorded reason may be cleared again. Drains
 /// before an operator released the brake do not count, nor does a node that an operator had drained before.
-fn left(
+fn remaining_drains(
     view: &View,
     own: &BTreeMap<NodeId, UnixMillis>,
     released_at: Option<UnixMillis>,
@@ -152,13 +152,13 @@ fn left(
         let drains = || node.record.iter().flat_map(|record| &record.drain);
         let automatic = drains().filter(|drain| is_automatic(drain));
         automatic.map(|drain| drain.since).min().is_some_and(|at| {
-            let is_earlier = |drain: &DrainReason| is_persons(drain) && drain.since < at;
+            let is_earlier = |drain: &DrainReason| is_operators(drain) && drain.since < at;
             counts(at) && !drains().any(is_earlier)
         })
     });
     let mut recent: BTreeSet<&NodeId> = written.map(|node| &node.id).collect();
     recent.extend(own.iter().filter(|(_, at)| counts(**at)).map(|(id, _)| id));
-    most(nodes(view)).saturating_sub(recent.len())
+    max_drains(nodes(view)).saturating_sub(recent.len())
 }
 
 /// Whether draining this node counts against the budget. It does not if an operator has already drained the node, or if
@@ -168,7 +168,7 @@ pub(super) fn counts(record: &Node) -> bool {
     let drains = &record.drain;
     !drains
         .iter()
-        .any(|drain| is_persons(drain) || is_automatic(drain))
+        .any(|drain| is_operators(drain) || is_automatic(drain))
 }
 
 fn is_automatic(drain: &DrainReason) -> bool {
@@ -176,7 +176,7 @@ fn is_automatic(drain: &DrainReason) -> bool {
 }
 
 /// Whether an operator owns the drain reason: operator names never start with `service:`.
-fn is_persons(drain: &DrainReason) -> bool {
+fn is_operators(drain: &DrainReason) -> bool {
     !drain.owner.starts_with("service:")
 }
 
@@ -212,10 +212,10 @@ mod tests {
     #[test]
     fn five_percent_in_five_minutes_and_one_at_least() {
         assert_eq!(
-            [0, 1, 19, 20, 39, 40, 10_000].map(most),
+            [0, 1, 19, 20, 39, 40, 10_000].map(max_drains),
             [1, 1, 1, 1, 1, 2, 500]
         );
-        let left = |view: &View| left(view, &BTreeMap::new(), None, NOW);
+        let left = |view: &View| remaining_drains(view, &BTreeMap::new(), None, NOW);
         let owner = Cause::Conformance.owner();
         assert_eq!(left(&view(100, 0, owner, 0)), 5);
         assert_eq!(left(&view(100, 3, owner, 1_000)), 2);
@@ -243,7 +243,7 @@ mod tests {
                 since: UnixMillis(NOW.0 - ago_ms),
             });
         }
-        assert_eq!(left(&view, &BTreeMap::new(), None, NOW), 3);
+        assert_eq!(remaining_drains(&view, &BTreeMap::new(), None, NOW), 3);
         // The same rule applies to a node about to be drained.
         let drains = |n: usize| {
             let entry = &view.nodes[&testing::id(&format!("n{n:03}"))];
@@ -261,13 +261,13 @@ mod tests {
         let mut brake = Brake::default();
         let before = view(100, 6, "service:health", 1_000);
         let pulled = Revision(before.revision.0 + 1);
-        brake.pulled(pulled);
-        brake.look_at(&before, NOW);
+        brake.record_engaged(pulled);
+        brake.update(&before, NOW);
         assert!(brake.is_held(&before));
         assert_eq!(brake.left(&before, NOW), 0);
         let mut after = before.clone();
         after.revision = pulled;
-        brake.look_at(&after, NOW);
+        brake.update(&after, NOW);
         assert!(!brake.is_held(&after), "a person let go meanwhile");
         assert_eq!(brake.left(&after, NOW), 5);
     }
@@ -276,8 +276,11 @@ mod tests {
     fn cleared_drain_counts_until_release() {
         let own = BTreeMap::from([(testing::id("n050"), UnixMillis(NOW.0 - 1_000))]);
         let view = view(100, 2, Cause::Conformance.owner(), 2_000);
-        assert_eq!(left(&view, &own, None, NOW), 2);
-        assert_eq!(left(&view, &own, Some(UnixMillis(NOW.0 - 1_500)), NOW), 4);
-        assert_eq!(left(&view, &own, Some(NOW), NOW), 5);
+        assert_eq!(remaining_drains(&view, &own, None, NOW), 2);
+        assert_eq!(
+            remaining_drains(&view, &own, Some(UnixMillis(NOW.0 - 1_500)), NOW),
+            4
+        );
+        assert_eq!(remaining_drains(&view, &own, Some(NOW), NOW), 5);
     }
 }

@@ -70,7 +70,7 @@ impl Cause {
     ) -> bool {
         let is_same_question = match self {
             Self::Health => true,
-            Self::Conformance => now.baselines.number == number,
+            Self::Conformance => now.baselines.generation == number,
         };
         now.brake.is_none()
             && is_same_question
@@ -93,7 +93,7 @@ impl Cause {
     }
 
     /// Text for the operator: `count` of `nodes` nodes confirmed this cause, and `more` are only suspected.
-    pub(super) fn of_nodes(self, count: usize, more: usize, nodes: usize) -> String {
+    pub(super) fn describe(self, count: usize, more: usize, nodes: usize) -> String {
         let how = match self {
             Self::Health => "are faulty by their own checks or their BMC's word",
             Self::Conformance => "differ from baselines that say to drain them",

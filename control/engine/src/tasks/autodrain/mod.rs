@@ -58,7 +58,7 @@ pub struct AutoDrainReport {
 #[derive(Debug)]
 pub struct AutoDrain {
     core: Arc<Core>,
-    asking: NodeQueries,
+    queries: NodeQueries,
     brake: Brake,
 }
 
@@ -85,7 +85,7 @@ impl Reconciler for AutoDrain {
     }
 
     async fn wakes(&mut self) {
-        self.asking.hear().await;
+        self.queries.receive().await;
     }
 }
 
@@ -93,7 +93,7 @@ impl AutoDrain {
     /// New [`AutoDrain`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
-            asking: NodeQueries::new(core.clone()),
+            queries: NodeQueries::new(core.clone()),
             core,
             brake: Brake::default(),
         }
@@ -104,8 +104,8 @@ impl AutoDrain {
     pub async fn reconcile(&mut self, fence: Fence) -> AutoDrainReport {
         let mut report = AutoDrainReport::default();
         self.ask();
-        while self.asking.under_way() > 0 {
-            self.asking.hear().await;
+        while self.queries.under_way() > 0 {
+            self.queries.receive().await;
             let more = self.act(&fence).await;
             report.drained += more.drained;
             report.cleared += more.cleared;
@@ -118,14 +118,14 @@ impl AutoDrain {
     /// Queries every candidate, up to the concurrency limit.
     fn ask(&mut self) {
         let (view, bmcs) = (self.core.view(), &self.core.bmc);
-        self.brake.look_at(&view, self.core.now());
+        self.brake.update(&view, self.core.now());
         if !self.brake.is_held(&view) {
-            self.asking
+            self.queries
                 .ask_for(&view, DrainIntent::Drain, |cause, entry| {
                     cause.own_reason(entry).is_none() && cause.suspects(bmcs, entry)
                 });
         }
-        self.asking
+        self.queries
             .ask_for(&view, DrainIntent::Clear, |cause, entry| {
                 let is_free = entry.record.as_ref().is_some_and(|r| r.holder.is_none());
                 cause.own_reason(entry).is_some() && is_free && cause.may_be_over(&view, entry)
@@ -136,10 +136,10 @@ impl AutoDrain {
     async fn act(&mut self, fence: &Fence) -> AutoDrainReport {
         let mut report = AutoDrainReport::default();
         let mut beyond = Vec::new();
-        for heard in self.asking.answers() {
-            match (heard.wanted, heard.said.clone()) {
+        for heard in self.queries.answers() {
+            match (heard.intent, heard.result.clone()) {
                 (DrainIntent::Drain, Ok(reason)) => {
-                    if self.is_beyond(&heard) {
+                    if self.exceeds_budget(&heard) {
                         beyond.push(heard);
                     } else if self.drain_one(fence, &heard, reason).await {
                         report.drained += 1;
@@ -149,7 +149,7 @@ impl AutoDrain {
                     let (node, cause) = (&heard.entry.id, heard.cause);
                     tracing::debug!(%node, ?cause, why, "fault not confirmed; node not drained");
                     report.unconfirmed += 1;
-                    self.asking.again(&heard, ASK_AGAIN);
+                    self.queries.schedule_requery(&heard, ASK_AGAIN);
                 }
                 (DrainIntent::Clear, said) => {
                     report.cleared += usize::from(self.clear_one(fence, &heard, said).await);
@@ -157,7 +157,7 @@ impl AutoDrain {
             }
         }
         if !beyond.is_empty() {
-            report.braked = self.pull(fence, beyond).await;
+            report.braked = self.engage_brake(fence, beyond).await;
         }
         report
     }
@@ -172,9 +172,9 @@ impl AutoDrain {
     }
 
     /// Whether draining this node would exceed the budget.
-    fn is_beyond(&mut self, heard: &NodeAnswer) -> bool {
+    fn exceeds_budget(&mut self, heard: &NodeAnswer) -> bool {
         let (view, now) = (self.core.view(), self.core.now());
-        self.brake.look_at(&view, now);
+        self.brake.update(&view, now);
         record(&view, heard).is_some_and(brake::counts)
             && self.is_wanted(&view, heard)
             && !self.brake.is_being_drained(&view, &heard.entry.id)
@@ -187,7 +187,7 @@ impl AutoDrain {
         let now = record(&view, heard);
         let is_wanted = self.is_wanted(&view, heard) && !self.brake.is_being_drained(&view, node);
         let Some(now) = now.filter(|_| is_wanted) else {
-            self.asking.again(heard, TRY_AGAIN);
+            self.queries.schedule_requery(heard, TRY_AGAIN);
             return false;
         };
         // The current revision is expected, because the drain was found to be wanted on the current view. Every
@@ -200,12 +200,12 @@ impl AutoDrain {
                 let when = (applied.revision, self.core.now());
                 self.brake.drained(node.clone(), cause, when, counts);
                 // The node has just confirmed the cause; whether it is over is checked later.
-                self.asking.again(heard, ASK_AGAIN);
+                self.queries.schedule_requery(heard, ASK_AGAIN);
                 true
             }
             Err(error) => {
                 tracing::warn!(%node, ?cause, error, "node not drained yet");
-                self.asking.again(heard, TRY_AGAIN);
+                self.queries.schedule_requery(heard, TRY_AGAIN);
                 false
             }
         }
@@ -230,12 +230,12 @@ impl AutoDrain {
         match outcome {
             Ok(applied) => {
                 tracing::info!(%node, ?cause, "cause of automatic drain ended");
-                self.asking.settled(heard, applied.revision);
+                self.queries.record_cleared(heard, applied.revision);
                 true
             }
             Err(reason) => {
                 tracing::info!(%node, ?cause, reason, "stays drained");
-                self.asking.again(heard, ASK_AGAIN);
+                self.queries.schedule_requery(heard, ASK_AGAIN);
                 false
             }
         }
@@ -251,34 +251,34 @@ impl AutoDrain {
     ) -> Result<Applied, String> {
         let (core, owner, node) = (&self.core, heard.cause.owner(), &heard.entry.id);
         let envelope = faults::envelope(core, owner, fence.clone(), node, reason, expected);
-        let written = faults::proposed(core, envelope).await;
+        let written = faults::propose_envelope(core, envelope).await;
         written.map_err(|error| error.to_string())
     }
 
     /// Engages the brake, so that further drains need an operator.
-    async fn pull(&mut self, fence: &Fence, mut beyond: Vec<NodeAnswer>) -> bool {
+    async fn engage_brake(&mut self, fence: &Fence, mut beyond: Vec<NodeAnswer>) -> bool {
         let view = self.core.view();
         beyond.retain(|heard| self.is_wanted(&view, heard));
         // The most urgent cause among the blocked drains is named as principal.
         let Some(cause) = beyond.first().map(|heard| heard.cause) else {
             return false;
         };
-        let reason = self.why(&view, &beyond);
+        let reason = self.brake_reason(&view, &beyond);
         tracing::error!(reason, "automatic draining stopped by its safety limit");
         let command = Command::HoldBrake { reason };
         let principal = faults::principal(cause.owner());
         let envelope = self
             .core
             .envelope(principal, None, Some(fence.clone()), command);
-        match faults::proposed(&self.core, envelope).await {
+        match faults::propose_envelope(&self.core, envelope).await {
             Ok(applied) => {
-                self.brake.pulled(applied.revision);
+                self.brake.record_engaged(applied.revision);
                 true
             }
             Err(error) => {
                 tracing::warn!(%error, "safety stop of automatic draining not committed yet");
                 for heard in &beyond {
-                    self.asking.again(heard, TRY_AGAIN);
+                    self.queries.schedule_requery(heard, TRY_AGAIN);
                 }
                 false
             }
@@ -286,7 +286,7 @@ impl AutoDrain {
     }
 
     /// Reason shown to the operator: nodes that confirmed a cause, and separately how many others are suspected.
-    fn why(&self, view: &View, beyond: &[NodeAnswer]) -> String {
+    fn brake_reason(&self, view: &View, beyond: &[NodeAnswer]) -> String {
         let (nodes, now) = (brake::nodes(view), self.core.now());
         let of = |cause: Cause| {
             let held_up = beyond.iter().filter(|heard| heard.cause == cause);
@@ -301,15 +301,15 @@ impl AutoDrain {
                     && of.own_reason(entry).is_none()
                     && of.suspects(&self.core.bmc, entry)
                     && !confirmed.contains(&entry.id)
-                    && !self.asking.waits(of, &entry.id)
+                    && !self.queries.waits(of, &entry.id)
             });
-            Some(cause.of_nodes(confirmed.len(), suspects.count(), nodes))
+            Some(cause.describe(confirmed.len(), suspects.count(), nodes))
         };
         let causes: Vec<String> = Cause::ALL.into_iter().filter_map(of).collect();
         format!(
             "{}; no more than {} are drained in {} minutes without a person",
             causes.join(", and "),
-            brake::most(nodes),
+            brake::max_drains(nodes),
             brake::WINDOW_MS / 60_000
         )
     }

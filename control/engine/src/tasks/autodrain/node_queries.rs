@@ -28,7 +28,7 @@ use tokio::{
 /// query makes the node read its hardware again.
 const MAX_CALLS: usize = 16;
 /// Time within which answers are collected and handled together.
-const TOGETHER: Duration = Duration::from_millis(20);
+const BATCH_WINDOW: Duration = Duration::from_millis(20);
 
 /// Purpose of a query. Queries that take a node out of service come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ pub(super) enum DrainIntent {
 /// A node that was queried, and its answer.
 #[derive(Debug)]
 pub(super) struct NodeAnswer {
-    pub(super) wanted: DrainIntent,
+    pub(super) intent: DrainIntent,
     pub(super) cause: Cause,
     /// Node entry at the time of the query.
     pub(super) entry: Arc<NodeEntry>,
@@ -51,7 +51,7 @@ pub(super) struct NodeAnswer {
     /// Whether the cause was suspected at the time of the query (see [`Cause::suspects`]).
     was_suspect: bool,
     /// `Ok`: the reason to drain the node, or that its drain reason may be cleared. `Err`: why not.
-    pub(super) said: Result<String, String>,
+    pub(super) result: Result<String, String>,
 }
 
 /// Condition after which a node is queried again.
@@ -85,7 +85,7 @@ pub(super) struct NodeQueries {
     under_way: BTreeMap<(Cause, NodeId), DrainIntent>,
     asks: JoinSet<NodeAnswer>,
     /// Answers that were received but not yet handled.
-    heard: Vec<NodeAnswer>,
+    unhandled: Vec<NodeAnswer>,
 }
 
 impl NodeQueries {
@@ -95,7 +95,7 @@ impl NodeQueries {
             waits: BTreeMap::new(),
             under_way: BTreeMap::new(),
             asks: JoinSet::new(),
-            heard: Vec::new(),
+            unhandled: Vec::new(),
         }
     }
 
@@ -104,7 +104,7 @@ impl NodeQueries {
         &mut self,
         view: &Arc<View>,
         wanted: DrainIntent,
-        is_one: impl Fn(Cause, &NodeEntry) -> bool,
+        is_candidate: impl Fn(Cause, &NodeEntry) -> bool,
     ) {
         let now = Instant::now();
         let bmcs = &self.core.bmc;
@@ -112,7 +112,7 @@ impl NodeQueries {
             .retain(|key, wait| !wait.is_over(bmcs, view, now, key));
         let others = self.under_way.values().filter(|other| **other == wanted);
         let free = MAX_CALLS.saturating_sub(others.count());
-        let due = candidates(view, is_one).filter(|(cause, entry)| {
+        let due = candidates(view, is_candidate).filter(|(cause, entry)| {
             let key = (*cause, entry.id.clone());
             !self.under_way.contains_key(&key) && !self.waits.contains_key(&key)
         });
@@ -125,27 +125,27 @@ impl NodeQueries {
                 let said = match wanted {
                     DrainIntent::Drain => match cause.ask(&core, &view, &entry).await {
                         Answer::Drains(reason) => Ok(reason),
-                        Answer::Fine => Err("it reports no fault".to_owned()),
+                        Answer::Healthy => Err("it reports no fault".to_owned()),
                         Answer::Unknown(why) => Err(why),
                     },
                     DrainIntent::Clear => may_clear(&core, &view, cause, &entry).await,
                 };
-                let number = view.baselines.number;
+                let number = view.baselines.generation;
                 NodeAnswer {
-                    wanted,
+                    intent: wanted,
                     cause,
                     entry,
                     number,
                     was_suspect,
-                    said,
+                    result: said,
                 }
             });
         }
     }
 
     /// Resolves when queried nodes have answered or failed. Cancel safe: answers already received are kept.
-    pub(super) async fn hear(&mut self) {
-        if self.heard.is_empty() {
+    pub(super) async fn receive(&mut self) {
+        if self.unhandled.is_empty() {
             match self.asks.join_next().await {
                 None => return std::future::pending().await,
                 Some(ended) => self.take(ended),
@@ -156,14 +156,14 @@ impl NodeQueries {
                 self.take(ended);
             }
         };
-        let _ = timeout(TOGETHER, more).await;
+        let _ = timeout(BATCH_WINDOW, more).await;
     }
 
     fn take(&mut self, ended: Result<NodeAnswer, JoinError>) {
         match ended {
             Ok(heard) => {
                 self.under_way.remove(&key(&heard));
-                self.heard.push(heard);
+                self.unhandled.push(heard);
             }
             // The failed task does not identify its node, so no query counts as under way.
             Err(error) => {
@@ -178,13 +178,13 @@ impl NodeQueries {
         while let Some(ended) = self.asks.try_join_next() {
             self.take(ended);
         }
-        let mut heard = std::mem::take(&mut self.heard);
-        heard.sort_by_key(|heard| (heard.wanted, heard.cause));
+        let mut heard = std::mem::take(&mut self.unhandled);
+        heard.sort_by_key(|heard| (heard.intent, heard.cause));
         heard
     }
 
     /// Schedules the next query of this node after `pause`.
-    pub(super) fn again(&mut self, heard: &NodeAnswer, pause: Duration) {
+    pub(super) fn schedule_requery(&mut self, heard: &NodeAnswer, pause: Duration) {
         let wait = RequeryCondition::Pause {
             until: Instant::now() + pause,
             was_suspect: heard.was_suspect,
@@ -194,7 +194,7 @@ impl NodeQueries {
 
     /// Marks the drain reason as cleared in revision `written`. The node is not queried again before the view includes
     /// that revision.
-    pub(super) fn settled(&mut self, heard: &NodeAnswer, written: Revision) {
+    pub(super) fn record_cleared(&mut self, heard: &NodeAnswer, written: Revision) {
         self.waits
             .insert(key(heard), RequeryCondition::Shown(written));
     }
@@ -251,7 +251,7 @@ async fn may_clear(
     let drains = entry.record.iter().flat_map(|record| &record.drain);
     if drains.count() > 1 {
         return match cause.ask(core, view, entry).await {
-            Answer::Fine => Ok(String::new()),
+            Answer::Healthy => Ok(String::new()),
             Answer::Drains(why) | Answer::Unknown(why) => Err(why),
         };
     }

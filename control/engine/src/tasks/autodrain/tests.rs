@@ -16,7 +16,7 @@ use crate::tasks::{
 use lattice_agent_rpc::GateFailed;
 use lattice_conformance::{Class, ClassMark, ClassRecord, Inventory, Reading};
 use lattice_quorum_types::{
-    baseline::{Definition, Policy},
+    baseline::{BaselineDefinition, DriftPolicy},
     id::BaselineName,
     node::Lifecycle,
 };
@@ -36,14 +36,14 @@ struct AutodrainFixture {
 }
 
 impl AutodrainFixture {
-    fn new(policy: Policy) -> Self {
+    fn new(policy: DriftPolicy) -> Self {
         let world = World::new();
-        world.is_read();
-        let whom = Definition {
+        world.set_first_reading();
+        let whom = BaselineDefinition {
             nodes: NODE.to_owned(),
-            ..Definition::default()
+            ..BaselineDefinition::default()
         };
-        world.asks_for_firmware(policy, whom);
+        world.require_firmware(policy, whom);
         Self {
             judges: Conformance::new(world.core.clone()),
             task: AutoDrain::new(world.core.clone()),
@@ -61,9 +61,9 @@ impl AutodrainFixture {
             };
             (class, mark)
         });
-        self.world.gossips(marks.collect());
+        self.world.set_marks(marks.collect());
         {
-            let mut says = self.world.says.lock().unwrap();
+            let mut says = self.world.agent_answers.lock().unwrap();
             says.inventory = told.map(|record| Inventory {
                 records: BTreeMap::from([(Class::Nic, record.clone())]),
                 ..Inventory::default()
@@ -75,7 +75,7 @@ impl AutodrainFixture {
 
     async fn pass(&mut self) -> AutoDrainReport {
         // Nodes queried in vain are queried again at once.
-        self.task.asking.forget_pauses();
+        self.task.queries.forget_pauses();
         let report = self.at_once().await;
         self.world.fold();
         self.judges.reconcile().await;
@@ -95,7 +95,7 @@ impl AutodrainFixture {
 
 #[tokio::test]
 async fn differing_node_is_drained_and_returns() {
-    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     assert!(
         fixture
@@ -126,21 +126,28 @@ async fn differing_node_is_drained_and_returns() {
     assert_eq!(fixture.pass().await.cleared, 0);
     // Nor does it return while its health gate fails.
     fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
-    fixture.world.says.lock().unwrap().gate = Err(GateFailed {
+    fixture.world.agent_answers.lock().unwrap().gate = Err(GateFailed {
         reason: "exit code 1".to_owned(),
     });
     assert_eq!(fixture.pass().await.cleared, 0);
-    fixture.world.says.lock().unwrap().gate = Ok(());
+    fixture.world.agent_answers.lock().unwrap().gate = Ok(());
     assert_eq!(fixture.pass().await.cleared, 1);
     assert!(fixture.world.node().is_assignable());
 }
 
 #[tokio::test]
 async fn unconfirmed_drift_drains_nothing() {
-    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Drain);
     let mut unread = nic("28.41");
     unread.put("nic.0.firmware", Reading::<&str>::denied("no permission"));
-    let probed = |fixture: &AutodrainFixture| fixture.world.says.lock().unwrap().probed;
+    let probed = |fixture: &AutodrainFixture| {
+        fixture
+            .world
+            .agent_answers
+            .lock()
+            .unwrap()
+            .inventory_requests
+    };
     for told in [Some(nic("28.41")), Some(unread), None] {
         fixture.has(&nic("28.39"), told.as_ref()).await;
         let before = probed(&fixture);
@@ -153,19 +160,22 @@ async fn unconfirmed_drift_drains_nothing() {
 
 #[tokio::test]
 async fn other_policies_drain_nothing() {
-    for policy in [Policy::Warn, Policy::Deprioritise] {
+    for policy in [DriftPolicy::Warn, DriftPolicy::Deprioritise] {
         let mut fixture = AutodrainFixture::new(policy);
         fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
         assert_eq!(fixture.pass().await, AutoDrainReport::default());
         let entry = fixture.world.core.view().node(&id(NODE)).unwrap().clone();
         assert!(entry.conformance().no_sensitive.as_deref().is_some());
-        assert_eq!(entry.facts().deprioritised, policy == Policy::Deprioritise);
+        assert_eq!(
+            entry.facts().deprioritised,
+            policy == DriftPolicy::Deprioritise
+        );
     }
 }
 
 #[tokio::test]
 async fn another_owners_reason_stays_and_a_deleted_baseline_lets_go() {
-    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     fixture.pass().await;
     fixture.world.admin(Command::Drain {
@@ -186,7 +196,7 @@ async fn another_owners_reason_stays_and_a_deleted_baseline_lets_go() {
 
 #[tokio::test]
 async fn brake_stops_drains_until_released() {
-    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     assert_eq!(
         fixture.pass().await.drained,
@@ -204,10 +214,20 @@ async fn brake_stops_drains_until_released() {
         "{}",
         held.reason
     );
-    let before = fixture.world.says.lock().unwrap().probed;
+    let before = fixture
+        .world
+        .agent_answers
+        .lock()
+        .unwrap()
+        .inventory_requests;
     assert_eq!(fixture.pass().await, AutoDrainReport::default());
     assert_eq!(
-        fixture.world.says.lock().unwrap().probed,
+        fixture
+            .world
+            .agent_answers
+            .lock()
+            .unwrap()
+            .inventory_requests,
         before,
         "nobody is even asked"
     );
@@ -224,7 +244,7 @@ async fn brake_stops_drains_until_released() {
 
 #[tokio::test]
 async fn expired_lease_drains_nothing() {
-    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     fixture.world.fence.epoch += 1;
     assert_eq!(fixture.pass().await.drained, 0);

@@ -13,8 +13,8 @@ use lattice_quorum_types::{
     command::{ExpectedNode, RankReport},
     node::Lifecycle,
     progress::RankCheckpoint,
-    scale::{Metric, Scale, ScalingPace},
-    scheduler::{CheckpointPatch, SchedulerPatch, Setting, SharingPatch},
+    scale::{Metric, ScalingPace, ScalingSpec},
+    scheduler::{CheckpointPatch, SchedulerPatch, SettingPatch, SharingPatch},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     terms::{CheckpointTerms, CheckpointTrigger, Terms},
     vcluster::VclusterPatch,
@@ -26,7 +26,7 @@ use lattice_view::PingOutcome;
 fn owner_settings() -> SchedulerPatch {
     SchedulerPatch {
         sharing: SharingPatch {
-            return_grace_ms: Setting::Set(200),
+            return_grace_ms: SettingPatch::Set(200),
             ..SharingPatch::default()
         },
         ..checkpoint_timeout(60_000)
@@ -36,7 +36,7 @@ fn owner_settings() -> SchedulerPatch {
 fn checkpoint_timeout(ms: u64) -> SchedulerPatch {
     SchedulerPatch {
         checkpoint: CheckpointPatch {
-            timeout_ms: Setting::Set(ms),
+            timeout_ms: SettingPatch::Set(ms),
             ..CheckpointPatch::default()
         },
         ..SchedulerPatch::default()
@@ -106,7 +106,7 @@ fn lent(world: &World) -> AllocationId {
 
 /// Runs a job on `a` for an hour.
 fn runs_for_an_hour(world: &World, terms: Terms) -> AllocationId {
-    let id = world.runs_on("b1", terms).allocation;
+    let id = world.start_with_terms("b1", terms).allocation;
     let walltime_ms = 3_600_000;
     world.admin(Command::SetWalltime { id, walltime_ms });
     id
@@ -175,7 +175,7 @@ async fn owner_waits_only_for_running_checkpoint() {
     let runs = lent(&world);
     waits_in(&world, "home").await;
     let mut borrow = Borrow::new(world.core.clone());
-    assert_eq!(borrow.reconcile(&world.fence).await.recalled, 1);
+    assert_eq!(borrow.reconcile(&world.fence).await.reclaim_changes, 1);
     fold(&world).await;
     // An operator requests a checkpoint, which may take an hour, just before the grace period ends.
     world.admin(Command::WriteCheckpoint {
@@ -230,7 +230,7 @@ async fn an_owner_waits_for_a_checkpoint_no_longer_than_its_borrower_gives_one()
     });
     fold(&world).await;
     let mut borrow = Borrow::new(world.core.clone());
-    assert_eq!(borrow.reconcile(&world.fence).await.recalled, 1);
+    assert_eq!(borrow.reconcile(&world.fence).await.reclaim_changes, 1);
     fold(&world).await;
     tokio::time::sleep(GRACE).await;
     assert_eq!(borrow.reconcile(&world.fence).await.stopped, 1);
@@ -291,7 +291,7 @@ async fn shrinking_service_keeps_other_nodes() {
         reached_at: None,
     };
     observed_state::liveness(core, &[(lent.clone(), found)].into());
-    let scale = Scale {
+    let scale = ScalingSpec {
         min_nodes: 1,
         max_nodes: 2,
         metric: Metric::Cpu,
@@ -315,7 +315,7 @@ async fn shrinking_service_keeps_other_nodes() {
     reports(&world, serves, "b", RankReport::Started { at }).await;
     waits_in(&world, "home").await;
     let mut borrow = Borrow::new(world.core.clone());
-    assert_eq!(borrow.reconcile(&world.fence).await.recalled, 1);
+    assert_eq!(borrow.reconcile(&world.fence).await.reclaim_changes, 1);
     world.service(Command::Shrink {
         id: serves,
         nodes: vec![lent],

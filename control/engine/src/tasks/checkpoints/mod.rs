@@ -55,17 +55,17 @@ pub(crate) struct CheckpointsReport {
 #[derive(Debug)]
 pub struct Checkpoints {
     core: Arc<Core>,
-    parts: BTreeMap<Part, Progress>,
+    parts: BTreeMap<Part, CallState>,
     calls: JoinSet<(Part, RequestOutcome)>,
     /// Answers that are not yet handled.
     answers: Vec<(Part, RequestOutcome)>,
     /// When the benefit of new checkpoints was last evaluated.
-    weighed_at: Option<Instant>,
+    evaluated_at: Option<Instant>,
 }
 
 /// State of the calls for one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum CallState {
     UnderWay {
         last: Option<RankReportTime>,
     },
@@ -81,7 +81,7 @@ enum Progress {
 struct RankReportTime {
     at: UnixMillis,
     /// The rank is writing, or has deferred the checkpoint.
-    is_at_it: bool,
+    is_progressing: bool,
 }
 
 impl Reconciler for Checkpoints {
@@ -102,7 +102,7 @@ impl Reconciler for Checkpoints {
         self.calls = JoinSet::new();
         self.answers.clear();
         self.parts.clear();
-        self.weighed_at = None;
+        self.evaluated_at = None;
         self.core.checkpoint_storage.forget();
     }
 
@@ -131,14 +131,14 @@ impl Checkpoints {
             parts: BTreeMap::new(),
             calls: JoinSet::new(),
             answers: Vec::new(),
-            weighed_at: None,
+            evaluated_at: None,
         }
     }
 
     fn next_try(&self) -> Option<Instant> {
         let waits = self.parts.values().filter_map(|progress| match progress {
-            Progress::Waits { until, .. } => Some(*until),
-            Progress::UnderWay { .. } => None,
+            CallState::Waits { until, .. } => Some(*until),
+            CallState::UnderWay { .. } => None,
         });
         waits.min()
     }
@@ -149,7 +149,7 @@ impl Checkpoints {
             self.answers.extend(joined.ok());
         }
         for (part, asked) in std::mem::take(&mut self.answers) {
-            self.heard(part, asked).await;
+            self.handle_answer(part, asked).await;
         }
         let view = self.core.view();
         let mut report = CheckpointsReport {
@@ -159,8 +159,8 @@ impl Checkpoints {
         self.end_late(&view, fence, &mut report).await;
         let period = self.core.timings.checkpoints_every;
         let now = Instant::now();
-        if self.weighed_at.is_none_or(|at| now >= at + period) {
-            self.weighed_at = Some(now);
+        if self.evaluated_at.is_none_or(|at| now >= at + period) {
+            self.evaluated_at = Some(now);
             for command in selection::due(&self.core, &view) {
                 report.begun += usize::from(self.propose(fence, command).await);
             }
@@ -177,10 +177,11 @@ impl Checkpoints {
         for (part, order) in wanted {
             let last = match self.parts.get(&part) {
                 None => None,
-                Some(Progress::Waits { until, last, .. }) if *until <= now => *last,
+                Some(CallState::Waits { until, last, .. }) if *until <= now => *last,
                 Some(_) => continue,
             };
-            self.parts.insert(part.clone(), Progress::UnderWay { last });
+            self.parts
+                .insert(part.clone(), CallState::UnderWay { last });
             let (core, view, epoch) = (self.core.clone(), view.clone(), fence.epoch);
             self.calls.spawn(async move {
                 let asked = requests::call(&core, &view, &part, order, epoch).await;
@@ -192,27 +193,32 @@ impl Checkpoints {
     }
 
     /// Handles one answer; a final result is committed at once.
-    async fn heard(&mut self, part: Part, asked: RequestOutcome) {
-        let Some(Progress::UnderWay { last }) = self.parts.get(&part).copied() else {
+    async fn handle_answer(&mut self, part: Part, asked: RequestOutcome) {
+        let Some(CallState::UnderWay { last }) = self.parts.get(&part).copied() else {
             return;
         };
         let at = self.core.now();
-        let heard = |is_at_it| Some(RankReportTime { at, is_at_it });
+        let heard = |is_at_it| {
+            Some(RankReportTime {
+                at,
+                is_progressing: is_at_it,
+            })
+        };
         let (last, pause) = match asked {
-            RequestOutcome::Stands(CheckpointStatus::Ended(outcome)) => {
-                self.learn(&part, &outcome, at);
+            RequestOutcome::Status(CheckpointStatus::Ended(outcome)) => {
+                self.record_storage_state(&part, &outcome, at);
                 let number = part.number;
                 let of = RankCheckpoint { number, outcome };
                 self.commit(&part, of).await;
                 (heard(true), requests::SETTLE)
             }
-            RequestOutcome::Stands(CheckpointStatus::Asked { .. }) => {
+            RequestOutcome::Status(CheckpointStatus::Asked { .. }) => {
                 (last, requests::pause(&part, at))
             }
-            RequestOutcome::Stands(
+            RequestOutcome::Status(
                 CheckpointStatus::Writing { .. } | CheckpointStatus::Deferred { .. },
             ) => (heard(true), requests::pause(&part, at)),
-            RequestOutcome::Stands(CheckpointStatus::Gone) => (last, requests::SETTLE),
+            RequestOutcome::Status(CheckpointStatus::Gone) => (last, requests::SETTLE),
             RequestOutcome::Failed(reason) => {
                 self.commit(&part, requests::failed(&part, at, reason))
                     .await;
@@ -225,12 +231,12 @@ impl Checkpoints {
         };
         let until = Instant::now() + pause;
         self.parts
-            .insert(part, Progress::Waits { until, pause, last });
+            .insert(part, CallState::Waits { until, pause, last });
     }
 
     /// Records whether the checkpoint storage of the user is writable. A checkpoint with another destination gives no
     /// information about that storage.
-    fn learn(&self, part: &Part, outcome: &CheckpointOutcome, now: UnixMillis) {
+    fn record_storage_state(&self, part: &Part, outcome: &CheckpointOutcome, now: UnixMillis) {
         let view = self.core.view();
         let Some(held) = view.allocation(part.key.allocation) else {
             return;
@@ -272,7 +278,10 @@ impl Checkpoints {
     /// Extends each late checkpoint once if its ranks are slow but answer; gives up the others.
     async fn end_late(&mut self, view: &View, fence: &Fence, report: &mut CheckpointsReport) {
         let now = self.core.now();
-        let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
+        let savers = view
+            .checkpointable
+            .iter()
+            .filter_map(|id| view.allocation(*id));
         let late: Vec<(AllocationId, u32, bool)> = savers
             .filter_map(|held| {
                 let writing = held.progress.writing.as_ref()?;
@@ -287,7 +296,7 @@ impl Checkpoints {
                 true => Command::ExtendCheckpoint {
                     id,
                     number,
-                    by_ms: more_ms(&policy, view, id),
+                    by_ms: extension_ms(&policy, view, id),
                 },
                 false => Command::GiveUpCheckpoint { id, number },
             };
@@ -312,9 +321,10 @@ impl Checkpoints {
         let mut parts = self.parts.keys().filter(of_it).peekable();
         parts.peek().is_some()
             && parts.all(|part| {
-                let (Progress::UnderWay { last } | Progress::Waits { last, .. }) = self.parts[part];
+                let (CallState::UnderWay { last } | CallState::Waits { last, .. }) =
+                    self.parts[part];
                 let answers = |at| policy.deadlines(false).is_answering(at, now);
-                last.is_some_and(|last| last.is_at_it && answers(last.at))
+                last.is_some_and(|last| last.is_progressing && answers(last.at))
             })
     }
 
@@ -341,7 +351,7 @@ fn policy_of(view: &View, id: AllocationId) -> Policy {
 }
 
 /// Extra time for a slow or deferred checkpoint while its ranks still answer, milliseconds.
-fn more_ms(policy: &Policy, view: &View, id: AllocationId) -> u64 {
+fn extension_ms(policy: &Policy, view: &View, id: AllocationId) -> u64 {
     let sensitive = view.allocation(id).is_some_and(|held| held.spec.sensitive);
     let deadlines = policy.deadlines(sensitive);
     deadlines

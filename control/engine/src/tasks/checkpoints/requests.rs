@@ -20,7 +20,7 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 /// Shortest and longest pause between two requests. The pause starts short, because small checkpoints are short.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// Longest pause while other jobs wait for the nodes, milliseconds: a late request prolongs their wait.
-const AWAITED_MS: u64 = 50;
+const MAX_PAUSE_AWAITED_MS: u64 = 50;
 
 /// Part of one rank in one checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ pub(super) struct Part {
 /// Result of a request.
 #[derive(Debug)]
 pub(super) enum RequestOutcome {
-    Stands(CheckpointStatus),
+    Status(CheckpointStatus),
     /// The part can never be written, whatever is requested.
     Failed(String),
     NotReached(AgentError),
@@ -45,7 +45,10 @@ pub(super) enum RequestOutcome {
 
 /// Returns every part that is not yet written.
 pub(super) fn wanted(view: &View) -> BTreeMap<Part, CheckpointOrder> {
-    let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
+    let savers = view
+        .checkpointable
+        .iter()
+        .filter_map(|id| view.allocation(*id));
     let parts = savers.flat_map(|held| parts(view, held));
     parts.collect()
 }
@@ -70,7 +73,7 @@ fn parts(view: &View, held: &Allocation) -> Vec<(Part, CheckpointOrder)> {
         // Limits the rate to about a thousand requests per second for a job on up to a thousand nodes.
         AfterCheckpoint::MakeRoom { .. } | AfterCheckpoint::Suspend { .. } => {
             let ranks = u64::try_from(held.ranks.len()).unwrap_or(u64::MAX);
-            Duration::from_millis(ranks.max(AWAITED_MS)).min(PAUSES.1)
+            Duration::from_millis(ranks.max(MAX_PAUSE_AWAITED_MS)).min(PAUSES.1)
         }
     };
     let ranks = (0..).zip(&held.ranks);
@@ -109,7 +112,7 @@ pub(super) async fn call(
     let request = WriteCheckpoint { key, epoch, order };
     let asked = core.agents.call(view, &part.node, &request, CALL_TIMEOUT);
     match asked.await {
-        Ok(Ok(status)) => RequestOutcome::Stands(status),
+        Ok(Ok(status)) => RequestOutcome::Status(status),
         Ok(Err(refused @ (CheckpointRefused::NotPrepared | CheckpointRefused::Invalid { .. }))) => {
             RequestOutcome::Failed(refused.to_string())
         }

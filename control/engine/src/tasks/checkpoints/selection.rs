@@ -16,7 +16,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// Returns commands for the checkpoints to begin now.
 pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
-    let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
+    let savers = view
+        .checkpointable
+        .iter()
+        .filter_map(|id| view.allocation(*id));
     let runs = |held: &&Arc<Allocation>| held.state == AllocationState::Running;
     // A job that must leave lent nodes writes its checkpoint when it leaves.
     let stays = |held: &&Arc<Allocation>| !is_reclaimed(view, held);
@@ -114,7 +117,11 @@ fn input<'a>(
             .checkpoint_bytes_s
             .map_or(Storage::Unknown, Storage::Writes),
         waiting,
-        preemptible: view.movement_of(&held.spec.vcluster).room.policy.enabled,
+        preemptible: view
+            .movement_of(&held.spec.vcluster)
+            .preemption
+            .policy
+            .enabled,
         backlog,
     }
 }

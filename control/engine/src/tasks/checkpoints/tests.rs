@@ -69,7 +69,7 @@ fn saver(world: &World) -> AllocationId {
         checkpoint: Some(terms),
         ..Terms::default()
     };
-    let key = world.runs_on("b1", terms);
+    let key = world.start_with_terms("b1", terms);
     world.core.restart(|view| {
         view.vclusters = Arc::new([(name, known)].into());
     });
@@ -105,7 +105,7 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     let core = world.core.clone();
     let mut checkpoints = Checkpoints::new(core.clone());
     // The test evaluates the benefit itself, not the pass.
-    checkpoints.weighed_at = Some(Instant::now());
+    checkpoints.evaluated_at = Some(Instant::now());
     let due = || async {
         tokio::time::sleep(Duration::from_millis(5)).await;
         selection::due(&core, &core.view()).len()

@@ -23,7 +23,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Document of a node, with its digest.
-type Documented = (NodeId, (Digest, Arc<NodeDocument>));
+type NodeWithDocument = (NodeId, (Digest, Arc<NodeDocument>));
 
 /// Item to fetch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +35,7 @@ enum FetchRequest {
 /// Result of a fetch.
 enum FetchResult {
     Document {
-        found: Documented,
+        found: NodeWithDocument,
         /// The document came from the history and need not be stored again.
         was_kept: bool,
     },
@@ -61,10 +61,10 @@ pub(super) struct Fetches {
     /// Items not fetched before.
     queue: VecDeque<FetchRequest>,
     /// Items to fetch again; they wait behind new items.
-    again: VecDeque<FetchRequest>,
-    in_vain: BTreeMap<FetchRequest, FailedItem>,
+    retries: VecDeque<FetchRequest>,
+    failed: BTreeMap<FetchRequest, FailedItem>,
     /// Documents that have arrived but are not yet attached to their nodes, each with whether it came from the history.
-    documents: Vec<(Documented, bool)>,
+    documents: Vec<(NodeWithDocument, bool)>,
     /// Records that arrived since the last count.
     records: usize,
     /// Totals of documents and records, for reports.
@@ -73,8 +73,8 @@ pub(super) struct Fetches {
 
 impl fmt::Debug for Fetches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (under_way, queue) = (self.under_way.len(), self.queue.len() + self.again.len());
-        let in_vain = self.in_vain.len();
+        let (under_way, queue) = (self.under_way.len(), self.queue.len() + self.retries.len());
+        let in_vain = self.failed.len();
         write!(
             f,
             "Fetches({under_way} under way, {queue} wait, {in_vain} in vain)"
@@ -89,8 +89,8 @@ impl Fetches {
             under_way: FuturesUnordered::new(),
             asked_for: BTreeMap::new(),
             queue: VecDeque::new(),
-            again: VecDeque::new(),
-            in_vain: BTreeMap::new(),
+            retries: VecDeque::new(),
+            failed: BTreeMap::new(),
             documents: Vec::new(),
             records: 0,
             counted: (0, 0),
@@ -110,7 +110,7 @@ impl Fetches {
         }
         // A successful item is listed as well: if it is still missing, the cache did not keep it. Otherwise the next
         // call to `ask` removes it.
-        let before = self.in_vain.get(&wanted);
+        let before = self.failed.get(&wanted);
         let pause = before.map_or(FIRST_PAUSE, |before| {
             before.pause.saturating_mul(2).min(LONGEST_PAUSE)
         });
@@ -119,7 +119,7 @@ impl Fetches {
             pause,
             named_by,
         };
-        self.in_vain.insert(wanted, vain);
+        self.failed.insert(wanted, vain);
         self.begin();
     }
 
@@ -131,7 +131,7 @@ impl Fetches {
     /// Whether any item that is queued or being fetched has not failed before.
     pub(super) fn has_new_requests(&self) -> bool {
         let mut asked_for = self.asked_for.keys();
-        asked_for.any(|wanted| !self.in_vain.contains_key(wanted))
+        asked_for.any(|wanted| !self.failed.contains_key(wanted))
     }
 
     /// Number of records that arrived since the last call. The records are in the cache.
@@ -168,8 +168,8 @@ impl Fetches {
     /// way or has just failed.
     pub(super) fn ask(&mut self, view: &View, missing: &BTreeSet<Digest>) {
         let wanted = wanted(view, missing);
-        self.in_vain.retain(|of, _| wanted.contains_key(of));
-        for queue in [&mut self.queue, &mut self.again] {
+        self.failed.retain(|of, _| wanted.contains_key(of));
+        for queue in [&mut self.queue, &mut self.retries] {
             queue.retain(|of| {
                 let is_wanted = wanted.contains_key(of);
                 if !is_wanted {
@@ -183,10 +183,10 @@ impl Fetches {
             if self.asked_for.contains_key(&of) {
                 continue;
             }
-            match self.in_vain.get(&of) {
+            match self.failed.get(&of) {
                 None => self.queue.push_back(of.clone()),
                 Some(vain) if vain.again_at <= now || vain.named_by != named_by => {
-                    self.again.push_back(of.clone());
+                    self.retries.push_back(of.clone());
                 }
                 Some(_) => continue,
             }
@@ -198,7 +198,7 @@ impl Fetches {
     fn begin(&mut self) {
         while self.under_way.len() < AT_A_TIME {
             let next = self.queue.pop_front();
-            let Some(wanted) = next.or_else(|| self.again.pop_front()) else {
+            let Some(wanted) = next.or_else(|| self.retries.pop_front()) else {
                 return;
             };
             let core = Arc::clone(&self.core);
@@ -223,7 +223,7 @@ impl Fetches {
 impl Fetches {
     /// Allows every failed fetch to be repeated at once.
     pub(super) fn forget(&mut self) {
-        self.in_vain.clear();
+        self.failed.clear();
         self.counted = (0, 0);
     }
 
@@ -232,7 +232,7 @@ impl Fetches {
     }
 
     /// Documents and records that arrived since [`Fetches::forget`].
-    pub(super) const fn came(&self) -> (usize, usize) {
+    pub(super) const fn totals(&self) -> (usize, usize) {
         self.counted
     }
 
@@ -364,6 +364,6 @@ fn earlier_of(
 ) -> Option<Arc<ClassRecord>> {
     let earlier = node.earlier().get(&class)?;
     let now = preimages.record(&node.marks().get(&class)?.digest()?)?;
-    let told = now.under(earlier.schema).ok()?;
+    let told = now.in_schema(earlier.schema).ok()?;
     (told.state().digest() == Some(digest)).then(|| Arc::new(told))
 }

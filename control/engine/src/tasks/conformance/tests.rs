@@ -11,11 +11,11 @@ use crate::{
 };
 use lattice_conformance::{
     Class, NodeDocument, Reading,
-    history::{Cause, Entry, Record},
+    history::{Cause, Entry, HistoryRecord},
 };
 use lattice_quorum_types::{
     Command, VclusterName,
-    baseline::{Definition, Policy},
+    baseline::{BaselineDefinition, DriftPolicy},
 };
 use lattice_view::GossipedNode;
 use lattice_view::node::MergedMark;
@@ -65,7 +65,7 @@ async fn keeps_of(core: &Core, node: &str, journal: u64) {
         more: 0,
     };
     let cursor = Cursor { journal, read: 1 };
-    let told = vec![Record::Entry(entry)];
+    let told = vec![HistoryRecord::Entry(entry)];
     let append = core.history.append(node.to_owned(), cursor, told, 2_000);
     append.await.unwrap();
 }
@@ -74,7 +74,7 @@ async fn keeps_of(core: &Core, node: &str, journal: u64) {
 async fn down_node_serves_stored_documents() {
     let world = World::new();
     keeps(&world.core).await;
-    world.hangs_up().await;
+    world.stop_agent().await;
     let seen = GossipedNode {
         document: Some(document().0),
         ..GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]))
@@ -173,15 +173,15 @@ async fn a_round_looks_up_some_and_again_what_could_not_be_read() {
 #[tokio::test(start_paused = true)]
 async fn missing_record_of_lost_node_comes_from_history() {
     let world = World::new();
-    world.asks_for_firmware(
-        Policy::Warn,
-        Definition {
+    world.require_firmware(
+        DriftPolicy::Warn,
+        BaselineDefinition {
             nodes: NODE.to_owned(),
-            ..Definition::default()
+            ..BaselineDefinition::default()
         },
     );
-    world.gossips(BTreeMap::from([(Class::Nic, nic().state().mark())]));
-    world.hangs_up().await;
+    world.set_marks(BTreeMap::from([(Class::Nic, nic().state().mark())]));
+    world.stop_agent().await;
     let mut conformance = Conformance::new(world.core.clone());
     let report = conformance.reconcile().await;
     assert_eq!(report.missing, 1);
@@ -203,14 +203,14 @@ async fn silent_node_delays_no_other() {
     let world = World::new();
     registers(&world, "b");
     keeps_of(&world.core, "b", 1).await;
-    world.asks_for_firmware(
-        Policy::Warn,
-        Definition {
+    world.require_firmware(
+        DriftPolicy::Warn,
+        BaselineDefinition {
             nodes: format!("{NODE},b"),
-            ..Definition::default()
+            ..BaselineDefinition::default()
         },
     );
-    world.hangs_up().await;
+    world.stop_agent().await;
     let mut other = nic();
     other.put("nic.0.driver", Reading::Present("x"));
     let seen = |record: &ClassRecord| {
@@ -235,8 +235,8 @@ async fn silent_node_delays_no_other() {
 #[tokio::test(start_paused = true)]
 async fn failed_fetch_is_retried_after_pause_or_elsewhere() {
     let world = World::new();
-    world.gossips(BTreeMap::from([(Class::Nic, nic().state().mark())]));
-    world.hangs_up().await;
+    world.set_marks(BTreeMap::from([(Class::Nic, nic().state().mark())]));
+    world.stop_agent().await;
     let missing = BTreeSet::from([nic().state().digest().unwrap()]);
     let mut fetches = Fetches::new(world.core.clone());
     let ask = |fetches: &mut Fetches| {
@@ -249,7 +249,7 @@ async fn failed_fetch_is_retried_after_pause_or_elsewhere() {
     // Whatever else changes.
     registers(&world, "b");
     assert!(!ask(&mut fetches));
-    world.calls_it(lattice_placement::Liveness::Unreachable);
+    world.set_liveness(lattice_placement::Liveness::Unreachable);
     assert!(ask(&mut fetches) && !fetches.has_new_requests());
     fetches.next().await;
     assert!(!ask(&mut fetches));
@@ -261,7 +261,7 @@ async fn failed_fetch_is_retried_after_pause_or_elsewhere() {
 #[tokio::test(start_paused = true)]
 async fn baseline_does_not_wait_for_silent_node() {
     let world = World::new();
-    world.hangs_up().await;
+    world.stop_agent().await;
     let document = Some(document().0);
     let seen = GossipedNode {
         document,
@@ -269,18 +269,18 @@ async fn baseline_does_not_wait_for_silent_node() {
     };
     observed_state::cell(&world.core, "c0", BTreeMap::from([(id(NODE), seen)]));
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
-    for policy in [Policy::Warn, Policy::Deprioritise] {
-        world.asks_for_firmware(
+    for policy in [DriftPolicy::Warn, DriftPolicy::Deprioritise] {
+        world.require_firmware(
             policy,
-            Definition {
+            BaselineDefinition {
                 nodes: NODE.to_owned(),
-                ..Definition::default()
+                ..BaselineDefinition::default()
             },
         );
         let waits = tokio::time::timeout(Duration::from_secs(1), world.core.judged());
         waits.await.unwrap();
         let view = world.core.view();
-        assert_eq!(view.judged.number, view.baselines.number);
+        assert_eq!(view.judged.number, view.baselines.generation);
         assert!(view.judged.pending.contains(&id(NODE)), "nothing is known");
     }
     judging.abort();
@@ -296,11 +296,11 @@ async fn baseline_reports_node_with_fetchable_record() {
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
     // The node has nothing to be judged by, so its record is not fetched.
     tokio::time::sleep(SPACING * 2).await;
-    world.asks_for_firmware(
-        Policy::Warn,
-        Definition {
+    world.require_firmware(
+        DriftPolicy::Warn,
+        BaselineDefinition {
             nodes: "b".to_owned(),
-            ..Definition::default()
+            ..BaselineDefinition::default()
         },
     );
     world.core.judged().await;

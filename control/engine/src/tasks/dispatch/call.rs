@@ -103,7 +103,7 @@ async fn launch(
         revision: allocation.revision,
         user: allocation.user.clone(),
         project: allocation.spec.project.to_string(),
-        nodes: present(allocation),
+        nodes: remaining_nodes(allocation),
         rank: target.rank,
         workload: workload::workload(view, allocation),
         walltime_ms: allocation.walltime_left_ms(),
@@ -115,12 +115,12 @@ async fn launch(
     let before = std::mem::replace(may_run, true);
     let asked = core.agents.call(view, &target.node, &request, CALL_TIMEOUT);
     let answered = asked.await;
-    *may_run = before || started_perhaps(&answered);
+    *may_run = before || may_have_started(&answered);
     called(answered)
 }
 
 /// Nodes of the allocation, without those released or being released: the peers of a rank added by growth.
-fn present(allocation: &Allocation) -> Vec<NodeId> {
+fn remaining_nodes(allocation: &Allocation) -> Vec<NodeId> {
     let ranks = allocation.ranks.iter();
     let stay = ranks.filter(|rank| rank.phase.stays());
     stay.map(|rank| rank.node.clone()).collect()
@@ -162,7 +162,7 @@ fn called(answered: Result<Result<AttemptStatus, LaunchRefused>, AgentError>) ->
 /// Whether a launch with this result may have started a process. An agent under another boot without a record of the
 /// attempt has started nothing. For its other refusals that is not certain, and a stale epoch means that another
 /// dispatcher sends launches as well.
-fn started_perhaps(answered: &Result<Result<AttemptStatus, LaunchRefused>, AgentError>) -> bool {
+fn may_have_started(answered: &Result<Result<AttemptStatus, LaunchRefused>, AgentError>) -> bool {
     match answered {
         Ok(Err(LaunchRefused::OtherBoot { .. })) => false,
         Ok(_) | Err(AgentError::Refused { .. }) => true,

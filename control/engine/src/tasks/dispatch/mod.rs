@@ -81,14 +81,14 @@ struct Target {
 /// State of the calls for one target.
 #[derive(Debug, Clone, Copy)]
 struct Calls {
-    progress: Progress,
+    progress: CallState,
     failures: u32,
     /// For a launch: an earlier launch may have started a process.
     may_run: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Progress {
+enum CallState {
     UnderWay,
     Waits {
         until: Instant,
@@ -123,10 +123,10 @@ type Joined = Result<(Target, CallResult, bool), JoinError>;
 pub struct Dispatch {
     core: Arc<Core>,
     lease: Arc<Lease>,
-    alone: Option<SoleSince>,
+    sole_since: Option<SoleSince>,
     progress: BTreeMap<Target, Calls>,
     calls: JoinSet<(Target, CallResult, bool)>,
-    places: Arc<Semaphore>,
+    call_slots: Arc<Semaphore>,
     boots: Arc<Boots>,
 }
 
@@ -145,7 +145,7 @@ impl Reconciler for Dispatch {
         // Calls under way are dropped as well: otherwise two calls for one rank could run independently.
         self.calls = JoinSet::new();
         self.progress.clear();
-        self.alone = None;
+        self.sole_since = None;
     }
 
     async fn wakes(&mut self) {
@@ -165,10 +165,10 @@ impl Dispatch {
         Self {
             core,
             lease,
-            alone: None,
+            sole_since: None,
             progress: BTreeMap::new(),
             calls: JoinSet::new(),
-            places: Arc::new(Semaphore::new(MAX_CALLS)),
+            call_slots: Arc::new(Semaphore::new(MAX_CALLS)),
             boots: Arc::default(),
         }
     }
@@ -177,7 +177,7 @@ impl Dispatch {
     #[cfg(test)]
     pub(crate) async fn round(&mut self, fence: &Fence) -> DispatchReport {
         for calls in self.progress.values_mut() {
-            if let Progress::Waits { until } = &mut calls.progress {
+            if let CallState::Waits { until } = &mut calls.progress {
                 *until = Instant::now();
             }
         }
@@ -203,8 +203,8 @@ impl Dispatch {
             .progress
             .values()
             .filter_map(|calls| match calls.progress {
-                Progress::Waits { until } => Some(until),
-                Progress::UnderWay | Progress::Done => None,
+                CallState::Waits { until } => Some(until),
+                CallState::UnderWay | CallState::Done => None,
             });
         waits.min()
     }
@@ -227,15 +227,15 @@ impl Dispatch {
             let calls = match self.progress.get(&target) {
                 Some(calls) => *calls,
                 None => Calls {
-                    progress: Progress::Waits { until: now },
+                    progress: CallState::Waits { until: now },
                     failures: 0,
-                    may_run: !is_new(self.alone, allocation),
+                    may_run: !is_new(self.sole_since, allocation),
                 },
             };
             match calls.progress {
-                Progress::UnderWay | Progress::Done => continue,
-                Progress::Waits { until } if until > now => continue,
-                Progress::Waits { .. } => {}
+                CallState::UnderWay | CallState::Done => continue,
+                CallState::Waits { until } if until > now => continue,
+                CallState::Waits { .. } => {}
             }
             self.begin(
                 target.clone(),
@@ -243,7 +243,7 @@ impl Dispatch {
                 fence.clone(),
                 calls.may_run,
             );
-            let progress = Progress::UnderWay;
+            let progress = CallState::UnderWay;
             self.progress.insert(target, Calls { progress, ..calls });
             report.begun += 1;
         }
@@ -252,17 +252,21 @@ impl Dispatch {
 
     /// On a new epoch, treats every assignment so far as possibly launched by another dispatcher.
     fn note_lease(&mut self, epoch: u64, seen: Revision) {
-        if self.alone.is_some_and(|alone| alone.epoch == epoch) {
+        if self.sole_since.is_some_and(|alone| alone.epoch == epoch) {
             return;
         }
         self.forget();
         let granted = self.lease.granted_at(epoch);
         let since = granted.map(|granted| granted.max(seen));
-        self.alone = Some(SoleSince { epoch, since });
+        self.sole_since = Some(SoleSince { epoch, since });
     }
 
     fn begin(&mut self, target: Target, allocation: Arc<Allocation>, fence: Fence, launched: bool) {
-        let (core, lease, places) = (self.core.clone(), self.lease.clone(), self.places.clone());
+        let (core, lease, places) = (
+            self.core.clone(),
+            self.lease.clone(),
+            self.call_slots.clone(),
+        );
         let boots = self.boots.clone();
         self.calls.spawn(async move {
             // The semaphore is never closed.
@@ -277,7 +281,7 @@ impl Dispatch {
                     refused,
                     never_started: !may_run,
                 };
-                refused::act(&core, &lease, fence, &boots, what).await;
+                refused::handle_refusal(&core, &lease, fence, &boots, what).await;
             }
             (target, called, may_run)
         });
@@ -286,7 +290,7 @@ impl Dispatch {
     /// Schedules the next call for a target.
     fn note(&mut self, target: Target, called: CallResult, may_run: bool) {
         let Some(Calls {
-            progress: Progress::UnderWay,
+            progress: CallState::UnderWay,
             failures,
             may_run: known,
         }) = self.progress.get(&target).copied()
@@ -295,7 +299,7 @@ impl Dispatch {
         };
         let is_walltime = matches!(target.need, NeededCall::Walltime { .. });
         let (pause, failures) = match called {
-            CallResult::Answered if is_walltime => return self.is_done(target),
+            CallResult::Answered if is_walltime => return self.mark_done(target),
             CallResult::Answered => (SETTLE, 0),
             CallResult::Failed(error) => {
                 if failures == 0 {
@@ -309,7 +313,7 @@ impl Dispatch {
             CallResult::Refused(LaunchRefused::StaleEpoch { given, current }) => {
                 let node = &target.node;
                 tracing::warn!(given, current, %node, "agent reports another dispatcher");
-                self.lease.is_doubted(given);
+                self.lease.report_doubt(given);
                 (MAX_BACKOFF, failures)
             }
             // The allocation is already being stopped.
@@ -324,16 +328,16 @@ impl Dispatch {
         };
         let until = Instant::now() + pause;
         let calls = Calls {
-            progress: Progress::Waits { until },
+            progress: CallState::Waits { until },
             failures,
             may_run: known || may_run,
         };
         self.progress.insert(target, calls);
     }
 
-    fn is_done(&mut self, target: Target) {
+    fn mark_done(&mut self, target: Target) {
         if let Some(calls) = self.progress.get_mut(&target) {
-            calls.progress = Progress::Done;
+            calls.progress = CallState::Done;
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Boots(Mutex<BTreeMap<NodeId, Vec<(String, Instant)>>>);
 
 impl Boots {
     /// Number of distinct boots that a node has reported recently, including this one.
-    fn named(&self, node: &NodeId, boot: &str, now: Instant) -> usize {
+    fn record_boot(&self, node: &NodeId, boot: &str, now: Instant) -> usize {
         let mut all = self.0.lock();
         let is_late = |at: Instant| now.saturating_duration_since(at) < BOOTS_WITHIN;
         all.retain(|_, named| {
@@ -56,7 +56,7 @@ pub(super) struct RefusedLaunch<'a> {
 /// Handles a refused launch. If the node has rebooted, the rank has ended. If the node cannot run any job, it is
 /// drained and the allocation is requeued. Otherwise the allocation cannot run as it is. If handling fails, the launch
 /// is repeated and refused again.
-pub(super) async fn act(
+pub(super) async fn handle_refusal(
     core: &Core,
     lease: &Lease,
     fence: Fence,
@@ -107,7 +107,9 @@ pub(super) async fn act(
     };
     match core.propose_as_service(Some(fence), command).await {
         Ok(_) => {}
-        Err(ProposeError::Refused(Refusal::StaleEpoch { given, .. })) => lease.is_over(given),
+        Err(ProposeError::Refused(Refusal::StaleEpoch { given, .. })) => {
+            lease.report_expired(given)
+        }
         // The allocation stopped for another reason meanwhile.
         Err(ProposeError::Refused(refusal)) => tracing::debug!(%id, %refusal, "not stopped"),
         Err(error) => {
@@ -128,7 +130,7 @@ async fn other_boot(
     let Target { node, key, .. } = what.target;
     let at = Instant::now();
     observed_state::boot(core, node, now, at);
-    let named = boots.named(node, now, at);
+    let named = boots.record_boot(node, now, at);
     if named > MAX_BOOTS {
         let reason = format!("it named {named} boots within {BOOTS_WITHIN:?}, {now} at last");
         if let Err(error) = faults::drain_for_fault(core, fence.clone(), node, &reason).await {
@@ -168,7 +170,7 @@ mod tests {
     fn boots_are_counted_once_each_and_for_a_while() {
         let (boots, start) = (Boots::default(), Instant::now());
         let named = |node: &str, boot: &str, s: u64| {
-            boots.named(&id(node), boot, start + Duration::from_secs(s))
+            boots.record_boot(&id(node), boot, start + Duration::from_secs(s))
         };
         assert_eq!([named("a", "b1", 0), named("a", "b1", 1)], [1, 1]);
         assert_eq!([named("a", "b2", 2), named("b", "b1", 2)], [2, 1]);

@@ -15,8 +15,8 @@ use lattice_conformance::{
     history::{Cause, Entry, KeyChange},
 };
 
-fn page(journal: u64, told: &[Record]) -> HistoryPage {
-    let last = told.last().and_then(Record::seq).unwrap_or(0);
+fn page(journal: u64, told: &[HistoryRecord]) -> HistoryPage {
+    let last = told.last().and_then(HistoryRecord::seq).unwrap_or(0);
     HistoryPage {
         journal,
         entries: serde_json::to_vec(told).unwrap().into(),
@@ -27,8 +27,8 @@ fn page(journal: u64, told: &[Record]) -> HistoryPage {
     }
 }
 
-fn entry(seq: u64, to: ClassMark, changes: Vec<KeyChange>) -> Record {
-    Record::Entry(Entry {
+fn entry(seq: u64, to: ClassMark, changes: Vec<KeyChange>) -> HistoryRecord {
+    HistoryRecord::Entry(Entry {
         seq,
         at: seq,
         boot_id: "b1".to_owned(),
@@ -60,10 +60,10 @@ fn record(bytes: usize) -> (Digest, ClassRecord) {
 /// Gives the node a journal of one entry, and the record behind it, of `bytes` bytes.
 fn goes_to(world: &World, bytes: usize) -> Digest {
     let (digest, record) = record(bytes);
-    world.says.lock().unwrap().preimages = vec![record.encode()];
+    world.agent_answers.lock().unwrap().preimages = vec![record.encode()];
     let schema = record.schema;
     let to = ClassMark::Complete { schema, digest };
-    world.has_journal(page(1, &[entry(1, to, Vec::new())]));
+    world.set_journal(page(1, &[entry(1, to, Vec::new())]));
     digest
 }
 
@@ -98,7 +98,7 @@ async fn rate_limit_drops_records_but_keeps_entries() {
     let world = World::new();
     let digest = goes_to(&world, 1_000);
     let mut reads = ReadHistories::new(world.core.clone());
-    let spent = Budget {
+    let spent = RecordQuota {
         since: Instant::now(),
         bytes: MOST_RECORDS_BYTES - 500,
     };
@@ -107,13 +107,13 @@ async fn rate_limit_drops_records_but_keeps_entries() {
     assert_eq!(then(&world).await, PastClassState::Lost { digest });
     // Records kept before count in the next round as well.
     let (more, small) = record(100);
-    world.says.lock().unwrap().preimages = vec![small.encode()];
+    world.agent_answers.lock().unwrap().preimages = vec![small.encode()];
     let schema = small.schema;
     let to = ClassMark::Complete {
         schema,
         digest: more,
     };
-    world.has_journal(page(1, &[entry(2, to, Vec::new())]));
+    world.set_journal(page(1, &[entry(2, to, Vec::new())]));
     assert_eq!(reads.reconcile().await.entries, 1);
     assert!(matches!(then(&world).await, PastClassState::Known { .. }));
     assert!(reads.budgets[&id(NODE)].bytes > spent.bytes);
@@ -125,7 +125,7 @@ async fn a_node_that_has_ever_new_journals_waits() {
     let mut reads = ReadHistories::new(world.core.clone());
     let mut asked = 0;
     for journal in 1..=20 {
-        world.has_journal(page(
+        world.set_journal(page(
             journal,
             &[entry(1, ClassMark::Incomplete, Vec::new())],
         ));
@@ -154,7 +154,7 @@ async fn unreadable_journal_is_polled_with_backoff() {
         last: 7,
         ..page(1, &[])
     };
-    world.has_journal(garbage);
+    world.set_journal(garbage);
     let mut pauses = Vec::new();
     for _ in 0..9 {
         assert_eq!(reads.reconcile().await.failed, 1);
@@ -165,36 +165,36 @@ async fn unreadable_journal_is_polled_with_backoff() {
         failed.ask_again_at = Instant::now();
     }
     assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
-    world.has_journal(page(1, &[entry(8, ClassMark::Incomplete, Vec::new())]));
+    world.set_journal(page(1, &[entry(8, ClassMark::Incomplete, Vec::new())]));
     assert_eq!(reads.reconcile().await.entries, 1);
     assert!(reads.failed.is_empty());
 }
 
 #[test]
 fn what_is_longer_than_agents_write_it_is_not_read() {
-    let read = |told: &[Record]| match parse(&id(NODE), &page(1, told)) {
+    let read = |told: &[HistoryRecord]| match parse(&id(NODE), &page(1, told)) {
         Ok(told) => Ok(told.len()),
         Err(ReadError::Journal { reason, .. }) => Err(reason),
         Err(other) => panic!("{other}"),
     };
     let other = |seq: u64, bytes: usize| {
         let line = serde_json::json!({"seq": seq, "at": 1, "text": "x".repeat(bytes)});
-        Record::Other(line)
+        HistoryRecord::Other(line)
     };
     let lines = |n: u64| (1..=n).map(|seq| other(seq, 1)).collect::<Vec<_>>();
     assert_eq!(read(&lines(u64::from(PAGE))), Ok(512));
     let too_many = read(&lines(u64::from(PAGE) + 1)).unwrap_err();
     assert_eq!(too_many, "513 entries received where 512 were requested");
 
-    let weight = |record: &Record| serde_json::to_vec(record).unwrap().len();
+    let weight = |record: &HistoryRecord| serde_json::to_vec(record).unwrap().len();
     let spare = MOST_EVENT_BYTES - weight(&other(1, 0));
     assert_eq!(read(&[other(1, spare)]), Ok(1));
     let too_long = "entry 1 exceeds the size limit of an entry";
     assert_eq!(read(&[other(1, spare + 1)]).unwrap_err(), too_long);
 
     let changed = |changes| entry(1, ClassMark::Incomplete, changes);
-    assert_eq!(read(&[changed(vec![change("a"); MOST_CHANGES])]), Ok(1));
-    let more = changed(vec![change("a"); MOST_CHANGES + 1]);
+    assert_eq!(read(&[changed(vec![change("a"); MAX_CHANGES])]), Ok(1));
+    let more = changed(vec![change("a"); MAX_CHANGES + 1]);
     assert_eq!(read(&[more]).unwrap_err(), too_long);
     let spare = MOST_ENTRY_BYTES - weight(&changed(vec![change("")]));
     assert_eq!(read(&[changed(vec![change(&"x".repeat(spare))])]), Ok(1));
@@ -217,7 +217,7 @@ fn page_beyond_last_line_loses_nothing() {
     };
     let told = |seq| {
         let line = serde_json::json!({"seq": seq, "at": 1});
-        vec![Record::Other(line)]
+        vec![HistoryRecord::Other(line)]
     };
     assert_eq!(read_up_to(&page(3, 9), &told(3), 0), 3);
     assert_eq!(read_up_to(&page(u64::MAX, 9), &told(3), 0), 9);
@@ -229,11 +229,11 @@ fn page_beyond_last_line_loses_nothing() {
 fn one_node_has_so_many_bytes_of_records_kept_within_an_hour() {
     let start = Instant::now();
     let after = |minutes: u64| start + Duration::from_secs(60 * minutes);
-    let mut budget = Budget::new(start);
+    let mut budget = RecordQuota::new(start);
     let record = MOST_PREIMAGE_BYTES;
-    let taken = (0..1_000).filter(|_| budget.takes(record, after(59)));
+    let taken = (0..1_000).filter(|_| budget.try_reserve(record, after(59)));
     assert_eq!(taken.count() * record, MOST_RECORDS_BYTES);
-    assert!(!budget.takes(1, after(59)));
-    assert!(budget.takes(record, after(60)));
-    assert!(!budget.takes(MOST_RECORDS_BYTES, after(61)));
+    assert!(!budget.try_reserve(1, after(59)));
+    assert!(budget.try_reserve(record, after(60)));
+    assert!(!budget.try_reserve(MOST_RECORDS_BYTES, after(61)));
 }

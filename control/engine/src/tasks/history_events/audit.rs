@@ -1,12 +1,12 @@
 //! Audit entries in node histories: entries about a node, about a baseline that applies to it, or about the brake,
 //! which concerns every node.
 
-use super::{Compared, RecordedState, cut};
+use super::{ComparedNode, RecordedState, truncate_reason};
 use crate::{
     core::Core,
     history::{NodeObservation, TimedObservations},
 };
-use lattice_api::audit::{summary, word};
+use lattice_api::audit::{action_name, summary};
 use lattice_quorum_types::{
     NodeId,
     audit::{AuditAction, AuditEntry},
@@ -29,13 +29,13 @@ const MOST_LINES: usize = 100_000;
 pub(super) struct Audited {
     pub(super) notes: Vec<TimedObservations>,
     pub(super) lines: usize,
-    pub(super) compared: BTreeMap<NodeId, Compared>,
+    pub(super) compared: BTreeMap<NodeId, ComparedNode>,
     /// Sequence number up to which the audit was read.
     pub(super) read: u64,
 }
 
 /// Reads the audit entries after `after`; `None` if they cannot be read or there are none.
-pub(super) async fn audited(
+pub(super) async fn read_audit(
     core: &Core,
     known: &RecordedState,
     after: u64,
@@ -58,7 +58,7 @@ pub(super) async fn audited(
         if lines >= MOST_LINES {
             break;
         }
-        let Some(nodes) = concerned.by(&entry.action).await else {
+        let Some(nodes) = concerned.nodes_of(&entry.action).await else {
             break;
         };
         lines += nodes.len();
@@ -72,7 +72,7 @@ pub(super) async fn audited(
     let notes = happened.into_iter().map(|(node, happened)| {
         let compared = NodeId::new(&node).ok().and_then(|id| compared.get(&id));
         TimedObservations {
-            compared: compared.and_then(|compared| serde_json::to_vec(compared).ok()),
+            comparison_state: compared.and_then(|compared| serde_json::to_vec(compared).ok()),
             node,
             happened,
         }
@@ -89,15 +89,18 @@ pub(super) async fn audited(
 fn noted(entry: &AuditEntry) -> NodeObservation {
     NodeObservation::Audit {
         number: entry.number,
-        action: word(&entry.action).to_owned(),
-        by: cut(&entry.by.name),
-        summary: cut(&summary(&entry.action)),
+        action: action_name(&entry.action).to_owned(),
+        by: truncate_reason(&entry.by.name),
+        summary: truncate_reason(&summary(&entry.action)),
     }
 }
 
 /// New states of nodes to which a baseline applies although no audit entry named them: they joined, or their cohort
 /// became available, after the baseline was set.
-pub(super) fn unaudited_states(view: &View, known: &RecordedState) -> BTreeMap<NodeId, Compared> {
+pub(super) fn unaudited_states(
+    view: &View,
+    known: &RecordedState,
+) -> BTreeMap<NodeId, ComparedNode> {
     let mut found = BTreeMap::new();
     for node in view.nodes.values().filter(|node| node.record.is_some()) {
         let Some(compared) = known.nodes.get(&node.id) else {
@@ -106,7 +109,7 @@ pub(super) fn unaudited_states(view: &View, known: &RecordedState) -> BTreeMap<N
         let cohort = node.cohort();
         let is_new = |kept: &&Arc<ParsedBaseline>| {
             !compared.baselines.contains(&kept.record.name)
-                && kept.is_for(&node.id, cohort.as_ref())
+                && kept.selects_node(&node.id, cohort.as_ref())
         };
         let new = view.baselines.all().filter(is_new);
         let new: Vec<BaselineName> = new.map(|kept| kept.record.name.clone()).collect();
@@ -126,12 +129,12 @@ struct ConcernedNodes<'a> {
     known: &'a RecordedState,
     is_settled: bool,
     /// Nodes with a changed set of baselines.
-    compared: BTreeMap<NodeId, Compared>,
+    compared: BTreeMap<NodeId, ComparedNode>,
 }
 
 impl ConcernedNodes<'_> {
     /// Returns the nodes concerned; `None` while that cannot be determined yet.
-    async fn by(&mut self, action: &AuditAction) -> Option<Vec<NodeId>> {
+    async fn nodes_of(&mut self, action: &AuditAction) -> Option<Vec<NodeId>> {
         match action {
             AuditAction::BaselineSet { name, version, .. } => self.baseline(name, *version).await,
             AuditAction::BaselineDeleted { name, .. } => {
@@ -175,7 +178,7 @@ impl ConcernedNodes<'_> {
         }
         let mut concerned = Vec::new();
         for node in self.registered() {
-            let is_for = kept.is_for(&node.id, node.cohort().as_ref());
+            let is_for = kept.selects_node(&node.id, node.cohort().as_ref());
             if is_for || self.has(&node.id, name) {
                 concerned.push((node.id.clone(), is_for));
             }
@@ -196,7 +199,7 @@ impl ConcernedNodes<'_> {
         nodes.filter(|node| node.record.is_some())
     }
 
-    fn compared(&self, node: &NodeId) -> Option<&Compared> {
+    fn compared(&self, node: &NodeId) -> Option<&ComparedNode> {
         self.compared
             .get(node)
             .or_else(|| self.known.nodes.get(node))

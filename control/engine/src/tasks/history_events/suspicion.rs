@@ -1,6 +1,6 @@
 //! Suspicion periods: when a node was suspect and became alive again.
 
-use super::{HOUR_MS, MOST_TURNS, cut};
+use super::{HOUR_MS, MAX_LIVENESS_CHANGES, truncate_reason};
 use crate::history::NodeObservation;
 use lattice_placement::Liveness;
 use lattice_view::NodeEntry;
@@ -19,10 +19,10 @@ pub(super) struct Suspicion {
 impl Suspicion {
     /// Returns a note when the node becomes alive again, dated to the start of its silence. A node that does not return
     /// becomes unreachable, and that change is recorded instead.
-    pub(super) fn turn(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, NodeObservation)> {
+    pub(super) fn observe(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, NodeObservation)> {
         match node.liveness {
             Liveness::Suspect => {
-                let reason = node.liveness_reason.as_deref().map(cut);
+                let reason = node.liveness_reason.as_deref().map(truncate_reason);
                 self.since.get_or_insert((now, reason));
                 return None;
             }
@@ -34,7 +34,7 @@ impl Suspicion {
         }
         let (since, reason) = self.since.take()?;
         self.noted.retain(|at| *at <= now && now - at < HOUR_MS);
-        if self.noted.len() >= MOST_TURNS {
+        if self.noted.len() >= MAX_LIVENESS_CHANGES {
             self.left_out = self.left_out.saturating_add(1);
             return None;
         }

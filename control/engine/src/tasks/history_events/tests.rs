@@ -6,7 +6,7 @@ use crate::{
 };
 use lattice_quorum_types::{
     Command,
-    baseline::{Definition, Policy},
+    baseline::{BaselineDefinition, DriftPolicy},
 };
 
 fn node() -> NodeId {
@@ -125,17 +125,17 @@ async fn a_node_that_goes_and_comes_is_noted_so_often_and_then_counted() {
     let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
     assert_eq!(turns(&noted(&world).await), [], "it was alive all the time");
-    world.calls_it(Liveness::Suspect);
+    world.set_liveness(Liveness::Suspect);
     notes.reconcile().await.unwrap();
     assert_eq!(turns(&noted(&world).await), [], "suspicion is no turn");
     for _ in 0..50 {
-        world.calls_it(Liveness::Unreachable);
+        world.set_liveness(Liveness::Unreachable);
         notes.reconcile().await.unwrap();
-        world.calls_it(Liveness::Alive);
+        world.set_liveness(Liveness::Alive);
         notes.reconcile().await.unwrap();
     }
     let all = turns(&noted(&world).await);
-    assert_eq!(all.len(), MOST_TURNS);
+    assert_eq!(all.len(), MAX_LIVENESS_CHANGES);
     assert_eq!(all[0], (true, 0));
     assert_eq!(all[1], (false, 0));
 }
@@ -143,7 +143,7 @@ async fn a_node_that_goes_and_comes_is_noted_so_often_and_then_counted() {
 #[test]
 fn suppressed_flaps_are_counted_later() {
     let hour = 3_600_000;
-    let mut compared = Compared {
+    let mut compared = ComparedNode {
         lifecycle: Lifecycle::Ready,
         drain: Vec::new(),
         is_alive: true,
@@ -161,14 +161,17 @@ fn suppressed_flaps_are_counted_later() {
         };
         told.extend(compared.liveness(&node, hour + second * 1_000, false));
     }
-    assert_eq!(told.len(), MOST_TURNS);
+    assert_eq!(told.len(), MAX_LIVENESS_CHANGES);
     node.liveness = Liveness::Unreachable;
     let (when, noted) = compared.liveness(&node, 3 * hour, false).unwrap();
     let left_out = match noted {
         NodeObservation::Liveness { left_out, .. } => left_out,
         other => unreachable!("{other:?}"),
     };
-    assert_eq!((when, left_out as usize), (3 * hour, 100 - MOST_TURNS));
+    assert_eq!(
+        (when, left_out as usize),
+        (3 * hour, 100 - MAX_LIVENESS_CHANGES)
+    );
 }
 
 #[tokio::test]
@@ -176,7 +179,7 @@ async fn audit_entries_join_history_with_their_time() {
     let world = World::new();
     let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
-    world.runs_under("b1");
+    world.start("b1");
     world.admin(Command::ForceRelease {
         node: node(),
         reason: "the cage is dark".to_owned(),
@@ -227,19 +230,19 @@ async fn unobserved_departure_is_marked_late() {
     notes.reconcile().await.unwrap();
     drop(notes);
     // A starting control does not know the liveness of any node for as long as the node may be silent.
-    world.calls_it(Liveness::Unknown);
+    world.set_liveness(Liveness::Unknown);
     let mut again = HistoryEventsTask::new(world.core.clone());
     again.reconcile().await.unwrap();
     again.reconcile().await.unwrap();
     assert_eq!(late_turns(&noted(&world).await), []);
-    world.calls_it(Liveness::Unreachable);
+    world.set_liveness(Liveness::Unreachable);
     again.reconcile().await.unwrap();
     assert_eq!(late_turns(&noted(&world).await), [(false, true)]);
-    world.calls_it(Liveness::Alive);
+    world.set_liveness(Liveness::Alive);
     again.reconcile().await.unwrap();
-    world.calls_it(Liveness::Suspect);
+    world.set_liveness(Liveness::Suspect);
     again.reconcile().await.unwrap();
-    world.calls_it(Liveness::Unreachable);
+    world.set_liveness(Liveness::Unreachable);
     again.reconcile().await.unwrap();
     let seen = [(false, false), (true, false), (false, true)];
     assert_eq!(late_turns(&noted(&world).await), seen);
@@ -261,27 +264,27 @@ async fn looks_anew(world: &World) {
     notes.reconcile().await.unwrap();
 }
 
-fn names(nodes: &str) -> Definition {
-    Definition {
+fn names(nodes: &str) -> BaselineDefinition {
+    BaselineDefinition {
         nodes: nodes.to_owned(),
-        ..Definition::default()
+        ..BaselineDefinition::default()
     }
 }
 
 #[tokio::test]
 async fn baseline_changes_join_node_history() {
     let world = World::new();
-    world.asks_for_firmware(Policy::Drain, names("b[1-4]"));
+    world.require_firmware(DriftPolicy::Drain, names("b[1-4]"));
     looks_anew(&world).await;
     assert_eq!(
         audits(&world).await,
         Vec::<String>::new(),
         "it is for others"
     );
-    world.asks_for_firmware(Policy::Drain, names(NODE));
+    world.require_firmware(DriftPolicy::Drain, names(NODE));
     looks_anew(&world).await;
     assert_eq!(audits(&world).await, ["root baseline_set"]);
-    world.asks_for_firmware(Policy::Warn, names("b[1-4]"));
+    world.require_firmware(DriftPolicy::Warn, names("b[1-4]"));
     looks_anew(&world).await;
     let both = ["root baseline_set", "root baseline_set"];
     assert_eq!(audits(&world).await, both, "it is for it no more");
@@ -295,7 +298,7 @@ async fn baseline_changes_join_node_history() {
     delete();
     looks_anew(&world).await;
     assert_eq!(audits(&world).await, both, "it was for others");
-    world.asks_for_firmware(Policy::Warn, names(NODE));
+    world.require_firmware(DriftPolicy::Warn, names(NODE));
     looks_anew(&world).await;
     delete();
     looks_anew(&world).await;
@@ -327,7 +330,7 @@ async fn suspect_periods_join_history() {
     let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
     let began = world.core.now().0;
-    world.calls_it(Liveness::Suspect);
+    world.set_liveness(Liveness::Suspect);
     notes.reconcile().await.unwrap();
     let suspected = |noted: &[(u64, NodeObservation)]| -> Vec<(u64, u32)> {
         let found = noted.iter().filter_map(|(when, noted)| match noted {
@@ -338,42 +341,42 @@ async fn suspect_periods_join_history() {
     };
     assert_eq!(suspected(&noted(&world).await), [], "it is not over");
     let back = world.core.now().0;
-    world.calls_it(Liveness::Alive);
+    world.set_liveness(Liveness::Alive);
     notes.reconcile().await.unwrap();
     let found = suspected(&noted(&world).await);
     assert_eq!(found.len(), 1);
     assert!((began..=back).contains(&found[0].0), "{found:?}");
-    world.calls_it(Liveness::Suspect);
+    world.set_liveness(Liveness::Suspect);
     notes.reconcile().await.unwrap();
-    world.calls_it(Liveness::Unreachable);
+    world.set_liveness(Liveness::Unreachable);
     notes.reconcile().await.unwrap();
-    world.calls_it(Liveness::Alive);
+    world.set_liveness(Liveness::Alive);
     notes.reconcile().await.unwrap();
     let all = noted(&world).await;
     assert_eq!(suspected(&all).len(), 1, "it is noted as unreachable");
     assert_eq!(turns(&all).len(), 2);
     for _ in 0..50 {
-        world.calls_it(Liveness::Suspect);
+        world.set_liveness(Liveness::Suspect);
         notes.reconcile().await.unwrap();
-        world.calls_it(Liveness::Alive);
+        world.set_liveness(Liveness::Alive);
         notes.reconcile().await.unwrap();
     }
-    assert_eq!(suspected(&noted(&world).await).len(), MOST_TURNS);
+    assert_eq!(suspected(&noted(&world).await).len(), MAX_LIVENESS_CHANGES);
 }
 
 #[tokio::test]
 async fn deleted_baseline_joins_history_without_note() {
     let world = World::new();
-    world.asks_for_firmware(Policy::Warn, names(NODE));
+    world.require_firmware(DriftPolicy::Warn, names(NODE));
     looks_anew(&world).await;
     // Like a node that joined after the baseline was set.
-    let (compared, _) = world.core.history.noted().await.unwrap();
+    let (compared, _) = world.core.history.comparison_progress().await.unwrap();
     let mut old: serde_json::Value = serde_json::from_slice(&compared[NODE]).unwrap();
     old["baselines"] = serde_json::json!([]);
     let note = TimedObservations {
         node: NODE.to_owned(),
         happened: Vec::new(),
-        compared: serde_json::to_vec(&old).ok(),
+        comparison_state: serde_json::to_vec(&old).ok(),
     };
     world.core.history.note(vec![note], None).await.unwrap();
     let mut notes = HistoryEventsTask::new(world.core.clone());

@@ -13,12 +13,12 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answers {
     /// Last answer, or when the node was first pinged.
-    pub(super) heard_at: Instant,
+    pub(super) answered_at: Instant,
     pub(super) ever_answered: bool,
     /// Gossip cell in which the node was last seen.
     pub(super) cell: String,
     /// Results of other agents, from the last time they were queried.
-    pub(super) said: Option<PeerReports>,
+    pub(super) peer_reports: Option<PeerReports>,
 }
 
 /// Results of other agents that pinged a node silent to this control.
@@ -36,7 +36,7 @@ pub(super) struct PeerReports {
 pub(super) struct Thresholds {
     pub(super) suspect_after: Duration,
     pub(super) unreachable_after: Duration,
-    pub(super) word_holds: Duration,
+    pub(super) report_validity: Duration,
 }
 
 /// Reason for the liveness of a silent node. Its text stays the same while nothing changes.
@@ -45,7 +45,7 @@ pub(super) enum LivenessReason {
     /// There are no recent results of other agents.
     Silent,
     /// No other agent is alive, or none of the queried agents answered.
-    NobodyToAsk,
+    NoPeer,
     /// Another agent reaches the node; only this control does not.
     ReachedBy(NodeId),
     /// Other agents do not reach the node either, but not for long enough.
@@ -61,7 +61,7 @@ impl fmt::Display for LivenessReason {
         let names = |all: &[NodeId]| lattice_quorum_types::hostlist::fold(all);
         match self {
             LivenessReason::Silent => f.write_str("does not answer control"),
-            LivenessReason::NobodyToAsk => {
+            LivenessReason::NoPeer => {
                 f.write_str("does not answer control; no other agent is available to check it")
             }
             LivenessReason::ReachedBy(other) => write!(f, "control cannot reach it, {other} can"),
@@ -108,7 +108,7 @@ pub(super) fn judge_all<'a>(
     thresholds: Thresholds,
     now: Instant,
 ) -> BTreeMap<NodeId, (Liveness, Option<LivenessReason>)> {
-    let silence = |answers: &Answers| now.saturating_duration_since(answers.heard_at);
+    let silence = |answers: &Answers| now.saturating_duration_since(answers.answered_at);
     let mut cells: HashMap<&str, Count> = HashMap::new();
     let mut cluster = Count::default();
     for (_, known) in answers.clone() {
@@ -141,7 +141,7 @@ fn judge(
     thresholds: Thresholds,
     now: Instant,
 ) -> (Liveness, Option<LivenessReason>) {
-    let silence = now.saturating_duration_since(known.heard_at);
+    let silence = now.saturating_duration_since(known.answered_at);
     if silence < thresholds.suspect_after {
         let word = match known.ever_answered {
             true => Liveness::Alive,
@@ -150,14 +150,14 @@ fn judge(
         return (word, None);
     }
     let holds =
-        |said: &&PeerReports| now.saturating_duration_since(said.at) <= thresholds.word_holds;
-    let why = match known.said.as_ref().filter(holds) {
+        |said: &&PeerReports| now.saturating_duration_since(said.at) <= thresholds.report_validity;
+    let why = match known.peer_reports.as_ref().filter(holds) {
         None => LivenessReason::Silent,
         Some(PeerReports {
             reached_by: Some(other),
             ..
         }) => LivenessReason::ReachedBy(other.clone()),
-        Some(said) if said.missed_by.is_empty() => LivenessReason::NobodyToAsk,
+        Some(said) if said.missed_by.is_empty() => LivenessReason::NoPeer,
         Some(said) => {
             let elsewhere = said.missed_by.iter().any(|(_, cell)| *cell != known.cell);
             let others = said.missed_by.iter().map(|(node, _)| node.clone());
@@ -187,7 +187,7 @@ mod tests {
     const THRESHOLDS: Thresholds = Thresholds {
         suspect_after: Duration::from_millis(2500),
         unreachable_after: Duration::from_secs(30),
-        word_holds: Duration::from_secs(20),
+        report_validity: Duration::from_secs(20),
     };
 
     fn id(n: usize) -> NodeId {
@@ -197,10 +197,10 @@ mod tests {
     /// A node silent for `silence` seconds, with results of other agents.
     fn node(cell: &str, silence: u64, said: Option<PeerReports>) -> Answers {
         Answers {
-            heard_at: now() - Duration::from_secs(silence),
+            answered_at: now() - Duration::from_secs(silence),
             ever_answered: true,
             cell: cell.to_owned(),
-            said,
+            peer_reports: said,
         }
     }
 

@@ -39,10 +39,10 @@ struct Track {
     /// Boot id in the last answer, and when the answer arrived.
     boot: Option<(String, Duration)>,
     /// Address of the last answer.
-    reached_at: Option<SocketAddr>,
+    answered_addr: Option<SocketAddr>,
     next_ping: Instant,
     /// Gossiped address at the time of the last ping.
-    asked_at: Option<SocketAddr>,
+    pinged_addr: Option<SocketAddr>,
     next_witness: Instant,
 }
 
@@ -74,7 +74,7 @@ pub struct Pings {
     tracks: HashMap<NodeId, Track>,
     last_tick: Option<Instant>,
     /// Nodes at the last search for new ones.
-    looked: Option<Arc<BTreeMap<NodeId, Arc<NodeEntry>>>>,
+    known_nodes: Option<Arc<BTreeMap<NodeId, Arc<NodeEntry>>>>,
     pings: JoinSet<Option<PingAnswer>>,
     rounds: JoinSet<(NodeId, PeerReports)>,
     /// Round counter, so that different agents are asked each time.
@@ -89,7 +89,7 @@ impl Pings {
             core,
             tracks: HashMap::new(),
             last_tick: None,
-            looked: None,
+            known_nodes: None,
             pings: JoinSet::new(),
             rounds: JoinSet::new(),
             turn: 0,
@@ -121,7 +121,7 @@ impl Pings {
                     if let Ok((node, said)) = round
                         && let Some(track) = self.tracks.get_mut(&node)
                     {
-                        track.answers.said = Some(said);
+                        track.answers.peer_reports = Some(said);
                     }
                 }
             }
@@ -140,7 +140,7 @@ impl Pings {
                 "control was suspended for a while"
             );
             for track in self.tracks.values_mut() {
-                let heard_at = &mut track.answers.heard_at;
+                let heard_at = &mut track.answers.answered_at;
                 *heard_at = (*heard_at + stalled).min(now);
             }
         }
@@ -160,15 +160,15 @@ impl Pings {
             let Some(track) = self.tracks.get_mut(&node) else {
                 continue;
             };
-            track.answers.heard_at = now;
+            track.answers.answered_at = now;
             track.answers.ever_answered = true;
-            track.answers.said = None;
+            track.answers.peer_reports = None;
             if let Some((before, _)) = &track.boot
                 && *before != boot
             {
                 tracing::info!(%node, before, now = boot, "node rebooted");
             }
-            (track.boot, track.reached_at) = (Some((boot, at)), Some(addr));
+            (track.boot, track.answered_addr) = (Some((boot, at)), Some(addr));
             let Some(entry) = view.node(&node) else {
                 continue;
             };
@@ -188,15 +188,18 @@ impl Pings {
     fn ask_new(&mut self) {
         let view = self.core.view();
         let same = |looked: &Arc<_>| Arc::ptr_eq(looked, &view.nodes);
-        if self.looked.as_ref().is_some_and(same) {
+        if self.known_nodes.as_ref().is_some_and(same) {
             return;
         }
-        self.looked = Some(view.nodes.clone());
+        self.known_nodes = Some(view.nodes.clone());
         let is_new = |entry: &&Arc<NodeEntry>| {
             let Some(seen) = &entry.seen else {
                 return false;
             };
-            let asked_at = self.tracks.get(&entry.id).and_then(|track| track.asked_at);
+            let asked_at = self
+                .tracks
+                .get(&entry.id)
+                .and_then(|track| track.pinged_addr);
             asked_at != Some(seen.addr)
         };
         let new: Vec<Arc<NodeEntry>> = view.nodes.values().filter(is_new).cloned().collect();
@@ -224,7 +227,7 @@ impl Pings {
         let thresholds = Thresholds {
             suspect_after: self.timings.suspect_after,
             unreachable_after: self.timings.unreachable_after,
-            word_holds: self.timings.witness_every * 4,
+            report_validity: self.timings.peer_check_every * 4,
         };
         let answers = self.tracks.iter().map(|(id, track)| (id, &track.answers));
         let judged = judge_all(answers, thresholds, now);
@@ -245,21 +248,21 @@ impl Pings {
         let now = Instant::now();
         let track = self.tracks.entry(entry.id.clone()).or_insert(Track {
             answers: Answers {
-                heard_at: now,
+                answered_at: now,
                 ever_answered: false,
                 cell: String::new(),
-                said: None,
+                peer_reports: None,
             },
             boot: None,
-            reached_at: None,
+            answered_addr: None,
             next_ping: now,
-            asked_at: None,
+            pinged_addr: None,
             next_witness: now,
         });
         track.next_ping = now + self.timings.ping_every;
         if let Some(seen) = &entry.seen {
             track.answers.cell.clone_from(&seen.cell);
-            track.asked_at = Some(seen.addr);
+            track.pinged_addr = Some(seen.addr);
         }
         let addrs = addrs(entry, track);
         if addrs.is_empty() {
@@ -297,7 +300,7 @@ impl Pings {
 
     /// Has other agents ping the nodes silent to this control. Returns the number of nodes asked about.
     fn ask_others(&mut self, view: &Arc<View>, now: Instant) -> usize {
-        let silence = |track: &Track| now.saturating_duration_since(track.answers.heard_at);
+        let silence = |track: &Track| now.saturating_duration_since(track.answers.answered_at);
         let is_due = |track: &Track| {
             silence(track) >= self.timings.suspect_after && track.next_witness <= now
         };
@@ -322,7 +325,7 @@ impl Pings {
             let (Some(entry), Some(track)) = (view.node(&id), self.tracks.get_mut(&id)) else {
                 continue;
             };
-            track.next_witness = now + self.timings.witness_every;
+            track.next_witness = now + self.timings.peer_check_every;
             self.turn = self.turn.wrapping_add(1);
             let chosen = peer_pings::choose(&alive, &id, &track.answers.cell, self.turn);
             let addrs = addrs(entry, track);
@@ -337,9 +340,9 @@ impl Pings {
 
 /// Addresses to try for a node: that of its last answer, and the gossiped one.
 fn addrs(entry: &NodeEntry, track: &Track) -> Vec<SocketAddr> {
-    let mut addrs: Vec<SocketAddr> = track.reached_at.into_iter().collect();
+    let mut addrs: Vec<SocketAddr> = track.answered_addr.into_iter().collect();
     let said = entry.seen.as_ref().map(|seen| seen.addr);
-    addrs.extend(said.filter(|addr| track.reached_at != Some(*addr)));
+    addrs.extend(said.filter(|addr| track.answered_addr != Some(*addr)));
     addrs
 }
 
@@ -348,7 +351,7 @@ fn is_shown(entry: &NodeEntry, track: &Track, liveness: Liveness, reason: Option
     entry.liveness == liveness
         && entry.liveness_reason.as_deref() == reason
         && is_boot_shown(entry, track)
-        && entry.reached_at == track.reached_at
+        && entry.reached_at == track.answered_addr
 }
 
 /// Whether the view shows the boot of the last ping. Another answer may have reported a later boot.
@@ -363,6 +366,6 @@ fn found_of(track: &Track, liveness: Liveness, reason: Option<String>) -> PingOu
         liveness,
         reason,
         boot: track.boot.clone(),
-        reached_at: track.reached_at,
+        reached_at: track.answered_addr,
     }
 }

@@ -10,7 +10,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// Number of agents that ping one node per round.
-pub(super) const ASKED: usize = 3;
+pub(super) const PEERS_PER_ROUND: usize = 3;
 /// Number of those agents taken from the node's own cell; the others come from other cells, if available.
 const NEIGHBOURS: usize = 2;
 /// Timeout of an agent for its ping to the node.
@@ -38,10 +38,10 @@ pub(super) fn choose(
     let (near, far) = (rotated(near), rotated(far));
     let of_near = near
         .len()
-        .min(NEIGHBOURS.max(ASKED.saturating_sub(far.len())));
-    let of_near = of_near.min(ASKED);
+        .min(NEIGHBOURS.max(PEERS_PER_ROUND.saturating_sub(far.len())));
+    let of_near = of_near.min(PEERS_PER_ROUND);
     let mut chosen: AnsweringAgents = near.into_iter().take(of_near).collect();
-    chosen.extend(far.into_iter().take(ASKED - of_near));
+    chosen.extend(far.into_iter().take(PEERS_PER_ROUND - of_near));
     chosen
 }
 

@@ -17,20 +17,24 @@ const TIMEOUT: Duration = Duration::from_secs(50);
 /// Age from which a BMC reading is reported with its age, milliseconds.
 const AGED_MS: u64 = 60_000;
 /// Prefix of every text that rests on a BMC reading, including written drain reasons.
-const NAMES: &str = "its BMC names ";
+const BMC_PREFIX: &str = "its BMC names ";
 
 /// Separator between an earlier fault that still applies and the reason why its end is unknown.
-const LATER: &str = " (by what is written of it); ";
+const EARLIER_FAULT_NOTE: &str = " (by what is written of it); ";
 
 /// Whether the text rests on a BMC reading.
-pub fn is_bmcs(said: &str) -> bool {
+pub fn is_from_bmc(said: &str) -> bool {
     named_in(said).is_some()
 }
 
 /// Fault that the BMC reported, extracted from a text with the prefix `NAMES`.
 pub(super) fn named_in(said: &str) -> Option<&str> {
-    let (_, named) = said.split_once(NAMES)?;
-    Some(named.split_once(LATER).map_or(named, |(named, _)| named))
+    let (_, named) = said.split_once(BMC_PREFIX)?;
+    Some(
+        named
+            .split_once(EARLIER_FAULT_NOTE)
+            .map_or(named, |(named, _)| named),
+    )
 }
 
 /// BMC of a queried node.
@@ -77,7 +81,7 @@ impl<'c> Bmc<'c> {
 
     /// Returns the reading. The BMC is read for this query unless the node is joining, because the last periodic
     /// reading may be hours old. `None` if this control reads no BMC for the node.
-    pub(super) async fn told(&self) -> Option<&BmcReadingOutcome> {
+    pub(super) async fn current_reading(&self) -> Option<&BmcReadingOutcome> {
         let told = self.told.get_or_init(|| self.look());
         told.await.as_ref()
     }
@@ -133,35 +137,38 @@ impl<'c> Bmc<'c> {
     /// whatever this control has read since its start.
     pub(super) async fn health(&self, was_named: Option<&str>) -> Answer {
         if !self.last().is_some_and(|parts| parts.may_drain) {
-            return Answer::Fine;
+            return Answer::Healthy;
         }
-        let Some(told) = self.told().await else {
-            return Answer::Fine;
+        let Some(told) = self.current_reading().await else {
+            return Answer::Healthy;
         };
         let (now, stands) = (told.parts.drains_now(), told.parts.drains());
-        let now = node_health::named(now).filter(|_| told.outdated.is_none());
-        match (now, node_health::named(stands)) {
+        let now = node_health::worst_reason_text(now).filter(|_| told.outdated.is_none());
+        match (now, node_health::worst_reason_text(stands)) {
             (Some(now), _) if told.unconfirmed.is_empty() => {
-                Answer::Drains(format!("{NAMES}{now}{}{}", told.age(), told.doubt()))
+                Answer::Drains(format!("{BMC_PREFIX}{now}{}{}", told.age(), told.doubt()))
             }
-            (Some(now), _) => Answer::Unknown(format!("{NAMES}{now}; {}", BmcReadingOutcome::ONCE)),
+            (Some(now), _) => Answer::Unknown(format!(
+                "{BMC_PREFIX}{now}; {}",
+                BmcReadingOutcome::UNCONFIRMED
+            )),
             (None, Some(stood)) => {
                 let why = told.open_fault_reason();
-                Answer::Unknown(format!("{NAMES}{stood}; {why}{}", told.age()))
+                Answer::Unknown(format!("{BMC_PREFIX}{stood}; {why}{}", told.age()))
             }
             (None, None) => match was_named {
                 Some(named) if !told.covers_fault(named) => {
                     let why = told.open_fault_reason();
-                    Answer::Unknown(format!("{NAMES}{named}{LATER}{why}"))
+                    Answer::Unknown(format!("{BMC_PREFIX}{named}{EARLIER_FAULT_NOTE}{why}"))
                 }
-                _ => Answer::Fine,
+                _ => Answer::Healthy,
             },
         }
     }
 }
 
 impl BmcReadingOutcome {
-    const ONCE: &str = "its BMC reports a change, which counts once it is read twice";
+    const UNCONFIRMED: &str = "its BMC reports a change, which counts once it is read twice";
 
     /// Whether the current reading covers the earlier fault `named`. A text names only the worst fault and the number
     /// of the others; if there are others, the reading must cover all checks.
@@ -183,7 +190,7 @@ impl BmcReadingOutcome {
     fn open_fault_reason(&self) -> &str {
         match &self.outdated {
             Some(why) => why,
-            None if !self.unconfirmed.is_empty() => Self::ONCE,
+            None if !self.unconfirmed.is_empty() => Self::UNCONFIRMED,
             None => "the BMC does not report now whether the fault ended",
         }
     }
@@ -198,7 +205,7 @@ impl BmcReadingOutcome {
         }
         self.unconfirmed
             .contains(&class)
-            .then(|| Self::ONCE.to_owned())
+            .then(|| Self::UNCONFIRMED.to_owned())
     }
 
     /// Age of the reading, if it is worth reporting.

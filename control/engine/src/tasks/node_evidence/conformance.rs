@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{ReadingKind, core::Core, error::AgentError, tasks::class_merge};
 use lattice_conformance::{Class, CohortKey, Inventory, baseline::BaselineVerdict};
-use lattice_quorum_types::{NodeId, baseline::Policy};
+use lattice_quorum_types::{NodeId, baseline::DriftPolicy};
 use lattice_view::{
     NodeEntry, View,
     baselines::{BaselineChoice, ParsedBaseline},
@@ -36,8 +36,8 @@ pub(crate) async fn ask(
     }
     let published = entry.cohort();
     let is_unknown = published.is_none() && might_drain;
-    if !is_unknown && asked(view, &entry.id, published.as_ref()).is_empty() {
-        return Ok(Answer::Fine);
+    if !is_unknown && draining_baselines(view, &entry.id, published.as_ref()).is_empty() {
+        return Ok(Answer::Healthy);
     }
     let by = freshness.by();
     let look = ReadingKind::Fresh { by };
@@ -49,25 +49,29 @@ pub(crate) async fn ask(
         let why = "its cohort cannot be read, so its baselines are unknown";
         unknown.push(why.to_owned());
     }
-    let asked = asked(view, &entry.id, now.or(published).as_ref());
+    let asked = draining_baselines(view, &entry.id, now.or(published).as_ref());
     let last = bmc.last();
     let has_part = |class| {
         last.as_ref()
             .is_some_and(|last| last.records.contains_key(class))
     };
     let told = match asked.iter().any(|(class, _)| has_part(class)) {
-        true => bmc.told().await,
+        true => bmc.current_reading().await,
         false => None,
     };
-    Ok(said(&asked, inventory, told, unknown))
+    Ok(judge(&asked, inventory, told, unknown))
 }
 
-fn asked(view: &View, node: &NodeId, cohort: Option<&CohortKey>) -> Vec<DrainingBaseline> {
+fn draining_baselines(
+    view: &View,
+    node: &NodeId,
+    cohort: Option<&CohortKey>,
+) -> Vec<DrainingBaseline> {
     let drains = |kept: &ParsedBaseline, class| {
         let rule = kept.classes().get(&class);
-        rule.is_some_and(|rule| rule.policy == Policy::Drain)
+        rule.is_some_and(|rule| rule.policy == DriftPolicy::Drain)
     };
-    let of_node = view.baselines.of(node, cohort).into_iter();
+    let of_node = view.baselines.choose_for(node, cohort).into_iter();
     let asked = of_node.filter_map(|(class, chosen)| match chosen {
         BaselineChoice::One(kept) => drains(&kept, class).then_some((class, Some(kept))),
         BaselineChoice::Ambiguous(all) => all
@@ -78,7 +82,7 @@ fn asked(view: &View, node: &NodeId, cohort: Option<&CohortKey>) -> Vec<Draining
     asked.collect()
 }
 
-fn said(
+fn judge(
     asked: &[DrainingBaseline],
     mut inventory: Inventory,
     bmc: Option<&BmcReadingOutcome>,
@@ -99,7 +103,7 @@ fn said(
         let told = inventory.records.remove(class);
         let (record, age) = match part {
             None => (told, String::new()),
-            Some((bmc, part)) => match class_merge::together(told, part) {
+            Some((bmc, part)) => match class_merge::merge_class(told, part) {
                 Some(record) => (Some(record), bmc.age()),
                 None => {
                     let why = "agent and BMC have no schema version in common";
@@ -114,7 +118,7 @@ fn said(
             unknown.push(format!("{class}: not read on the node"));
             continue;
         };
-        match expectation.standing(record) {
+        match expectation.verdict_for_record(record) {
             BaselineVerdict::Conforms => {}
             BaselineVerdict::Differs(found) => differ.push(format!(
                 "differs from baseline {}: {}{age}",
@@ -127,7 +131,7 @@ fn said(
     if !differ.is_empty() {
         Answer::Drains(differ.join("; "))
     } else if unknown.is_empty() {
-        Answer::Fine
+        Answer::Healthy
     } else {
         Answer::Unknown(unknown.join("; "))
     }

@@ -42,7 +42,7 @@ pub(crate) async fn ask(
         (Ok(Answer::Unknown(own)), Answer::Unknown(bmc)) => {
             Ok(Answer::Unknown(format!("{own}; {bmc}")))
         }
-        (Ok(Answer::Fine), unknown @ Answer::Unknown(_)) => Ok(unknown),
+        (Ok(Answer::Healthy), unknown @ Answer::Unknown(_)) => Ok(unknown),
         (own, _) => own,
     }
 }
@@ -69,21 +69,21 @@ async fn of_node(
     if *freshness == Freshness::Recent {
         let last = core.agents.health(view, node, &request(false)).await?;
         if !last.enabled || last.read_age_ms.is_some_and(|age| age < RECENT_MS) {
-            return Ok(said(&last));
+            return Ok(health_answer(&last));
         }
     }
     let now = core.agents.health(view, node, &request(true)).await?;
-    Ok(said(&now))
+    Ok(health_answer(&now))
 }
 
 /// Disabled health checks pass, because an operator has decided so. Health checks without any data do not.
-fn said(health: &NodeHealth) -> Answer {
+fn health_answer(health: &NodeHealth) -> Answer {
     if !health.enabled {
-        return Answer::Fine;
+        return Answer::Healthy;
     }
     match health.drains() {
         Some(reason) => Answer::Drains(reason),
-        None if health.blind.is_empty() => Answer::Fine,
+        None if health.blind.is_empty() => Answer::Healthy,
         None => {
             let blind: Vec<&str> = health.blind.iter().take(4).map(String::as_str).collect();
             Answer::Unknown(format!("its checks get no data: {}", blind.join(", ")))

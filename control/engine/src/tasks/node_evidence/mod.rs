@@ -14,7 +14,7 @@ pub(crate) enum Answer {
     /// The node must leave service, for this reason.
     Drains(String),
     /// Everything requested is known, and nothing requires a drain.
-    Fine,
+    Healthy,
     /// Some of the requested state is unknown.
     Unknown(String),
 }

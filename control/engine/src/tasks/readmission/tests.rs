@@ -5,7 +5,7 @@ use super::*;
 use crate::tasks::{
     register::Register,
     testing::{
-        bmc::{Bmc, CRITICAL_DRAINS, NAMED},
+        bmc::{Bmc, CRITICAL_DRAIN_REASON, CRITICAL_DRAINS},
         id,
         world::{self, NODE, World},
     },
@@ -17,7 +17,8 @@ use lattice_conformance::{
 use lattice_quorum_types::{
     Command, VclusterName,
     baseline::{
-        ClassRule, CohortSelector, Constraint, Definition, Policy, Rule, Scalar, Sensitive,
+        BaselineDefinition, ClassRule, CohortSelector, Constraint, DriftPolicy, Rule, Scalar,
+        SensitivePolicy,
     },
     id::BaselineName,
     node::Lifecycle,
@@ -45,12 +46,12 @@ async fn checked(world: &World, freshness: &Freshness) -> Result<(), String> {
 }
 
 /// Sets a baseline for the NIC firmware.
-fn asks_for(world: &World, policy: Policy) {
-    let whom = Definition {
+fn asks_for(world: &World, policy: DriftPolicy) {
+    let whom = BaselineDefinition {
         nodes: NODE.to_owned(),
-        ..Definition::default()
+        ..BaselineDefinition::default()
     };
-    world.asks_for_firmware(policy, whom);
+    world.require_firmware(policy, whom);
 }
 
 /// Sets the NIC firmware that the node reads.
@@ -58,7 +59,7 @@ fn reads(world: &World, firmware: Reading<&str>) {
     let mut record = ClassRecord::new(Class::Nic);
     record.require("nic.count", Reading::Present(1u32));
     record.put("nic.0.firmware", firmware);
-    world.says.lock().unwrap().inventory = Some(Inventory {
+    world.agent_answers.lock().unwrap().inventory = Some(Inventory {
         records: BTreeMap::from([(Class::Nic, record)]),
         ..Inventory::default()
     });
@@ -68,7 +69,7 @@ fn reads(world: &World, firmware: Reading<&str>) {
 async fn what_its_checks_name_keeps_it_out_and_so_does_what_they_do_not_see() {
     let world = World::new();
     assert_eq!(checked(&world, &Freshness::NOW).await, Ok(()));
-    let says = |health| world.says.lock().unwrap().health = health;
+    let says = |health| world.agent_answers.lock().unwrap().health = health;
     says(Ok(world::health(&[pending_row()])));
     assert_eq!(
         checked(&world, &Freshness::NOW).await.unwrap_err(),
@@ -91,7 +92,7 @@ async fn what_its_checks_name_keeps_it_out_and_so_does_what_they_do_not_see() {
     says(Ok(off));
     assert_eq!(checked(&world, &Freshness::NOW).await, Ok(()));
     assert_eq!(
-        world.says.lock().unwrap().probed,
+        world.agent_answers.lock().unwrap().inventory_requests,
         0,
         "no baseline asks for it"
     );
@@ -100,13 +101,13 @@ async fn what_its_checks_name_keeps_it_out_and_so_does_what_they_do_not_see() {
 #[tokio::test]
 async fn only_a_baseline_that_drains_keeps_it_out() {
     let world = World::new();
-    for policy in [Policy::Warn, Policy::Deprioritise] {
+    for policy in [DriftPolicy::Warn, DriftPolicy::Deprioritise] {
         asks_for(&world, policy);
         reads(&world, Reading::Present("28.39"));
         assert_eq!(checked(&world, &Freshness::NOW).await, Ok(()));
     }
-    assert_eq!(world.says.lock().unwrap().probed, 0);
-    asks_for(&world, Policy::Drain);
+    assert_eq!(world.agent_answers.lock().unwrap().inventory_requests, 0);
+    asks_for(&world, DriftPolicy::Drain);
     assert_eq!(
         checked(&world, &Freshness::NOW).await.unwrap_err(),
         "node a differs from baseline fw v3: nic.0.firmware is 28.39, not 28.41"
@@ -115,7 +116,7 @@ async fn only_a_baseline_that_drains_keeps_it_out() {
     reads(&world, Reading::denied("no permission"));
     let denied = checked(&world, &Freshness::NOW).await.unwrap_err();
     assert!(denied.contains("health unknown: nic: "), "{denied}");
-    world.says.lock().unwrap().inventory = None;
+    world.agent_answers.lock().unwrap().inventory = None;
     let unread = checked(&world, &Freshness::NOW).await.unwrap_err();
     assert!(unread.contains("unknown: the probe hangs"), "{unread}");
     reads(&world, Reading::Present("28.41"));
@@ -143,15 +144,15 @@ async fn unreadable_cohort_may_match_draining_baseline() {
         gpu_count: Some(8),
         ..CohortSelector::default()
     };
-    let whom = Definition {
+    let whom = BaselineDefinition {
         cohort: Some(of_eight),
-        ..Definition::default()
+        ..BaselineDefinition::default()
     };
-    world.asks_for_firmware(Policy::Drain, whom);
+    world.require_firmware(DriftPolicy::Drain, whom);
     let is = |published: Reading<u32>, now: Reading<u32>, firmware: &str| {
-        world.is_read_as(built(published));
+        world.set_first_reading_as(built(published));
         reads(&world, Reading::Present(firmware));
-        let mut says = world.says.lock().unwrap();
+        let mut says = world.agent_answers.lock().unwrap();
         says.inventory.as_mut().unwrap().identity = built(now);
     };
     let gone = || Reading::failed("no driver library");
@@ -182,7 +183,7 @@ async fn unreadable_cohort_may_match_draining_baseline() {
 #[tokio::test]
 async fn recent_pass_serves_only_joining_node() {
     let world = World::new();
-    let looked = || world.says.lock().unwrap().looked;
+    let looked = || world.agent_answers.lock().unwrap().health_passes;
     checked(&world, &Freshness::Recent).await.unwrap();
     assert_eq!(looked(), 0, "it was looked at a moment ago");
     checked(&world, &Freshness::NOW).await.unwrap();
@@ -191,7 +192,7 @@ async fn recent_pass_serves_only_joining_node() {
         let before = looked();
         let mut old = world::health(&[]);
         old["read_age_ms"] = age;
-        world.says.lock().unwrap().health = Ok(old);
+        world.agent_answers.lock().unwrap().health = Ok(old);
         checked(&world, &Freshness::Recent).await.unwrap();
         assert_eq!(looked(), before + 1);
     }
@@ -205,7 +206,7 @@ async fn repaired_node_joins_and_explains_wait() {
         lifecycle: Lifecycle::Joining,
     });
     world.fold();
-    world.is_read();
+    world.set_first_reading();
     let join = async || {
         let vcluster = VclusterName::new("default").unwrap();
         let mut register = Register::new(world.core.clone(), vcluster);
@@ -213,7 +214,7 @@ async fn repaired_node_joins_and_explains_wait() {
         let answered = register.answered().await;
         register.admit(world.fence.clone(), answered).await
     };
-    world.says.lock().unwrap().health = Ok(world::health(&[pending_row()]));
+    world.agent_answers.lock().unwrap().health = Ok(world::health(&[pending_row()]));
     assert_eq!(join().await.readied, []);
     let joining = world.node();
     assert_eq!(joining.lifecycle, Lifecycle::Joining);
@@ -223,7 +224,7 @@ async fn repaired_node_joins_and_explains_wait() {
     assert_eq!(drain.owner, "service:dispatch");
     assert!(drain.reason.contains("gpu.row_remap.pending on gpu.2"));
     world.fold();
-    world.says.lock().unwrap().health = Ok(world::health(&[]));
+    world.agent_answers.lock().unwrap().health = Ok(world::health(&[]));
     assert_eq!(join().await.readied, [id(NODE)]);
     assert!(world.node().is_assignable());
 }
@@ -231,41 +232,41 @@ async fn repaired_node_joins_and_explains_wait() {
 #[tokio::test]
 async fn bmc_fault_prevents_join() {
     let world = World::new();
-    let bmc = Bmc::of(&world, CRITICAL_DRAINS).await;
+    let bmc = Bmc::start(&world, CRITICAL_DRAINS).await;
     let by = Some("olga".to_owned());
     let now = Freshness::Now { by };
-    bmc.calls_it("Critical");
-    let named = format!("node a: {NAMED}");
+    bmc.set_health("Critical");
+    let named = format!("node a: {CRITICAL_DRAIN_REASON}");
     // No reading exists yet, so one is made also for a joining node.
     for freshness in [&Freshness::Recent, &now, &Freshness::NOW] {
-        let before = bmc.looks();
+        let before = bmc.reading_count();
         assert_eq!(checked(&world, freshness).await, Err(named.clone()));
-        assert_eq!(bmc.looks(), before + 1);
+        assert_eq!(bmc.reading_count(), before + 1);
     }
     // From then on a joining node is judged by the last reading.
-    let before = bmc.looks();
+    let before = bmc.reading_count();
     let joins = checked(&world, &Freshness::Recent).await;
-    assert_eq!((joins, bmc.looks()), (Err(named), before));
+    assert_eq!((joins, bmc.reading_count()), (Err(named), before));
     // The BMC is silent or gives no health: its earlier fault is not over by that.
-    bmc.is_silent();
+    bmc.break_connections();
     let silent = checked(&world, &now).await.unwrap_err();
-    let begins = format!("node a: health unknown: {NAMED}; ");
+    let begins = format!("node a: health unknown: {CRITICAL_DRAIN_REASON}; ");
     assert!(
         silent.starts_with(&format!("{begins}BMC not readable now: ")),
         "{silent}"
     );
-    bmc.answers();
-    bmc.calls_it(serde_json::Value::Null);
+    bmc.restore();
+    bmc.set_health(serde_json::Value::Null);
     assert_eq!(
         checked(&world, &now).await,
         Err(format!(
             "{begins}the BMC does not report now whether the fault ended"
         ))
     );
-    bmc.calls_it("OK");
+    bmc.set_health("OK");
     assert_eq!(checked(&world, &now).await, Ok(()));
     // Without an earlier fault, the silence of the BMC keeps no node out.
-    bmc.is_silent();
+    bmc.break_connections();
     for freshness in [&Freshness::Recent, &now] {
         assert_eq!(checked(&world, freshness).await, Ok(()));
     }
@@ -274,12 +275,12 @@ async fn bmc_fault_prevents_join() {
 #[tokio::test]
 async fn one_look_at_its_bmc_serves_its_health_and_its_baselines() {
     let world = World::new();
-    let bmc = Bmc::of(&world, CRITICAL_DRAINS).await;
-    bmc.is_looked_at(&world).await;
-    world.is_read();
+    let bmc = Bmc::start(&world, CRITICAL_DRAINS).await;
+    bmc.request_reading(&world).await;
+    world.set_first_reading();
     let rule = ClassRule {
-        policy: Policy::Drain,
-        sensitive: Sensitive::Strict,
+        policy: DriftPolicy::Drain,
+        sensitive: SensitivePolicy::Strict,
         rule: Rule::Partial {
             constraints: vec![Constraint {
                 key: "bmc.firmware".to_owned(),
@@ -290,17 +291,17 @@ async fn one_look_at_its_bmc_serves_its_health_and_its_baselines() {
     };
     world.admin(Command::SetBaseline {
         name: BaselineName::new("bmc").unwrap(),
-        definition: Box::new(Definition {
+        definition: Box::new(BaselineDefinition {
             nodes: NODE.to_owned(),
             classes: BTreeMap::from([("bmc".to_owned(), rule)]),
-            ..Definition::default()
+            ..BaselineDefinition::default()
         }),
         expected_version: None,
     });
     world.fold();
     reads(&world, Reading::Present("28.39"));
-    let before = bmc.looks();
+    let before = bmc.reading_count();
     let refused = checked(&world, &Freshness::NOW).await.unwrap_err();
     assert!(refused.contains("bmc.firmware is "), "{refused}");
-    assert_eq!(bmc.looks(), before + 1);
+    assert_eq!(bmc.reading_count(), before + 1);
 }

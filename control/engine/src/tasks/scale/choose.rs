@@ -7,7 +7,7 @@ use lattice_placement::{
     movement::scale::{GrowthRequest, Source, choose},
 };
 use lattice_quorum_types::{Allocation, NodeId, allocation::Rank, command::ExpectedNode};
-use lattice_view::{HomeRule, View, whole};
+use lattice_view::{HomeRule, View, full_input};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Chooses nodes on a blocking thread; `None` while the process ends.
@@ -53,7 +53,7 @@ fn chosen(
     let walltime_ms = ends_at.map(|at| at.since(now).max(1));
     // On a borrowed node, its owner would wait for as long as the service cannot be stopped.
     let nodes = service.spec.nodes.saturating_add(wanted.nodes);
-    let from = match HomeRule::of(&view.vclusters).keeps(&service.spec, nodes, walltime_ms) {
+    let from = match HomeRule::of(&view.vclusters).is_home_only(&service.spec, nodes, walltime_ms) {
         true => Source::Home,
         false => wanted.from,
     };
@@ -61,16 +61,16 @@ fn chosen(
         walltime_ms,
         ..PendingView::from(service)
     };
-    let cluster = whole(view, vcluster, core.view_age_ms().unwrap_or(0));
+    let cluster = full_input(view, vcluster, core.view_age_ms().unwrap_or(0));
     let growth = GrowthRequest {
         id: service.id,
         job,
         nodes: wanted.nodes,
         from,
         runs_on: &names(|rank| rank.phase.stays()),
-        had: &names(|_| true),
+        rank_nodes: &names(|_| true),
         borrowed: &borrowed.map(|record| record.id.clone()).collect(),
-        taken,
+        reserved: taken,
         solver: &view.policy_of(vcluster),
         now,
     };

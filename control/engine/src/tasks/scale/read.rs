@@ -33,14 +33,14 @@ pub(super) async fn read(core: &Core, view: &View, service: &Allocation) -> Read
             Some(metrics) => metrics.query(query, service.id).await,
             None => Err(UnknownMetricReason::NoSource),
         }),
-        Metric::Gpu => of_nodes(core, view, service, Part::Gpus).await,
-        Metric::Cpu => of_nodes(core, view, service, Part::Processors).await,
+        Metric::Gpu => mean_of_nodes(core, view, service, Part::Gpus).await,
+        Metric::Cpu => mean_of_nodes(core, view, service, Part::Processors).await,
     }
 }
 
 /// Mean over the nodes with a running rank, without nodes being released. A node that does not answer makes the mean
 /// unknown: it may be the one that carries the load.
-async fn of_nodes(core: &Core, view: &View, service: &Allocation, of: Part) -> Reading {
+async fn mean_of_nodes(core: &Core, view: &View, service: &Allocation, of: Part) -> Reading {
     let runs = |phase: &RankPhase| matches!(phase, RankPhase::Running { .. });
     let nodes = service.ranks.iter().filter(|rank| runs(&rank.phase));
     let ask = |node: NodeId| async move {
@@ -62,7 +62,7 @@ fn mean(said: Vec<(NodeId, Result<u32, String>)>) -> Reading {
         }
     }
     let value = match (unsaid.is_empty(), loads.is_empty()) {
-        (false, _) => Err(UnknownMetricReason::Nodes { unsaid }),
+        (false, _) => Err(UnknownMetricReason::Nodes { missing: unsaid }),
         (true, true) => Err(UnknownMetricReason::NoNodes),
         (true, false) => Ok(loads.values().sum::<f64>() / loads.len() as f64),
     };

@@ -28,7 +28,7 @@ pub(super) fn policy(service: &Allocation, vcluster: &Damping) -> Option<ScalePo
         min_nodes: scale.min_nodes,
         max_nodes: scale.max_nodes,
         target: scale.target_micro as f64 / MILLION,
-        damping: damping.fitted(),
+        damping: damping.with_fitting_interval(),
     })
 }
 
@@ -66,7 +66,7 @@ pub(super) fn held(
 
 /// Nodes that the service releases because their owners reclaim them. Empty if no other node would remain; the reclaim
 /// itself handles that case.
-pub(super) fn recalled(view: &View, service: &Allocation) -> Vec<NodeId> {
+pub(super) fn reclaimed_nodes(view: &View, service: &Allocation) -> Vec<NodeId> {
     let resizable = service.state == lattice_quorum_types::AllocationState::Running;
     let staying = service.ranks.iter().filter(|rank| rank.phase.stays());
     let (back, rest): (Vec<&Rank>, Vec<&Rank>) =

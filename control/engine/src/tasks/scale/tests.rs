@@ -21,7 +21,7 @@ use lattice_quorum_types::{
     id::LeaseName,
     limit::{LimitPatch, Patch},
     node::Lifecycle,
-    scale::{Metric, Scale as Terms, ScalingPace as OfScale},
+    scale::{Metric, ScalingPace as OfScale, ScalingSpec as Terms},
     scheduler::{ScalingSettings, SchedulerSettings},
     spec::{AllocationSpec, Requeue, Workload},
     vcluster::{Vcluster, VclusterDefinition, VclusterPatch},
@@ -394,7 +394,7 @@ async fn what_the_plan_keeps_for_others_is_left_to_them_as_long_as_they_wait() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "default"), ("c", "default")]);
     let prometheus = Prometheus::of(&fixture.world).await;
     prometheus.says("0.9");
-    let other = fixture.world.waits(Requeue::Never);
+    let other = fixture.world.submit(Requeue::Never);
     fixture.folds();
     let reservation = PlannedReservation {
         id: other,
@@ -521,12 +521,22 @@ async fn reclaimed_node_leaves_regardless_of_metric() {
 #[tokio::test]
 async fn the_processors_of_its_nodes_are_asked_for() {
     let mut fixture = ScaleFixture::of(Metric::Cpu, &[("b", "default")]);
-    fixture.world.says.lock().unwrap().works_ppm = 750_000;
+    fixture
+        .world
+        .agent_answers
+        .lock()
+        .unwrap()
+        .processor_load_ppm = 750_000;
     fixture.until("it grows", |report| report.grown == 1).await;
     let shown = "lattice_autoscaling_metric{vcluster=\"default\",allocation=\"1\"} 0.75\n";
     assert!(fixture.shown().contains(shown), "{}", fixture.shown());
     // A rank that is not running yet is not queried; every running one must answer.
-    fixture.world.says.lock().unwrap().works_ppm = 400_000;
+    fixture
+        .world
+        .agent_answers
+        .lock()
+        .unwrap()
+        .processor_load_ppm = 400_000;
     fixture.stays_for(1).await;
     let read = fixture.until("it is read", |report| report.read == 1).await;
     assert_eq!(read.missing, 0);

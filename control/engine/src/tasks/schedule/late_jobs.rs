@@ -2,7 +2,7 @@
 
 use lattice_placement::{PendingView, Plan, Planner};
 use lattice_quorum_types::{AllocationId, UnixMillis};
-use lattice_view::{Rules, View};
+use lattice_view::{PreemptionRules, View};
 use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Maximum number of jobs for which victims are sought in one cycle: each search takes several plans.
@@ -29,7 +29,7 @@ impl ConsideredAt {
         planner: &mut Planner,
         view: &View,
         plan: &Plan,
-        rules: &Rules,
+        rules: &PreemptionRules,
         now: UnixMillis,
     ) -> Vec<LateJob> {
         let pending = &planner.view().pending;
@@ -50,7 +50,7 @@ impl ConsideredAt {
             let is_helped = || {
                 plan.waiting
                     .get(*id)
-                    .is_some_and(|why| why.blocker.passes())
+                    .is_some_and(|why| why.blocker.is_temporary())
             };
             (job.class > lowest && waits && is_own && is_helped()).then_some((
                 Reverse(job.class),

@@ -9,9 +9,9 @@ use lattice_placement::{
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, UnixMillis, VclusterName,
-    command::{CheckpointAsked, Victim},
+    command::{RequestedCheckpoint, Victim},
 };
-use lattice_view::{Rules, View, bursts};
+use lattice_view::{PreemptionRules, View, excess_allocations};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ pub(super) struct Search<'a> {
     pub(super) vcluster: &'a VclusterName,
     pub(super) cluster: &'a ClusterView,
     pub(super) solver: &'a Policy,
-    pub(super) rules: Rules,
+    pub(super) rules: PreemptionRules,
     pub(super) now: UnixMillis,
 }
 
@@ -47,7 +47,7 @@ impl Search<'_> {
         // Jobs that wait for promised nodes will use headroom of their limits. Preemption for another job within the
         // same headroom would be useless.
         let mut cluster = Cow::Borrowed(self.cluster);
-        let promised = self.view.room.ids();
+        let promised = self.view.promises.ids();
         let mut uncounted: Vec<_> = promised
             .filter_map(|id| self.view.allocation(id))
             .filter(|held| held.state == AllocationState::Pending)
@@ -79,7 +79,7 @@ impl Search<'_> {
                 solver: self.solver,
                 job: id,
                 planned_start,
-                work: &may_go,
+                holders: &may_go,
                 reserved: &reserved,
                 borrowed: &borrowed,
                 policy: &self.rules.policy,
@@ -101,7 +101,7 @@ impl Search<'_> {
     fn work(&self) -> BTreeMap<AllocationId, HolderFacts> {
         let held = self.cluster.running.keys();
         let held = held.filter_map(|id| self.view.allocation(*id));
-        let bursts = bursts(self.view);
+        let bursts = excess_allocations(self.view);
         let work = |held: &Allocation| HolderFacts {
             burst: bursts.contains(&held.id),
             ..work_of(self.core, self.view, held)
@@ -126,7 +126,7 @@ impl Search<'_> {
             Some(Victim {
                 id: chosen.id,
                 attempt: held.attempt,
-                checkpoint: directory.map(|directory| CheckpointAsked {
+                checkpoint: directory.map(|directory| RequestedCheckpoint {
                     directory,
                     timeout_ms: self.rules.timeout_ms,
                 }),
@@ -151,7 +151,7 @@ pub fn work_of(core: &Core, view: &View, held: &Allocation) -> HolderFacts {
         None => CheckpointAbility::Never,
         Some(_) if core.writable_directory(view, held).is_none() => CheckpointAbility::NotNow,
         Some(_) => {
-            let most_ms = view.movement_of(&held.spec.vcluster).room.timeout_ms;
+            let most_ms = view.movement_of(&held.spec.vcluster).preemption.timeout_ms;
             // The declared checkpoint time, else that of the last checkpoint, else the longest allowed.
             let kept = held.progress.kept.as_ref().map(|kept| kept.took_ms);
             let said = held.spec.demand.checkpoint_ms.or(kept);

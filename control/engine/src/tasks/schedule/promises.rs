@@ -3,7 +3,7 @@
 
 use super::{
     Schedule,
-    unassigned::{REFUSED_FOR, passes},
+    unassigned::{PERSISTENT_REFUSAL_TIME, is_transient},
     under_boots,
 };
 use crate::error::ProposeError;
@@ -24,8 +24,8 @@ pub(super) struct RejectedPromises(BTreeMap<AllocationId, (&'static str, Instant
 
 impl RejectedPromises {
     /// Whether the refusal has lasted longer than a view may lag behind. If so, keeping nodes for the job is pointless.
-    fn lasts(&mut self, id: AllocationId, refusal: &Refusal, now: Instant) -> bool {
-        if passes(refusal) {
+    fn is_persistent(&mut self, id: AllocationId, refusal: &Refusal, now: Instant) -> bool {
+        if is_transient(refusal) {
             self.0.remove(&id);
             return false;
         }
@@ -34,7 +34,7 @@ impl RejectedPromises {
         if met.0 != code {
             *met = (code, now);
         }
-        met.1 + REFUSED_FOR <= now
+        met.1 + PERSISTENT_REFUSAL_TIME <= now
     }
 
     pub(super) fn clear(&mut self) {
@@ -68,7 +68,7 @@ pub(super) fn promises(
         let waits = held.state == AllocationState::Pending && held.spec.vcluster == *vcluster;
         waits.then_some(held.spec.nodes as usize)
     };
-    let rooms = view.room.iter();
+    let rooms = view.promises.iter();
     rooms
         .filter_map(|(id, nodes)| Some((id, promise(view, nodes, mine(id)?, now))))
         .collect()
@@ -131,13 +131,13 @@ impl Schedule {
             let due = match promise {
                 Promise::Waits(_) => continue,
                 Promise::Broken => Err("a reserved node is no longer usable".to_owned()),
-                Promise::Ready(nodes) => match self.given(view, id, &nodes) {
+                Promise::Ready(nodes) => match self.promised_assignment(view, id, &nodes) {
                     Some(due) => due,
                     None => continue,
                 },
             };
             let kept = match due {
-                Ok(command) => self.give(id, command, fence).await,
+                Ok(command) => self.assign_promised(id, command, fence).await,
                 Err(why) => Err(why),
             };
             if let Err(why) = kept {
@@ -153,7 +153,7 @@ impl Schedule {
 
     /// Returns the assignment of promised nodes, or the reason why it can never be made. A sensitive job receives its
     /// nodes once they are attested. `None`: not yet.
-    fn given(
+    fn promised_assignment(
         &mut self,
         view: &View,
         id: AllocationId,
@@ -167,7 +167,7 @@ impl Schedule {
         match self.attestations.confirm(view, &nodes) {
             Some(nodes) => Some(Ok(Command::AssignSensitive { id, nodes })),
             None => {
-                let refused = self.attestations.refuses(view, &nodes)?;
+                let refused = self.attestations.refused_node(view, &nodes)?;
                 Some(Err(format!("{refused} is not fit for sensitive work")))
             }
         }
@@ -177,7 +177,7 @@ impl Schedule {
     ///
     /// # Errors
     /// Reason why the assignment can never be accepted.
-    async fn give(
+    async fn assign_promised(
         &mut self,
         id: AllocationId,
         command: Command,
@@ -185,7 +185,7 @@ impl Schedule {
     ) -> Result<(), String> {
         let core = &self.core;
         let envelope = core.envelope(core.service(), None, Some(fence.clone()), command);
-        let (bytes, most) = (size::on_wire(&envelope), self.max_command_bytes);
+        let (bytes, most) = (size::encoded_bytes(&envelope), self.max_command_bytes);
         if bytes > most {
             return Err(format!(
                 "its assignment is {bytes} bytes; the quorum accepts at most {most} per command"
@@ -202,7 +202,10 @@ impl Schedule {
         };
         tracing::info!(%id, %refusal, "allocation with reserved nodes not assigned yet");
         self.handle_refusal(&refusal, fence);
-        match self.promised_refused.lasts(id, &refusal, Instant::now()) {
+        match self
+            .promised_refused
+            .is_persistent(id, &refusal, Instant::now())
+        {
             true => Err(format!("the quorum refuses it repeatedly: {refusal}")),
             false => Ok(()),
         }

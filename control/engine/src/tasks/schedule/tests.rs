@@ -153,10 +153,10 @@ fn a_planner_kept_warm_by_differences_sees_what_a_new_one_would() {
         ),
         view(4, &[node("n3", 3, "other", Alive)], &[], 0),
     ];
-    let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
+    let mut planner = Planner::new(full_input(&steps[0], &vcluster(), 7));
     for pair in steps.windows(2) {
         planner.update(delta(&pair[0], &pair[1], &vcluster(), 7));
-        assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
+        assert_eq!(planner.view(), &full_input(&pair[1], &vcluster(), 7));
     }
 }
 
@@ -188,13 +188,13 @@ fn planner_receives_tenant_standing() {
         stands(4, 2, Some(500_000), Some(950)),
         stands(5, 2, None, None),
     ];
-    let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
+    let mut planner = Planner::new(full_input(&steps[0], &vcluster(), 7));
     let mut known = Vec::new();
     for pair in steps.windows(2) {
         let delta = delta(&pair[0], &pair[1], &vcluster(), 7);
-        assert!(changes(&delta, planner.view()));
+        assert!(affects_plan(&delta, planner.view()));
         planner.update(delta);
-        assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
+        assert_eq!(planner.view(), &full_input(&pair[1], &vcluster(), 7));
         let told = planner.view().tenants.get(&tenant);
         known.push(told.map(|told| (told.share_used.get(), told.budget_used())));
     }
@@ -224,13 +224,13 @@ fn planner_receives_limited_sensitive_usage() {
         limited(2, &[elsewhere(1, 3)], Some(8)),
         limited(3, &[elsewhere(1, 3), elsewhere(2, 4)], Some(8)),
     ];
-    let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
+    let mut planner = Planner::new(full_input(&steps[0], &vcluster(), 7));
     let mut pools = vec![planner.view().sensitive_pool];
     for pair in steps.windows(2) {
         let delta = delta(&pair[0], &pair[1], &vcluster(), 7);
-        assert!(changes(&delta, planner.view()));
+        assert!(affects_plan(&delta, planner.view()));
         planner.update(delta);
-        assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
+        assert_eq!(planner.view(), &full_input(&pair[1], &vcluster(), 7));
         pools.push(planner.view().sensitive_pool);
     }
     let size = Some(8);
@@ -298,7 +298,7 @@ fn degraded_node_is_last_choice_and_never_sensitive() {
     secret.spec.sensitive = true;
     let plan = |nodes: &[Arc<NodeEntry>], waits: &Arc<Allocation>| {
         let view = view(1, nodes, std::slice::from_ref(waits), 0);
-        Planner::new(whole(&view, &vcluster(), 7)).plan(UnixMillis(20))
+        Planner::new(full_input(&view, &vcluster(), 7)).plan(UnixMillis(20))
     };
     let on = |plan: Plan| plan.placements[0].nodes[0].node.to_string();
     let both = [sick.clone(), free("b", Health::Healthy)];
@@ -367,7 +367,7 @@ async fn unfit_attestation_stops_only_that_job() {
             node,
             boot_id: "b1".to_owned(),
             cohort: None,
-            classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::only(1, digest.0))]),
+            classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::of_schema(1, digest.0))]),
             read_at: world.core.now(),
             nonce: [0; 16],
         };
@@ -421,7 +421,7 @@ async fn unchanged_view_is_not_replanned() {
         gpu_models: vec!["none of them".to_owned()],
         ..Constraints::default()
     };
-    let id = world.waits_for(Requeue::Never, constraints);
+    let id = world.submit_with_constraints(Requeue::Never, constraints);
     world.fold();
     let put = |edit: &dyn Fn(&mut NodeEntry)| {
         world.core.publish(Wakes::Readers, |view| {
@@ -468,8 +468,8 @@ async fn unchanged_view_is_not_replanned() {
     };
     assert!(plans(&mut schedule, &next).await, "another lease");
     assert!(!plans(&mut schedule, &next).await);
-    let rest = schedule.rest.as_mut().unwrap();
-    rest.since -= REST;
+    let rest = schedule.empty_plan.as_mut().unwrap();
+    rest.since -= EMPTY_PLAN_VALIDITY;
     assert!(plans(&mut schedule, &next).await, "time goes by");
     assert!(!plans(&mut schedule, &next).await);
     schedule.forget();

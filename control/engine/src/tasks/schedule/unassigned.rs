@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 /// Duration of an unchanged refusal after which an allocation is set aside: by then the view shows the state that the
 /// quorum had.
-pub(super) const REFUSED_FOR: Duration = Duration::from_secs(2);
+pub(super) const PERSISTENT_REFUSAL_TIME: Duration = Duration::from_secs(2);
 /// Time for which an allocation is set aside.
-pub(super) const ASIDE: Duration = Duration::from_secs(30);
+pub(super) const SET_ASIDE_TIME: Duration = Duration::from_secs(30);
 
 /// Reason why a placed allocation is not assigned.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl fmt::Display for UnassignedReason {
                 f,
                 "the quorum refuses it repeatedly: {refusal}; its nodes are open to other \
                  allocations for {} s at a time, then it is tried again",
-                ASIDE.as_secs()
+                SET_ASIDE_TIME.as_secs()
             ),
             Self::NoAnswer(error) => {
                 write!(f, "the quorum did not answer: {error}; it is tried again")
@@ -76,7 +76,7 @@ enum SetAside {
 #[derive(Debug, Clone, Copy)]
 enum RefusedProposal {
     /// A transient refusal, however often it occurs.
-    Passing,
+    Transient,
     /// A refusal with this code, returned by every proposal since this instant.
     Lasting(&'static str, Instant),
 }
@@ -130,44 +130,49 @@ impl Unassigned {
 
     /// Records that an allocation cannot be proposed now, or that the result of its proposal is unknown. A recorded
     /// refusal is reset.
-    pub(super) fn hold_back(&mut self, of: Of<'_>, why: &UnassignedReason) {
-        self.tell(of, not_assigned(of.placed, why), None, None);
+    pub(super) fn hold_back(&mut self, of: PlacedAllocation<'_>, why: &UnassignedReason) {
+        self.insert_entry(of, not_assigned(of.placed, why), None, None);
     }
 
     /// Records a new proposal: earlier obstacles are gone, but a refusal may return.
-    pub(super) fn proposes(&mut self, id: AllocationId) {
+    pub(super) fn record_proposal(&mut self, id: AllocationId) {
         if self.0.get(&id).is_some_and(|known| known.refused.is_none()) {
             self.0.remove(&id);
         }
     }
 
     /// Records that the command is too large for the quorum. The allocation is set aside until its record changes.
-    pub(super) fn is_too_long(&mut self, of: Of<'_>, blocker: Blocker) {
-        self.tell(of, blocker, None, Some(SetAside::Changed));
+    pub(super) fn record_oversized(&mut self, of: PlacedAllocation<'_>, blocker: Blocker) {
+        self.insert_entry(of, blocker, None, Some(SetAside::Changed));
     }
 
     /// Records a refusal that may be permanent. Returns whether the allocation is set aside.
-    pub(super) fn refuse(&mut self, of: Of<'_>, refusal: &Refusal, now: Instant) -> bool {
+    pub(super) fn refuse(
+        &mut self,
+        of: PlacedAllocation<'_>,
+        refusal: &Refusal,
+        now: Instant,
+    ) -> bool {
         let before = self.0.get(&of.placed.id).and_then(|known| known.refused);
         let code = refusal.code();
         let met = match before {
-            _ if passes(refusal) => RefusedProposal::Passing,
+            _ if is_transient(refusal) => RefusedProposal::Transient,
             Some(RefusedProposal::Lasting(same, since)) if same == code => {
                 RefusedProposal::Lasting(code, since)
             }
             _ => RefusedProposal::Lasting(code, now),
         };
-        let lasts = matches!(met, RefusedProposal::Lasting(_, since) if since + REFUSED_FOR <= now);
+        let lasts = matches!(met, RefusedProposal::Lasting(_, since) if since + PERSISTENT_REFUSAL_TIME <= now);
         // One line each, because the texts are shown in tables.
         let text = refusal.to_string().replace('\n', "; ");
         let (why, aside) = match lasts {
             true => (
                 UnassignedReason::RefusedAgain(text),
-                Some(SetAside::Until(now + ASIDE)),
+                Some(SetAside::Until(now + SET_ASIDE_TIME)),
             ),
             false => (UnassignedReason::Refused(text), None),
         };
-        self.tell(of, not_assigned(of.placed, &why), Some(met), aside);
+        self.insert_entry(of, not_assigned(of.placed, &why), Some(met), aside);
         lasts
     }
 
@@ -177,7 +182,7 @@ impl Unassigned {
     }
 
     /// All explanations, for queries.
-    pub(super) fn told(&self) -> BTreeMap<AllocationId, Arc<NotAssigned>> {
+    pub(super) fn explanations(&self) -> BTreeMap<AllocationId, Arc<NotAssigned>> {
         let known = self.0.iter();
         known.map(|(id, known)| (*id, known.told.clone())).collect()
     }
@@ -190,9 +195,9 @@ impl Unassigned {
         self.0.clear();
     }
 
-    fn tell(
+    fn insert_entry(
         &mut self,
-        of: Of<'_>,
+        of: PlacedAllocation<'_>,
         blocker: Blocker,
         refused: Option<RefusedProposal>,
         aside: Option<SetAside>,
@@ -217,7 +222,7 @@ impl Unassigned {
 
 /// A waiting allocation and its placement in a plan. For an element without its own allocation, `held` is its array.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Of<'a> {
+pub(super) struct PlacedAllocation<'a> {
     pub(super) plan: &'a Plan,
     pub(super) placed: &'a Placement,
     pub(super) held: &'a Allocation,
@@ -235,7 +240,7 @@ fn not_assigned(placed: &Placement, why: &UnassignedReason) -> Blocker {
 }
 
 /// Whether the refusal ends once the view matches the quorum, or concerns nodes that the next plan may replace.
-pub(super) fn passes(refusal: &Refusal) -> bool {
+pub(super) fn is_transient(refusal: &Refusal) -> bool {
     matches!(
         refusal,
         Refusal::StaleEpoch { .. }

@@ -42,7 +42,11 @@ async fn one_control_takes_all_and_another_inherits_them_under_later_epochs() {
     first.follow(&view, &mut running).await;
     assert_eq!(running.len(), 6);
     first.round(&mut known).await;
-    assert_eq!(held(&first).len(), BITE, "others get their turn");
+    assert_eq!(
+        held(&first).len(),
+        MIN_REQUESTS_PER_ROUND,
+        "others get their turn"
+    );
     assert_eq!(
         *world.core.view().schedules.keys().next().unwrap(),
         Name::new("v1").unwrap()
@@ -59,11 +63,11 @@ async fn one_control_takes_all_and_another_inherits_them_under_later_epochs() {
     let fewer = defined(&names[1..]);
     first.follow(&fewer, &mut running).await;
     assert_eq!(running.len(), 5);
-    first.give_back().await;
+    first.release_leases().await;
     assert!(held(&first).is_empty());
     while held(&second).len() < 6 {
         second.round(&mut asked).await;
-        sleep(ROUND).await;
+        sleep(ROUND_INTERVAL).await;
     }
     for (name, epoch) in held(&second) {
         assert!(epoch > of_first[&name], "{name}");
@@ -94,8 +98,8 @@ async fn a_lease_that_is_granted_after_its_vcluster_went_is_given_back() {
 fn busy_scheduler_yields_within_bound() {
     assert_eq!(request_delay(0), Duration::ZERO);
     assert!(request_delay(1) < request_delay(3));
-    assert_eq!(request_delay(50), LATER_AT_MOST);
-    assert_eq!(request_delay(usize::MAX), LATER_AT_MOST);
+    assert_eq!(request_delay(50), MAX_REQUEST_DELAY);
+    assert_eq!(request_delay(usize::MAX), MAX_REQUEST_DELAY);
 }
 
 /// Leases last 6 s, and a control must stop acting half a second before their end: three renewals may fail.
@@ -108,9 +112,9 @@ async fn failed_renewal_is_retried_soon() {
     control.follow(&defined(&names), &mut running).await;
     while held(&control).len() < names.len() {
         control.round(&mut known).await;
-        sleep(ROUND).await;
+        sleep(ROUND_INTERVAL).await;
     }
-    assert_eq!(request_delay(names.len()), LATER_AT_MOST);
+    assert_eq!(request_delay(names.len()), MAX_REQUEST_DELAY);
     sleep(RENEWAL).await;
     world.loses_answers(true);
     control.round(&mut known).await;
@@ -118,7 +122,7 @@ async fn failed_renewal_is_retried_soon() {
     assert_eq!(held(&control).len(), names.len());
     for (name, known) in known {
         assert!(
-            matches!(known.said, Some(LeaseReport::NoAnswer { .. })),
+            matches!(known.last_report, Some(LeaseReport::NoAnswer { .. })),
             "{name}"
         );
         assert!(known.ask_at <= tried_at + RETRY, "{name}");

@@ -30,44 +30,44 @@ pub struct AgentAnswers {
     /// Walltime changes received.
     pub walltimes: Vec<SetWalltime>,
     /// Reason for refusing walltime changes, if any.
-    pub no_walltime: Option<String>,
+    pub walltime_refusal: Option<String>,
     /// Attempts that the agent received a request to terminate.
     pub terminated: Vec<AttemptKey>,
     /// Attempts started, each with the boot id at that time. The agent has no record of attempts of an earlier boot.
-    pub began: Vec<(AttemptKey, String)>,
+    pub started: Vec<(AttemptKey, String)>,
     /// Wipe orders received.
-    pub ordered: Vec<Wipe>,
+    pub wipe_orders: Vec<Wipe>,
     /// State of each wipe by number. A wipe without a state does not start.
     pub wipes: BTreeMap<u64, WipeStatus>,
     /// Error returned for a wipe that does not start.
-    pub no_wipe: String,
+    pub wipe_refusal: String,
     /// Answers to launches and wipes are lost.
     pub loses_replies: bool,
     /// Inventory of the hardware.
     pub inventory: Option<Inventory>,
     /// Number of inventory requests.
-    pub probed: usize,
+    pub inventory_requests: usize,
     /// Health answer.
     pub health: Result<serde_json::Value, String>,
     /// Number of requests for a new pass of the health checks.
-    pub looked: usize,
+    pub health_passes: usize,
     /// The health checks never answer.
-    pub hangs: bool,
+    pub health_hangs: bool,
     /// Records available by their digest.
     pub preimages: Vec<Vec<u8>>,
     /// Journal page, returned for every request.
     pub history: Option<HistoryPage>,
     /// Processor load in millionths. The node has no GPUs.
-    pub works_ppm: u32,
+    pub processor_load_ppm: u32,
     /// The agent answers no pings.
     pub silent: bool,
     /// The agent reports another boot id at each ping.
-    pub flaps: bool,
+    pub reboots_at_each_ping: bool,
 }
 
 impl AgentAnswers {
     /// Answers of a healthy node without attempts.
-    pub fn sound() -> Self {
+    pub fn healthy() -> Self {
         Self {
             boot: "b1".to_owned(),
             attempts: Vec::new(),
@@ -76,36 +76,36 @@ impl AgentAnswers {
             cohort: None,
             gpus: Vec::new(),
             walltimes: Vec::new(),
-            no_walltime: None,
+            walltime_refusal: None,
             terminated: Vec::new(),
-            began: Vec::new(),
-            ordered: Vec::new(),
+            started: Vec::new(),
+            wipe_orders: Vec::new(),
             wipes: BTreeMap::new(),
-            no_wipe: "work still runs".to_owned(),
+            wipe_refusal: "work still runs".to_owned(),
             loses_replies: false,
             inventory: None,
-            probed: 0,
+            inventory_requests: 0,
             health: Ok(health(&[])),
-            looked: 0,
-            hangs: false,
+            health_passes: 0,
+            health_hangs: false,
             preimages: Vec::new(),
             history: None,
-            works_ppm: 0,
+            processor_load_ppm: 0,
             silent: false,
-            flaps: false,
+            reboots_at_each_ping: false,
         }
     }
 
     fn launched(&mut self, launch: &Launch) -> Result<AttemptStatus, LaunchRefused> {
         let (key, current) = (launch.key, self.boot.clone());
         let status = AttemptStatus { key, report: None };
-        if self.began.contains(&(key, current.clone())) {
+        if self.started.contains(&(key, current.clone())) {
             return Ok(status);
         }
         if let Some(expected) = launch.boot.clone().filter(|boot| *boot != current) {
             return Err(LaunchRefused::OtherBoot { expected, current });
         }
-        self.began.push((key, current));
+        self.started.push((key, current));
         Ok(status)
     }
 }
@@ -134,7 +134,7 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
     Router::new()
         .rpc(move |_, _: Ping| {
             let mut says = pinged.lock().unwrap();
-            if says.flaps {
+            if says.reboots_at_each_ping {
                 says.boot.push('0');
             }
             let pong = PingReply {
@@ -163,7 +163,7 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
         })
         .rpc(move |_, asked: SetWalltime| {
             let mut says = extended.lock().unwrap();
-            let answer = match says.no_walltime.clone() {
+            let answer = match says.walltime_refusal.clone() {
                 Some(reason) => Err(WalltimeRefused::JournalFailed { reason }),
                 None => Ok(WalltimeStatus::InForce {
                     number: asked.number,
@@ -181,7 +181,7 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
         })
         .rpc(move |_, GetUsage { of }| {
             let usage = match of {
-                Part::Processors => Ok(works.lock().unwrap().works_ppm),
+                Part::Processors => Ok(works.lock().unwrap().processor_load_ppm),
                 Part::Gpus => Err("it has no GPUs".to_owned()),
             };
             async move { Ok(usage) }
@@ -189,8 +189,8 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
         .rpc(move |_, order: Wipe| {
             let mut says = wiped.lock().unwrap();
             let status = says.wipes.get(&order.number).cloned();
-            let (answer, is_lost) = (status.ok_or(says.no_wipe.clone()), says.loses_replies);
-            says.ordered.push(order);
+            let (answer, is_lost) = (status.ok_or(says.wipe_refusal.clone()), says.loses_replies);
+            says.wipe_orders.push(order);
             async move {
                 match is_lost {
                     true => Err(HandlerFailed::new("cut off")),
@@ -213,7 +213,7 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
         })
         .rpc(move |_, _: GetInventory| {
             let mut says = read.lock().unwrap();
-            says.probed += 1;
+            says.inventory_requests += 1;
             let told = says
                 .inventory
                 .as_ref()
@@ -226,8 +226,8 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
         })
         .rpc(move |_, asked: GetHealth| {
             let mut says = checked.lock().unwrap();
-            says.looked += usize::from(asked.fresh);
-            let (told, hangs) = (says.health.clone(), says.hangs);
+            says.health_passes += usize::from(asked.fresh);
+            let (told, hangs) = (says.health.clone(), says.health_hangs);
             async move {
                 if hangs {
                     std::future::pending::<()>().await;
@@ -260,7 +260,7 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
                 classes: says
                     .digests
                     .iter()
-                    .map(|(class, digest)| (class.clone(), ClassAttestation::only(1, *digest)))
+                    .map(|(class, digest)| (class.clone(), ClassAttestation::of_schema(1, *digest)))
                     .collect(),
                 read_at: SystemClock.now(),
                 nonce,

@@ -13,7 +13,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Du
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 /// Timeout of a requested reading.
-const LONG: Duration = Duration::from_secs(60);
+const READING_TIMEOUT: Duration = Duration::from_secs(60);
 
 const SYSTEM: &str = "/redfish/v1/Systems/1";
 /// Resource with the firmware version.
@@ -24,7 +24,7 @@ pub const FIRMWARE: &str = "iLO 5 v2.46";
 /// Site rule with which a BMC fault of the machine drains the node.
 pub const CRITICAL_DRAINS: &str = "bmc.system_critical: {severity: faulty}";
 /// Drain reason for the fault of [`CRITICAL_DRAINS`].
-pub const NAMED: &str = "its BMC names bmc.system_critical on bmc: bmc.health is Critical, \
+pub const CRITICAL_DRAIN_REASON: &str = "its BMC names bmc.system_critical on bmc: bmc.health is Critical, \
                                 which is a fault; inspect the hardware";
 
 /// The BMC and the worker that reads it.
@@ -40,7 +40,7 @@ pub struct Bmc {
 impl Bmc {
     /// Creates a healthy BMC that has not been read yet. The shipped table and the site rule `checks` judge it. Unless
     /// a test requests a reading, the worker reads the BMC once an hour.
-    pub async fn of(world: &World, checks: &str) -> Self {
+    pub async fn start(world: &World, checks: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures/redfish");
         let tree = Tree::load(&folder.join("hpe-dl325-ilo5.tar.gz")).unwrap();
         let fake = FakeBmc::builder(tree).steady().start().await.unwrap();
@@ -53,12 +53,12 @@ impl Bmc {
             worker,
             host: None,
         };
-        bmc.is_read_anew(world);
+        bmc.restart_worker(world);
         bmc
     }
 
     /// Restarts the BMC worker as if control had restarted: earlier BMC data is lost.
-    pub fn is_read_anew(&mut self, world: &World) {
+    pub fn restart_worker(&mut self, world: &World) {
         let (password, table) = (self.path("password"), self.path("table"));
         fs::write(&password, "lattice-bmc\n").unwrap();
         fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
@@ -91,23 +91,28 @@ impl Bmc {
     }
 
     /// Restarts the BMC worker as if control had restarted, with a node that reports another vendor.
-    pub fn is_of_another(&mut self, world: &World) {
+    pub fn restart_with_other_vendor(&mut self, world: &World) {
         self.host = Some(Identity {
             vendor: Reading::Present("Dell Inc.".to_owned()),
             product: Reading::Present("PowerEdge XE9680".to_owned()),
             ..Identity::default()
         });
-        self.is_read_anew(world);
+        self.restart_worker(world);
     }
 
     /// Requests a reading and waits for its result.
-    pub async fn is_looked_at(&self, world: &World) -> RequestedReading {
+    pub async fn request_reading(&self, world: &World) -> RequestedReading {
         loop {
             // The answer if the previous worker has just ended; the request is then repeated.
             let ended = RequestedReading::Silent {
-                why: bmc::BROKE_DOWN.to_owned(),
+                why: bmc::WORKER_PANICKED.to_owned(),
             };
-            match world.core.bmc.look(&id(NODE), "somebody", LONG).await {
+            match world
+                .core
+                .bmc
+                .look(&id(NODE), "somebody", READING_TIMEOUT)
+                .await
+            {
                 Some(looked) if looked != ended => return looked,
                 _ => {}
             }
@@ -116,31 +121,31 @@ impl Bmc {
     }
 
     /// Sets the health of the system; `null` means that the BMC does not report it.
-    pub fn calls_it(&self, health: impl Into<serde_json::Value>) {
+    pub fn set_health(&self, health: impl Into<serde_json::Value>) {
         assert!(self.fake.set(SYSTEM, "/Status/Health", health.into()));
     }
 
     /// Sets the health of the parts to `null`: the BMC does not report it.
-    pub fn tells_nothing_of_parts(&self) {
+    pub fn clear_parts_health(&self) {
         let rollup = "/Status/HealthRollup";
         assert!(self.fake.set(SYSTEM, rollup, serde_json::Value::Null));
     }
 
     /// Sets the firmware version; [`FIRMWARE`] restores the initial one.
-    pub fn is_flashed(&self, version: &str) {
+    pub fn set_firmware(&self, version: &str) {
         assert!(self.fake.set(MANAGER, "/FirmwareVersion", version.into()));
     }
 
-    pub fn is_silent(&self) {
+    pub fn break_connections(&self) {
         self.fake.break_path("*", Fault::Reset);
     }
 
-    pub fn answers(&self) {
-        self.fake.heal();
+    pub fn restore(&self) {
+        self.fake.clear_faults();
     }
 
     /// Number of readings that the BMC has received.
-    pub fn looks(&self) -> usize {
+    pub fn reading_count(&self) -> usize {
         let wanted = format!("GET {SYSTEM}");
         let log = self.fake.counters().log;
         log.iter().filter(|asked| **asked == wanted).count()

@@ -30,7 +30,7 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, time::Duration};
 
 /// Asserts that the only rank of the attempt is lost with this evidence, and returns the allocation.
-fn is_lost(world: &World, key: AttemptKey, evidence: &str) -> Allocation {
+fn assert_lost(world: &World, key: AttemptKey, evidence: &str) -> Allocation {
     let ended = world.allocation(key.allocation);
     let evidence = evidence.to_owned();
     assert!(
@@ -44,14 +44,14 @@ fn is_lost(world: &World, key: AttemptKey, evidence: &str) -> Allocation {
 #[tokio::test]
 async fn a_rank_of_a_boot_that_is_over_is_lost_with_what_was_seen() {
     let world = World::new();
-    let key = world.runs_under("b1");
-    world.says.lock().unwrap().boot = "b2".to_owned();
+    let key = world.start("b1");
+    world.agent_answers.lock().unwrap().boot = "b2".to_owned();
     world.confirm_boot("b2");
     let report = Reboots::new(world.core.clone())
         .reconcile(&world.fence)
         .await;
     assert_eq!((report.found, report.reported), (1, 1));
-    let ended = is_lost(&world, key, "node rebooted: boot b1 is over, b2 is");
+    let ended = assert_lost(&world, key, "node rebooted: boot b1 is over, b2 is");
     assert_eq!(ended.state, AllocationState::Failed);
     assert_eq!(world.node().holder, None);
 }
@@ -60,8 +60,8 @@ async fn a_rank_of_a_boot_that_is_over_is_lost_with_what_was_seen() {
 #[tokio::test]
 async fn a_view_older_than_the_assignment_loses_nothing() {
     let world = World::new();
-    let key = world.runs_under("b2");
-    world.says.lock().unwrap().boot = "b2".to_owned();
+    let key = world.start("b2");
+    world.agent_answers.lock().unwrap().boot = "b2".to_owned();
     let report = Reboots::new(world.core.clone())
         .reconcile(&world.fence)
         .await;
@@ -73,17 +73,17 @@ async fn a_view_older_than_the_assignment_loses_nothing() {
 #[tokio::test]
 async fn what_runs_for_its_holder_is_no_orphan_and_passes_the_gate() {
     let world = World::new();
-    let key = world.runs_under("b1");
+    let key = world.start("b1");
     let report = None;
-    world.says.lock().unwrap().attempts = vec![AttemptStatus { key, report }];
+    world.agent_answers.lock().unwrap().attempts = vec![AttemptStatus { key, report }];
     let node = id(NODE);
-    assert_eq!(orphans::of(&world.core, &node).await.unwrap(), []);
+    assert_eq!(orphans::find_orphans(&world.core, &node).await.unwrap(), []);
     assert!(
         readmission::check(&world.core, &node, &Freshness::NOW)
             .await
             .is_ok()
     );
-    world.says.lock().unwrap().gate = Err(GateFailed {
+    world.agent_answers.lock().unwrap().gate = Err(GateFailed {
         reason: "exit code 3: a link is down".to_owned(),
     });
     let failed = readmission::check(&world.core, &node, &Freshness::NOW)
@@ -95,9 +95,9 @@ async fn what_runs_for_its_holder_is_no_orphan_and_passes_the_gate() {
 #[tokio::test]
 async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
     let world = World::new();
-    let key = world.runs_under("b1");
+    let key = world.start("b1");
     let report = None;
-    world.says.lock().unwrap().attempts = vec![AttemptStatus { key, report }];
+    world.agent_answers.lock().unwrap().attempts = vec![AttemptStatus { key, report }];
     let mut attempts = Attempts::new(world.core.clone());
     let quiet = attempts.round(&world.fence).await;
     assert_eq!((quiet.asked, quiet.orphans, quiet.stopped), (1, 0, 0));
@@ -109,7 +109,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
     world.fold();
     let found = attempts.round(&world.fence).await;
     assert_eq!((found.asked, found.orphans), (1, 1));
-    assert_eq!(world.says.lock().unwrap().terminated, [key]);
+    assert_eq!(world.agent_answers.lock().unwrap().terminated, [key]);
     let owners = |world: &World| -> Vec<String> {
         let drains = world.node().drain.into_iter();
         drains.map(|drain| drain.owner).collect()
@@ -122,7 +122,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
         matches!(&refused, GateError::StillRuns { attempts, .. } if *attempts == [key]),
         "{refused}"
     );
-    world.says.lock().unwrap().attempts.clear();
+    world.agent_answers.lock().unwrap().attempts.clear();
     assert!(
         readmission::check(&world.core, &id(NODE), &Freshness::NOW)
             .await
@@ -133,7 +133,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
 #[tokio::test]
 async fn a_lost_record_stops_the_allocation_and_frees_nothing() {
     let world = World::new();
-    let key = world.runs_under("b1");
+    let key = world.start("b1");
     let report = Attempts::new(world.core.clone()).round(&world.fence).await;
     assert_eq!(report.stopped, 1);
     let stopping = world.allocation(key.allocation);
@@ -146,11 +146,11 @@ async fn a_lost_record_stops_the_allocation_and_frees_nothing() {
 #[tokio::test]
 async fn only_a_node_unreachable_for_long_has_its_work_stopped_and_keeps_it() {
     let world = World::new();
-    let key = world.runs_under("b1");
+    let key = world.start("b1");
     let state = || world.allocation(key.allocation).state;
     let mut loss = NodeLoss::new(world.core.clone(), Duration::ZERO);
     assert_eq!(loss.reconcile(&world.fence).await, 0);
-    world.calls_it(Liveness::Suspect);
+    world.set_liveness(Liveness::Suspect);
     assert_eq!(loss.reconcile(&world.fence).await, 0);
     // The node is not reachable at its gossiped address, but there is a connection with it.
     assert!(
@@ -158,9 +158,9 @@ async fn only_a_node_unreachable_for_long_has_its_work_stopped_and_keeps_it() {
             .await
             .is_ok()
     );
-    world.calls_it(Liveness::Unreachable);
+    world.set_liveness(Liveness::Unreachable);
     assert_eq!(loss.reconcile(&world.fence).await, 0);
-    world.hangs_up().await;
+    world.stop_agent().await;
     assert_eq!(loss.reconcile(&world.fence).await, 1);
     assert_eq!(state(), AllocationState::Stopping);
     assert!(world.node().holder.is_some());
@@ -175,11 +175,11 @@ async fn node_joins_when_gate_passes() {
     let lifecycle = Lifecycle::Joining;
     world.admin(Command::SetLifecycle { node, lifecycle });
     world.fold();
-    world.is_read();
+    world.set_first_reading();
     let vcluster = VclusterName::new("default").unwrap();
     let mut register = Register::new(world.core.clone(), vcluster);
     let reason = "exit code 3: a link is down".to_owned();
-    world.says.lock().unwrap().gate = Err(GateFailed { reason });
+    world.agent_answers.lock().unwrap().gate = Err(GateFailed { reason });
     assert_eq!(register.reconcile(), 1);
     let answered = register.answered().await;
     let report = register.admit(world.fence.clone(), answered).await;
@@ -190,7 +190,7 @@ async fn node_joins_when_gate_passes() {
     world.fold();
     // The gate is not checked repeatedly: it may be a program that takes minutes.
     assert_eq!(register.reconcile(), 0);
-    world.says.lock().unwrap().gate = Ok(());
+    world.agent_answers.lock().unwrap().gate = Ok(());
     let vcluster = VclusterName::new("default").unwrap();
     let mut register = Register::new(world.core.clone(), vcluster);
     assert_eq!(register.reconcile(), 1);
@@ -201,10 +201,10 @@ async fn node_joins_when_gate_passes() {
 }
 
 /// Gossips this GPU digest for the node, and returns the node as an assignment names it.
-fn planned(world: &World, digest: u8) -> Vec<ExpectedNode> {
+fn gossip_planned(world: &World, digest: u8) -> Vec<ExpectedNode> {
     let digest = Digest([digest; 32]);
     let mark = ClassMark::Complete { schema: 1, digest };
-    world.gossips(BTreeMap::from([(Class::Gpu, mark)]));
+    world.set_marks(BTreeMap::from([(Class::Gpu, mark)]));
     vec![ExpectedNode {
         node: id(NODE),
         version: world.node().version,
@@ -216,32 +216,32 @@ fn planned(world: &World, digest: u8) -> Vec<ExpectedNode> {
 async fn sensitive_work_waits_for_the_nodes_own_claim() {
     let world = World::new();
     let digests = BTreeMap::from([(Class::Gpu.to_string(), [1; 32])]);
-    world.says.lock().unwrap().digests = digests;
-    let nodes = planned(&world, 1);
+    world.agent_answers.lock().unwrap().digests = digests;
+    let nodes = gossip_planned(&world, 1);
     let mut attestations = Attestations::new(world.core.clone());
     assert!(attestations.confirm(&world.core.view(), &nodes).is_none());
     attestations.answered().await;
     assert!(attestations.confirm(&world.core.view(), &nodes).is_some());
     // A forged or outdated digest: the planned state is not the attested one.
-    let nodes = planned(&world, 2);
+    let nodes = gossip_planned(&world, 2);
     assert!(attestations.confirm(&world.core.view(), &nodes).is_none());
     let view = world.core.view();
     let refused = view.node(&id(NODE)).unwrap().contradiction.clone();
     assert!(refused.unwrap().contains("other digests"));
 }
 
-const LONG: usize = 5 << 20;
+const LONG_TEXT_BYTES: usize = 5 << 20;
 
 #[tokio::test]
 async fn what_a_node_writes_at_length_is_cut_before_it_is_proposed() {
     let world = World::new();
-    let key = world.runs_under("b1");
+    let key = world.start("b1");
     let report = RankReport::Ended {
         at: UnixMillis(1),
         exit: RankExit::Lost {
-            evidence: "x".repeat(LONG),
+            evidence: "x".repeat(LONG_TEXT_BYTES),
         },
-        fault: Some("y".repeat(LONG)),
+        fault: Some("y".repeat(LONG_TEXT_BYTES)),
     };
     let report = Report { key, report };
     let answer = reports::commit(&world.core, id(NODE), report).await;
@@ -266,7 +266,7 @@ async fn varying_gate_text_is_written_once() {
     for n in 0..4 {
         world.fold();
         let reason = format!("exit code 1: {n} seconds past");
-        world.says.lock().unwrap().gate = Err(GateFailed { reason });
+        world.agent_answers.lock().unwrap().gate = Err(GateFailed { reason });
         let before = world.commands();
         let view = world.core.view();
         said = faults::check_admission(&world.core, &view, world.fence.clone(), &node, said).await;
@@ -275,7 +275,7 @@ async fn varying_gate_text_is_written_once() {
     assert_eq!(written, [1, 0, 0, 0]);
     let reason = &world.node().drain[0].reason;
     assert!(reason.contains("0 seconds past"), "{reason}");
-    world.says.lock().unwrap().gate = Ok(());
+    world.agent_answers.lock().unwrap().gate = Ok(());
     let view = world.core.view();
     faults::check_admission(&world.core, &view, world.fence.clone(), &node, said).await;
     assert!(world.node().is_assignable());
@@ -302,7 +302,7 @@ async fn a_node_that_changed_since_it_was_looked_at_is_not_let_in() {
     assert_eq!(owners, [faults::OWNER, "root"]);
 }
 
-fn claimed(n: u32) -> Vec<AttemptStatus> {
+fn attempt_statuses(n: u32) -> Vec<AttemptStatus> {
     let status = |attempt| AttemptStatus {
         key: AttemptKey {
             allocation: AllocationId(900),
@@ -316,8 +316,8 @@ fn claimed(n: u32) -> Vec<AttemptStatus> {
 #[tokio::test]
 async fn an_agent_that_claims_thousands_costs_one_read_and_few_words() {
     let world = World::new();
-    world.runs_under("b1");
-    world.says.lock().unwrap().attempts = claimed(5_000);
+    world.start("b1");
+    world.agent_answers.lock().unwrap().attempts = attempt_statuses(5_000);
     world.reads();
     let mut attempts = Attempts::new(world.core.clone());
     let report = attempts.round(&world.fence).await;
@@ -326,10 +326,10 @@ async fn an_agent_that_claims_thousands_costs_one_read_and_few_words() {
     let reason = world.node().drain[0].reason.clone();
     assert!(reason.contains("and 4996 more"), "{reason}");
     assert!(reason.len() < 300, "{reason}");
-    assert_eq!(world.says.lock().unwrap().terminated.len(), 16);
+    assert_eq!(world.agent_answers.lock().unwrap().terminated.len(), 16);
     // Fewer attempts, in the next round: the drain reason is written already.
     world.fold();
-    world.says.lock().unwrap().attempts = claimed(4_000);
+    world.agent_answers.lock().unwrap().attempts = attempt_statuses(4_000);
     let before = world.commands();
     let mut again = Attempts::new(world.core.clone());
     assert_eq!(again.round(&world.fence).await.orphans, 4_000);
@@ -339,8 +339,8 @@ async fn an_agent_that_claims_thousands_costs_one_read_and_few_words() {
 #[tokio::test]
 async fn a_list_that_no_agent_can_have_is_no_answer() {
     let world = World::new();
-    let key = world.runs_under("b1");
-    world.says.lock().unwrap().attempts = claimed(10_001);
+    let key = world.start("b1");
+    world.agent_answers.lock().unwrap().attempts = attempt_statuses(10_001);
     let report = Attempts::new(world.core.clone()).round(&world.fence).await;
     assert_eq!((report.asked, report.silent, report.stopped), (0, 1, 0));
     let runs = world.allocation(key.allocation).state;
@@ -358,7 +358,7 @@ async fn overlong_health_answer_is_invalid() {
     let told = |bytes: usize| {
         let mut health = world::health(&[]);
         health["remark"] = "x".repeat(bytes).into();
-        world.says.lock().unwrap().health = Ok(health);
+        world.agent_answers.lock().unwrap().health = Ok(health);
     };
     let (node, now) = (id(NODE), Freshness::NOW);
     told(256 << 10);
@@ -377,10 +377,10 @@ async fn overlong_health_answer_is_invalid() {
 #[tokio::test]
 async fn what_is_no_boot_id_ends_nothing() {
     let world = World::new();
-    let key = world.runs_under("b1");
+    let key = world.start("b1");
     world.confirm_boot("b2");
     for boot in ["x".repeat(40), "b".repeat(65), String::new()] {
-        world.says.lock().unwrap().boot = boot;
+        world.agent_answers.lock().unwrap().boot = boot;
         let report = Reboots::new(world.core.clone())
             .reconcile(&world.fence)
             .await;
@@ -394,15 +394,15 @@ async fn what_is_no_boot_id_ends_nothing() {
 async fn another_machine_under_the_name_is_not_called_a_reboot() {
     let world = World::new();
     let now = SystemClock.now().0 / 1000 * 1000;
-    let key = world.runs_under("b1");
-    world.is_taken_over(UnixMillis(now + 1000));
-    world.says.lock().unwrap().boot = "b2".to_owned();
+    let key = world.start("b1");
+    world.take_over_name(UnixMillis(now + 1000));
+    world.agent_answers.lock().unwrap().boot = "b2".to_owned();
     world.confirm_boot("b2");
     let report = Reboots::new(world.core.clone())
         .reconcile(&world.fence)
         .await;
     assert_eq!((report.found, report.reported), (1, 1));
-    is_lost(
+    assert_lost(
         &world,
         key,
         "its name was taken over with a token, boot b1 is over",

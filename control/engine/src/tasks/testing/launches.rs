@@ -42,7 +42,7 @@ impl DispatcherFixture {
     }
 
     /// Discards the dispatcher state, as with another dispatcher under the same lease.
-    pub async fn another(&mut self) {
+    pub async fn replace_dispatcher(&mut self) {
         self.dispatch = Dispatch::new(self.world.core.clone(), self.lease.clone());
         self.round().await;
     }
@@ -52,16 +52,16 @@ impl DispatcherFixture {
         self.world.fold();
     }
 
-    fn boots(&self, boot: &str) {
-        self.world.says.lock().unwrap().boot = boot.to_owned();
+    fn set_boot(&self, boot: &str) {
+        self.world.agent_answers.lock().unwrap().boot = boot.to_owned();
     }
 
-    pub fn loses_replies(&self, is_so: bool) {
-        self.world.says.lock().unwrap().loses_replies = is_so;
+    pub fn set_loses_replies(&self, is_so: bool) {
+        self.world.agent_answers.lock().unwrap().loses_replies = is_so;
     }
 
-    fn begun(&self) -> usize {
-        self.world.says.lock().unwrap().began.len()
+    fn started_attempts(&self) -> usize {
+        self.world.agent_answers.lock().unwrap().started.len()
     }
 
     /// Boot id that the next assignment would name.
@@ -85,20 +85,22 @@ async fn an_agent_hears_how_many_gpus_work_uses() {
             gpus_per_node: asked,
             ..Constraints::default()
         };
-        let allocation = fixture.world.waits_for(Requeue::Never, constraints);
+        let allocation = fixture
+            .world
+            .submit_with_constraints(Requeue::Never, constraints);
         fixture.world.assign(allocation, "b1");
         fixture.round().await;
-        assert_eq!(fixture.begun(), 1, "{asked:?}");
-        assert_eq!(fixture.world.says.lock().unwrap().gpus, told);
+        assert_eq!(fixture.started_attempts(), 1, "{asked:?}");
+        assert_eq!(fixture.world.agent_answers.lock().unwrap().gpus, told);
     }
 }
 
 #[tokio::test]
 async fn assignment_under_old_boot_is_requeued() {
     let mut fixture = DispatcherFixture::new().await;
-    let allocation = fixture.world.waits(Requeue::Never);
+    let allocation = fixture.world.submit(Requeue::Never);
     let before = Instant::now();
-    fixture.boots("b2");
+    fixture.set_boot("b2");
     fixture.world.assign(allocation, "b1");
     fixture.round().await;
     let waits = fixture.world.allocation(allocation);
@@ -111,13 +113,13 @@ async fn assignment_under_old_boot_is_requeued() {
     // The next assignment names the current boot, without a ping in between. An answer to an older ping handled now
     // does not undo that.
     assert_eq!(fixture.shown_boot().as_deref(), Some("b2"));
-    fixture.world.heard_of_boot("b1", before);
+    fixture.world.record_ping_at("b1", before);
     assert_eq!(fixture.shown_boot().as_deref(), Some("b2"));
-    assert!(reboots::is_known_over(&waits, &id(NODE), "b1"));
-    assert!(!reboots::is_known_over(&waits, &id(NODE), "b2"));
+    assert!(reboots::is_boot_known_over(&waits, &id(NODE), "b1"));
+    assert!(!reboots::is_boot_known_over(&waits, &id(NODE), "b2"));
     fixture.world.assign(allocation, "b2");
     fixture.round().await;
-    assert_eq!(fixture.begun(), 1);
+    assert_eq!(fixture.started_attempts(), 1);
     let starting = fixture.world.allocation(allocation);
     assert_eq!(
         (starting.state, starting.attempt),
@@ -132,33 +134,33 @@ async fn started_under_the_old_boot_with_the_reply_lost_it_counts() {
         (Requeue::Once, AllocationState::Pending),
     ] {
         let mut fixture = DispatcherFixture::new().await;
-        let allocation = fixture.world.waits(requeue);
+        let allocation = fixture.world.submit(requeue);
         fixture.world.assign(allocation, "b1");
-        fixture.loses_replies(true);
+        fixture.set_loses_replies(true);
         fixture.round().await;
-        assert_eq!(fixture.begun(), 1);
+        assert_eq!(fixture.started_attempts(), 1);
         let state = fixture.world.allocation(allocation).state;
         assert_eq!(state, AllocationState::Starting);
         // The machine reboots and has lost its disk: its agent has no record of the attempt.
-        fixture.loses_replies(false);
-        fixture.boots("b2");
+        fixture.set_loses_replies(false);
+        fixture.set_boot("b2");
         fixture.round().await;
         let ended = fixture.world.allocation(allocation);
         assert_eq!(ended.state, wanted, "{ended:?}");
         assert_eq!(exit(&ended), "lost: node rebooted: boot b1 is over, b2 is");
         assert_eq!(fixture.shown_boot().as_deref(), Some("b2"));
-        assert!(!reboots::is_known_over(&ended, &id(NODE), "b1"));
+        assert!(!reboots::is_boot_known_over(&ended, &id(NODE), "b1"));
     }
 }
 
 #[tokio::test]
 async fn started_under_the_old_boot_and_answered_it_counts() {
     let mut fixture = DispatcherFixture::new().await;
-    let allocation = fixture.world.waits(Requeue::Never);
+    let allocation = fixture.world.submit(Requeue::Never);
     fixture.world.assign(allocation, "b1");
     fixture.round().await;
-    assert_eq!(fixture.begun(), 1);
-    fixture.boots("b2");
+    assert_eq!(fixture.started_attempts(), 1);
+    fixture.set_boot("b2");
     fixture.round().await;
     let ended = fixture.world.allocation(allocation);
     assert_eq!(ended.state, AllocationState::Failed);
@@ -168,10 +170,10 @@ async fn started_under_the_old_boot_and_answered_it_counts() {
 #[tokio::test]
 async fn what_was_assigned_before_this_dispatcher_looked_counts() {
     let mut fixture = DispatcherFixture::new().await;
-    let allocation = fixture.world.waits(Requeue::Never);
-    fixture.boots("b2");
+    let allocation = fixture.world.submit(Requeue::Never);
+    fixture.set_boot("b2");
     fixture.world.assign(allocation, "b1");
-    fixture.another().await;
+    fixture.replace_dispatcher().await;
     let ended = fixture.world.allocation(allocation);
     assert_eq!(ended.state, AllocationState::Failed);
     assert_eq!(exit(&ended), "lost: node rebooted: boot b1 is over, b2 is");
@@ -180,10 +182,10 @@ async fn what_was_assigned_before_this_dispatcher_looked_counts() {
 #[tokio::test]
 async fn a_lease_that_was_granted_after_the_assignment_makes_nothing_certain() {
     let mut fixture = DispatcherFixture::new().await;
-    let allocation = fixture.world.waits(Requeue::Never);
-    fixture.boots("b2");
+    let allocation = fixture.world.submit(Requeue::Never);
+    fixture.set_boot("b2");
     fixture.world.assign(allocation, "b1");
-    fixture.lease.give_back(&fixture.world.core).await;
+    fixture.lease.release(&fixture.world.core).await;
     fixture.lease.reconcile(&fixture.world.core).await;
     fixture.fence = fixture.lease.fence().unwrap();
     fixture.round().await;
@@ -199,19 +201,22 @@ async fn what_was_never_sent_is_certain_until_the_lease_changes_hands() {
         (true, AllocationState::Failed),
     ] {
         let mut fixture = DispatcherFixture::new().await;
-        let allocation = fixture.world.waits(Requeue::Never);
-        fixture.world.says.lock().unwrap().silent = true;
+        let allocation = fixture.world.submit(Requeue::Never);
+        fixture.world.agent_answers.lock().unwrap().silent = true;
         fixture.world.assign(allocation, "b1");
         fixture.round().await;
         let state = fixture.world.allocation(allocation).state;
-        assert_eq!((state, fixture.begun()), (AllocationState::Starting, 0));
+        assert_eq!(
+            (state, fixture.started_attempts()),
+            (AllocationState::Starting, 0)
+        );
         if changes_hands {
-            fixture.lease.give_back(&fixture.world.core).await;
+            fixture.lease.release(&fixture.world.core).await;
             fixture.lease.reconcile(&fixture.world.core).await;
             fixture.fence = fixture.lease.fence().unwrap();
         }
-        fixture.world.says.lock().unwrap().silent = false;
-        fixture.boots("b2");
+        fixture.world.agent_answers.lock().unwrap().silent = false;
+        fixture.set_boot("b2");
         fixture.round().await;
         let state = fixture.world.allocation(allocation).state;
         assert_eq!(state, wanted, "changes hands: {changes_hands}");
@@ -221,8 +226,13 @@ async fn what_was_never_sent_is_certain_until_the_lease_changes_hands() {
 #[tokio::test]
 async fn a_node_that_is_another_boot_each_time_is_kept_out() {
     let mut fixture = DispatcherFixture::new().await;
-    let allocation = fixture.world.waits(Requeue::Never);
-    fixture.world.says.lock().unwrap().flaps = true;
+    let allocation = fixture.world.submit(Requeue::Never);
+    fixture
+        .world
+        .agent_answers
+        .lock()
+        .unwrap()
+        .reboots_at_each_ping = true;
     let mut attempts = 0;
     while fixture.world.node().is_assignable() {
         let boot = fixture.shown_boot().unwrap();
@@ -231,7 +241,7 @@ async fn a_node_that_is_another_boot_each_time_is_kept_out() {
         attempts += 1;
         assert!(attempts < 10);
     }
-    assert_eq!((attempts, fixture.begun()), (4, 0));
+    assert_eq!((attempts, fixture.started_attempts()), (4, 0));
     let node = fixture.world.node();
     assert_eq!(node.lifecycle, Lifecycle::Drained);
     assert_eq!(node.drain[0].owner, faults::OWNER);

@@ -12,8 +12,8 @@ impl DispatcherFixture {
     }
 
     /// Walltime changes received by the agent, as number and milliseconds.
-    fn told(&self) -> Vec<(u32, u64)> {
-        let says = self.world.says.lock().unwrap();
+    fn walltime_changes(&self) -> Vec<(u32, u64)> {
+        let says = self.world.agent_answers.lock().unwrap();
         let told = |asked: &SetWalltime| (asked.number, asked.walltime_ms);
         says.walltimes.iter().map(told).collect()
     }
@@ -22,17 +22,17 @@ impl DispatcherFixture {
 #[tokio::test]
 async fn change_is_sent_once_under_next_number() {
     let mut fixture = DispatcherFixture::new().await;
-    let key = fixture.world.runs_under("b1");
+    let key = fixture.world.start("b1");
     fixture.round().await;
-    assert_eq!(fixture.told(), [], "its launch said it");
+    assert_eq!(fixture.walltime_changes(), [], "its launch said it");
     fixture.extend(key, 90_000);
     fixture.round().await;
     fixture.round().await;
-    assert_eq!(fixture.told(), [(1, 90_000)]);
+    assert_eq!(fixture.walltime_changes(), [(1, 90_000)]);
     fixture.extend(key, 120_000);
     fixture.round().await;
-    assert_eq!(fixture.told(), [(1, 90_000), (2, 120_000)]);
-    let says = fixture.world.says.lock().unwrap();
+    assert_eq!(fixture.walltime_changes(), [(1, 90_000), (2, 120_000)]);
+    let says = fixture.world.agent_answers.lock().unwrap();
     let asked = says.walltimes.last().unwrap();
     assert_eq!((asked.key, asked.epoch), (key, fixture.fence.epoch));
 }
@@ -40,17 +40,17 @@ async fn change_is_sent_once_under_next_number() {
 #[tokio::test]
 async fn an_answer_that_is_lost_or_a_disk_that_refuses_is_asked_again() {
     let mut fixture = DispatcherFixture::new().await;
-    let key = fixture.world.runs_under("b1");
+    let key = fixture.world.start("b1");
     fixture.extend(key, 90_000);
-    fixture.loses_replies(true);
+    fixture.set_loses_replies(true);
     fixture.round().await;
-    fixture.loses_replies(false);
-    fixture.world.says.lock().unwrap().no_walltime = Some("disk full".to_owned());
+    fixture.set_loses_replies(false);
+    fixture.world.agent_answers.lock().unwrap().walltime_refusal = Some("disk full".to_owned());
     fixture.round().await;
-    fixture.world.says.lock().unwrap().no_walltime = None;
+    fixture.world.agent_answers.lock().unwrap().walltime_refusal = None;
     fixture.round().await;
     fixture.round().await;
-    assert_eq!(fixture.told(), [(1, 90_000); 3]);
+    assert_eq!(fixture.walltime_changes(), [(1, 90_000); 3]);
     let running = fixture.world.allocation(key.allocation);
     assert_eq!(running.state, AllocationState::Running);
 }
@@ -58,12 +58,12 @@ async fn an_answer_that_is_lost_or_a_disk_that_refuses_is_asked_again() {
 #[tokio::test]
 async fn other_dispatcher_repeats_same_number() {
     let mut fixture = DispatcherFixture::new().await;
-    let key = fixture.world.runs_under("b1");
+    let key = fixture.world.start("b1");
     fixture.extend(key, 90_000);
     fixture.round().await;
-    fixture.another().await;
+    fixture.replace_dispatcher().await;
     fixture.round().await;
-    assert_eq!(fixture.told(), [(1, 90_000); 2]);
+    assert_eq!(fixture.walltime_changes(), [(1, 90_000); 2]);
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn early_change_travels_with_launch() {
     let mut fixture = DispatcherFixture::new().await;
     let id = fixture
         .world
-        .waits(lattice_quorum_types::spec::Requeue::Never);
+        .submit(lattice_quorum_types::spec::Requeue::Never);
     let waits = AttemptKey {
         allocation: id,
         attempt: 1,
@@ -82,7 +82,7 @@ async fn early_change_travels_with_launch() {
     // Changed between the launch and the report of the start.
     fixture.extend(key, 120_000);
     fixture.round().await;
-    assert_eq!(fixture.told(), []);
+    assert_eq!(fixture.walltime_changes(), []);
     fixture.world.service(Command::Report {
         id,
         attempt: key.attempt,
@@ -95,6 +95,9 @@ async fn early_change_travels_with_launch() {
     fixture.world.admin(Command::Cancel { id });
     fixture.world.fold();
     fixture.round().await;
-    assert_eq!(fixture.told(), []);
-    assert_eq!(fixture.world.says.lock().unwrap().terminated, [key]);
+    assert_eq!(fixture.walltime_changes(), []);
+    assert_eq!(
+        fixture.world.agent_answers.lock().unwrap().terminated,
+        [key]
+    );
 }

@@ -21,7 +21,9 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, Revision,
     UnixMillis, VclusterName,
-    baseline::{ClassRule, Constraint, Definition, Policy, Rule, Scalar, Sensitive},
+    baseline::{
+        BaselineDefinition, ClassRule, Constraint, DriftPolicy, Rule, Scalar, SensitivePolicy,
+    },
     command::{
         ExpectedNode, Fence, IssuedCertificate, Principal, Privilege, RankReport, SCHEMA,
         TokenGrant,
@@ -50,7 +52,7 @@ pub const NODE: &str = "a";
 
 /// State machine, with the core that holds the view. [`Self::fold`] updates the view; there is no watch.
 #[derive(Default)]
-struct StateCopy {
+struct StateStore {
     state: Mutex<State>,
     core: OnceLock<Weak<Core>>,
     reads: Mutex<Vec<Query>>,
@@ -61,12 +63,12 @@ struct StateCopy {
 }
 
 #[async_trait::async_trait]
-impl Store for StateCopy {
+impl Store for StateStore {
     async fn propose(
         &self,
         envelopes: Vec<Envelope>,
     ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
-        let longest = envelopes.iter().map(size::on_wire).max().unwrap_or(0);
+        let longest = envelopes.iter().map(size::encoded_bytes).max().unwrap_or(0);
         let mut known = self.longest.lock().unwrap();
         *known = longest.max(*known);
         drop(known);
@@ -89,7 +91,7 @@ impl Store for StateCopy {
     }
 }
 
-impl StateCopy {
+impl StateStore {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,9 +125,9 @@ impl StateCopy {
 
 pub struct World {
     pub core: Arc<Core>,
-    store: Arc<StateCopy>,
+    store: Arc<StateStore>,
     agent: Mesh,
-    pub says: Arc<Mutex<AgentAnswers>>,
+    pub agent_answers: Arc<Mutex<AgentAnswers>>,
     /// Fence of the dispatch lease.
     pub fence: Fence,
 }
@@ -155,14 +157,14 @@ impl World {
             Mesh::bind(addr, credentials, MeshConfig::default()).unwrap()
         };
         let agent = mesh(Role::Agent, NODE);
-        let says = Arc::new(Mutex::new(AgentAnswers::sound()));
+        let says = Arc::new(Mutex::new(AgentAnswers::healthy()));
         let signer = Credentials::issued_by(
             &authority,
             &Identity::new("test", Role::Agent, NODE).unwrap(),
             today,
         );
         agent.serve(router(says.clone(), signer.unwrap())).unwrap();
-        let store = Arc::new(StateCopy::default());
+        let store = Arc::new(StateStore::default());
         let core = Core::new(Parts {
             cluster: "test".to_owned(),
             name: "c1".to_owned(),
@@ -171,7 +173,7 @@ impl World {
             mesh: mesh(Role::Control, "c1"),
             timings: Timings {
                 reboot_grace: Duration::ZERO,
-                kept_out: Duration::ZERO,
+                min_exclusion: Duration::ZERO,
                 ..Timings::default()
             },
             history: crate::history::History::open(None).unwrap(),
@@ -183,15 +185,15 @@ impl World {
             core,
             store,
             agent,
-            says,
+            agent_answers: says,
             fence: Fence { lease, epoch: 0 },
         };
-        world.furnish();
+        world.set_up();
         world
     }
 
     /// Sets a baseline that requires the NIC firmware 28.41 on the nodes of the given scope.
-    pub fn asks_for_firmware(&self, policy: Policy, whom: Definition) {
+    pub fn require_firmware(&self, policy: DriftPolicy, scope: BaselineDefinition) {
         let constraint = Constraint {
             key: "nic.*.firmware".to_owned(),
             any_of: vec![Scalar::Text("28.41".to_owned())],
@@ -199,14 +201,14 @@ impl World {
         };
         let rule = ClassRule {
             policy,
-            sensitive: Sensitive::Strict,
+            sensitive: SensitivePolicy::Strict,
             rule: Rule::Partial {
                 constraints: vec![constraint],
             },
         };
-        let definition = Definition {
+        let definition = BaselineDefinition {
             classes: BTreeMap::from([("nic".to_owned(), rule)]),
-            ..whom
+            ..scope
         };
         self.admin(Command::SetBaseline {
             name: BaselineName::new("fw").unwrap(),
@@ -216,7 +218,7 @@ impl World {
         self.fold();
     }
 
-    fn furnish(&mut self) {
+    fn set_up(&mut self) {
         self.admin(Command::CreateProject {
             path: ProjectPath::new("atlas").unwrap(),
             limits: Some(Limits {
@@ -243,31 +245,31 @@ impl World {
             panic!("{acquired:?}")
         };
         self.fence.epoch = epoch;
-        self.gossips(BTreeMap::new());
+        self.set_marks(BTreeMap::new());
         self.confirm_boot("b1");
     }
 
     /// Simulates a ping that just found the node alive under this boot.
     pub fn confirm_boot(&self, boot: &str) {
         self.fold();
-        self.found(Liveness::Alive, boot);
+        self.record_ping_now(Liveness::Alive, boot);
     }
 
     /// Simulates pings with this result and the boot id `b1`.
-    pub fn calls_it(&self, liveness: Liveness) {
-        self.found(liveness, "b1");
+    pub fn set_liveness(&self, liveness: Liveness) {
+        self.record_ping_now(liveness, "b1");
     }
 
-    fn found(&self, liveness: Liveness, boot: &str) {
-        self.heard(liveness, boot, Instant::now());
+    fn record_ping_now(&self, liveness: Liveness, boot: &str) {
+        self.record_ping(liveness, boot, Instant::now());
     }
 
     /// Records a simulated ping that was answered at `at`.
-    pub fn heard_of_boot(&self, boot: &str, at: Instant) {
-        self.heard(Liveness::Alive, boot, at);
+    pub fn record_ping_at(&self, boot: &str, at: Instant) {
+        self.record_ping(Liveness::Alive, boot, at);
     }
 
-    fn heard(&self, liveness: Liveness, boot: &str, at: Instant) {
+    fn record_ping(&self, liveness: Liveness, boot: &str, at: Instant) {
         let found = PingOutcome {
             liveness,
             reason: None,
@@ -278,7 +280,7 @@ impl World {
     }
 
     /// Stops the agent and waits until control has noticed.
-    pub async fn hangs_up(&self) {
+    pub async fn stop_agent(&self) {
         self.agent.shutdown(Duration::ZERO).await;
         let mesh = self.core.agents.mesh();
         let gone = async {
@@ -292,16 +294,16 @@ impl World {
     }
 
     /// Simulates gossip of these marks for the node.
-    pub fn gossips(&self, marks: BTreeMap<Class, ClassMark>) {
+    pub fn set_marks(&self, marks: BTreeMap<Class, ClassMark>) {
         let seen = lattice_view::GossipedNode {
             marks,
             ..super::seen(1)
         };
-        self.gossip_is(seen);
+        self.set_gossip(seen);
     }
 
     /// Simulates gossip of this health for the node, independent of the agent's own health answer.
-    pub fn verdict_is(&self, health: lattice_placement::Health, codes: &[&str]) {
+    pub fn set_gossiped_health(&self, health: lattice_placement::Health, codes: &[&str]) {
         let view = self.core.view();
         let known = view.node(&id(NODE)).and_then(|entry| entry.seen.clone());
         let seen = lattice_view::GossipedNode {
@@ -309,34 +311,34 @@ impl World {
             health_reasons: codes.iter().map(|&code| code.to_owned()).collect(),
             ..known.unwrap_or_else(|| super::seen(1))
         };
-        self.gossip_is(seen);
+        self.set_gossip(seen);
     }
 
-    fn gossip_is(&self, seen: lattice_view::GossipedNode) {
+    fn set_gossip(&self, seen: lattice_view::GossipedNode) {
         let addr = self.agent.local_addr();
         let seen = lattice_view::GossipedNode { addr, ..seen };
         observed_state::cell(&self.core, "c0", BTreeMap::from([(id(NODE), seen)]));
     }
 
     /// Sets the journal of the node, and gossips its last entry.
-    pub fn has_journal(&self, page: HistoryPage) {
+    pub fn set_journal(&self, page: HistoryPage) {
         let (journal, seq) = (page.journal, page.last);
-        self.says.lock().unwrap().history = Some(page);
-        self.gossip_is(lattice_view::GossipedNode {
+        self.agent_answers.lock().unwrap().history = Some(page);
+        self.set_gossip(lattice_view::GossipedNode {
             history: Some(JournalPosition { journal, seq }),
             ..super::seen(1)
         });
     }
 
     /// Simulates that control has fetched the complete first reading of the node.
-    pub fn is_read(&self) {
-        self.is_read_as(lattice_conformance::Identity::default());
+    pub fn set_first_reading(&self) {
+        self.set_first_reading_as(lattice_conformance::Identity::default());
     }
 
     /// As [`World::is_read`], with this identity of the node.
-    pub fn is_read_as(&self, identity: lattice_conformance::Identity) {
+    pub fn set_first_reading_as(&self, identity: lattice_conformance::Identity) {
         let marks = Class::ALL.into_iter().map(|c| (c, ClassMark::Disabled));
-        self.gossips(marks.collect());
+        self.set_marks(marks.collect());
         let document = NodeDocument {
             version: 1,
             node: NODE.to_owned(),
@@ -364,7 +366,7 @@ impl World {
     }
 
     /// Simulates a quorum member that enrols another machine under the node's name.
-    pub fn is_taken_over(&self, issued_at: UnixMillis) {
+    pub fn take_over_name(&self, issued_at: UnixMillis) {
         let hash = "ab".repeat(32);
         let grant = TokenGrant {
             hash: hash.clone(),
@@ -402,9 +404,9 @@ impl World {
     }
 
     /// Simulates another control that takes over the lease.
-    pub fn is_succeeded(&self) -> Fence {
+    pub fn hand_lease_to_other_control(&self) -> Fence {
         let lease = self.fence.lease.clone();
-        self.gives_back(&lease, "c1");
+        self.release_lease(&lease, "c1");
         let acquire = Command::AcquireLease {
             lease: lease.clone(),
             holder: "c2".to_owned(),
@@ -418,7 +420,7 @@ impl World {
     }
 
     /// Releases a lease of the named control.
-    pub fn gives_back(&self, lease: &LeaseName, control: &str) {
+    pub fn release_lease(&self, lease: &LeaseName, control: &str) {
         let release = Command::ReleaseLease {
             lease: lease.clone(),
             holder: control.to_owned(),
@@ -461,15 +463,24 @@ impl World {
     }
 
     /// Submits an allocation for one node.
-    pub fn waits(&self, requeue: Requeue) -> AllocationId {
-        self.waits_for(requeue, Constraints::default())
+    pub fn submit(&self, requeue: Requeue) -> AllocationId {
+        self.submit_with_constraints(requeue, Constraints::default())
     }
 
-    pub fn waits_for(&self, requeue: Requeue, constraints: Constraints) -> AllocationId {
-        self.waits_on(requeue, constraints, Terms::default())
+    pub fn submit_with_constraints(
+        &self,
+        requeue: Requeue,
+        constraints: Constraints,
+    ) -> AllocationId {
+        self.submit_with_terms(requeue, constraints, Terms::default())
     }
 
-    fn waits_on(&self, requeue: Requeue, constraints: Constraints, terms: Terms) -> AllocationId {
+    fn submit_with_terms(
+        &self,
+        requeue: Requeue,
+        constraints: Constraints,
+        terms: Terms,
+    ) -> AllocationId {
         let spec = AllocationSpec {
             name: None,
             project: ProjectPath::new("atlas").unwrap(),
@@ -515,13 +526,13 @@ impl World {
     }
 
     /// Submits an allocation and runs it on the node under this boot.
-    pub fn runs_under(&self, boot: &str) -> AttemptKey {
-        self.runs_on(boot, Terms::default())
+    pub fn start(&self, boot: &str) -> AttemptKey {
+        self.start_with_terms(boot, Terms::default())
     }
 
     /// As [`World::runs_under`], with these terms.
-    pub fn runs_on(&self, boot: &str, terms: Terms) -> AttemptKey {
-        let allocation = self.waits_on(Requeue::Never, Constraints::default(), terms);
+    pub fn start_with_terms(&self, boot: &str, terms: Terms) -> AttemptKey {
+        let allocation = self.submit_with_terms(Requeue::Never, Constraints::default(), terms);
         let key = self.assign(allocation, boot);
         self.service(Command::Report {
             id: allocation,

@@ -14,13 +14,13 @@ const FILE: &str = "gpus.json";
 
 /// Last known GPU counts; see the module.
 #[derive(Debug, Default)]
-pub(super) struct Gpus {
+pub(super) struct GpuCounts {
     /// File of the counts; `None` keeps them in memory only.
     file: Option<PathBuf>,
     known: BTreeMap<NodeId, u32>,
 }
 
-impl Gpus {
+impl GpuCounts {
     /// Loads the counts from the folder. The file is a cache; an unreadable file counts as empty.
     pub(super) fn open(folder: Option<&Path>) -> Self {
         let Some(file) = folder.map(|folder| folder.join(FILE)) else {
@@ -45,7 +45,7 @@ impl Gpus {
     }
 
     /// Stores the counts that nodes report now.
-    pub(super) fn learn(&mut self, view: &View) {
+    pub(super) fn update(&mut self, view: &View) {
         let mut has_news = false;
         for id in view.nodes.keys() {
             let document = view.as_known(id).and_then(|entry| entry.document.as_ref());

@@ -5,11 +5,11 @@ use lattice_ledger::UsageScope;
 use lattice_quorum_types::{
     AllocationState, Command, NodeId, ProjectPath, UnixMillis,
     allocation::RankExit,
-    budget::{Credit, HOUR_MS, RemainingCredit, SoftPatch, TenantBudget, WHOLE_PPM},
+    budget::{Credit, HOUR_MS, ONE_PPM, RemainingCredit, SoftPatch, TenantBudget},
     command::RankReport,
     limit::{LimitPatch, Patch},
 };
-use lattice_view::{Hours, TenantStandings, UsedTime, View, bursts};
+use lattice_view::{Hours, TenantStandings, UsedTime, View, excess_allocations};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -32,7 +32,9 @@ fn factor(hours: Hours) -> f64 {
     let budget = TenantBudget::new(path("physics"));
     view.budgets = Arc::new([(path("physics"), Arc::new(budget))].into());
     view.hours = Arc::new([(path("physics"), hours)].into());
-    TenantStandings::new(&view).of(&path("physics")).factor()
+    TenantStandings::new(&view)
+        .of(&path("physics"))
+        .budget_factor()
 }
 
 /// The numbers of the document that this implements: 87,500 of 100,000.
@@ -111,7 +113,7 @@ fn solver_receives_steps() {
             node_ms: used_ms,
             gpu_ms: 0,
         };
-        Hours::new(&record, used, UnixMillis(0)).stepped()
+        Hours::new(&record, used, UnixMillis(0)).rounded_to_steps()
     };
     assert_eq!(at(5_001), at(5_009));
     assert_ne!(at(5_009), at(5_010));
@@ -133,7 +135,7 @@ async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
 #[tokio::test]
 async fn running_usage_exhausts_budget() {
     let world = World::new();
-    let key = world.runs_under("b1");
+    let key = world.start("b1");
     let project = world.allocation(key.allocation).spec.project;
     let tenant = project.tenant();
     let core = world.core.clone();
@@ -162,7 +164,7 @@ async fn running_usage_exhausts_budget() {
         limits: LimitPatch::default(),
         soft: SoftPatch {
             node_ms_budget: Patch::Set(1),
-            fair_share_ppm: Patch::Set(WHOLE_PPM / 2),
+            fair_share_ppm: Patch::Set(ONE_PPM / 2),
             ..SoftPatch::default()
         },
         force: false,
@@ -188,7 +190,7 @@ async fn running_usage_exhausts_budget() {
     };
     assert_eq!(said, [tenant.clone()].into());
     // The only node, half of it the tenant's share: the running allocation is burst usage, and continues.
-    assert_eq!(bursts(&core.view()), [key.allocation].into());
+    assert_eq!(excess_allocations(&core.view()), [key.allocation].into());
     assert_eq!(
         world.allocation(key.allocation).state,
         AllocationState::Running

@@ -66,7 +66,12 @@ fn awaited(world: &World) -> u64 {
 
 /// Sets the state of the agent's wipe with this number.
 fn stands(world: &World, number: u64, status: WipeStatus) {
-    world.says.lock().unwrap().wipes.insert(number, status);
+    world
+        .agent_answers
+        .lock()
+        .unwrap()
+        .wipes
+        .insert(number, status);
 }
 
 fn wiped() -> WipeStatus {
@@ -79,8 +84,8 @@ fn wiped() -> WipeStatus {
 
 /// Numbers of the orders received by the agent.
 fn ordered(world: &World) -> Vec<u64> {
-    let says = world.says.lock().unwrap();
-    says.ordered.iter().map(|wipe| wipe.number).collect()
+    let says = world.agent_answers.lock().unwrap();
+    says.wipe_orders.iter().map(|wipe| wipe.number).collect()
 }
 
 /// One pass under this fence, on the committed view.
@@ -104,7 +109,7 @@ async fn wipe_order_names_user_and_frees_node() {
     assert_eq!(world.commands(), before, "it runs: nothing is to be said");
     assert_eq!(awaited(&world), number);
     assert!(!world.node().is_assignable());
-    let order = world.says.lock().unwrap().ordered[0].clone();
+    let order = world.agent_answers.lock().unwrap().wipe_orders[0].clone();
     assert_eq!(
         (order.number, order.user.as_str(), order.project.as_str()),
         (number, "alice", "atlas")
@@ -167,16 +172,19 @@ async fn lost_answer_repeats_same_number() {
     let number = given_back(&world);
     let before = world.commands();
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
-    assert_eq!(wipes.said[&id(NODE)], "work still runs");
+    assert_eq!(wipes.logged_failures[&id(NODE)], "work still runs");
 
     stands(&world, number, wiped());
-    world.says.lock().unwrap().loses_replies = true;
+    world.agent_answers.lock().unwrap().loses_replies = true;
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
-    assert!(wipes.said[&id(NODE)].contains("cut off"), "{wipes:?}");
+    assert!(
+        wipes.logged_failures[&id(NODE)].contains("cut off"),
+        "{wipes:?}"
+    );
     assert_eq!(world.commands(), before);
     assert_eq!(awaited(&world), number);
 
-    world.says.lock().unwrap().loses_replies = false;
+    world.agent_answers.lock().unwrap().loses_replies = false;
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 1);
     assert_eq!(ordered(&world), [number; 3]);
     assert_eq!(world.node().node_claim, None);
@@ -211,7 +219,7 @@ async fn superseded_control_changes_nothing() {
     let since = UnixMillis(4);
     stands(&world, number, WipeStatus::Running { since });
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
-    let next = world.is_succeeded();
+    let next = world.hand_lease_to_other_control();
     stands(&world, number, wiped());
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
     assert_eq!(awaited(&world), number, "its lease is over");
@@ -227,11 +235,11 @@ async fn silent_node_is_not_asked() {
     let mut wipes = Wipes::new(world.core.clone());
     let number = given_back(&world);
     stands(&world, number, wiped());
-    world.calls_it(Liveness::Unreachable);
+    world.set_liveness(Liveness::Unreachable);
     assert_eq!(wipes.reconcile(&world.fence).await, 0);
     assert!(ordered(&world).is_empty());
     assert_eq!(awaited(&world), number);
-    world.calls_it(Liveness::Alive);
+    world.set_liveness(Liveness::Alive);
     assert_eq!(wipes.reconcile(&world.fence).await, 1);
     assert_eq!(world.node().node_claim, None);
 }

@@ -25,10 +25,10 @@ pub(crate) async fn diff(core: &Core, text: &str, with: &str) -> Result<DiffView
         Some(node) => {
             let records = core.records(&node, &Class::ALL).await;
             let records = records.map_err(|error| agent_problem(&error))?;
-            let told = beside(&left, &records.into_iter().collect());
+            let told = deviations(&left, &records.into_iter().collect());
             told.into_iter().map(deviation).collect()
         }
-        None => between(&left, &other(core, with).await?),
+        None => rule_differences(&left, &find_other(core, with).await?),
     };
     Ok(DiffView {
         left: format!("baseline {}", left.label()),
@@ -38,7 +38,7 @@ pub(crate) async fn diff(core: &Core, text: &str, with: &str) -> Result<DiffView
 }
 
 /// Finds the other baseline. The error for an unknown name also mentions nodes, because the caller may have meant one.
-async fn other(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> {
+async fn find_other(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> {
     let found = find(core, text).await;
     found.map_err(|problem| {
         let is_unknown = problem.status == 404 && !text.contains('@');
@@ -57,7 +57,7 @@ async fn other(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> {
 
 /// Deviations of these records from the baseline, even if the baseline does not apply to their node. A class without a
 /// record, or with a rule that this build cannot read, is unknown.
-fn beside(baseline: &ParsedBaseline, records: &BTreeMap<Class, ClassRecord>) -> Vec<Deviation> {
+fn deviations(baseline: &ParsedBaseline, records: &BTreeMap<Class, ClassRecord>) -> Vec<Deviation> {
     let mut deviations = Vec::new();
     for (class, rule) in baseline.classes() {
         let unknown = |why: &str| Deviation {
@@ -101,7 +101,7 @@ fn row(class: Class, key: String, left: String, right: String, v: KeyVerdict) ->
 }
 
 /// Differences between the rules of two baselines.
-fn between(left: &ParsedBaseline, right: &ParsedBaseline) -> Vec<DifferenceView> {
+fn rule_differences(left: &ParsedBaseline, right: &ParsedBaseline) -> Vec<DifferenceView> {
     let classes: BTreeSet<Class> = left
         .classes()
         .keys()

@@ -6,7 +6,7 @@ use lattice_conformance::{Class, ClassMark, ClassRecord, ClassState, Group, Scop
 use lattice_engine::{
     Core, ReadingKind,
     baseline_form::{CheckedBaseline, ExpectedClass, Model},
-    compare::as_said,
+    compare::unsettled_if_incomplete,
 };
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
@@ -17,7 +17,7 @@ use lattice_view::NodeEntry;
 use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Maximum number of distinct mark sets of a group for which records are requested.
-const ALIKE_ASKED: usize = 4;
+const MAX_MARK_SETS: usize = 4;
 
 /// Rules for each requested class, or for each class of the model.
 pub(super) fn rules(
@@ -26,7 +26,7 @@ pub(super) fn rules(
 ) -> Result<BTreeMap<String, ClassRule>, Problem> {
     let mut rules = BTreeMap::new();
     for (class, want) in &wanted.classes {
-        let rule = match &want.want {
+        let rule = match &want.expected {
             ExpectedClass::Keys(constraints) => Rule::Partial {
                 constraints: constraints.clone(),
             },
@@ -96,18 +96,18 @@ pub(super) async fn records(
             if !wanted.classes.is_empty() {
                 records.retain(|class, _| wanted.classes.contains_key(class));
             }
-            whole(core, &node, records).await
+            complete_with_bmc(core, &node, records).await
         }
         Model::Group(digest) => {
             let (group, scope) = group(core, digest, wanted)?;
-            of_group(core, &group, &scope).await
+            group_records(core, &group, &scope).await
         }
     }
 }
 
 /// Records of a group, fetched by digest; the digest verifies a record from any source. During a cluster upgrade
 /// members may write different schemas, so the most common marks are tried first.
-async fn of_group(
+async fn group_records(
     core: &Core,
     group: &Group,
     scope: &Scope,
@@ -128,7 +128,7 @@ async fn of_group(
     let mut alike: Vec<_> = alike.into_iter().collect();
     alike.sort_by_key(|(_, members)| Reverse(members.len()));
     let mut why = "no member of it answers".to_owned();
-    for (marks, members) in alike.into_iter().take(ALIKE_ASKED) {
+    for (marks, members) in alike.into_iter().take(MAX_MARK_SETS) {
         let Some(member) = members.first() else {
             continue;
         };
@@ -137,7 +137,7 @@ async fn of_group(
         let records = records.map_err(|error| agent_problem(&error))?;
         match records
             .iter()
-            .find_map(|(class, r)| unlike(member, *class, r))
+            .find_map(|(class, r)| mismatch_reason(member, *class, r))
         {
             None => return Ok(records.into_iter().collect()),
             Some(reason) => why = reason,
@@ -148,7 +148,7 @@ async fn of_group(
 }
 
 /// Reason why a record is not the one that the node shares with its group.
-fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<String> {
+fn mismatch_reason(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<String> {
     let state = record.state();
     if let ClassState::Incomplete { missing } = &state {
         let told = missing
@@ -160,7 +160,7 @@ fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<Stri
     let common = member.conformance().common_marks().get(&class).copied();
     let is_common = || match common {
         Some(ClassMark::Complete { schema, .. }) => {
-            let told = record.under(schema).ok();
+            let told = record.in_schema(schema).ok();
             told.map(|record| record.state().mark()) == common
         }
         _ => false,
@@ -178,7 +178,7 @@ fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<Stri
 ///
 /// # Errors
 /// Rejects a node with a record that differs from the mark that the node publishes, and a class without the BMC's part.
-async fn whole(
+async fn complete_with_bmc(
     core: &Core,
     node: &NodeId,
     records: BTreeMap<Class, ClassRecord>,
@@ -188,7 +188,7 @@ async fn whole(
     let entry = entry.ok_or_else(|| Problem::unknown_node(node.as_str()))?;
     let records = records.into_iter();
     let mut records: BTreeMap<Class, ClassRecord> = records
-        .map(|(class, record)| (class, as_said(entry, record)))
+        .map(|(class, record)| (class, unsettled_if_incomplete(entry, record)))
         .collect();
     let changing = records
         .iter()
@@ -196,7 +196,7 @@ async fn whole(
     let changing: Vec<Class> = changing.map(|(class, _)| *class).collect();
     if !changing.is_empty() {
         let why = "it is changing: its last reading differs from the published one";
-        return Err(no_model(node, &changing, why));
+        return Err(model_unavailable(node, &changing, why));
     }
     let is_part = |(class, record): &(&Class, &ClassRecord)| {
         entry.marks().get(class) != Some(&record.state().mark())
@@ -209,7 +209,7 @@ async fn whole(
     for (class, record) in known.map_err(|error| agent_problem(&error))? {
         if entry.marks().get(&class) != Some(&record.state().mark()) {
             let why = "the BMC's part of it is not available now";
-            return Err(no_model(node, &[class], why));
+            return Err(model_unavailable(node, &[class], why));
         }
         records.insert(class, record);
     }
@@ -217,7 +217,7 @@ async fn whole(
 }
 
 /// Error for a node that cannot be a model at present; a retry may succeed.
-fn no_model(node: &NodeId, classes: &[Class], why: &str) -> Problem {
+fn model_unavailable(node: &NodeId, classes: &[Class], why: &str) -> Problem {
     let classes: Vec<String> = classes.iter().map(Class::to_string).collect();
     let detail = format!("{} of {node}: {why}; try again", classes.join(", "));
     Problem::new(Kind::Unavailable, "node_changing", detail)
@@ -230,11 +230,11 @@ fn group(
     beginning: &str,
     wanted: &CheckedBaseline,
 ) -> Result<(Group, Scope), Problem> {
-    let mut scopes = groups::plain();
+    let mut scopes = groups::basic_scopes();
     if wanted.classes.len() > 1 {
         scopes.push(Scope::Union(wanted.classes.keys().copied().collect()));
     }
-    let mut fitting = groups::beginning(&core.view(), beginning, scopes);
+    let mut fitting = groups::groups_by_prefix(&core.view(), beginning, scopes);
     if fitting.len() > 1 {
         let reason = format!(
             "{} groups begin with these digits; give more digits",

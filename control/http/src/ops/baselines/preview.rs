@@ -5,7 +5,7 @@ use lattice_conformance::{ClassRecord, Digest, baseline::Expectation};
 use lattice_engine::Core;
 use lattice_quorum_types::{
     NodeId, UnixMillis,
-    baseline::{Baseline, CohortSelector, Definition, Policy},
+    baseline::{Baseline, BaselineDefinition, CohortSelector, DriftPolicy},
     hostlist,
     id::BaselineName,
 };
@@ -16,14 +16,14 @@ use std::{
 };
 
 /// Maximum number of known values listed for a cohort part without a match.
-const MOST_VALUES: usize = 8;
+const MAX_LISTED_VALUES: usize = 8;
 
 /// Evaluates the definition on current data as if it were in force. Returns the version that it would get, and the
 /// conformance of the nodes.
-pub(super) fn of(
+pub(super) fn preview(
     core: &Core,
     name: &BaselineName,
-    definition: Definition,
+    definition: BaselineDefinition,
 ) -> (u32, BaselineStanding) {
     let mut view = View::clone(&core.view());
     let present = view.baselines.get(name);
@@ -48,7 +48,7 @@ pub(super) fn of(
     };
     let report = drift::compare(&view, &record).report;
     let judged = report.judged.get(name).cloned().unwrap_or_default();
-    let mut differ: BTreeMap<&NodeId, Policy> = BTreeMap::new();
+    let mut differ: BTreeMap<&NodeId, DriftPolicy> = BTreeMap::new();
     for drifted in &report.drifted {
         match &drifted.by {
             lattice_view::drift::DriftReference::Baseline {
@@ -68,7 +68,7 @@ pub(super) fn of(
         .collect();
     let conforms = |node: &&NodeId| !differ.contains_key(node) && !unknown.contains(node);
     let conform: Vec<&NodeId> = judged.iter().filter(conforms).collect();
-    let follows = |policy: Policy| {
+    let follows = |policy: DriftPolicy| {
         let nodes = differ.iter().filter(|(_, worst)| **worst == policy);
         hostlist::fold(nodes.map(|(node, _)| *node))
     };
@@ -80,8 +80,8 @@ pub(super) fn of(
         unknown_count: count(unknown.len()),
         judged: hostlist::fold(&judged),
         conform: hostlist::fold(conform),
-        drain: follows(Policy::Drain),
-        deprioritise: follows(Policy::Deprioritise),
+        drain: follows(DriftPolicy::Drain),
+        deprioritise: follows(DriftPolicy::Deprioritise),
         differ: hostlist::fold(differ.keys().copied()),
         unknown: hostlist::fold(unknown),
         warnings: view
@@ -110,7 +110,7 @@ fn warnings(
         warnings.push(format!("no node has this name now: {missing}"));
     }
     if let Some(cohort) = &definition.cohort {
-        warnings.extend(of_cohort(view, cohort));
+        warnings.extend(cohort_warnings(view, cohort));
     }
     for (class, rule) in kept.classes() {
         let Ok(Expectation::Partial(constraints)) = &rule.expectation else {
@@ -141,7 +141,7 @@ fn warnings(
 }
 
 /// Warnings for cohort parts with a value that no node has, with the existing values.
-fn of_cohort(view: &View, cohort: &CohortSelector) -> Vec<String> {
+fn cohort_warnings(view: &View, cohort: &CohortSelector) -> Vec<String> {
     let keys: Vec<_> = view.nodes.values().filter_map(|e| e.cohort()).collect();
     let count = cohort.gpu_count.map(|count| count.to_string());
     let parts = [
@@ -163,7 +163,7 @@ fn of_cohort(view: &View, cohort: &CohortSelector) -> Vec<String> {
         });
         let values: BTreeSet<String> = values.collect();
         if !values.contains(asked) {
-            let values: Vec<_> = values.into_iter().take(MOST_VALUES).collect();
+            let values: Vec<_> = values.into_iter().take(MAX_LISTED_VALUES).collect();
             warnings.push(format!(
                 "no node is of {part} {asked} now; there are: {}",
                 values.join(", ")

@@ -2,7 +2,7 @@
 use super::*;
 use lattice_conformance::{
     ClassMark,
-    history::{Entry, KeyChange, Record},
+    history::{Entry, HistoryRecord, KeyChange},
 };
 use lattice_engine::history::Cursor;
 
@@ -14,7 +14,7 @@ async fn fleet() -> History {
     let history = History::open(None).unwrap();
     let text = |value: u64| Reading::Present(value.to_string().as_str().into());
     let entry = |seq, from, cause, changes| {
-        Record::Entry(Entry {
+        HistoryRecord::Entry(Entry {
             seq,
             at: seq * 1_000,
             boot_id: "b1".to_owned(),
@@ -27,7 +27,7 @@ async fn fleet() -> History {
             more: 0,
         })
     };
-    let mut records: Vec<Record> = Vec::new();
+    let mut records: Vec<HistoryRecord> = Vec::new();
     for seq in 1..=4 {
         let change = KeyChange {
             key: "nic.0.firmware".to_owned(),
@@ -49,7 +49,9 @@ async fn fleet() -> History {
 
 async fn asked(history: &History, changes: usize, entries: usize) -> (Vec<String>, Option<u64>) {
     let most = QueryLimits { changes, entries };
-    let fleet = Fleet::read(history, UnixMillis(0), &most).await.unwrap();
+    let fleet = CombinedChanges::read(history, UnixMillis(0), &most)
+        .await
+        .unwrap();
     let reaches = fleet.reaches_back_to;
     let mut view = fleet.view(UnixMillis(0));
     assert_eq!(view.reaches_back_to, reaches.map(|at| time(UnixMillis(at))));

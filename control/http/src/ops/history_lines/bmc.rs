@@ -8,7 +8,7 @@ use lattice_redfish::{BmcEventKind, BmcEventSeverity};
 
 /// Text and fields of a BMC event. Examples of the text: `BIOS Update: completed in 7 min: Job completed
 /// successfully.`, `IML, critical: …`
-pub(super) fn did(did: &ReportedBmcEvent) -> (String, NodeEventView) {
+pub(super) fn bmc_event(did: &ReportedBmcEvent) -> (String, NodeEventView) {
     let deed = &did.deed;
     let at = |at: u64| time(UnixMillis(at));
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -69,7 +69,7 @@ pub(super) fn did(did: &ReportedBmcEvent) -> (String, NodeEventView) {
     if did.left_out > 0 {
         what.push_str(&format!(" ({} before it are not listed)", did.left_out));
     }
-    match (did.believed(), &parts.bmc_time) {
+    match (did.plausible_time(), &parts.bmc_time) {
         (Some(_), _) => {}
         (None, Some(told)) => {
             let told = told.replace(".000Z", "Z");

@@ -6,7 +6,7 @@ use lattice_conformance::{
 use serde_json::json;
 
 fn what(happened: EventKind) -> String {
-    happening(&happened).0
+    agent_event_text(&happened).0
 }
 
 fn health(turn: ReasonChange) -> EventKind {
@@ -48,7 +48,7 @@ fn every_happening_is_a_line_for_a_person() {
         late: false,
     };
     assert_eq!(
-        noted(&drain).0,
+        observation(&drain).0,
         "drained by service:health: gpu.xid.79 on gpu.3"
     );
     let cleared = |owner: &str| NodeObservation::Drain {
@@ -57,9 +57,12 @@ fn every_happening_is_a_line_for_a_person() {
         reason: "fan".to_owned(),
         late: false,
     };
-    assert_eq!(noted(&cleared("ada")).0, "undrained by ada, its owner: fan");
     assert_eq!(
-        noted(&cleared(faults::HOOKS)).0,
+        observation(&cleared("ada")).0,
+        "undrained by ada, its owner: fan"
+    );
+    assert_eq!(
+        observation(&cleared(faults::HOOKS_OWNER)).0,
         "undrained by an operator; drained by service:hooks before: fan"
     );
     let suspect = NodeObservation::Suspect {
@@ -68,7 +71,7 @@ fn every_happening_is_a_line_for_a_person() {
         left_out: 0,
     };
     assert_eq!(
-        noted(&suspect).0,
+        observation(&suspect).0,
         "suspect for 12 s: no answer; then it answered again"
     );
     let version = "0.1.0".to_owned();
@@ -83,7 +86,7 @@ fn every_happening_is_a_line_for_a_person() {
         late: true,
     };
     assert_eq!(
-        noted(&liveness).0,
+        observation(&liveness).0,
         "unreachable: no answer for 30 s (3 turns before it are not listed) \
          (then or before: this control did not look)"
     );

@@ -36,7 +36,7 @@ impl HeldResources {
     }
 
     /// GPUs, at least as many as nodes.
-    fn width(self) -> f64 {
+    fn effective_gpus(self) -> f64 {
         self.gpus.max(u64::from(self.nodes)) as f64
     }
 }
@@ -76,7 +76,7 @@ impl WaitingUrgency {
     }
 
     /// Waiting jobs of higher classes, as a number of fully urgent jobs.
-    fn above(&self, class: u8) -> f64 {
+    fn urgent_jobs_above(&self, class: u8) -> f64 {
         let above = self.waits_ms.iter().skip(usize::from(class) + 1);
         let waits_ms: f64 = above.map(|sum| *sum as f64).sum();
         waits_ms / self.urgent_after_ms.max(1) as f64
@@ -102,10 +102,12 @@ impl Value {
     }
 
     pub(super) fn of(input: &Input<'_>, policy: &Policy, at_stake_ms: u64) -> Self {
-        let at_stake = seconds(at_stake_ms) * input.holding.width();
+        let at_stake = seconds(at_stake_ms) * input.holding.effective_gpus();
         let may_give_way = input.preemptible && !input.sensitive;
         let preempted = match may_give_way {
-            true => input.waiting.above(input.class) * policy.preemption_probability.get(),
+            true => {
+                input.waiting.urgent_jobs_above(input.class) * policy.preemption_probability.get()
+            }
             false => 0.0,
         };
         let moved = match may_give_way {
@@ -150,7 +152,7 @@ impl Cost {
     }
 
     pub(super) fn of(input: &Input<'_>, policy: &Policy, write_ms: u64) -> Self {
-        let compute_waste = seconds(write_ms) * input.holding.width();
+        let compute_waste = seconds(write_ms) * input.holding.effective_gpus();
         Self {
             wait: compute_waste * policy.wait_part.get(),
             compute_waste,

@@ -6,7 +6,7 @@ mod tests;
 use super::{Deadlines, Input, Storage};
 use crate::Fraction;
 use lattice_quorum_types::{
-    checkpoint::{MOST_DEFERRAL_MS, MOST_DEFERRALS, TIMEOUT_MS},
+    checkpoint::{DEFAULT_MAX_DEFERRAL_MS, DEFAULT_MAX_DEFERRALS, DEFAULT_TIMEOUT_MS},
     scheduler::intervals_are_ordered,
 };
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ impl Default for Policy {
             ordinary: Bounds {
                 min_interval_ms: 5 * MINUTE,
                 max_interval_ms: 6 * HOUR,
-                timeout_ms: TIMEOUT_MS,
+                timeout_ms: DEFAULT_TIMEOUT_MS,
             },
             sensitive: Bounds {
                 min_interval_ms: 10 * MINUTE,
@@ -99,8 +99,8 @@ impl Default for Policy {
             kept_ms: 6 * HOUR,
             gpu_hour_price: 2_000_000,
             extension_percent: 50,
-            max_deferral_ms: MOST_DEFERRAL_MS,
-            max_deferrals: MOST_DEFERRALS,
+            max_deferral_ms: DEFAULT_MAX_DEFERRAL_MS,
+            max_deferrals: DEFAULT_MAX_DEFERRALS,
         }
     }
 }

@@ -122,7 +122,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
 
 const NOTHING: &WaitingUrgency = &WaitingUrgency::NOTHING;
 
-fn inclined(input: &Input<'_>, policy: &Policy) -> bool {
+fn decides_to_write(input: &Input<'_>, policy: &Policy) -> bool {
     matches!(decide(input, policy), Decision::Write { .. })
 }
 
@@ -155,7 +155,7 @@ proptest! {
         more in (any_ms(), any_fraction(), any_fraction(), 0..12_u8, any_ms()),
     ) {
         let input = Input { waiting: &waiting, ..input };
-        if !inclined(&input, &policy) {
+        if !decides_to_write(&input, &policy) {
             return Ok(());
         }
         let (since, backlog, failure, class, waited) = more;
@@ -167,25 +167,25 @@ proptest! {
             failures: None,
             ..input.clone()
         };
-        prop_assert!(inclined(&longer, &policy), "longer ago");
+        prop_assert!(decides_to_write(&longer, &policy), "longer ago");
         // A deeper queue, and one more waiting job.
         let deeper = Input { backlog: input.backlog.max(backlog), ..input.clone() };
-        prop_assert!(inclined(&deeper, &policy), "a deeper queue");
+        prop_assert!(decides_to_write(&deeper, &policy), "a deeper queue");
         let mut fuller = waiting.clone();
         fuller.add(class, waited);
         let fuller = Input { waiting: &fuller, ..input.clone() };
-        prop_assert!(inclined(&fuller, &policy), "one more waits");
+        prop_assert!(decides_to_write(&fuller, &policy), "one more waits");
         // More node failures.
         let failing = Policy {
             failure_probability: policy.failure_probability.max(failure),
             ..policy.clone()
         };
-        prop_assert!(inclined(&input, &failing), "more failures");
+        prop_assert!(decides_to_write(&input, &failing), "more failures");
         // Less to write, in less time.
         let mut smaller = input.clone();
         smaller.holding.bytes /= 2;
         smaller.checkpoint_ms = input.checkpoint_ms.map(|ms| ms / 2);
-        prop_assert!(inclined(&smaller, &policy), "a smaller one");
+        prop_assert!(decides_to_write(&smaller, &policy), "a smaller one");
     }
 
     #[test]
@@ -194,7 +194,7 @@ proptest! {
         let Some(began) = input.started_at.max(input.last_at) else { return Ok(()) };
         let began = began.max(input.started_at.unwrap_or(began));
         let since_ms = NOW.since(began);
-        if inclined(&input, &policy) {
+        if decides_to_write(&input, &policy) {
             prop_assert!(since_ms >= bounds.min_interval_ms);
             prop_assert!(input.started_at.is_some() && input.holding.nodes > 0);
             let takes_ms = policy.write_ms(&input).unwrap_or(u64::MAX);

@@ -209,7 +209,7 @@ impl Request {
         Step::GiveUp { why, then }
     }
 
-    fn answered(self, now: UnixMillis) -> Self {
+    fn with_answer(self, now: UnixMillis) -> Self {
         Self {
             answered_at: Some(now),
             ..self
@@ -226,7 +226,7 @@ impl Request {
 
     /// Ends a deferral, after its time or because the job resumes by itself. The job has the rest of its writing time,
     /// and unused deferral time is credited.
-    fn resumed(self, now: UnixMillis) -> Self {
+    fn end_deferral(self, now: UnixMillis) -> Self {
         let Phase::Deferred { until, left_ms } = self.phase else {
             return self;
         };
@@ -241,7 +241,7 @@ impl Request {
 
     /// Grants a deferral, as long as requested or as allowed.
     fn defer(self, now: UnixMillis, for_ms: u64) -> Step {
-        let request = self.resumed(now);
+        let request = self.end_deferral(now);
         let Deadlines {
             max_deferrals,
             max_deferral_ms,
@@ -269,7 +269,7 @@ impl Request {
             Phase::Deferred { until, .. } | Phase::Writing { until } if now < until => {
                 return Step::Wait(self);
             }
-            Phase::Deferred { .. } => return Step::AskAgain(self.resumed(now)),
+            Phase::Deferred { .. } => return Step::AskAgain(self.end_deferral(now)),
             Phase::Writing { until } => until,
         };
         let answers = |at| self.deadlines.is_answering(at, now);
@@ -297,10 +297,10 @@ pub fn progress(request: &Request, now: UnixMillis, heard: CheckpointReport) -> 
         CheckpointReport::Failed => request.give_up(GaveUp::Failed),
         CheckpointReport::StorageOut => request.give_up(GaveUp::StorageOut),
         CheckpointReport::Defer { for_ms } if for_ms > 0 => {
-            request.answered(now).defer(now, for_ms)
+            request.with_answer(now).defer(now, for_ms)
         }
-        CheckpointReport::Defer { .. } => request.answered(now).wait(now),
-        CheckpointReport::Answering => request.resumed(now).answered(now).wait(now),
+        CheckpointReport::Defer { .. } => request.with_answer(now).wait(now),
+        CheckpointReport::Answering => request.end_deferral(now).with_answer(now).wait(now),
         CheckpointReport::Nothing => request.wait(now),
     }
 }

@@ -6,13 +6,13 @@ mod spare_nodes;
 pub(super) use pools::Pools;
 
 use super::{
-    BorrowRefusal, Input, Member, NodeOwnership, ReleaseManner, WaitingJob, loan_release_at,
-    may_borrow, reclaim::ReclaimCandidate,
+    BorrowRefusal, Input, NodeOwnership, ReleaseManner, VclusterLending, WaitingJob,
+    loan_release_at, may_borrow, reclaim::ReclaimCandidate,
 };
 use crate::{
     backfill::hold_sets::HoldSets,
     bits::BitSet,
-    eligibility::sets::{EligibilityCache, Eligible, EligibleSets},
+    eligibility::sets::{EligibilityCache, EligibleSet, EligibleSets},
     machine::Machine,
     movement::preempt::{Cost, HolderFacts},
     priority::factors,
@@ -44,7 +44,7 @@ impl BorrowRequest<'_> {
     /// Order of service: higher classes first, then larger gain by a loan, then longer wait, then id. The gain is
     /// (1 + f2) · f8. The gain grows with the wait. It shrinks with the time for a checkpoint, because the job may have
     /// to move again.
-    pub(super) fn turn(&self, input: &Input<'_>) -> impl Ord + use<> {
+    pub(super) fn service_order(&self, input: &Input<'_>) -> impl Ord + use<> {
         let view = self.view;
         let wait = input.now.since(view.eligible_at);
         let waited = 1.0 + factors::wait_time(wait, input.solver.reference_wait_ms);
@@ -67,15 +67,15 @@ pub(super) struct LendingBalance<'a> {
     queue: Queue,
     sets: EligibleSets,
     pub(super) names: Vec<&'a VclusterName>,
-    pub(super) members: Vec<&'a Member>,
+    pub(super) members: Vec<&'a VclusterLending>,
     /// Owner and user by node number, if known.
     places: Vec<Option<&'a NodeOwnership>>,
     holders: Vec<Option<AllocationId>>,
     held: BTreeMap<AllocationId, Vec<usize>>,
     /// Own nodes of each vCluster.
-    home: Vec<BitSet>,
+    owned: Vec<BitSet>,
     /// Nodes that each vCluster uses.
-    here: Vec<BitSet>,
+    used: Vec<BitSet>,
     planned: BitSet,
     returning: BitSet,
     /// Nodes that this decision has given to a job.
@@ -106,8 +106,8 @@ impl<'a> LendingBalance<'a> {
             places: vec![None; size],
             holders: vec![None; size],
             held: BTreeMap::new(),
-            home: vec![BitSet::empty(size); names.len()],
-            here: vec![BitSet::empty(size); names.len()],
+            owned: vec![BitSet::empty(size); names.len()],
+            used: vec![BitSet::empty(size); names.len()],
             planned: BitSet::empty(size),
             returning: BitSet::empty(size),
             taken: BitSet::empty(size),
@@ -140,11 +140,11 @@ impl<'a> LendingBalance<'a> {
         self.planned.put(n, place.planned_for.is_some());
         self.returning.put(n, place.reclaimed_at.is_some());
         if let Some(home) = home {
-            self.home[home].insert(n);
+            self.owned[home].insert(n);
             self.lent[home] += u32::from(place.home != place.current);
         }
         if let Some(here) = here {
-            self.here[here].insert(n);
+            self.used[here].insert(n);
             self.borrowed[here] += u32::from(place.home != place.current);
         }
     }
@@ -154,8 +154,8 @@ impl<'a> LendingBalance<'a> {
     }
 
     /// Waiting jobs of each vCluster, in the order of its queue.
-    pub(super) fn wanting(&self) -> Vec<BorrowRequest<'a>> {
-        let of_member = |(vcluster, member): (usize, &&'a Member)| {
+    pub(super) fn waiting_jobs(&self) -> Vec<BorrowRequest<'a>> {
+        let of_member = |(vcluster, member): (usize, &&'a VclusterLending)| {
             let jobs = member.wanting.iter();
             let known = jobs.filter_map(move |wanting| {
                 let view = self.input.view.pending.get(&wanting.id)?;
@@ -177,18 +177,18 @@ impl<'a> LendingBalance<'a> {
             .collect()
     }
 
-    fn eligible(&self, job: &BorrowRequest<'_>) -> &Eligible {
+    fn eligible(&self, job: &BorrowRequest<'_>) -> &EligibleSet {
         self.sets.get(self.sets.number(job.place))
     }
 
     /// Nodes that fit the job and that no job of this decision has.
     fn fits(&self, job: &BorrowRequest<'_>) -> BitSet {
         let mut fits = self.eligible(job).nodes.clone();
-        fits.drop_all(&self.taken);
+        fits.subtract(&self.taken);
         // Nodes reserved for others before the end of the job are of no use to the job.
         let set = self.sets.number(job.place);
         let end = job.view.walltime_ms.map(|ms| self.input.now.after(ms).0);
-        self.kept.of(set).drop_held(&mut fits, end);
+        self.kept.for_set(set).drop_held(&mut fits, end);
         fits
     }
 
@@ -251,7 +251,7 @@ impl<'a> LendingBalance<'a> {
     }
 
     /// Jobs that hold some of `nodes`, which belong to the owner, with those nodes.
-    pub(super) fn items(
+    pub(super) fn reclaim_candidates(
         &self,
         nodes: &BitSet,
         owner: usize,
@@ -283,7 +283,7 @@ impl<'a> LendingBalance<'a> {
     }
 
     /// Undoes [`Self::take`].
-    pub(super) fn untake(&mut self, nodes: &[usize]) {
+    pub(super) fn release(&mut self, nodes: &[usize]) {
         nodes.iter().for_each(|n| self.taken.remove(*n));
     }
 
@@ -299,7 +299,7 @@ impl<'a> LendingBalance<'a> {
     }
 
     /// Counts a return.
-    pub(super) fn give_back(&mut self, nodes: &[usize]) {
+    pub(super) fn count_return(&mut self, nodes: &[usize]) {
         for n in nodes {
             let Some(place) = self.places[*n] else {
                 continue;
@@ -314,7 +314,7 @@ impl<'a> LendingBalance<'a> {
     }
 
     /// Borrowed nodes that are idle, unclaimed and of no use to the borrower.
-    pub(super) fn useless(&self) -> Vec<usize> {
+    pub(super) fn unneeded_borrowed_nodes(&self) -> Vec<usize> {
         let is_useless = |n: &usize| {
             let is_lent = self.places[*n].is_some_and(|place| place.home != place.current);
             let goes = self.returning.contains(*n) || (!self.is_planned(*n) && self.is_settled(*n));
@@ -329,7 +329,7 @@ impl<'a> LendingBalance<'a> {
     /// checkpoint before it leaves continues if none of its nodes is needed. If nodes return to an owner now, the
     /// owner's jobs may share its nodes in another way, and may need a reclaimed node after all. The reclaims of such
     /// an owner therefore stay until the next decision.
-    pub(super) fn unwanted(&self, going_home: impl Iterator<Item = usize>) -> Vec<NodeId> {
+    pub(super) fn unneeded_reclaims(&self, going_home: impl Iterator<Item = usize>) -> Vec<NodeId> {
         let home = |n: usize| self.places[n].map(|place| &place.home);
         let moving: BTreeSet<_> = going_home.filter_map(home).collect();
         let stays = |n: &usize| {
@@ -353,7 +353,7 @@ impl<'a> LendingBalance<'a> {
     }
 
     /// Name, owner and current vCluster of a node.
-    pub(super) fn tell(&self, n: usize) -> Option<(NodeId, VclusterName, VclusterName)> {
+    pub(super) fn owner_and_user(&self, n: usize) -> Option<(NodeId, VclusterName, VclusterName)> {
         let place = self.places[n]?;
         let name = self.machine.index.names[n].clone();
         Some((name, place.home.clone(), place.current.clone()))

@@ -17,13 +17,13 @@ pub(super) struct ReclaimCandidate {
 
 /// Totals of a selection.
 #[derive(Debug, Clone, Copy)]
-struct Sum {
+struct SelectionTotals {
     promised: u32,
     cost: f64,
     nodes: u64,
 }
 
-impl Sum {
+impl SelectionTotals {
     fn with(self, item: &ReclaimCandidate) -> Self {
         Self {
             promised: self.promised.saturating_add(item.promised),
@@ -53,8 +53,8 @@ pub(super) fn cheapest(items: &[ReclaimCandidate], needed: u32) -> Option<Vec<us
     if total < needed as u64 {
         return None;
     }
-    let mut least: Vec<Option<Sum>> = vec![None; needed + 1];
-    least[0] = Some(Sum {
+    let mut least: Vec<Option<SelectionTotals>> = vec![None; needed + 1];
+    least[0] = Some(SelectionTotals {
         promised: 0,
         cost: 0.0,
         nodes: 0,

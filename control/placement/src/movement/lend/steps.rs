@@ -15,7 +15,7 @@ struct NodeClaimStep<'a> {
     /// Nodes that are idle and not lent.
     own: Vec<usize>,
     /// Nodes that are lent, in use and already recalled.
-    coming: Vec<usize>,
+    recalled: Vec<usize>,
     /// Nodes that are lent and idle.
     idle: Vec<usize>,
     /// Nodes that are lent and in use: their jobs are stopped.
@@ -35,7 +35,7 @@ struct LendingSteps {
 pub(super) fn decide(input: Input<'_>) -> LendingMoves {
     let mut ledger = LendingBalance::new(input);
     let mut told = LendingSteps::default();
-    let wanting = ledger.wanting();
+    let wanting = ledger.waiting_jobs();
     let (mut claims, mut others) = (Vec::new(), Vec::new());
     for job in wanting {
         match claim(&mut ledger, job) {
@@ -43,23 +43,23 @@ pub(super) fn decide(input: Input<'_>) -> LendingMoves {
             None => others.push(job),
         }
     }
-    claims.sort_by_key(|claim| claim.job.turn(&input));
-    others.sort_by_key(|job| job.turn(&input));
+    claims.sort_by_key(|claim| claim.job.service_order(&input));
+    others.sort_by_key(|job| job.service_order(&input));
     for claim in claims {
-        settle(&mut ledger, claim, &mut told);
+        record_claim(&mut ledger, claim, &mut told);
     }
     for job in others {
         borrow(&mut ledger, job, &mut told);
     }
-    for n in ledger.useless() {
+    for n in ledger.unneeded_borrowed_nodes() {
         told.returns.entry(n).or_insert(None);
     }
-    told.moves.withdrawn = ledger.unwanted(told.returns.keys().copied());
+    told.moves.withdrawn = ledger.unneeded_reclaims(told.returns.keys().copied());
     told.finish(&ledger)
 }
 
 /// The first `most` members of a set.
-fn first(set: &BitSet, most: usize) -> Vec<usize> {
+fn first_members(set: &BitSet, most: usize) -> Vec<usize> {
     // Members come in the order of node numbers, so a node outside the first `most` does not affect the choice.
     set.iter().take(most).collect()
 }
@@ -70,7 +70,7 @@ fn claim<'a>(ledger: &mut LendingBalance<'a>, job: BorrowRequest<'a>) -> Option<
     let pools = ledger.pools(&job);
     let mine = [
         &pools.own,
-        &pools.coming,
+        &pools.reclaimed,
         &pools.idle_loans,
         &pools.busy_loans,
     ];
@@ -78,30 +78,36 @@ fn claim<'a>(ledger: &mut LendingBalance<'a>, job: BorrowRequest<'a>) -> Option<
     if all < needed {
         return None;
     }
-    let own = first(&pools.own, needed);
+    let own = first_members(&pools.own, needed);
     let mut missing = needed - own.len();
     let mut idle: Vec<usize> = pools.idle_loans.iter().collect();
     idle.sort_by_key(|n| (ledger.is_planned(*n), *n));
     idle.truncate(missing);
     missing -= idle.len();
-    let coming = first(&pools.coming, missing);
+    let coming = first_members(&pools.reclaimed, missing);
     missing -= coming.len();
-    let busy = stop(ledger, &pools.busy_loans, missing, job.vcluster);
+    let busy = choose_reclaimed(ledger, &pools.busy_loans, missing, job.vcluster);
     [&own, &coming, &idle, &busy]
         .into_iter()
         .for_each(|nodes| ledger.take(nodes));
     Some(NodeClaimStep {
         job,
         own,
-        coming,
+        recalled: coming,
         idle,
         busy,
     })
 }
 
 /// Chooses `needed` lent nodes of the owner that are in use, held by the borrowers' jobs that cost least to stop.
-fn stop(ledger: &LendingBalance<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<usize> {
-    let (nodes, items): (Vec<_>, Vec<_>) = ledger.items(busy, owner).into_iter().unzip();
+fn choose_reclaimed(
+    ledger: &LendingBalance<'_>,
+    busy: &BitSet,
+    needed: usize,
+    owner: usize,
+) -> Vec<usize> {
+    let (nodes, items): (Vec<_>, Vec<_>) =
+        ledger.reclaim_candidates(busy, owner).into_iter().unzip();
     let chosen = u32::try_from(needed)
         .ok()
         .and_then(|needed| cheapest(&items, needed));
@@ -116,17 +122,21 @@ fn stop(ledger: &LendingBalance<'_>, busy: &BitSet, needed: usize, owner: usize)
 ///
 /// A job that must wait for any node of its own vCluster gets all nodes from that vCluster. Borrowed nodes could be
 /// reclaimed before the job starts, and its own nodes would then come later than guaranteed.
-fn settle(ledger: &mut LendingBalance<'_>, mut claim: NodeClaimStep<'_>, told: &mut LendingSteps) {
-    if let Err(why) = spare(ledger, &mut claim, told) {
-        told.moves.refused.insert(claim.job.id(), why);
+fn record_claim(
+    ledger: &mut LendingBalance<'_>,
+    mut claim: NodeClaimStep<'_>,
+    steps: &mut LendingSteps,
+) {
+    if let Err(why) = replace_busy_nodes(ledger, &mut claim, steps) {
+        steps.moves.refused.insert(claim.job.id(), why);
     }
     let NodeClaimStep {
         job, idle, busy, ..
     } = claim;
-    told.recall(ledger, &job, &idle);
+    steps.recall(ledger, &job, &idle);
     for n in busy {
         if let Some(holder) = ledger.holder(n) {
-            let nodes = told.reclaims.entry((holder, job.vcluster)).or_default();
+            let nodes = steps.reclaims.entry((holder, job.vcluster)).or_default();
             nodes.push((n, job.id()));
         }
     }
@@ -136,7 +146,7 @@ fn settle(ledger: &mut LendingBalance<'_>, mut claim: NodeClaimStep<'_>, told: &
 /// Further idle borrowed nodes replace lent idle nodes. Changes nothing if the loans are refused.
 ///
 /// Nodes already recalled for the job stay recalled until the job has started.
-fn spare(
+fn replace_busy_nodes(
     ledger: &mut LendingBalance<'_>,
     claim: &mut NodeClaimStep<'_>,
     told: &mut LendingSteps,
@@ -144,24 +154,24 @@ fn spare(
     let NodeClaimStep {
         job,
         own,
-        coming,
+        recalled: coming,
         idle,
         busy,
     } = claim;
     let in_use = coming.len() + busy.len();
-    let borrowed = first(&ledger.pools(job).borrowed, idle.len() + in_use);
+    let borrowed = first_members(&ledger.pools(job).borrowed, idle.len() + in_use);
     let missing = in_use.saturating_sub(borrowed.len());
     if missing > 0 {
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);
         let beside = [own.as_slice(), &borrowed, idle].concat();
-        let nodes = ledger.offer(job, missing, &beside)?;
+        let nodes = ledger.choose_loans(job, missing, &beside)?;
         told.lend(ledger, job, nodes);
     }
     ledger.take(&borrowed);
-    ledger.untake(busy);
+    ledger.release(busy);
     busy.clear();
     let instead_of_idle = borrowed.len().saturating_sub(in_use);
-    ledger.untake(&idle.split_off(idle.len() - instead_of_idle));
+    ledger.release(&idle.split_off(idle.len() - instead_of_idle));
     Ok(())
 }
 
@@ -171,7 +181,7 @@ fn borrow(ledger: &mut LendingBalance<'_>, job: BorrowRequest<'_>, told: &mut Le
     let needed = job.view.nodes as usize;
     let Pools {
         own,
-        coming,
+        reclaimed: coming,
         mut idle_loans,
         borrowed,
         ..
@@ -185,13 +195,13 @@ fn borrow(ledger: &mut LendingBalance<'_>, job: BorrowRequest<'_>, told: &mut Le
     }
     let mut here = Vec::new();
     for pool in [own, borrowed, coming] {
-        here.extend(first(&pool, needed - here.len()));
+        here.extend(first_members(&pool, needed - here.len()));
     }
-    let idle = first(&idle_loans, needed - here.len());
+    let idle = first_members(&idle_loans, needed - here.len());
     let missing = u32::try_from(needed - here.len() - idle.len()).unwrap_or(u32::MAX);
     let beside: Vec<usize> = here.iter().chain(&idle).copied().collect();
     if missing > 0 {
-        match ledger.offer(&job, missing, &beside) {
+        match ledger.choose_loans(&job, missing, &beside) {
             Ok(nodes) => told.lend(ledger, &job, nodes),
             Err(why) => {
                 told.moves.refused.insert(job.id(), why);
@@ -221,7 +231,7 @@ impl LendingSteps {
         job: &BorrowRequest<'_>,
         nodes: &[usize],
     ) {
-        ledger.give_back(nodes);
+        ledger.count_return(nodes);
         let returns = nodes.iter().map(|n| (*n, Some(job.id())));
         self.returns.extend(returns);
     }
@@ -235,7 +245,7 @@ impl LendingSteps {
         } = self;
         loans.sort_unstable();
         let loan = |(n, job, to): (usize, AllocationId, usize)| {
-            let (node, owner, _) = ledger.tell(n)?;
+            let (node, owner, _) = ledger.owner_and_user(n)?;
             let borrower = ledger.names[to].clone();
             Some(Loan {
                 node,
@@ -246,7 +256,7 @@ impl LendingSteps {
         };
         moves.loans = loans.into_iter().filter_map(loan).collect();
         let go_home = |(n, job): (usize, Option<AllocationId>)| {
-            let (node, owner, borrower) = ledger.tell(n)?;
+            let (node, owner, borrower) = ledger.owner_and_user(n)?;
             Some(NodeReturn {
                 node,
                 owner,
@@ -258,10 +268,10 @@ impl LendingSteps {
         let reclaim =
             |((from, owner), nodes): ((AllocationId, usize), Vec<(usize, AllocationId)>)| {
                 let (how, back_by, cost) = ledger.return_path(from, owner);
-                let (_, home, borrower) = ledger.tell(nodes.first()?.0)?;
+                let (_, home, borrower) = ledger.owner_and_user(nodes.first()?.0)?;
                 let mut names: Vec<_> = nodes
                     .iter()
-                    .filter_map(|(n, _)| Some(ledger.tell(*n)?.0))
+                    .filter_map(|(n, _)| Some(ledger.owner_and_user(*n)?.0))
                     .collect();
                 names.sort();
                 Some(Reclaim {

@@ -17,7 +17,7 @@ const NEARLY_DONE: f64 = 0.9;
 /// Weight of the GPU-seconds used so far if the used part of the walltime is between [`JUST_BEGUN`] and
 /// [`NEARLY_DONE`]. A delay is then an inconvenience, not a loss. The weight makes a job that has run for a day cost
 /// more than one that has just begun, and stays small against lost progress.
-const UNDER_WAY: f64 = 0.01;
+const UNDER_WAY_WEIGHT: f64 = 0.01;
 
 /// Whether a job can be checkpointed before preemption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ impl Cost {
             CheckpointAbility::Never => now.since(work.since),
         };
         Self {
-            checkpoint: gpu_s(work.saved_after_ms()),
+            checkpoint: gpu_s(work.checkpoint_time_ms()),
             recompute: gpu_s(recompute),
             completion: gpu_s(run_time_ms(work, running, now)) * completion(work, running, now),
         }
@@ -105,7 +105,7 @@ fn completion(work: &HolderFacts, running: &RunningView, now: UnixMillis) -> f64
     match used {
         _ if used < JUST_BEGUN => 0.0,
         _ if used > NEARLY_DONE => 1.0,
-        _ => UNDER_WAY,
+        _ => UNDER_WAY_WEIGHT,
     }
 }
 

@@ -6,9 +6,9 @@ use lattice_quorum_types::{AllocationState, UnixMillis};
 use serde::{Deserialize, Serialize};
 
 /// The highest class, which is never preempted.
-const HIGHEST: u8 = 10;
+const HIGHEST_CLASS: u8 = 10;
 /// From this class on, jobs without a checkpoint mode are not preempted.
-const UNSAVED_FROM: u8 = 7;
+const UNSAVED_MIN_CLASS: u8 = 7;
 
 /// Reason for which a job is not preempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -56,20 +56,20 @@ pub(super) fn class(work: &HolderFacts, policy: &Policy) -> u8 {
     let is_thrashed = policy.thrash_count > 0 && work.preempted >= policy.thrash_count;
     work.class
         .saturating_add(u8::from(is_thrashed))
-        .min(HIGHEST)
+        .min(HIGHEST_CLASS)
 }
 
 /// Protection by properties of the job, not by its state. Such a job is never stopped for others, not even when the
 /// owner of its nodes reclaims them.
-pub(in crate::movement) fn by_nature(
+pub(in crate::movement) fn by_job_properties(
     class: u8,
     sensitive: bool,
     saves: bool,
 ) -> Option<Protection> {
     match () {
-        () if class >= HIGHEST => Some(Protection::HighestClass),
+        () if class >= HIGHEST_CLASS => Some(Protection::HighestClass),
         () if sensitive => Some(Protection::Sensitive),
-        () if !saves && class >= UNSAVED_FROM => Some(Protection::Unsaved),
+        () if !saves && class >= UNSAVED_MIN_CLASS => Some(Protection::Unsaved),
         () => None,
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn protection(
     all_borrowed: bool,
     now: UnixMillis,
 ) -> Option<Protection> {
-    let nature = by_nature(
+    let nature = by_job_properties(
         work.class,
         work.sensitive,
         work.saves != CheckpointAbility::Never,
@@ -99,7 +99,7 @@ pub(super) fn protection(
     let is_over_soon = |end: UnixMillis| end <= now.after(policy.near_completion_ms);
     let is_recent = |at: UnixMillis| now.since(at) < policy.thrash_interval_ms;
     match () {
-        () if class(work, policy) >= pending_class.min(HIGHEST) => Some(Protection::Class),
+        () if class(work, policy) >= pending_class.min(HIGHEST_CLASS) => Some(Protection::Class),
         () if !is_steady => Some(Protection::State),
         () if running.ends_at.is_some_and(is_over_soon) => Some(Protection::NearCompletion),
         () if work.moved_at.is_some_and(is_recent) => Some(Protection::JustMoved),

@@ -10,14 +10,14 @@ use lattice_quorum_types::AllocationId;
 use std::cmp::{Ordering, Reverse};
 
 /// Up to this number of candidates, every set is examined.
-const ALL_OF: usize = 64;
+const EXHAUSTIVE_CANDIDATES: usize = 64;
 /// Most candidates in the search: 349,632 sets of up to three.
-const MOST: usize = 128;
+const MAX_CANDIDATES: usize = 128;
 /// Most sets tried with the solver: all sets of 16 candidates.
-const MOST_TRIALS: usize = 696;
+const MAX_TRIALS: usize = 696;
 /// Weight of each victim after the first, as a part of the total cost. Two victims must together cost a fifth less than
 /// one, three a third less. Costs are estimates, and each victim affects another user.
-const EACH_MORE: f64 = 0.25;
+const EXTRA_VICTIM_WEIGHT: f64 = 0.25;
 
 /// A possible victim.
 #[derive(Debug)]
@@ -39,20 +39,20 @@ pub(super) struct Candidate {
 #[derive(Debug)]
 pub(super) struct SearchGoal {
     /// Number of missing nodes by kind; one kind must suffice.
-    pub(super) short: Vec<u32>,
+    pub(super) missing: Vec<u32>,
     /// Most victims.
     pub(super) most: u32,
 }
 
 impl SearchGoal {
     fn is_met(&self, sums: &[u32]) -> bool {
-        let mut kinds = sums.iter().zip(&self.short);
+        let mut kinds = sums.iter().zip(&self.missing);
         kinds.any(|(sum, short)| sum >= short)
     }
 
     /// Useful nodes of a candidate, capped at the number missing.
     fn useful(&self, c: &Candidate) -> u32 {
-        let kinds = c.gains.iter().zip(&self.short);
+        let kinds = c.gains.iter().zip(&self.missing);
         kinds
             .map(|(gain, short)| *gain.min(short))
             .max()
@@ -71,14 +71,14 @@ impl SearchGoal {
             })?;
             u32::try_from(enough + 1).ok()
         };
-        let kinds = self.short.iter().enumerate();
+        let kinds = self.missing.iter().enumerate();
         kinds.filter_map(of_kind).min()
     }
 }
 
 /// Set of up to three candidates, with sums for its comparison.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Set {
+pub(super) struct VictimSet {
     /// Positions among the candidates, ascending.
     places: [usize; 3],
     len: usize,
@@ -91,7 +91,7 @@ pub(super) struct Set {
     taken: usize,
 }
 
-impl Set {
+impl VictimSet {
     pub(super) fn members<'a>(&self, candidates: &'a [Candidate]) -> Vec<&'a Candidate> {
         let places = self.places[..self.len].iter();
         places.map(|place| &candidates[*place]).collect()
@@ -128,9 +128,9 @@ impl Set {
 #[derive(Debug)]
 pub(super) struct SearchResult {
     /// Sets, best first.
-    pub(super) sets: Vec<Set>,
+    pub(super) sets: Vec<VictimSet>,
     /// Cost and value of the cheapest set that gives enough nodes but costs at least its value.
-    too_dear: Option<(f64, f64)>,
+    too_costly: Option<(f64, f64)>,
 }
 
 impl SearchResult {
@@ -144,7 +144,7 @@ impl SearchResult {
             let tried = u32::try_from(self.sets.len()).unwrap_or(u32::MAX);
             return NoVictims::NotFound { tried };
         }
-        match self.too_dear {
+        match self.too_costly {
             Some((cost, value)) => NoVictims::CostOverValue { cost, value },
             None => NoVictims::TooMany {
                 needed: goal.fewest(candidates).unwrap_or(goal.most + 1),
@@ -161,17 +161,17 @@ pub(super) fn best(
     goal: &SearchGoal,
     value: impl Fn(u8) -> f64,
 ) -> SearchResult {
-    let mut walk = Walk {
+    let mut walk = SetSearch {
         candidates,
         goal,
-        places: promising(candidates, goal),
+        places: searched_candidates(candidates, goal),
         values: (0..=10).map(value).collect(),
         found: SearchResult {
             sets: Vec::new(),
-            too_dear: None,
+            too_costly: None,
         },
     };
-    let nothing = Set {
+    let nothing = VictimSet {
         places: [0; 3],
         len: 0,
         others: 0,
@@ -180,7 +180,7 @@ pub(super) fn best(
         class: 0,
         taken: 0,
     };
-    walk.extend(nothing, 0, &vec![0; goal.short.len()]);
+    walk.extend(nothing, 0, &vec![0; goal.missing.len()]);
     let mut found = walk.found;
     keep_best(&mut found.sets);
     found
@@ -188,15 +188,15 @@ pub(super) fn best(
 
 /// Cost, increased by [`EACH_MORE`] for each victim after the first.
 fn weigh(cost: f64, victims: usize) -> f64 {
-    cost * (1.0 + EACH_MORE * victims.saturating_sub(1) as f64)
+    cost * (1.0 + EXTRA_VICTIM_WEIGHT * victims.saturating_sub(1) as f64)
 }
 
-fn keep_best(sets: &mut Vec<Set>) {
-    sets.sort_unstable_by(Set::rank);
-    sets.truncate(MOST_TRIALS);
+fn keep_best(sets: &mut Vec<VictimSet>) {
+    sets.sort_unstable_by(VictimSet::rank);
+    sets.truncate(MAX_TRIALS);
 }
 
-struct Walk<'a> {
+struct SetSearch<'a> {
     candidates: &'a [Candidate],
     goal: &'a SearchGoal,
     places: Vec<usize>,
@@ -205,10 +205,10 @@ struct Walk<'a> {
     found: SearchResult,
 }
 
-impl Walk<'_> {
+impl SetSearch<'_> {
     /// Examines every set that extends `set` by candidates from position `from` on. `sums` are the nodes of `set` by
     /// kind.
-    fn extend(&mut self, set: Set, from: usize, sums: &[u32]) {
+    fn extend(&mut self, set: VictimSet, from: usize, sums: &[u32]) {
         if set.len >= self.goal.most as usize {
             return;
         }
@@ -236,12 +236,15 @@ impl Walk<'_> {
         }
     }
 
-    fn take(&mut self, set: Set) {
+    fn take(&mut self, set: VictimSet) {
         let value = self.values[usize::from(set.class.min(10))];
-        let SearchResult { sets, too_dear } = &mut self.found;
+        let SearchResult {
+            sets,
+            too_costly: too_dear,
+        } = &mut self.found;
         if set.cost < value {
             sets.push(set);
-            if sets.len() >= 16 * MOST_TRIALS {
+            if sets.len() >= 16 * MAX_TRIALS {
                 keep_best(sets);
             }
         } else if too_dear.is_none_or(|(cost, _)| set.cost < cost) {
@@ -251,19 +254,19 @@ impl Walk<'_> {
 }
 
 /// Positions of the candidates that take part in the search, ascending; see the module documentation.
-fn promising(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
+fn searched_candidates(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     let mut places: Vec<usize> = (0..candidates.len()).collect();
-    if places.len() > ALL_OF {
-        places = undominated(candidates, goal);
+    if places.len() > EXHAUSTIVE_CANDIDATES {
+        places = drop_dominated(candidates, goal);
     }
-    if places.len() > MOST {
-        places = of_each_size(candidates, goal, &places);
+    if places.len() > MAX_CANDIDATES {
+        places = limit_by_size(candidates, goal, &places);
     }
     places
 }
 
 /// Candidates for which fewer than `goal.most` others are at least as good in every respect.
-fn undominated(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
+fn drop_dominated(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     let mut cheapest_first: Vec<usize> = (0..candidates.len()).collect();
     let by_cost = |a: &usize, b: &usize| {
         let total = |place: &usize| candidates[*place].cost.total();
@@ -286,14 +289,14 @@ fn undominated(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
 
 /// Whether `a`, which costs no more, can replace `b` in any set.
 fn dominates(a: &Candidate, b: &Candidate, goal: &SearchGoal) -> bool {
-    let mut kinds = a.gains.iter().zip(&b.gains).zip(&goal.short);
+    let mut kinds = a.gains.iter().zip(&b.gains).zip(&goal.missing);
     a.class <= b.class && a.burst >= b.burst && kinds.all(|((a, b), short)| a >= b.min(short))
 }
 
 /// At most [`MOST`] candidates: of each size the cheapest per node, and the largest.
-fn of_each_size(candidates: &[Candidate], goal: &SearchGoal, places: &[usize]) -> Vec<usize> {
+fn limit_by_size(candidates: &[Candidate], goal: &SearchGoal, places: &[usize]) -> Vec<usize> {
     const SIZES: usize = 4;
-    let missing = goal.short.iter().copied().max().unwrap_or(0).max(1);
+    let missing = goal.missing.iter().copied().max().unwrap_or(0).max(1);
     let useful = |place: &usize| goal.useful(&candidates[*place]);
     let size = |place: &usize| {
         missing
@@ -302,12 +305,12 @@ fn of_each_size(candidates: &[Candidate], goal: &SearchGoal, places: &[usize]) -
     };
     let for_a_node =
         |place: &usize| candidates[*place].cost.total() / f64::from(useful(place).max(1));
-    let mut left = Vec::with_capacity(MOST);
+    let mut left = Vec::with_capacity(MAX_CANDIDATES);
     for wanted in 1..=SIZES {
         let of_size = places.iter().copied().filter(|place| size(place) == wanted);
         let mut of_size: Vec<usize> = of_size.collect();
         of_size.sort_by(|a, b| for_a_node(a).total_cmp(&for_a_node(b)).then(a.cmp(b)));
-        let half = MOST / SIZES / 2;
+        let half = MAX_CANDIDATES / SIZES / 2;
         let mut rest = of_size.split_off(half.min(of_size.len()));
         rest.sort_by_key(|place| (Reverse(useful(place)), *place));
         rest.truncate(half);

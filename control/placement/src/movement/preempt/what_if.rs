@@ -5,13 +5,13 @@ use crate::{
     backfill::hold_sets::HoldSets,
     bits::BitSet,
     cycle::Cycle,
-    eligibility::sets::{EligibilityCache, Eligible, EligibleSets},
+    eligibility::sets::{EligibilityCache, EligibleSet, EligibleSets},
     explain::Blocker,
     input::CycleInput,
     limits::headroom::Paths,
     machine::Machine,
     plan::placement::Placement,
-    priority::policy::{Policy, Reservations},
+    priority::policy::{PlannedReservations, Policy},
     queue::Queue,
     queue_order::Scorer,
     view::{ClusterView, LevelView, PendingView},
@@ -34,7 +34,7 @@ pub(super) struct WhatIf<'a> {
     kinds: Kinds,
     needed: u32,
     held: BTreeMap<AllocationId, Vec<usize>>,
-    whole: &'a ClusterView,
+    full_view: &'a ClusterView,
 }
 
 impl<'a> WhatIf<'a> {
@@ -51,23 +51,23 @@ impl<'a> WhatIf<'a> {
             pending: [(input.job, job.clone())].into(),
             running: BTreeMap::new(),
             levels: levels_of(whole, &job.project),
-            ..light(whole)
+            ..without_nodes_and_queue(whole)
         };
         let queue = Queue::new(&view.pending);
         let sets = EligibilityCache::default().prepare(&machine, &queue);
         let mut paths = Paths::default();
-        paths.follow(&view.levels, &queue.projects);
+        paths.add_missing(&view.levels, &queue.projects);
         let set = sets.number(0);
         let mut nodes = sets.get(set).nodes.clone();
         // Nodes reserved for others before the end of the job are of no use to it.
         let kept = HoldSets::new(&machine.windows, &sets, machine.index.size(), input.now.0);
         let end = job.walltime_ms.map(|ms| input.now.after(ms).0);
-        kept.of(set).drop_held(&mut nodes, end);
+        kept.for_set(set).drop_held(&mut nodes, end);
         let kinds = match job.sensitive {
             false => vec![nodes],
             true => machine
                 .index
-                .conforming
+                .conformance_members
                 .iter()
                 .map(|k| k.and(&nodes))
                 .collect(),
@@ -84,7 +84,7 @@ impl<'a> WhatIf<'a> {
             view,
             // The job starts now or not at all.
             policy: Policy {
-                reservations: Reservations::First(0),
+                reservations: PlannedReservations::First(0),
                 ..*input.solver
             },
             machine,
@@ -94,7 +94,7 @@ impl<'a> WhatIf<'a> {
             kinds,
             needed: job.nodes,
             held,
-            whole,
+            full_view: whole,
         }
     }
 
@@ -116,7 +116,7 @@ impl<'a> WhatIf<'a> {
             paths: &self.paths,
             now: at,
             estimated: None,
-            tells: true,
+            explains: true,
         };
         let scorer = Scorer::new(&given, 0);
         let mut plan = Cycle::new(given).run(&[0], scorer);
@@ -136,7 +136,7 @@ impl<'a> WhatIf<'a> {
         let mut view = self.view.clone();
         if !view.storage.is_empty() {
             let is_gone = |id: &AllocationId| gone.iter().any(|c| c.id == *id);
-            for (id, running) in &self.whole.running {
+            for (id, running) in &self.full_view.running {
                 if !is_gone(id) {
                     view.running.insert(*id, running.clone());
                     continue;
@@ -153,9 +153,9 @@ impl<'a> WhatIf<'a> {
             let index = &self.machine.index;
             let mut back = vec![0_i64; index.domains.len()];
             let nodes = gone.iter().flat_map(|c| &c.nodes);
-            for payer in nodes.filter_map(|n| index.payers[*n]) {
+            for payer in nodes.filter_map(|n| index.power_supplies[*n]) {
                 let mw = i64::try_from(payer.mw).unwrap_or(i64::MAX);
-                for d in index.paying(payer.domain) {
+                for d in index.domain_and_ancestors(payer.domain) {
                     back[d] = back[d].saturating_add(mw);
                 }
             }
@@ -166,7 +166,7 @@ impl<'a> WhatIf<'a> {
         view
     }
 
-    fn eligible(&self) -> &Eligible {
+    fn eligible(&self) -> &EligibleSet {
         self.sets.get(self.sets.number(0))
     }
 
@@ -194,7 +194,7 @@ impl<'a> WhatIf<'a> {
     }
 
     /// Number of missing nodes, by kind.
-    pub(super) fn short(&self) -> Vec<u32> {
+    pub(super) fn missing(&self) -> Vec<u32> {
         self.free()
             .map(|free| self.needed.saturating_sub(free))
             .collect()
@@ -223,7 +223,7 @@ impl<'a> WhatIf<'a> {
 }
 
 /// Parts of the view needed to plan one job, apart from nodes, queue and limits.
-fn light(view: &ClusterView) -> ClusterView {
+fn without_nodes_and_queue(view: &ClusterView) -> ClusterView {
     ClusterView {
         revision: view.revision,
         age_ms: view.age_ms,

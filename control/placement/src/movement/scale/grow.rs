@@ -8,7 +8,7 @@ use super::Source;
 use crate::{
     explain::Blocker,
     planner::Planner,
-    priority::policy::{Policy, Reservations},
+    priority::policy::{PlannedReservations, Policy},
     view::{ClusterView, NodeView, PendingView},
 };
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, command::ExpectedNode, spec::Spread};
@@ -28,11 +28,11 @@ pub struct GrowthRequest<'a> {
     /// Nodes on which the service runs.
     pub runs_on: &'a BTreeSet<NodeId>,
     /// Nodes that have, or had, a rank of this attempt: a node never gets a second rank.
-    pub had: &'a BTreeSet<NodeId>,
+    pub rank_nodes: &'a BTreeSet<NodeId>,
     /// Nodes of the view that belong to another vCluster.
     pub borrowed: &'a BTreeSet<NodeId>,
     /// Nodes held for others: placed or reserved by the last plan.
-    pub taken: &'a BTreeSet<NodeId>,
+    pub reserved: &'a BTreeSet<NodeId>,
     /// Solver policy of the vCluster.
     pub solver: &'a Policy,
     /// Present time.
@@ -52,11 +52,11 @@ pub fn choose(
     growth: &GrowthRequest<'_>,
 ) -> Result<Vec<ExpectedNode>, Blocker> {
     let is_own = |name: &NodeId| !growth.borrowed.contains(name);
-    let near = near(&view, growth);
+    let near = spread_filter(&view, growth);
     view.nodes.retain(|name, node| {
         let is_free = node.holder.is_none();
         let may = growth.from == Source::Any || is_own(name);
-        is_free && may && !growth.had.contains(name) && !growth.taken.contains(name)
+        is_free && may && !growth.rank_nodes.contains(name) && !growth.reserved.contains(name)
     });
     view.running.clear();
     // Growth adds no allocation.
@@ -65,7 +65,7 @@ pub fn choose(
     }
     let solver = Policy {
         // The service gets the nodes now or not at all.
-        reservations: Reservations::First(0),
+        reservations: PlannedReservations::First(0),
         ..*growth.solver
     };
     let offers: [NodeFilter<'_>; 4] = [
@@ -74,7 +74,7 @@ pub fn choose(
         &|name, node| is_own(name) || near(node),
         &|_, _| true,
     ];
-    let has_last = view.nodes.values().any(NodeView::is_last);
+    let has_last = view.nodes.values().any(NodeView::is_last_resort);
     for with_last in [false, true] {
         if with_last && !has_last {
             break;
@@ -83,7 +83,7 @@ pub fn choose(
         let mut tried = 0;
         for offer in offers {
             let mut offered = view.clone();
-            let may = |node: &NodeView| with_last || !node.is_last();
+            let may = |node: &NodeView| with_last || !node.is_last_resort();
             offered
                 .nodes
                 .retain(|name, node| may(node) && offer(name, node));
@@ -97,11 +97,11 @@ pub fn choose(
             }
         }
     }
-    as_many_as_there_are(&view, growth, &solver)
+    choose_fewer(&view, growth, &solver)
 }
 
 /// Chooses the largest number of nodes up to the request: for a service below its minimum, some are better than none.
-fn as_many_as_there_are(
+fn choose_fewer(
     view: &ClusterView,
     growth: &GrowthRequest<'_>,
     solver: &Policy,
@@ -152,7 +152,10 @@ fn solve(
 
 /// Returns a test whether a node matches the requested spread: in a topology group where the service runs for `Tight`,
 /// outside such groups for `Spread`.
-fn near(view: &ClusterView, growth: &GrowthRequest<'_>) -> impl Fn(&NodeView) -> bool + use<> {
+fn spread_filter(
+    view: &ClusterView,
+    growth: &GrowthRequest<'_>,
+) -> impl Fn(&NodeView) -> bool + use<> {
     let held = growth.runs_on.iter();
     let groups = held.filter_map(|name| view.nodes.get(name)?.facts.group.clone());
     let groups: BTreeSet<String> = groups.collect();

@@ -88,15 +88,15 @@ impl ScalePolicy {
     /// The first invalid setting.
     pub fn check(&self) -> Result<(), InvalidScale> {
         let some = self.min_nodes >= 1;
-        demand(some, "min_nodes", &self.min_nodes, || {
+        require(some, "min_nodes", &self.min_nodes, || {
             "at least 1".to_owned()
         })?;
         let enough = self.max_nodes >= self.min_nodes;
-        demand(enough, "max_nodes", &self.max_nodes, || {
+        require(enough, "max_nodes", &self.max_nodes, || {
             format!("at least min_nodes ({})", self.min_nodes)
         })?;
         let positive = self.target.is_finite() && self.target > 0.0;
-        demand(positive, "target", &self.target, || {
+        require(positive, "target", &self.target, || {
             "a number above 0".to_owned()
         })?;
         self.damping.check()
@@ -116,7 +116,7 @@ impl Damping {
             ("down_window_ms", self.down_window_ms),
         ];
         for (field, window_ms) in windows {
-            demand(window_ms <= longest_ms, field, &window_ms, || {
+            require(window_ms <= longest_ms, field, &window_ms, || {
                 format!("at most {MAX_WINDOW} times evaluation_ms ({longest_ms})")
             })?;
         }
@@ -126,7 +126,7 @@ impl Damping {
     /// Raises the evaluation interval so that no window has too many evaluations: a window of a week does not need a
     /// value each minute.
     #[must_use]
-    pub fn fitted(mut self) -> Self {
+    pub fn with_fitting_interval(mut self) -> Self {
         let longest_ms = self.up_window_ms.max(self.down_window_ms);
         self.evaluation_ms = self.evaluation_ms.max(longest_ms.div_ceil(MAX_WINDOW));
         self
@@ -149,7 +149,7 @@ impl Damping {
     }
 }
 
-fn demand(
+fn require(
     holds: bool,
     field: &'static str,
     found: &dyn std::fmt::Display,

@@ -254,9 +254,9 @@ proptest! {
                 continue;
             }
             let answer = match tick.fate {
-                Fate::Committed => Some(Answer::Done),
-                Fate::Refused => Some(Answer::Refused),
-                Fate::LimitReached => Some(Answer::LimitReached),
+                Fate::Committed => Some(ProposalOutcome::Done),
+                Fate::Refused => Some(ProposalOutcome::Refused),
+                Fate::LimitReached => Some(ProposalOutcome::LimitReached),
                 Fate::Unheard | Fate::Lost => None,
             };
             if matches!(tick.fate, Fate::Committed | Fate::Unheard) {
@@ -264,7 +264,7 @@ proptest! {
                 world.unheard = matches!(tick.fate, Fate::Unheard);
             }
             if let Some(answer) = answer {
-                state.answered(answer, world.now, &policy);
+                state.record_outcome(answer, world.now, &policy);
             }
         }
     }

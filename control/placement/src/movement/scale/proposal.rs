@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Outcome of a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum ProposalOutcome {
     /// The change is committed.
     Done,
     /// The change was rejected, or no node was available.
@@ -45,7 +45,7 @@ impl Proposal {
     }
 
     /// Whether the proposal explains that the nodes `gone` left the service and `come` nodes were added.
-    pub(super) fn explains(&self, gone: &BTreeSet<NodeId>, come: u32) -> bool {
+    pub(super) fn matches(&self, gone: &BTreeSet<NodeId>, come: u32) -> bool {
         match &self.change {
             Change::More(_) => come > 0,
             Change::Less(node) => gone.contains(node),

@@ -3,7 +3,7 @@
 
 use super::{
     Alert, Cause, Damping, Decision, Input, NoScalingReason, ScalePolicy,
-    proposal::{Answer, Change, LastMetricChange, Proposal},
+    proposal::{Change, LastMetricChange, Proposal, ProposalOutcome},
 };
 use lattice_quorum_types::{AllocationState, NodeId, UnixMillis};
 use serde::{Deserialize, Serialize};
@@ -75,24 +75,24 @@ impl ScaleState {
     }
 
     /// Records the outcome of the last proposal. Without an open proposal, the state does not change.
-    pub fn answered(
+    pub fn record_outcome(
         &mut self,
-        answer: Answer,
+        answer: ProposalOutcome,
         now: UnixMillis,
         policy: &ScalePolicy,
     ) -> Option<Alert> {
         let open = self.open.take()?;
         match answer {
-            Answer::LimitReached => None,
-            Answer::Done => {
+            ProposalOutcome::LimitReached => None,
+            ProposalOutcome::Done => {
                 match (&open.change, self.nodes.as_mut()) {
                     (Change::More(nodes), _) => self.expected = *nodes,
                     (Change::Less(node), Some(nodes)) => _ = nodes.remove(node),
                     (Change::Less(_), None) => {}
                 }
-                self.done(&open, now, policy)
+                self.record_change(&open, now, policy)
             }
-            Answer::Refused => {
+            ProposalOutcome::Refused => {
                 self.refused = self.refused.saturating_add(1);
                 if self.refused > policy.damping.retries {
                     self.refused = 0;
@@ -105,7 +105,12 @@ impl ScaleState {
 
     /// Records a committed change. A change for the metric in the opposite direction to the last one counts as a turn,
     /// unless both are at least [`Damping::calm_ms`] apart.
-    fn done(&mut self, open: &Proposal, now: UnixMillis, policy: &ScalePolicy) -> Option<Alert> {
+    fn record_change(
+        &mut self,
+        open: &Proposal,
+        now: UnixMillis,
+        policy: &ScalePolicy,
+    ) -> Option<Alert> {
         self.changed_at = Some(now);
         self.refused = 0;
         self.quiet_until = None;
@@ -149,12 +154,12 @@ impl ScaleState {
             };
         }
         self.clamp_future_times(input.now, policy);
-        alerts.extend(self.see(input, policy));
+        alerts.extend(self.compare_nodes(input, policy));
         Ok(())
     }
 
     /// Compares the nodes with those of the last call. A change that was not expected starts a cooldown.
-    fn see(&mut self, input: &Input<'_>, policy: &ScalePolicy) -> Option<Alert> {
+    fn compare_nodes(&mut self, input: &Input<'_>, policy: &ScalePolicy) -> Option<Alert> {
         let staying = input.nodes.iter().filter(|node| !node.leaving);
         let present: BTreeSet<NodeId> = staying.map(|node| node.node.clone()).collect();
         let seen = self.nodes.replace(present.clone())?;
@@ -170,8 +175,8 @@ impl ScaleState {
             expected => expected,
         };
         // The outcome of the proposal is unknown, but the change matches it.
-        let open = self.open.take_if(|open| open.explains(&gone, come))?;
-        self.done(&open, input.now, policy)
+        let open = self.open.take_if(|open| open.matches(&gone, come))?;
+        self.record_change(&open, input.now, policy)
     }
 
     /// Corrects times in the future: a clock that was ahead would otherwise block every decision.
@@ -215,12 +220,12 @@ impl ScaleState {
             self.samples.clear();
         }
         self.samples.push(Sample { at: now, value });
-        self.forget(now, damping);
+        self.drop_old_samples(now, damping);
         Ok(())
     }
 
     /// Drops old samples. One sample from before the longest window is kept: it covers the start of the window.
-    fn forget(&mut self, now: UnixMillis, damping: &Damping) {
+    fn drop_old_samples(&mut self, now: UnixMillis, damping: &Damping) {
         let longest_ms = damping.up_window_ms.max(damping.down_window_ms);
         let before = |sample: &Sample| now.since(sample.at) >= longest_ms;
         let old = self.samples.partition_point(before);
@@ -229,7 +234,7 @@ impl ScaleState {
     }
 
     /// Time since when all samples satisfy `holds`, as a duration in milliseconds; `None` if the last sample does not.
-    pub(super) fn lasts(&self, now: UnixMillis, holds: impl Fn(f64) -> bool) -> Option<u64> {
+    pub(super) fn satisfied_ms(&self, now: UnixMillis, holds: impl Fn(f64) -> bool) -> Option<u64> {
         let newest_first = self.samples.iter().rev();
         let run = newest_first.take_while(|sample| holds(sample.value));
         run.last().map(|first| now.since(first.at))
@@ -258,7 +263,7 @@ impl ScaleState {
         (now < until).then_some(until)
     }
 
-    pub(super) fn is_warm(
+    pub(super) fn check_cooldown(
         &self,
         now: UnixMillis,
         policy: &ScalePolicy,

@@ -110,14 +110,14 @@ impl Service {
         self.now = self.now.after(ms);
     }
 
-    fn answer(&mut self, answer: Answer) -> Option<Alert> {
-        self.state.answered(answer, self.now, &self.policy)
+    fn answer(&mut self, answer: ProposalOutcome) -> Option<Alert> {
+        self.state.record_outcome(answer, self.now, &self.policy)
     }
 
     /// Applies the decision: added nodes appear, and the released one is gone.
     fn commit(&mut self, decision: &Decision) -> Option<Alert> {
         self.happens(decision);
-        self.answer(Answer::Done)
+        self.answer(ProposalOutcome::Done)
     }
 
     fn happens(&mut self, decision: &Decision) {

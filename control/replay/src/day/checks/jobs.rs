@@ -15,7 +15,12 @@ use std::sync::Arc;
 
 impl Checks {
     /// Records the accepted report of a rank's written part. The checkpoint is usable once all ranks have reported.
-    pub(super) fn counted(&mut self, state: &State, truth: &mut TrueProgress, command: &Command) {
+    pub(super) fn record_part(
+        &mut self,
+        state: &State,
+        truth: &mut TrueProgress,
+        command: &Command,
+    ) {
         let Command::Report {
             id,
             node,
@@ -34,21 +39,26 @@ impl Checks {
         else {
             return;
         };
-        let Some(work) = truth.works.get_mut(id) else {
+        let Some(work) = truth.jobs.get_mut(id) else {
             return;
         };
         if let Some(content) = work.contents.get_mut(&of.number) {
-            content.counted.insert(rank as u32);
-            if content.counted.len() == content.ranks {
+            content.reported.insert(rank as u32);
+            if content.reported.len() == content.ranks {
                 work.usable = work.usable.max(of.number);
             }
         }
     }
 
     /// Checks a change of an allocation's record.
-    pub(super) fn work(&mut self, truth: &TrueProgress, record: &Arc<Allocation>, now: UnixMillis) {
+    pub(super) fn check_allocation(
+        &mut self,
+        truth: &TrueProgress,
+        record: &Arc<Allocation>,
+        now: UnixMillis,
+    ) {
         let id = record.id;
-        let Some(seen) = self.seen.get_mut(&id) else {
+        let Some(seen) = self.allocations.get_mut(&id) else {
             let seen = AllocationSnapshot {
                 record: record.clone(),
                 submitted_at: record.submitted_at,
@@ -56,7 +66,7 @@ impl Checks {
                 moved_at: None,
                 has_ended: record.state.is_terminal(),
             };
-            self.seen.insert(id, seen);
+            self.allocations.insert(id, seen);
             return;
         };
         let before = std::mem::replace(&mut seen.record, record.clone());
@@ -80,7 +90,7 @@ impl Checks {
         }
         if record.state.is_terminal() {
             seen.has_ended = true;
-            if let Some(why) = unexplained(truth, record) {
+            if let Some(why) = end_contradiction(truth, record) {
                 wrong.push(format!(
                     "{id} is {}, {why}: {:?}",
                     record.state, record.stop
@@ -94,12 +104,12 @@ impl Checks {
 }
 
 /// Compares the end of an allocation with its true progress; returns the contradiction, if any.
-fn unexplained(truth: &TrueProgress, record: &Allocation) -> Option<&'static str> {
+fn end_contradiction(truth: &TrueProgress, record: &Allocation) -> Option<&'static str> {
     // An array ends with its elements, and each element has an end of its own, which is checked.
     if record.progress.tally.is_some() {
         return None;
     }
-    let work = truth.works.get(&record.id);
+    let work = truth.jobs.get(&record.id);
     let odd = |is_so: bool, why: &'static str| (!is_so).then_some(why);
     match (record.state, &record.stop) {
         (AllocationState::Completed, None) => odd(

@@ -16,11 +16,11 @@ const GRACE_MS: u64 = 60_000;
 const LONGEST_MS: u64 = 600_000 + 300_000 + 300_000;
 const SLACK_MS: u64 = 120_000;
 /// Time after which a promise may be withdrawn because a stopping allocation still holds a promised node, milliseconds.
-const HANGS_AFTER_MS: u64 = 600_000;
+const STOP_HANGS_AFTER_MS: u64 = 600_000;
 
 impl Checks {
     /// Checks that every node has at most one holder, and that each rank of a live allocation holds its node.
-    pub(super) fn owners(&mut self, state: &State, now: UnixMillis) {
+    pub(super) fn check_owners(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         let mut holders: BTreeMap<&NodeId, AllocationId> = BTreeMap::new();
         for held in state.live_allocations() {
@@ -58,7 +58,7 @@ impl Checks {
     }
 
     /// Checks that no project exceeds the limit that the administrator set, and that usage is counted correctly.
-    pub(super) fn limits(&mut self, state: &State, now: UnixMillis) {
+    pub(super) fn check_limits(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         for (path, limits) in &self.limits {
             let within = state.live_allocations();
@@ -103,7 +103,7 @@ impl Checks {
     }
 
     /// Checks a change of one node's record.
-    pub(super) fn node(
+    pub(super) fn check_node(
         &mut self,
         state: &State,
         envelope: &Envelope,
@@ -133,18 +133,18 @@ impl Checks {
         if let Some(promised) = before.promised
             && node.promised != before.promised
         {
-            self.unpromised(state, envelope, &before, node, promised, now);
+            self.check_promise_end(state, envelope, &before, node, promised, now);
         }
         if node.holder != before.holder
             && let Some(holder) = node.holder
         {
-            self.taken(state, &before, holder.allocation, now);
+            self.check_holder(state, &before, holder.allocation, now);
         }
     }
 
     /// Checks that a promise ended for a permitted reason: it was fulfilled, its allocation no longer waits, its node
     /// is out of service, or it was withdrawn because the allocation could not get all promised nodes.
-    fn unpromised(
+    fn check_promise_end(
         &mut self,
         state: &State,
         envelope: &Envelope,
@@ -174,7 +174,7 @@ impl Checks {
                 .and_then(|holder| state.allocation(holder.allocation));
             holder.is_some_and(|held| {
                 held.state == AllocationState::Stopping
-                    && now.since(held.state_since) > HANGS_AFTER_MS
+                    && now.since(held.state_since) > STOP_HANGS_AFTER_MS
             })
         };
         let is_broken = all.len() < wanted || all.iter().any(is_lost) || all.iter().any(hangs);
@@ -188,7 +188,7 @@ impl Checks {
 
     /// Checks a new holder: the node was free for it, not promised to another allocation, not recalled and not
     /// reserved.
-    fn taken(&mut self, state: &State, before: &Node, by: AllocationId, now: UnixMillis) {
+    fn check_holder(&mut self, state: &State, before: &Node, by: AllocationId, now: UnixMillis) {
         let (id, Some(held)) = (&before.id, state.allocation(by)) else {
             return;
         };
@@ -206,7 +206,7 @@ impl Checks {
         if before.current != spec.vcluster {
             wrong.push(format!("{id} serves {} and went to {by}", before.current));
         }
-        if self.silent.get(id) == Some(&None) {
+        if self.silent_nodes.get(id) == Some(&None) {
             wrong.push(format!("{id} is unreachable and went to {by}"));
         }
         let is_borrowed = before.home != before.current;
@@ -247,7 +247,7 @@ impl Checks {
     }
 
     /// Checks that an owner gets a recalled node back in time: the owner's jobs were planned with this bound.
-    pub(super) fn recalled(&mut self, state: &State, now: UnixMillis) {
+    pub(super) fn check_recalls(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         for node in state.nodes() {
             let (Some(since), Some(holder)) = (node.reclaimed_at, node.holder) else {

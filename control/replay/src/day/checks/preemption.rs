@@ -9,27 +9,28 @@ use lattice_quorum_types::{
 
 /// Documented periods, milliseconds: time before the end of a job, time after a move, grace period of a reclaim.
 const NEAR_END_MS: u64 = 300_000;
-const AGAIN_MS: u64 = 900_000;
+const MOVE_INTERVAL_MS: u64 = 900_000;
 const GRACE_MS: u64 = 60_000;
 /// Number of preemptions after which an allocation counts as one class higher.
-const OFTEN: u32 = 3;
+const THRASH_COUNT: u32 = 3;
 
 impl Checks {
     /// Checks the victims of a preemption or reclaim.
-    pub(super) fn room(&mut self, state: &State, command: &Command, now: UnixMillis) {
+    pub(super) fn check_victims(&mut self, state: &State, command: &Command, now: UnixMillis) {
         let mut wrong = Vec::new();
         match command {
             Command::Preempt { id, nodes, victims } => {
                 let job = state.allocation(*id);
                 let class = job.map_or(0, |job| job.spec.class);
                 for victim in victims {
-                    let Some(seen) = self.seen.get(&victim.id) else {
+                    let Some(seen) = self.allocations.get(&victim.id) else {
                         continue;
                     };
-                    let why = never(seen).or_else(|| for_class(seen, class, now));
-                    wrong.extend(why.map(|why| told(victim, *id, why)));
+                    let why =
+                        never_victim_reason(seen).or_else(|| victim_violation(seen, class, now));
+                    wrong.extend(why.map(|why| violation_text(victim, *id, why)));
                     if !seen.record.nodes().any(|node| nodes.contains(node)) {
-                        wrong.push(told(victim, *id, "has none of its nodes"));
+                        wrong.push(violation_text(victim, *id, "has none of its nodes"));
                     }
                 }
             }
@@ -37,10 +38,10 @@ impl Checks {
                 victim,
                 reason: MoveReason::Reclaimed { home },
             } => {
-                let Some(seen) = self.seen.get(&victim.id) else {
+                let Some(seen) = self.allocations.get(&victim.id) else {
                     return;
                 };
-                wrong.extend(never(seen).map(|why| format!("{} {why}", victim.id)));
+                wrong.extend(never_victim_reason(seen).map(|why| format!("{} {why}", victim.id)));
                 let of_home = seen.record.nodes().filter_map(|node| self.nodes.get(node));
                 let mut lent = of_home.filter(|node| node.home == *home && node.current != *home);
                 let is_due = |at: UnixMillis| now >= at.after(GRACE_MS);
@@ -57,12 +58,12 @@ impl Checks {
     }
 }
 
-fn told(victim: &Victim, by: AllocationId, why: &str) -> String {
+fn violation_text(victim: &Victim, by: AllocationId, why: &str) -> String {
     format!("{} makes room for {by}, and {why}", victim.id)
 }
 
 /// Returns the reason why an allocation can never be a victim.
-fn never(seen: &AllocationSnapshot) -> Option<&'static str> {
+fn never_victim_reason(seen: &AllocationSnapshot) -> Option<&'static str> {
     let record = &seen.record;
     let is_steady = matches!(
         record.state,
@@ -76,10 +77,12 @@ fn never(seen: &AllocationSnapshot) -> Option<&'static str> {
     }
 }
 
-fn for_class(seen: &AllocationSnapshot, class: u8, now: UnixMillis) -> Option<&'static str> {
+fn victim_violation(seen: &AllocationSnapshot, class: u8, now: UnixMillis) -> Option<&'static str> {
     let record = &seen.record;
-    let counts_as = record.spec.class + u8::from(seen.moves >= OFTEN);
-    let is_recent = seen.moved_at.is_some_and(|at| now.since(at) < AGAIN_MS);
+    let counts_as = record.spec.class + u8::from(seen.moves >= THRASH_COUNT);
+    let is_recent = seen
+        .moved_at
+        .is_some_and(|at| now.since(at) < MOVE_INTERVAL_MS);
     let is_near = ends_at(record).is_some_and(|at| at <= now.after(NEAR_END_MS));
     match () {
         () if counts_as >= class => Some("is not below its class"),

@@ -9,10 +9,10 @@ use lattice_quorum_types::{
 use std::collections::BTreeMap;
 
 /// Longest time without a start, milliseconds: a few passes of control, with requests to nodes in between.
-const AT_MOST_MS: u64 = 5 * 60_000;
+const MAX_IDLE_MS: u64 = 5 * 60_000;
 
 impl Checks {
-    pub(super) fn waiting(
+    pub(super) fn check_waiting(
         &mut self,
         state: &State,
         machines: &BTreeMap<NodeId, Machine>,
@@ -25,8 +25,8 @@ impl Checks {
         for name in names {
             match could_start(state, machines, name, now) {
                 Some((held, free)) => {
-                    let since = *self.idle.entry(name.clone()).or_insert(now);
-                    if now.since(since) > AT_MOST_MS {
+                    let since = *self.startable_since.entry(name.clone()).or_insert(now);
+                    if now.since(since) > MAX_IDLE_MS {
                         let (spec, free) = (&held.spec, free.join(" "));
                         stuck.push(format!(
                             "{} (class {}, {} nodes) waits for {name}, which has nodes for it: {free}",
@@ -34,7 +34,7 @@ impl Checks {
                         ));
                     }
                 }
-                None => _ = self.idle.remove(name),
+                None => _ = self.startable_since.remove(name),
             }
         }
         for what in stuck {
@@ -82,7 +82,7 @@ fn is_free(
 ) -> bool {
     let is_up = machines
         .get(&node.id)
-        .is_some_and(|machine| machine.is_up && now.since(machine.turned_at) > AT_MOST_MS);
+        .is_some_and(|machine| machine.is_up && now.since(machine.state_changed_at) > MAX_IDLE_MS);
     let is_kept = ["r0", "r1"].into_iter().any(|name| {
         let name = name.parse();
         let kept = name.ok().and_then(|name| state.reservation(&name));

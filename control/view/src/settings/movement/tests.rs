@@ -11,9 +11,9 @@ fn settings(edit: impl FnOnce(&mut SchedulerSettings)) -> SchedulerSettings {
 #[test]
 fn unset_settings_have_defaults() {
     let usual = movement_of(&SchedulerSettings::default());
-    assert_eq!(usual.room.policy, preempt::Policy::default());
+    assert_eq!(usual.preemption.policy, preempt::Policy::default());
     assert_eq!(
-        (usual.room.timeout_ms, usual.room.patience_ms),
+        (usual.preemption.timeout_ms, usual.preemption.patience_ms),
         (600_000, 60_000)
     );
     assert_eq!(usual.lend, lend::Policy::default());
@@ -36,9 +36,12 @@ fn set_values_are_in_force() {
         s.scaling.threshold = Some(PartsPerMillion(800_000));
     });
     let movement = movement_of(&set);
-    assert!(!movement.room.policy.enabled);
+    assert!(!movement.preemption.policy.enabled);
     assert_eq!(
-        (movement.room.patience_ms, movement.room.timeout_ms),
+        (
+            movement.preemption.patience_ms,
+            movement.preemption.timeout_ms
+        ),
         (0, 2000)
     );
     assert_eq!(movement.lend.lending_limit, Some(50));
@@ -63,7 +66,7 @@ fn defaults_replace_a_group_that_does_not_fit() {
         movement_of(&unfit),
         movement_of(&SchedulerSettings::default()),
     );
-    assert_eq!(movement.room, usual.room);
+    assert_eq!(movement.preemption, usual.preemption);
     assert_eq!(movement.checkpoint, usual.checkpoint);
     assert_eq!(movement.lend.return_grace_ms, 500);
     assert_eq!(damping_of(&unfit), Damping::default());
@@ -129,7 +132,7 @@ fn services_make_room_on_borrowed_nodes_only() {
             s.kind = Some(kind);
             s.preemption.only_borrowed = only_borrowed;
         });
-        movement_of(&set).room.policy.only_borrowed
+        movement_of(&set).preemption.policy.only_borrowed
     };
     assert!(of(WorkloadKind::Service, None));
     assert!(!of(WorkloadKind::Service, Some(false)));

@@ -1,5 +1,5 @@
 use super::*;
-use lattice_quorum_types::scheduler::Reservations;
+use lattice_quorum_types::scheduler::PlannedReservations;
 
 #[test]
 fn unset_settings_have_defaults() {
@@ -15,7 +15,7 @@ fn set_values_are_planned_with() {
             ..WeightSettings::default()
         },
         reference_wait_ms: Some(7_200_000),
-        reservations: Some(Reservations::All),
+        reservations: Some(PlannedReservations::All),
         checkpoint_bytes_s: Some(0),
         ..SchedulerSettings::default()
     };
@@ -27,7 +27,7 @@ fn set_values_are_planned_with() {
     };
     assert_eq!(*found.weights.get(), expected);
     assert_eq!(found.reference_wait_ms, 7_200_000);
-    assert_eq!(found.reservations, Reservations::All);
+    assert_eq!(found.reservations, PlannedReservations::All);
     assert_eq!(found.checkpoint_bytes_s, Some(0));
 }
 

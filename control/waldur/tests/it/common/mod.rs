@@ -14,7 +14,7 @@ use lattice_quorum_types::{
     limit::{LimitPatch, Limits},
     node::Lifecycle,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
-    usage_record::{UsageRecord, UsageRecordsHead, Use},
+    usage_record::{UsagePeriod, UsageRecord, UsageRecordsHead},
     view::{Answer, Query},
 };
 use lattice_waldur::cluster::{AccountedCluster, ClusterError, NodeHardware, UsageTotals};
@@ -326,7 +326,7 @@ impl AccountedCluster for World {
     fn now(&self) -> UnixMillis {
         self.inner().now
     }
-    async fn facts(
+    async fn usage_records(
         &self,
         after: u64,
         limit: u32,
@@ -351,10 +351,10 @@ impl AccountedCluster for World {
             through: inner.ledger.last(),
         })
     }
-    fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Usage {
+    fn consumed(&self, allocation: AllocationId, uses: &[UsagePeriod]) -> Usage {
         self.inner().ledger.consumed(allocation, uses)
     }
-    fn machine(&self, _: &NodeId) -> NodeHardware {
+    fn node_hardware(&self, _: &NodeId) -> NodeHardware {
         NodeHardware {
             gpus: GPUS,
             gpu_model: Some("H100".to_owned()),

@@ -1,12 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 
-fn seen(source: GpuEventSource, at_ms: u64, gpu: &str, xid: u32) -> Sighting {
+fn seen(source: GpuEventSource, at_ms: u64, gpu: &str, xid: u32) -> EventReport {
     let detail = match source {
         GpuEventSource::Nvml => "",
         _ => "pid=4711, name=python",
     };
-    Sighting {
+    EventReport {
         at_ms,
         address: gpu.to_owned(),
         code: EventCode::Xid(xid),
@@ -55,7 +55,7 @@ fn repeats_pair_one_by_one_across_sources() {
     for at_ms in [100, 200, 300] {
         log.record(seen(GpuEventSource::KernelLog, at_ms, ONE, 63));
     }
-    assert_eq!(log.last(), 3);
+    assert_eq!(log.last_seq(), 3);
     for (at_ms, seq) in [(310, 1), (320, 2), (330, 3)] {
         let met = log.record(seen(GpuEventSource::Nvml, at_ms, ONE, 63));
         assert_eq!(met, RecordOutcome::Confirms(seq));
@@ -75,7 +75,7 @@ fn another_gpu_another_number_and_another_time_are_other_events() {
         seen(GpuEventSource::Nvml, 1_000, OTHER, 45),
         // Not merged with the event before it.
         seen(GpuEventSource::Nvml, 1_000, ONE, 62),
-        seen(GpuEventSource::Nvml, 1_001 + SAME_WITHIN_MS, ONE, 45),
+        seen(GpuEventSource::Nvml, 1_001 + MERGE_WINDOW_MS, ONE, 45),
     ] {
         assert!(matches!(log.record(other), RecordOutcome::New(_)));
     }

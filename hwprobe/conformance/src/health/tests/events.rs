@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn xid_lasts_until_boot_or_clearing() {
     let mut engine = engine();
-    engine.booted("b1");
+    engine.set_boot_id("b1");
     engine.event(
         0,
         "gpu.3",
@@ -18,17 +18,17 @@ fn xid_lasts_until_boot_or_clearing() {
     assert!(report.reasons[0].drains());
     assert!(!report.reasons[1].drains());
     // Weeks later, with a restart of the agent in between.
-    let memory: Memory =
+    let memory: EngineState =
         serde_json::from_str(&serde_json::to_string(engine.memory()).unwrap()).unwrap();
     let mut engine = Engine::new(Table::shipped().unwrap(), memory);
-    engine.booted("b1");
+    engine.set_boot_id("b1");
     engine.observe(400 * HOUR, &Inventory::default());
     assert_eq!(codes(&engine), ["gpu.xid.79 gpu.3"]);
     let mut cleared = engine.clone();
     assert_eq!(cleared.clear("gpu.xid.79", Some("gpu.1")), 0);
     assert_eq!(cleared.clear("gpu.xid.79", None), 1);
     assert!(codes(&cleared).is_empty());
-    engine.booted("b2");
+    engine.set_boot_id("b2");
     assert!(codes(&engine).is_empty());
 }
 
@@ -85,7 +85,7 @@ fn every_event_of_another_driver_has_a_class_and_a_site_names_only_those() {
     let of_mlx5 = Mlx5Event::ALL.map(EventCode::Mlx5);
     for code in of_amd.into_iter().chain(of_mlx5) {
         assert!(table.events.contains_key(&code.reason()), "{code}");
-        assert_eq!(EventCode::of_reason(&code.reason()), Some(code));
+        assert_eq!(EventCode::from_reason(&code.reason()), Some(code));
     }
     assert_eq!(table.events.len(), of_amd.len() + of_mlx5.len());
     let site = "version: x\nevents: { gpu.amd.ring_timout: { observe_only: true } }";

@@ -11,7 +11,7 @@ fn every_finding_of_every_probe_is_judged_by_exactly_one_check() {
         let judges = checks.filter(|(_, check)| check.findings().any(|name| name == code.name()));
         let judges: Vec<&String> = judges.map(|(code, _)| code).collect();
         assert_eq!(judges.len(), 1, "{}: {judges:?}", code.name());
-        assert_eq!(FindingCode::named(code.name()), Some(code));
+        assert_eq!(FindingCode::from_name(code.name()), Some(code));
     }
 }
 
@@ -44,7 +44,7 @@ checks:
   ours.gone: { about: a, finding: gpu_lost, severity: degraded, action: inspect }
 ";
     let table = Table::shipped().unwrap().with_site(site).unwrap();
-    let mut engine = Engine::new(table, Memory::default());
+    let mut engine = Engine::new(table, EngineState::default());
     let mut fine = Inventory::default();
     let record = crate::ClassRecord::new(Class::Gpu);
     fine.records.insert(Class::Gpu, record);

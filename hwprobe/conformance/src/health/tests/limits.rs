@@ -63,7 +63,7 @@ fn word(word: &str) -> Reading<Value> {
 }
 
 fn at_a_finding(code: &str, finding: &str) {
-    let finding = crate::FindingCode::named(finding).unwrap();
+    let finding = crate::FindingCode::from_name(finding).unwrap();
     let mut fine = Inventory::default();
     let record = crate::ClassRecord::new(finding.class());
     fine.records.insert(finding.class(), record);
@@ -126,7 +126,7 @@ fn at_a_rate(code: &str, key: &str, by: i64, within_s: u64) {
 fn at_a_loss(code: &str, key: &str, (was, now): (Reading<Value>, Reading<Value>), for_s: u64) {
     let see = |reading: &Reading<Value>| seen(&[(key, reading.clone())]);
     let mut engine = engine();
-    engine.booted("b1");
+    engine.set_boot_id("b1");
     for at in 0..10 {
         engine.observe(at * HOUR, &see(&now));
     }
@@ -134,9 +134,9 @@ fn at_a_loss(code: &str, key: &str, (was, now): (Reading<Value>, Reading<Value>)
     engine.observe(10 * HOUR, &see(&was));
     assert!(!speaks(&engine, code), "{code}");
     let memory = serde_json::to_string(engine.memory()).unwrap();
-    let memory: Memory = serde_json::from_str(&memory).unwrap();
+    let memory: EngineState = serde_json::from_str(&memory).unwrap();
     let mut engine = Engine::new(Table::shipped().unwrap(), memory);
-    engine.booted("b1");
+    engine.set_boot_id("b1");
     let since = 11 * HOUR;
     engine.observe(since, &see(&now));
     engine.observe(since + for_s * SECOND - 1, &see(&now));
@@ -148,7 +148,7 @@ fn at_a_loss(code: &str, key: &str, (was, now): (Reading<Value>, Reading<Value>)
     engine.observe(1001 * HOUR, &see(&now));
     assert!(speaks(&engine, code), "{code} ends by itself");
     let mut booted = engine.clone();
-    booted.booted("b2");
+    booted.set_boot_id("b2");
     for at in 1002..1010 {
         booted.observe(at * HOUR, &see(&now));
     }

@@ -6,9 +6,9 @@ use crate::NicIdentity;
 #[test]
 fn what_an_agent_before_wrote_down_is_read() {
     let written = r#"{"boot":"b1","reasons":{},"bad_since":{},"counters":{}}"#;
-    let memory: Memory = serde_json::from_str(written).unwrap();
+    let memory: EngineState = serde_json::from_str(written).unwrap();
     let mut engine = Engine::new(Table::shipped().unwrap(), memory);
-    engine.booted("b1");
+    engine.set_boot_id("b1");
     engine.observe(0, &Inventory::default());
     assert_eq!(codes(&engine), Vec::<String>::new());
 }
@@ -40,7 +40,7 @@ fn a_rise_over_any_time_is_weighed_without_a_panic() {
             "version: x\nchecks: {{ nic.symbol_errors: {{ when: {{ rises: {{ by: {by}, within_s: 1 }} }} }} }}"
         );
         let table = Table::shipped().unwrap().with_site(&site).unwrap();
-        let mut engine = Engine::new(table, Memory::default());
+        let mut engine = Engine::new(table, EngineState::default());
         for (at, value) in [(0, 0), (u64::MAX / 2, i64::MAX / 2), (u64::MAX, i64::MAX)] {
             engine.observe(at, &seen(&[(key, number(value))]));
         }

@@ -8,7 +8,7 @@ const RECOVERY: &str = "nic.1.port.1.link_error_recovery";
 /// Reason codes after these samples of one counter; times are in seconds.
 fn after(key: &str, samples: &[(u64, i64)]) -> Vec<String> {
     let mut engine = engine();
-    engine.booted("b1");
+    engine.set_boot_id("b1");
     for (at, value) in samples {
         engine.observe(at * SECOND, &seen(&[(key, number(*value))]));
     }

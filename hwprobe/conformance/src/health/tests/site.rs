@@ -28,7 +28,7 @@ xids:
         (rest.severity, rest.action),
         (Severity::Inform, Action::None)
     );
-    let mut engine = Engine::new(table, Memory::default());
+    let mut engine = Engine::new(table, EngineState::default());
     let flag = Reading::Present(Value::Flag(true));
     engine.observe(0, &seen(&[("gpu.0.remapped_rows.pending", flag)]));
     engine.observe(0, &seen(&[("hwmon.1.fan", number(0))]));
@@ -79,17 +79,17 @@ fn removed_check_strands_no_reason() {
 /// Restarts the agent with another table after a long run.
 fn restarted(engine: &Engine, site: &str) -> Engine {
     let stored = serde_json::to_string(engine.memory()).unwrap();
-    let memory: Memory = serde_json::from_str(&stored).unwrap();
+    let memory: EngineState = serde_json::from_str(&stored).unwrap();
     let table = Table::shipped().unwrap().with_site(site).unwrap();
     let mut engine = Engine::new(table, memory);
-    engine.booted("b1");
+    engine.set_boot_id("b1");
     engine
 }
 
 #[test]
 fn another_table_judges_what_is_remembered_at_once() {
     let mut engine = engine();
-    engine.booted("b1");
+    engine.set_boot_id("b1");
     let flag = Reading::Present(Value::Flag(true));
     let seen = seen(&[
         ("gpu.0.remapped_rows.pending", flag.clone()),
@@ -118,7 +118,7 @@ events:
   gpu.amd.reset_failed: { severity: inform, action: inspect, observe_only: true }
 ";
     let mut calm = restarted(&engine, site);
-    let of = |report: &Report, code: &str| {
+    let of = |report: &HealthReport, code: &str| {
         let reason = report.reasons.iter().find(|reason| reason.code == code);
         let reason = reason.unwrap_or_else(|| panic!("{code}: {report:?}"));
         (reason.severity, reason.action, reason.observe_only)
@@ -167,7 +167,7 @@ events:
 #[test]
 fn of_a_check_that_is_off_no_sample_is_kept() {
     let mut engine = engine();
-    engine.booted("b1");
+    engine.set_boot_id("b1");
     let key = "nic.2.port.1.link_downed";
     engine.observe(0, &seen(&[(key, number(7))]));
     let hot = [

@@ -41,8 +41,8 @@ fn event(line: &Line) -> &Event {
 #[test]
 fn events_and_changes_are_one_sequence_also_over_a_restart() {
     let mut history = History::default();
-    let first = history.enter("b1", folded(agent()));
-    let second = history.enter("b1", folded(xid("")));
+    let first = history.record_event("b1", folded(agent()));
+    let second = history.record_event("b1", folded(xid("")));
     assert_eq!((first.seq(), second.seq()), (Some(1), Some(2)));
     let mut checkpoint = Checkpoint::default();
     [&first, &second]
@@ -50,17 +50,17 @@ fn events_and_changes_are_one_sequence_also_over_a_restart() {
         .for_each(|line| checkpoint.fold(line));
     assert_eq!(&checkpoint, history.checkpoint());
     let mut again = History::restore(checkpoint, |_| None);
-    assert_eq!(again.enter("b1", folded(agent())).seq(), Some(3));
+    assert_eq!(again.record_event("b1", folded(agent())).seq(), Some(3));
 }
 
 #[test]
 fn another_boot_is_noticed_once_and_none_is_seen_where_nothing_was_known() {
     let mut history = History::default();
     assert_eq!(history.boot_before("b1"), None, "a new node");
-    history.enter("b1", folded(agent()));
+    history.record_event("b1", folded(agent()));
     assert_eq!(history.boot_before("b1"), None);
     assert_eq!(history.boot_before("b2"), Some("b1"));
-    history.enter("b2", folded(agent()));
+    history.record_event("b2", folded(agent()));
     assert_eq!(history.boot_before("b2"), None);
     // A journal written before events existed contains only the boot that was read.
     let old = json!({"seq": 9, "boot_id": "b1", "classes": {}});
@@ -73,7 +73,7 @@ fn another_boot_is_noticed_once_and_none_is_seen_where_nothing_was_known() {
 #[test]
 fn an_event_is_read_back_and_keeps_its_stable_form() {
     let mut history = History::default();
-    let line = history.enter("b1", folded(xid("GPU has fallen off the bus")));
+    let line = history.record_event("b1", folded(xid("GPU has fallen off the bus")));
     let json = serde_json::to_value(&line).unwrap();
     let expected = json!({"event": {
         "seq": 1, "at": 5, "boot_id": "b1",
@@ -85,9 +85,12 @@ fn an_event_is_read_back_and_keeps_its_stable_form() {
     }});
     assert_eq!(json, expected);
     assert_eq!(serde_json::from_value::<Line>(json).unwrap(), line);
-    let record = Record::Event(event(&line).clone());
+    let record = HistoryRecord::Event(event(&line).clone());
     let json = serde_json::to_value(&record).unwrap();
-    assert_eq!(serde_json::from_value::<Record>(json).unwrap(), record);
+    assert_eq!(
+        serde_json::from_value::<HistoryRecord>(json).unwrap(),
+        record
+    );
 }
 
 #[test]
@@ -106,12 +109,12 @@ fn entry_format_is_unchanged_by_events() {
     };
     let json = serde_json::to_value(&entry).unwrap();
     assert_eq!(
-        serde_json::to_value(Record::from(entry.clone())).unwrap(),
+        serde_json::to_value(HistoryRecord::from(entry.clone())).unwrap(),
         json
     );
-    let record: Record = serde_json::from_value(json).unwrap();
+    let record: HistoryRecord = serde_json::from_value(json).unwrap();
     assert_eq!((record.seq(), record.at()), (Some(4), 7));
-    assert_eq!(record, Record::Entry(entry));
+    assert_eq!(record, HistoryRecord::Entry(entry));
 }
 
 #[test]
@@ -123,12 +126,14 @@ fn what_a_newer_agent_writes_is_kept_and_its_number_not_given_away() {
     let mut checkpoint = Checkpoint::default();
     checkpoint.fold(&line);
     let mut history = History::restore(checkpoint, |_| None);
-    assert_eq!(history.enter("b1", folded(agent())).seq(), Some(8));
-    let record: Record = serde_json::from_value(newer["event"].clone()).unwrap();
-    assert!(matches!(record, Record::Other(_)));
+    assert_eq!(history.record_event("b1", folded(agent())).seq(), Some(8));
+    let record: HistoryRecord = serde_json::from_value(newer["event"].clone()).unwrap();
+    assert!(matches!(record, HistoryRecord::Other(_)));
     assert_eq!((record.seq(), record.at()), (Some(7), 3));
     assert_eq!(
-        serde_json::from_value::<Record>(json!({})).unwrap().seq(),
+        serde_json::from_value::<HistoryRecord>(json!({}))
+            .unwrap()
+            .seq(),
         None
     );
 }
@@ -137,7 +142,7 @@ fn what_a_newer_agent_writes_is_kept_and_its_number_not_given_away() {
 fn texts_of_drivers_and_people_are_cut_and_an_event_has_a_bound() {
     let mut history = History::default();
     let long = "\u{1F525}".repeat(100_000);
-    let line = history.enter("b1", folded(xid(&long)));
+    let line = history.record_event("b1", folded(xid(&long)));
     let bytes = serde_json::to_vec(&line).unwrap().len();
     assert!(bytes < 4 << 10, "{bytes}");
     let by = EventKind::Cleared {
@@ -146,7 +151,7 @@ fn texts_of_drivers_and_people_are_cut_and_an_event_has_a_bound() {
         entity: Some(long),
         reasons: 1,
     };
-    let line = history.enter("b1", folded(by));
+    let line = history.record_event("b1", folded(by));
     assert!(serde_json::to_vec(&line).unwrap().len() < 8 << 10);
 }
 
@@ -161,6 +166,9 @@ fn a_storm_of_what_does_no_harm_leaves_faults_their_share() {
         severity: Severity::Inform,
         action: Action::RestartApplication,
     };
-    assert_ne!(harmless.rule().share, xid("").rule().share);
+    assert_ne!(
+        harmless.recording_limit().share,
+        xid("").recording_limit().share
+    );
     assert_ne!(harmless.key(), xid("").key());
 }

@@ -14,7 +14,7 @@ const RULE: RecordingLimit = RecordingLimit {
 };
 
 fn take(fold: &mut EventFold<u64>, at: u64, key: &str) -> Option<FoldedLine<u64>> {
-    fold.take(at, at, key.to_owned(), RULE, at)
+    fold.add_event(at, at, key.to_owned(), RULE, at)
 }
 
 #[test]
@@ -25,8 +25,8 @@ fn the_first_is_written_at_once_and_repeats_as_one_line_with_their_number() {
     for n in 1..=5_000 {
         assert_eq!(take(&mut fold, NOW + n, "a"), None);
     }
-    assert_eq!(fold.due(NOW + WINDOW - 1), []);
-    let due = fold.due(NOW + WINDOW);
+    assert_eq!(fold.take_due_lines(NOW + WINDOW - 1), []);
+    let due = fold.take_due_lines(NOW + WINDOW);
     let all = FoldedLine {
         what: NOW + 5_000,
         at: NOW + 5_000,
@@ -35,7 +35,11 @@ fn the_first_is_written_at_once_and_repeats_as_one_line_with_their_number() {
         left_out: 0,
     };
     assert_eq!(due, [all]);
-    assert_eq!(fold.due(NOW + WINDOW + 1), [], "nothing is told twice");
+    assert_eq!(
+        fold.take_due_lines(NOW + WINDOW + 1),
+        [],
+        "nothing is told twice"
+    );
 }
 
 #[test]
@@ -47,7 +51,7 @@ fn long_condition_is_recorded_less_often() {
     for minute in 0..days {
         let now = NOW + minute * MINUTE;
         let mut written: Vec<_> = take(&mut fold, now, "a").into_iter().collect();
-        written.extend(fold.due(now));
+        written.extend(fold.take_due_lines(now));
         for folded in written {
             told += u64::from(folded.count);
             lines += 1;
@@ -56,7 +60,7 @@ fn long_condition_is_recorded_less_often() {
         }
     }
     told += fold
-        .rest(NOW + days * MINUTE)
+        .drain(NOW + days * MINUTE)
         .iter()
         .map(|f| u64::from(f.count))
         .sum::<u64>();
@@ -69,7 +73,7 @@ fn long_condition_is_recorded_less_often() {
 fn after_a_quiet_time_the_next_one_is_a_line_of_its_own_again() {
     let mut fold = EventFold::default();
     assert!(take(&mut fold, NOW, "a").is_some());
-    assert_eq!(fold.due(NOW + WINDOW), []);
+    assert_eq!(fold.take_due_lines(NOW + WINDOW), []);
     assert!(take(&mut fold, NOW + WINDOW + 1, "a").is_some());
 }
 
@@ -78,7 +82,7 @@ fn hourly_line_limit_defers_the_rest() {
     let mut fold = EventFold::default();
     let written = |fold: &mut EventFold<u64>, from: u64| {
         (0..60)
-            .map(|minute| fold.due(NOW + (from + minute) * MINUTE).len())
+            .map(|minute| fold.take_due_lines(NOW + (from + minute) * MINUTE).len())
             .sum::<usize>()
     };
     let first = (0..100).filter_map(|n| take(&mut fold, NOW + n, &format!("key {n}")));
@@ -91,18 +95,18 @@ fn hourly_line_limit_defers_the_rest() {
         ..RULE
     };
     let now = NOW + 61 * MINUTE;
-    assert!(fold.take(now, now, "x".to_owned(), other, 1).is_some());
+    assert!(fold.add_event(now, now, "x".to_owned(), other, 1).is_some());
 }
 
 #[test]
 fn more_kinds_of_things_than_are_followed_are_counted() {
     let mut fold = EventFold::default();
-    for n in 0..MOST_KEYS + 40 {
+    for n in 0..MAX_KEYS + 40 {
         take(&mut fold, NOW, &format!("key {n}"));
     }
-    assert_eq!(fold.open.len(), MOST_KEYS);
+    assert_eq!(fold.open.len(), MAX_KEYS);
     let later = NOW + HOUR_MS + 1;
-    let due = fold.due(later);
+    let due = fold.take_due_lines(later);
     assert_eq!(due[0].left_out, 40);
     assert!(due[1..].iter().all(|folded| folded.left_out == 0));
 }
@@ -110,14 +114,14 @@ fn more_kinds_of_things_than_are_followed_are_counted() {
 #[test]
 fn a_share_that_is_full_takes_no_room_from_another() {
     let mut fold = EventFold::default();
-    for n in 0..MOST_KEYS + 40 {
+    for n in 0..MAX_KEYS + 40 {
         take(&mut fold, NOW, &format!("key {n}"));
     }
     let other = RecordingLimit {
         share: "other",
         ..RULE
     };
-    let told = fold.take(NOW, NOW, "x".to_owned(), other, 7);
+    let told = fold.add_event(NOW, NOW, "x".to_owned(), other, 7);
     assert_eq!(
         told.map(|folded| (folded.what, folded.left_out)),
         Some((7, 0))
@@ -134,9 +138,9 @@ fn what_turns_worse_does_not_wait_with_what_it_was_before() {
         share: "worse",
         ..RULE
     };
-    let told = fold.take(NOW + 2, NOW + 2, "a".to_owned(), worse, 7);
+    let told = fold.add_event(NOW + 2, NOW + 2, "a".to_owned(), worse, 7);
     assert_eq!(told.map(|folded| (folded.what, folded.count)), Some((7, 1)));
-    let due = fold.due(NOW + WINDOW + 2);
+    let due = fold.take_due_lines(NOW + WINDOW + 2);
     assert_eq!(
         due.iter().map(|f| (f.what, f.count)).collect::<Vec<_>>(),
         [(NOW + 1, 1)]
@@ -154,10 +158,14 @@ fn repeats_do_not_keep_the_first_of_another_waiting() {
             take(&mut fold, now, key);
         }
         if minute == 0 {
-            let first = fold.take(now, now, "z".to_owned(), RULE, 7);
+            let first = fold.add_event(now, now, "z".to_owned(), RULE, 7);
             assert_eq!(first, None, "the hour's lines are spent");
         }
-        if fold.due(now).iter().any(|folded| folded.what == 7) {
+        if fold
+            .take_due_lines(now)
+            .iter()
+            .any(|folded| folded.what == 7)
+        {
             told_at.get_or_insert(minute);
         }
     }
@@ -168,7 +176,7 @@ fn repeats_do_not_keep_the_first_of_another_waiting() {
 fn what_an_earlier_process_wrote_counts_in_its_hour() {
     let mut fold = EventFold::default();
     for n in 0..RULE.hourly as u64 {
-        fold.spend(RULE, NOW - n);
+        fold.count_line(RULE, NOW - n);
     }
     assert_eq!(take(&mut fold, NOW, "a"), None);
     assert!(take(&mut fold, NOW + HOUR_MS, "b").is_some());
@@ -182,7 +190,7 @@ fn a_clock_that_is_set_back_by_a_year_stops_nothing() {
     }
     let back = NOW - 365 * 24 * HOUR_MS;
     assert!(take(&mut fold, back, "b").is_some());
-    assert_eq!(fold.due(back), []);
-    let due = fold.due(back + WINDOW);
+    assert_eq!(fold.take_due_lines(back), []);
+    let due = fold.take_due_lines(back + WINDOW);
     assert_eq!(due.iter().map(|f| f.count).collect::<Vec<_>>(), [19]);
 }

@@ -5,7 +5,7 @@ use crate::Reading;
 
 /// Maximum number of groups that are tested exhaustively; with more, a group is grown greedily. 16 GPUs have 12,870
 /// groups of 8.
-const MOST_GROUPS: u64 = 20_000;
+const MAX_EXHAUSTIVE_GROUPS: u64 = 20_000;
 
 impl Topology {
     /// Indices in `gpus` of the `count` GPUs with the strongest weakest connection. `gpus` holds device names as in
@@ -18,9 +18,9 @@ impl Topology {
             return (0..gpus.len()).collect();
         }
         let strengths = ConnectionStrengths::new(self, gpus);
-        match groups(gpus.len() as u64, count as u64) <= MOST_GROUPS {
+        match count_groups(gpus.len() as u64, count as u64) <= MAX_EXHAUSTIVE_GROUPS {
             true => strengths.best(count),
-            false => strengths.grown(count),
+            false => strengths.grow_greedily(count),
         }
     }
 
@@ -54,12 +54,12 @@ impl Topology {
 }
 
 /// Number of groups of `count`; the calculation stops above the limit.
-fn groups(gpus: u64, count: u64) -> u64 {
+fn count_groups(gpus: u64, count: u64) -> u64 {
     let count = count.min(gpus - count);
     let mut groups = 1_u64;
     for n in 0..count {
         groups = groups.saturating_mul(gpus - n) / (n + 1);
-        if groups > MOST_GROUPS {
+        if groups > MAX_EXHAUSTIVE_GROUPS {
             break;
         }
     }
@@ -69,7 +69,7 @@ fn groups(gpus: u64, count: u64) -> u64 {
 /// Strength of each connection.
 struct ConnectionStrengths {
     gpus: usize,
-    of: Vec<u32>,
+    strengths: Vec<u32>,
 }
 
 /// Rank of a group: its weakest connection, and the sum of all its connections.
@@ -86,15 +86,18 @@ impl ConnectionStrengths {
                 of[other * gpus + one] = strength;
             }
         }
-        Self { gpus, of }
+        Self {
+            gpus,
+            strengths: of,
+        }
     }
 
     fn between(&self, one: usize, other: usize) -> u32 {
-        self.of[one * self.gpus + other]
+        self.strengths[one * self.gpus + other]
     }
 
     /// The rank of a group after adding one GPU.
-    fn with(&self, group: &[usize], worth: GroupRank, more: usize) -> GroupRank {
+    fn rank_with(&self, group: &[usize], worth: GroupRank, more: usize) -> GroupRank {
         let strengths = group.iter().map(|slot| self.between(*slot, more));
         strengths.fold(worth, |(weakest, sum), strength| {
             (weakest.min(strength), sum + u64::from(strength))
@@ -104,7 +107,7 @@ impl ConnectionStrengths {
     /// Tests every group.
     fn best(&self, count: usize) -> Vec<usize> {
         let mut best = ((0, 0), Vec::new());
-        self.look(
+        self.search(
             &mut Vec::with_capacity(count),
             (u32::MAX, 0),
             count,
@@ -113,7 +116,7 @@ impl ConnectionStrengths {
         best.1
     }
 
-    fn look(
+    fn search(
         &self,
         group: &mut Vec<usize>,
         worth: GroupRank,
@@ -130,21 +133,21 @@ impl ConnectionStrengths {
         let from = group.last().map_or(0, |last| last + 1);
         let missing = count - group.len();
         for slot in from..=self.gpus - missing {
-            let worth = self.with(group, worth, slot);
+            let worth = self.rank_with(group, worth, slot);
             group.push(slot);
-            self.look(group, worth, count, best);
+            self.search(group, worth, count, best);
             group.pop();
         }
     }
 
     /// Grows a group from each GPU, always adding the GPU that keeps the group strongest.
-    fn grown(&self, count: usize) -> Vec<usize> {
+    fn grow_greedily(&self, count: usize) -> Vec<usize> {
         let grown = |first: usize| {
             let (mut group, mut worth) = (vec![first], (u32::MAX, 0));
             while group.len() < count {
                 let others = (0..self.gpus).filter(|slot| !group.contains(slot));
                 let next = others
-                    .map(|slot| (self.with(&group, worth, slot), std::cmp::Reverse(slot)))
+                    .map(|slot| (self.rank_with(&group, worth, slot), std::cmp::Reverse(slot)))
                     .max();
                 let Some((next_worth, slot)) = next else {
                     break;

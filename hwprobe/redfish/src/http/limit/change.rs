@@ -16,7 +16,7 @@ pub(super) const fn takes_limits(source: &Source) -> bool {
 }
 
 /// The body that sets or lifts the limit.
-pub(super) fn of_limit(
+pub(super) fn limit_body(
     source: &Source,
     value: &Value,
     system: Option<&ResourcePath>,
@@ -39,7 +39,7 @@ pub(super) fn of_limit(
 }
 
 /// The body that sets the action for a limit that cannot be enforced; `None` if the source has no such setting.
-pub(super) fn of_exception(
+pub(super) fn exception_body(
     source: &Source,
     value: &Value,
     system: Option<&ResourcePath>,
@@ -99,7 +99,7 @@ mod tests {
 
     fn change(shape: PowerForm, value: &Value, limit: Option<u64>) -> Result<Value, LimitRefusal> {
         let limit = limit.map(|watts| Milliwatts(watts * 1000));
-        of_limit(&source(shape), value, None, limit)
+        limit_body(&source(shape), value, None, limit)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Confirmation of a limit: reads the control until it shows the new limit, or clearly another one.
 
 use super::{Change, ConfirmedLimit, Control, SafeException, SetLimitError};
-use crate::http::bmc::{As, Bmc};
+use crate::http::bmc::{AccountRole, Bmc};
 use crate::http::error::FetchError;
 use crate::http::wire::HttpRequest;
 use crate::power::{Route, Source, read_by_route};
@@ -47,7 +47,7 @@ impl ControlReport {
     }
 
     /// Whether exactly this limit is in force.
-    pub fn holds(&self, asked: Option<Milliwatts>) -> bool {
+    pub fn is_in_force(&self, asked: Option<Milliwatts>) -> bool {
         let (_, highest) = self.range();
         match (self.state(), asked) {
             (LimitState::Uncapped, asked) => asked.is_none() || asked == highest,
@@ -100,21 +100,21 @@ impl Bmc {
         change: &Change,
         deadline: Instant,
     ) -> Result<ConfirmedLimit, SetLimitError> {
-        let asked = change.asked;
-        let before = control.told.limit();
+        let asked = change.requested;
+        let before = control.report.limit();
         let mut seen = None;
         loop {
             let is_last = Instant::now() + self.settings.confirm_interval >= deadline;
-            let why = match self.look(&control.source).await {
+            let why = match self.read_control(&control.source).await {
                 Err(error) => error.to_string(),
                 Ok((value, _)) => {
                     let told = ControlReport::of(route, &control.source, &value);
-                    if told.holds(asked) {
-                        return confirmed_safe(&told, asked);
+                    if told.is_in_force(asked) {
+                        return confirm_safe(&told, asked);
                     }
                     let now = told.limit();
                     let is_settled = now.is_some() && now == seen;
-                    match &change.refused {
+                    match &change.server_error {
                         Some((status, message)) if is_settled && now == before => {
                             let (status, message) = (*status, message.clone());
                             return Err(SetLimitError::Rejected { status, message });
@@ -145,7 +145,11 @@ impl Bmc {
     ) -> Result<(), String> {
         loop {
             let reply = self
-                .exchange(As::Capper, &HttpRequest::get(task.as_str()), deadline)
+                .exchange(
+                    AccountRole::Capper,
+                    &HttpRequest::get(task.as_str()),
+                    deadline,
+                )
                 .await;
             match reply.map(|reply| (reply.status, reply.json())) {
                 // A task monitor returns 202 while the task runs, and disappears afterwards.
@@ -171,7 +175,7 @@ impl Bmc {
 }
 
 /// A limit in force is confirmed only if enforcing it cuts no power.
-fn confirmed_safe(
+fn confirm_safe(
     told: &ControlReport,
     asked: Option<Milliwatts>,
 ) -> Result<ConfirmedLimit, SetLimitError> {

@@ -7,7 +7,7 @@ mod change;
 mod confirm;
 mod outcome;
 
-use super::bmc::{As, Bmc};
+use super::bmc::{AccountRole, Bmc};
 use super::error::FetchError;
 use super::session::path_of_location;
 use super::wire::{HttpRequest, Reply};
@@ -22,9 +22,9 @@ pub use outcome::{ConfirmedLimit, LimitRefusal, SafeException, SetLimitError};
 
 /// The sent change, as far as it matters for the confirmation.
 struct Change {
-    asked: Option<Milliwatts>,
+    requested: Option<Milliwatts>,
     /// Status and message of an error after which the change may or may not have taken effect.
-    refused: Option<(u16, String)>,
+    server_error: Option<(u16, String)>,
 }
 
 /// A control before the change.
@@ -32,7 +32,7 @@ struct Control {
     source: Source,
     value: Value,
     etag: Option<String>,
-    told: ControlReport,
+    report: ControlReport,
 }
 
 impl Bmc {
@@ -71,18 +71,18 @@ impl Bmc {
         limit: Option<Milliwatts>,
     ) -> Result<ConfirmedLimit, SetLimitError> {
         let mut control = self.control(route).await?;
-        let asked = may_set(&control.told, limit)?;
-        if control.told.holds(asked) {
-            return Ok(control.told.confirmed());
+        let asked = check_limit(&control.report, limit)?;
+        if control.report.is_in_force(asked) {
+            return Ok(control.report.confirmed());
         }
         let mut sent = self.send(route, &control, asked).await?;
         if sent.as_ref().is_ok_and(|reply| reply.status == 412) {
             // Another client changed the control in between: retry once, from its current state.
             control = self.control(route).await?;
-            may_set(&control.told, limit)?;
+            check_limit(&control.report, limit)?;
             sent = self.send(route, &control, asked).await?;
         }
-        self.settle(route, &control, asked, sent).await
+        self.confirm_result(route, &control, asked, sent).await
     }
 
     async fn send(
@@ -92,7 +92,7 @@ impl Bmc {
         asked: Option<Milliwatts>,
     ) -> Result<Result<Reply, FetchError>, SetLimitError> {
         let system = route.system.as_ref();
-        let body = change::of_limit(&control.source, &control.value, system, asked)?;
+        let body = change::limit_body(&control.source, &control.value, system, asked)?;
         Ok(self.patch(control, body).await)
     }
 
@@ -103,11 +103,11 @@ impl Bmc {
             ..HttpRequest::new(Method::PATCH, path, Some(body))
         };
         let deadline = Instant::now() + self.settings.slow_request_timeout;
-        self.exchange(As::Capper, &ask, deadline).await
+        self.exchange(AccountRole::Capper, &ask, deadline).await
     }
 
     /// Evaluates the answer to a change, and reads back the limit in force.
-    async fn settle(
+    async fn confirm_result(
         &self,
         route: &Route,
         control: &Control,
@@ -142,7 +142,10 @@ impl Bmc {
             ) => {}
             Err(error) => return Err(SetLimitError::NotSent(error)),
         }
-        let change = Change { asked, refused };
+        let change = Change {
+            requested: asked,
+            server_error: refused,
+        };
         self.confirm(route, control, &change, deadline).await
     }
 
@@ -153,10 +156,10 @@ impl Bmc {
         let mut control = self.control(route).await?;
         let system = route.system.as_ref();
         for action in ["NoAction", "LogEventOnly"] {
-            if let Some(safe) = control.told.safe_exception() {
+            if let Some(safe) = control.report.safe_exception() {
                 return Ok(safe);
             }
-            let body = change::of_exception(&control.source, &control.value, system, action);
+            let body = change::exception_body(&control.source, &control.value, system, action);
             let Some(body) = body else { break };
             // The status of the answer does not matter; the following read shows the action.
             let unconfirmed = |why| SetLimitError::ExceptionUnconfirmed { why };
@@ -165,8 +168,8 @@ impl Bmc {
             let looked = self.control(route).await;
             control = looked.map_err(|error| unconfirmed(error.to_string()))?;
         }
-        let action = control.told.exception_shown();
-        let safe = control.told.safe_exception();
+        let action = control.report.exception_shown();
+        let safe = control.report.safe_exception();
         safe.ok_or_else(|| LimitRefusal::PowerOff { action }.into())
     }
 
@@ -177,23 +180,28 @@ impl Bmc {
         }
         let takes_limits = |source: &&Source| change::takes_limits(source);
         for source in route.sources.iter().filter(takes_limits) {
-            let (value, etag) = self.look(source).await.map_err(SetLimitError::NotSent)?;
+            let (value, etag) = self
+                .read_control(source)
+                .await
+                .map_err(SetLimitError::NotSent)?;
             let told = ControlReport::of(route, source, &value);
             if told.state() != LimitState::Absent {
                 return Ok(Control {
                     source: source.clone(),
                     value,
                     etag,
-                    told,
+                    report: told,
                 });
             }
         }
         Err(LimitRefusal::NoControl.into())
     }
 
-    async fn look(&self, source: &Source) -> Result<(Value, Option<String>), FetchError> {
+    async fn read_control(&self, source: &Source) -> Result<(Value, Option<String>), FetchError> {
         let deadline = Instant::now() + self.settings.request_timeout;
-        let fetched = self.get(As::Capper, &source.path, deadline).await?;
+        let fetched = self
+            .get(AccountRole::Capper, &source.path, deadline)
+            .await?;
         Ok((fetched.value, fetched.etag))
     }
 }
@@ -204,7 +212,7 @@ const fn whole_watts(limit: Milliwatts) -> Milliwatts {
 }
 
 /// Checks whether the limit may be sent. Returns the limit to send, or the reason against it.
-fn may_set(
+fn check_limit(
     told: &ControlReport,
     limit: Option<Milliwatts>,
 ) -> Result<Option<Milliwatts>, LimitRefusal> {

@@ -105,7 +105,7 @@ pub enum SetLimitError {
         message: String,
     },
     /// The BMC accepted the change, but another limit is in force.
-    #[error("requested {}, but {} is in effect", shown(.asked.as_ref()), shown(.stored.limit.as_ref()))]
+    #[error("requested {}, but {} is in effect", display_limit(.asked.as_ref()), display_limit(.stored.limit.as_ref()))]
     Altered {
         /// Requested limit.
         asked: Option<Milliwatts>,
@@ -119,7 +119,7 @@ pub enum SetLimitError {
         why: String,
     },
     /// The change was sent, but the limit in force is unknown.
-    #[error("requested {}, and the limit in effect is unknown: {why}", shown(.asked.as_ref()))]
+    #[error("requested {}, and the limit in effect is unknown: {why}", display_limit(.asked.as_ref()))]
     Unconfirmed {
         /// Requested limit.
         asked: Option<Milliwatts>,
@@ -128,7 +128,7 @@ pub enum SetLimitError {
     },
 }
 
-fn shown(limit: Option<&Milliwatts>) -> String {
+fn display_limit(limit: Option<&Milliwatts>) -> String {
     limit.map_or_else(|| "no limit".to_owned(), Milliwatts::to_string)
 }
 
@@ -139,6 +139,6 @@ fn range(lowest: Option<&Milliwatts>, highest: Option<&Milliwatts>) -> String {
 
 impl fmt::Display for ConfirmedLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&shown(self.limit.as_ref()))
+        f.pad(&display_limit(self.limit.as_ref()))
     }
 }

@@ -2,7 +2,7 @@
 
 use lattice_conformance::Reading;
 use lattice_fake_bmc::{Builder, FakeBmc, Role, Tree};
-use lattice_redfish::http::{Bmc, Clock, Endpoint, Environment, MayCap, Randomness};
+use lattice_redfish::http::{Bmc, Clock, Endpoint, Environment, LimitWriter, Randomness};
 use lattice_redfish::http::{ReadOnly, Settings, Trust};
 use lattice_redfish::{Documents, ResourcePath};
 use secrecy::SecretString;
@@ -93,8 +93,8 @@ pub fn settings() -> Settings {
     Settings {
         request_timeout: Duration::from_secs(15),
         slow_request_timeout: Duration::from_secs(30),
-        look_timeout: Duration::from_secs(60),
-        whole_look_timeout: Duration::from_secs(60),
+        pass_timeout: Duration::from_secs(60),
+        full_pass_timeout: Duration::from_secs(60),
         confirm_timeout: Duration::from_secs(5),
         confirm_interval: Duration::from_millis(30),
         ..Settings::default()
@@ -102,7 +102,7 @@ pub fn settings() -> Settings {
 }
 
 pub fn client(bmc: &FakeBmc, settings: Settings) -> Bmc {
-    let caps = MayCap(endpoint(bmc, "capper"));
+    let caps = LimitWriter(endpoint(bmc, "capper"));
     let reads = ReadOnly(endpoint(bmc, "reader"));
     Bmc::new(reads, Some(caps), settings, Environment::system()).unwrap()
 }

@@ -39,14 +39,14 @@ impl RawDevice<'_> {
         };
         let mut asked = ask!(self, nvmlDeviceGetGpuFabricInfoV, &mut info);
         let mut summary = true;
-        if asked == Err(Code::OTHER_VERSION) {
+        if asked == Err(Code::ARGUMENT_VERSION_MISMATCH) {
             // The second version of the struct is a prefix of the third.
             info.version = struct_version::<nvml::nvmlGpuFabricInfo_v2_t>(2);
             asked = ask!(self, nvmlDeviceGetGpuFabricInfoV, &mut info);
             summary = false;
         }
-        if asked == Err(Code::NO_SUCH_CALL) || asked == Err(Code::OTHER_VERSION) {
-            return self.fabric_first_form();
+        if asked == Err(Code::FUNCTION_NOT_FOUND) || asked == Err(Code::ARGUMENT_VERSION_MISMATCH) {
+            return self.fabric_v1();
         }
         asked?;
         Ok(FabricInfo {
@@ -59,7 +59,7 @@ impl RawDevice<'_> {
         })
     }
 
-    fn fabric_first_form(self) -> Result<FabricInfo, Code> {
+    fn fabric_v1(self) -> Result<FabricInfo, Code> {
         let mut info = nvml::nvmlGpuFabricInfo_t {
             clusterUuid: [0; 16],
             status: 0,

@@ -16,8 +16,9 @@ use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t};
 pub(super) struct Code(pub nvmlReturn_t);
 
 impl Code {
-    const NO_SUCH_CALL: Self = Self(nvml::nvmlReturn_enum_NVML_ERROR_FUNCTION_NOT_FOUND);
-    const OTHER_VERSION: Self = Self(nvml::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    const FUNCTION_NOT_FOUND: Self = Self(nvml::nvmlReturn_enum_NVML_ERROR_FUNCTION_NOT_FOUND);
+    const ARGUMENT_VERSION_MISMATCH: Self =
+        Self(nvml::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 
     /// Name of the code in nvml.h, in lower case and without its prefix; the number for an unknown code.
     pub(super) fn name(self) -> String {
@@ -106,7 +107,7 @@ macro_rules! ask {
                 let code = unsafe { call($raw.device, $($argument),*) };
                 if code == nvml::nvmlReturn_enum_NVML_SUCCESS { Ok(()) } else { Err(Code(code)) }
             }
-            Err(_) => Err(Code::NO_SUCH_CALL),
+            Err(_) => Err(Code::FUNCTION_NOT_FOUND),
         }
     };
 }
@@ -124,10 +125,10 @@ pub(super) struct RemappedRows {
 pub(super) struct SramErrors {
     /// Corrected errors since the driver was loaded.
     pub corrected: Reading<u64>,
-    pub corrected_ever: Reading<u64>,
+    pub corrected_aggregate: Reading<u64>,
     /// Uncorrected errors since the driver was loaded.
     pub uncorrected: Reading<u64>,
-    pub uncorrected_ever: Reading<u64>,
+    pub uncorrected_aggregate: Reading<u64>,
     /// The driver reports that the error count exceeds its threshold.
     pub threshold_exceeded: bool,
 }
@@ -157,7 +158,7 @@ impl<'a> RawDevice<'a> {
             used: 0,
         };
         match ask!(self, nvmlDeviceGetMemoryInfo_v2, &mut info) {
-            Err(Code::NO_SUCH_CALL | Code::OTHER_VERSION) => {}
+            Err(Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION_MISMATCH) => {}
             other => return other.map(|()| (info.total, info.used)),
         }
         let mut info = nvml::nvmlMemory_t {
@@ -212,10 +213,13 @@ impl<'a> RawDevice<'a> {
         };
         ask!(self, nvmlDeviceGetSramEccErrorStatus, &mut status)?;
         Ok(SramErrors {
-            corrected: one(status.volatileCor),
-            corrected_ever: one(status.aggregateCor),
-            uncorrected: both(status.volatileUncParity, status.volatileUncSecDed),
-            uncorrected_ever: both(status.aggregateUncParity, status.aggregateUncSecDed),
+            corrected: counter_value(status.volatileCor),
+            corrected_aggregate: counter_value(status.aggregateCor),
+            uncorrected: counter_sum(status.volatileUncParity, status.volatileUncSecDed),
+            uncorrected_aggregate: counter_sum(
+                status.aggregateUncParity,
+                status.aggregateUncSecDed,
+            ),
             threshold_exceeded: status.bThresholdExceeded != 0,
         })
     }
@@ -231,7 +235,7 @@ impl<'a> RawDevice<'a> {
             at,
             &mut count
         );
-        reading(asked).and_then(|()| one(count))
+        reading(asked).and_then(|()| counter_value(count))
     }
 
     /// Number of pages retired for `cause`; their addresses are not requested.
@@ -255,7 +259,7 @@ impl<'a> RawDevice<'a> {
     pub(super) fn clock_event_reasons(self) -> Result<u64, Code> {
         let mut mask = 0;
         match ask!(self, nvmlDeviceGetCurrentClocksEventReasons, &mut mask) {
-            Err(Code::NO_SUCH_CALL) => {
+            Err(Code::FUNCTION_NOT_FOUND) => {
                 ask!(self, nvmlDeviceGetCurrentClocksThrottleReasons, &mut mask)?;
             }
             other => other?,
@@ -325,7 +329,7 @@ const fn struct_version<T>(version: u32) -> u32 {
 }
 
 /// Converts a counter. The driver returns all ones for a counter that it does not have.
-fn one(count: u64) -> Reading<u64> {
+fn counter_value(count: u64) -> Reading<u64> {
     match count {
         u64::MAX => Reading::failed("the driver has no number for it"),
         count => Reading::Present(count),
@@ -333,10 +337,10 @@ fn one(count: u64) -> Reading<u64> {
 }
 
 /// The sum of two counters.
-fn both(first: u64, second: u64) -> Reading<u64> {
-    let second = one(second);
-    let sum = one(first).and_then(|first| second.map(|second| first.checked_add(second)));
-    sum.and_then(|sum| one(sum.unwrap_or(u64::MAX)))
+fn counter_sum(first: u64, second: u64) -> Reading<u64> {
+    let second = counter_value(second);
+    let sum = counter_value(first).and_then(|first| second.map(|second| first.checked_add(second)));
+    sum.and_then(|sum| counter_value(sum.unwrap_or(u64::MAX)))
 }
 
 fn field(value: &nvml::nvmlFieldValue_t) -> Result<i64, Code> {
@@ -368,16 +372,16 @@ mod tests {
 
     #[test]
     fn missing_counter_is_unknown() {
-        assert_eq!(both(2, 3), Reading::Present(5));
+        assert_eq!(counter_sum(2, 3), Reading::Present(5));
         for (one, other) in [
             (u64::MAX, 0),
             (0, u64::MAX),
             (u64::MAX, 1),
             (u64::MAX - 1, 2),
         ] {
-            assert!(!both(one, other).is_known(), "{one} {other}");
+            assert!(!counter_sum(one, other).is_known(), "{one} {other}");
         }
-        assert_eq!(super::one(7), Reading::Present(7));
-        assert!(!super::one(u64::MAX).is_known());
+        assert_eq!(super::counter_value(7), Reading::Present(7));
+        assert!(!super::counter_value(u64::MAX).is_known());
     }
 }

@@ -98,7 +98,7 @@ fn capture_preserves_selected_packages() {
         !kept.contains("Maintainer") && !kept.contains("docker"),
         "{kept}"
     );
-    let full = dpkg_packages(DPKG).map(|found| found.only(&wanted));
+    let full = dpkg_packages(DPKG).map(|found| found.matching(&wanted));
     assert_eq!(dpkg_packages(&kept), full);
 }
 

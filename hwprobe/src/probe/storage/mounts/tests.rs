@@ -16,7 +16,7 @@ const TABLE: &str = "\
 fn persistent_network_mounts_differ_from_transient() {
     let mounts = parse(TABLE);
     let mounts = mounts.present().unwrap();
-    let points: Vec<&str> = lasting(mounts).into_keys().collect();
+    let points: Vec<&str> = permanent_network_mounts(mounts).into_keys().collect();
     assert_eq!(points, ["/gpfs/fs1", "/my data", "/scratch", "/sw"]);
     assert_eq!(automounts(mounts), ["/home"]);
     assert_eq!(
@@ -28,7 +28,7 @@ fn persistent_network_mounts_differ_from_transient() {
 #[test]
 fn options_are_sorted_and_those_of_one_host_masked() {
     let mounts = parse(TABLE);
-    let found = lasting(mounts.present().unwrap());
+    let found = permanent_network_mounts(mounts.present().unwrap());
     let options = |point: &str| {
         let options = found[point].options.iter();
         options
@@ -65,7 +65,7 @@ fn capture_preserves_mount_table() {
     let all = |table: &str| -> Vec<(String, String, String)> {
         let mounts = parse(table);
         let mounts = mounts.present().unwrap();
-        let found = lasting(mounts).into_values().map(|mount| {
+        let found = permanent_network_mounts(mounts).into_values().map(|mount| {
             let options: Vec<_> = mount.options.iter().map(|o| masked(o)).collect();
             (
                 mount.point.clone(),
@@ -130,14 +130,18 @@ fn what_an_ordinary_user_mounts_is_no_configuration() {
     let own = parse(TABLE);
     let seen = parse(&table);
     let kept = parse(without_identity(&table));
-    let found = lasting(seen.present().unwrap());
-    assert_eq!(found, lasting(own.present().unwrap()));
-    assert!(found.keys().eq(lasting(kept.present().unwrap()).keys()));
+    let found = permanent_network_mounts(seen.present().unwrap());
+    assert_eq!(found, permanent_network_mounts(own.present().unwrap()));
+    assert!(
+        found
+            .keys()
+            .eq(permanent_network_mounts(kept.present().unwrap()).keys())
+    );
     // Mounts by root count, in a capture too.
     let roots = b"93 22 0:93 / /jfs rw - fuse.juicefs JuiceFS:a rw,user_id=0,group_id=0";
     for table in [with(&[roots]), without_identity(&with(&[roots]))] {
         let mounts = parse(&table);
-        assert!(lasting(mounts.present().unwrap()).contains_key("/jfs"));
+        assert!(permanent_network_mounts(mounts.present().unwrap()).contains_key("/jfs"));
     }
 }
 
@@ -147,7 +151,7 @@ fn a_name_that_is_no_text_hides_nothing_but_itself() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("proc/1")).unwrap();
         std::fs::write(folder.path().join("proc/1/mountinfo"), table).unwrap();
-        let mut probed = Probed::new(lattice_conformance::Class::Storage);
+        let mut probed = ProbeResult::new(lattice_conformance::Class::Storage);
         keys(&Root::new(folder.path()), &mut probed);
         let get = |key: &str| probed.record.get(key);
         (get("storage.mount.names"), get("storage.automount"))

@@ -2,13 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
-use lattice_quorum_state::{Bounds, Policy, State};
+use lattice_quorum_state::{Policy, SegmentLimits, State};
 use lattice_quorum_types::{
     AllocationId, Command, Envelope, NodeId, Outcome, ProjectPath, UnixMillis, VclusterName,
     allocation::RankExit,
     array::ArraySpec,
     attestation::{Attestation, ClassAttestation, Proof},
-    baseline::{self, ClassRule, Constraint, Definition, Rule, Scalar, Sensitive},
+    baseline::{self, BaselineDefinition, ClassRule, Constraint, Rule, Scalar, SensitivePolicy},
     budget::{Credit, RemainingCredit, SoftPatch},
     checkpoint::{CheckpointMode, CheckpointOutcome},
     command::{
@@ -23,8 +23,8 @@ use lattice_quorum_types::{
     reservation::ReservationSpec,
     rpc::Role,
     scheduler::{
-        CheckpointPatch, PartsPerMillion, PreemptionPatch, Reservations, ScalingPatch,
-        SchedulerPatch, Setting, SharingPatch, WeightPatch, WorkloadKind,
+        CheckpointPatch, PartsPerMillion, PlannedReservations, PreemptionPatch, ScalingPatch,
+        SchedulerPatch, SettingPatch, SharingPatch, WeightPatch, WorkloadKind,
     },
     spec::{AllocationSpec, Workload},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency},
@@ -36,7 +36,7 @@ const START: UnixMillis = UnixMillis(1_800_000_000_000);
 const BOOT: &str = "b1";
 
 /// Groups of four rows, so that a few records make segments.
-pub(super) const BOUNDS: Bounds = Bounds {
+pub(super) const BOUNDS: SegmentLimits = SegmentLimits {
     rows: 4,
     bytes: 1 << 20,
 };
@@ -44,33 +44,33 @@ pub(super) const BOUNDS: Bounds = Bounds {
 /// Settings from every group, of every type.
 fn night_settings() -> SchedulerPatch {
     SchedulerPatch {
-        kind: Setting::Set(WorkloadKind::MlTraining),
+        kind: SettingPatch::Set(WorkloadKind::MlTraining),
         weights: WeightPatch {
-            topology: Setting::Set(PartsPerMillion(250_000)),
-            energy: Setting::Clear,
+            topology: SettingPatch::Set(PartsPerMillion(250_000)),
+            energy: SettingPatch::Clear,
             ..WeightPatch::default()
         },
-        reference_wait_ms: Setting::Set(7_200_000),
-        reservations: Setting::Set(Reservations::First(50)),
-        checkpoint_bytes_s: Setting::Set(200_000_000_000),
+        reference_wait_ms: SettingPatch::Set(7_200_000),
+        reservations: SettingPatch::Set(PlannedReservations::First(50)),
+        checkpoint_bytes_s: SettingPatch::Set(200_000_000_000),
         preemption: PreemptionPatch {
-            enabled: Setting::Set(true),
-            max_victims: Setting::Set(2),
+            enabled: SettingPatch::Set(true),
+            max_victims: SettingPatch::Set(2),
             ..PreemptionPatch::default()
         },
         sharing: SharingPatch {
-            allow_lending: Setting::Set(false),
-            borrowing_limit: Setting::Set(4),
+            allow_lending: SettingPatch::Set(false),
+            borrowing_limit: SettingPatch::Set(4),
             ..SharingPatch::default()
         },
         checkpoint: CheckpointPatch {
-            timeout_ms: Setting::Set(300_000),
-            max_deferrals: Setting::Set(1),
+            timeout_ms: SettingPatch::Set(300_000),
+            max_deferrals: SettingPatch::Set(1),
             ..CheckpointPatch::default()
         },
         scaling: ScalingPatch {
-            threshold: Setting::Set(PartsPerMillion(800_000)),
-            cooldown_ms: Setting::Set(60_000),
+            threshold: SettingPatch::Set(PartsPerMillion(800_000)),
+            cooldown_ms: SettingPatch::Set(60_000),
             ..ScalingPatch::default()
         },
     }
@@ -193,7 +193,7 @@ impl Script {
                     node: expected.node.clone(),
                     boot_id: BOOT.to_owned(),
                     cohort: Some(Default::default()),
-                    classes: [("gpu".to_owned(), ClassAttestation::only(1, [7; 32]))].into(),
+                    classes: [("gpu".to_owned(), ClassAttestation::of_schema(1, [7; 32]))].into(),
                     read_at: self.now(),
                     nonce: [0; 16],
                 },
@@ -319,16 +319,16 @@ impl Script {
             or_absent: false,
         };
         let rule = ClassRule {
-            policy: baseline::Policy::Warn,
-            sensitive: Sensitive::Strict,
+            policy: baseline::DriftPolicy::Warn,
+            sensitive: SensitivePolicy::Strict,
             rule: Rule::Partial {
                 constraints: vec![constraint],
             },
         };
-        let definition = Definition {
+        let definition = BaselineDefinition {
             nodes: "n[10-11]".to_owned(),
             classes: [("nic".to_owned(), rule)].into(),
-            ..Definition::default()
+            ..BaselineDefinition::default()
         };
         self.admin(Command::SetBaseline {
             name: BaselineName::new("h100").unwrap(),

@@ -4,10 +4,10 @@ use super::{
     PendingRecords, WaitStanding,
     dependency_standing::{DependencyVerdict, is_by_index, met},
 };
-use crate::judge::array::{number_of, settled};
+use crate::judge::array::{id_of, with_derived_state};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, allocation::StopCause, event::AllocationChange,
-    progress::Element, terms::Dependency,
+    progress::ArrayElement, terms::Dependency,
 };
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 enum ElementStanding {
     Ready,
     Waits,
-    Lost(StopCause),
+    Never(StopCause),
 }
 
 impl PendingRecords<'_, '_> {
@@ -52,7 +52,7 @@ impl PendingRecords<'_, '_> {
             next.stop.clone_from(&element.stop);
         }
         let goes_on = next.state == AllocationState::Pending;
-        let (what, next) = settled(self.case, next, goes_on);
+        let (what, next) = with_derived_state(self.case, next, goes_on);
         self.put(what, next);
     }
 
@@ -67,7 +67,7 @@ impl PendingRecords<'_, '_> {
         }
         let goes_on = match self.standing(record) {
             WaitStanding::Never(cause) => {
-                let next = self.never(record, cause);
+                let next = self.cancelled_record(record, cause);
                 return self.put(AllocationChange::Ended, next);
             }
             WaitStanding::Waits => false,
@@ -77,24 +77,24 @@ impl PendingRecords<'_, '_> {
             Some(tally) => tally.blocked.iter().collect(),
             None => return,
         };
-        self.decide(id, &blocked, goes_on);
+        self.update_elements(id, &blocked, goes_on);
     }
 
     /// Re-evaluates the element of this array that waits for the ended element of the same index.
-    pub(super) fn reconsider_element(&mut self, id: AllocationId, element: Element) {
+    pub(super) fn reconsider_element(&mut self, id: AllocationId, element: ArrayElement) {
         let Some(record) = self.record(id) else {
             return;
         };
         let tally = record.progress.tally.as_ref();
         if tally.is_some_and(|tally| tally.blocked.contains(element.index)) {
             let goes_on = matches!(self.standing(record), WaitStanding::Ready);
-            self.decide(id, &[element.index], goes_on);
+            self.update_elements(id, &[element.index], goes_on);
         }
     }
 
     /// Updates the tally for each of these blocked elements. An element that can never start is cancelled. A ready
     /// element becomes pending if the array as a whole waits for nothing (`goes_on`).
-    fn decide(&mut self, id: AllocationId, indices: &[u32], goes_on: bool) {
+    fn update_elements(&mut self, id: AllocationId, indices: &[u32], goes_on: bool) {
         let Some(record) = self.record(id) else {
             return;
         };
@@ -104,8 +104,8 @@ impl PendingRecords<'_, '_> {
             return;
         };
         for index in indices {
-            let into = match self.fate(record, *index) {
-                ElementStanding::Lost(cause) => {
+            let into = match self.element_standing(record, *index) {
+                ElementStanding::Never(cause) => {
                     next.stop.get_or_insert(cause);
                     &mut tally.cancelled
                 }
@@ -115,13 +115,13 @@ impl PendingRecords<'_, '_> {
             into.insert(*index);
             tally.blocked.remove(*index);
         }
-        let (what, next) = settled(self.case, next, goes_on);
+        let (what, next) = with_derived_state(self.case, next, goes_on);
         if Some(&next) != self.record(id) {
             self.put(what, next);
         }
     }
 
-    fn fate(&self, record: &Allocation, index: u32) -> ElementStanding {
+    fn element_standing(&self, record: &Allocation, index: u32) -> ElementStanding {
         let mut waits = false;
         let by_index = |dependency: &&Dependency| is_by_index(record, dependency);
         for dependency in record.spec.terms.after.iter().filter(by_index) {
@@ -129,14 +129,14 @@ impl PendingRecords<'_, '_> {
                 continue;
             };
             // If the other array has no such index, there is nothing to wait for.
-            let Some(on) = number_of(other, index) else {
+            let Some(on) = id_of(other, index) else {
                 continue;
             };
             let of_element = Dependency { on, ..*dependency };
             match met(&of_element, self.end_of_element(other, index)) {
                 DependencyVerdict::Yes => {}
                 DependencyVerdict::NotYet => waits = true,
-                DependencyVerdict::Never(cause) => return ElementStanding::Lost(cause),
+                DependencyVerdict::Never(cause) => return ElementStanding::Never(cause),
             }
         }
         match waits {

@@ -92,7 +92,7 @@ impl PendingRecords<'_, '_> {
             for (before, _) in member
                 .after
                 .iter()
-                .filter(|(_, condition)| meets(*condition))
+                .filter(|(_, condition)| accepts_failure(*condition))
             {
                 met[*before as usize] = true;
             }
@@ -104,7 +104,7 @@ impl PendingRecords<'_, '_> {
 }
 
 /// Checks whether a dependent with this condition accepts a failure.
-fn meets(condition: Condition) -> bool {
+fn accepts_failure(condition: Condition) -> bool {
     matches!(condition, Condition::Failure | Condition::Any)
 }
 
@@ -114,8 +114,9 @@ fn is_expected(dag: &Dag, id: AllocationId) -> bool {
     let Some(place) = members.position(|member| member.allocation == id) else {
         return false;
     };
-    let expects =
-        |(before, condition): &(u32, Condition)| *before as usize == place && meets(*condition);
+    let expects = |(before, condition): &(u32, Condition)| {
+        *before as usize == place && accepts_failure(*condition)
+    };
     dag.members
         .iter()
         .any(|member| member.after.iter().any(expects))

@@ -3,7 +3,7 @@
 use super::PendingRecords;
 use crate::{
     dependency_index::has_mutex,
-    judge::array::{index_of, number_of},
+    judge::array::{id_of, index_of},
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState,
@@ -62,7 +62,7 @@ impl PendingRecords<'_, '_> {
 
     /// Final state of an element of this array; `None` while it has not ended.
     pub(super) fn end_of_element(&self, array: &Allocation, index: u32) -> Option<AllocationState> {
-        let known = self.known_end(number_of(array, index)?);
+        let known = self.known_end(id_of(array, index)?);
         known.unwrap_or_else(|| end_of_unplaced(array, index))
     }
 

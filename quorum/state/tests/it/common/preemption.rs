@@ -1,7 +1,7 @@
 //! Helpers for tests of preemption and promised nodes.
 
 use super::*;
-use lattice_quorum_types::command::{CheckpointAsked, Victim};
+use lattice_quorum_types::command::{RequestedCheckpoint, Victim};
 
 pub fn of_class(nodes: u32, class: u8) -> AllocationSpec {
     AllocationSpec {
@@ -26,7 +26,7 @@ pub fn victim(c: &Cluster, id: AllocationId, writes: bool) -> Victim {
     Victim {
         id,
         attempt: c.of(id).attempt,
-        checkpoint: writes.then(|| CheckpointAsked {
+        checkpoint: writes.then(|| RequestedCheckpoint {
             directory: "/scratch".to_owned(),
             timeout_ms: 5_000,
         }),

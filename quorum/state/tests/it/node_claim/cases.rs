@@ -65,14 +65,14 @@ fn what_is_held_drained_or_not_as_seen_cannot_be_claimed() {
     };
     c.admin(drain).unwrap();
     let nodes = taken(c.claim("alice", "t/a", &[0, 1, 2]));
-    let by: Vec<TakenBy> = nodes.into_iter().map(|taken| taken.by).collect();
+    let by: Vec<UnavailableReason> = nodes.into_iter().map(|taken| taken.by).collect();
     let user = "carol".to_owned();
     let lifecycle = Lifecycle::Drained;
     assert_eq!(
         by,
         [
-            TakenBy::Allocation { id, user },
-            TakenBy::OutOfService { lifecycle }
+            UnavailableReason::Allocation { id, user },
+            UnavailableReason::OutOfService { lifecycle }
         ]
     );
     let mut nodes = c.proven(&[n(2)]);
@@ -83,7 +83,7 @@ fn what_is_held_drained_or_not_as_seen_cannot_be_claimed() {
         purpose: String::new(),
     };
     let answer = c.propose("alice", Privilege::User, claim(nodes));
-    assert_eq!(taken(answer)[0].by, TakenBy::Changed);
+    assert_eq!(taken(answer)[0].by, UnavailableReason::Changed);
 
     for nodes in [Vec::new(), c.proven(&[n(2), n(2)])] {
         let answer = c.propose("alice", Privilege::User, claim(nodes));
@@ -101,8 +101,8 @@ fn what_is_held_drained_or_not_as_seen_cannot_be_claimed() {
 fn a_claim_rests_on_each_nodes_own_word() {
     let mut c = founded(3);
     let rule = ClassRule {
-        policy: Policy::Warn,
-        sensitive: Sensitive::Strict,
+        policy: DriftPolicy::Warn,
+        sensitive: SensitivePolicy::Strict,
         rule: Rule::Exact {
             schema: 1,
             digest: [1; 32],
@@ -111,7 +111,7 @@ fn a_claim_rests_on_each_nodes_own_word() {
     };
     let set = Command::SetBaseline {
         name: BaselineName::new("nics").unwrap(),
-        definition: Box::new(Definition {
+        definition: Box::new(BaselineDefinition {
             description: String::new(),
             nodes: "n[000-002]".to_owned(),
             cohort: None,

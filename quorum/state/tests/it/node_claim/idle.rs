@@ -1,7 +1,7 @@
 //! Idle claimed nodes are billed to their claimant.
 
 use super::*;
-use lattice_quorum_types::usage_record::{OpenUse, UsageRecordKind, User};
+use lattice_quorum_types::usage_record::{NodeUser, OpenUse, UsageRecordKind};
 
 fn facts(c: &Cluster) -> Vec<UsageRecordKind> {
     let query = Query::UsageRecords {
@@ -20,7 +20,7 @@ fn idle(c: &Cluster) -> Vec<(Vec<NodeId>, u64)> {
     let Answer::OpenUses(open, _) = c.state.query(&Query::OpenUses) else {
         panic!("open uses")
     };
-    let is_claim = |open: &OpenUse| matches!(open.by, User::Claim(_));
+    let is_claim = |open: &OpenUse| matches!(open.by, NodeUser::Claim(_));
     let open = open.into_iter().filter(is_claim);
     open.map(|open| (open.nodes, open.from.since(common::START)))
         .collect()

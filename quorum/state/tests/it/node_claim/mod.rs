@@ -15,12 +15,12 @@ use lattice_quorum_types::{
     allocation::{RankExit, RankPhase},
     attestation::{Attestation, ClassAttestation, Proof},
     audit::{AuditAction, AuditEntry, verify_chain},
-    baseline::{ClassRule, Definition, Policy, Rule, Sensitive},
+    baseline::{BaselineDefinition, ClassRule, DriftPolicy, Rule, SensitivePolicy},
     command::{AttestedNode, ExpectedNode, Fence, Privilege, RankReport},
     event::EventKind,
     id::{BaselineName, LeaseName},
     limit::{LimitPatch, Patch, SensitivePool, SystemLimitPatch},
-    node::{Lifecycle, Node, Taken, TakenBy},
+    node::{Lifecycle, Node, UnavailableNode, UnavailableReason},
     node_claim::{NodeClaim, NodeClaimPhase, WipeOutcome},
     refusal::ProofFault,
     spec::AllocationSpec,
@@ -62,7 +62,10 @@ fn proof(at: UnixMillis, of: &NodeId, digest: u8) -> Proof {
             node: of.clone(),
             boot_id: "b1".to_owned(),
             cohort: Some(Default::default()),
-            classes: BTreeMap::from([("nic".to_owned(), ClassAttestation::only(1, [digest; 32]))]),
+            classes: BTreeMap::from([(
+                "nic".to_owned(),
+                ClassAttestation::of_schema(1, [digest; 32]),
+            )]),
             read_at: at,
             nonce: [0; 16],
         },
@@ -224,7 +227,7 @@ fn failed(reason: &str) -> WipeOutcome {
     }
 }
 
-fn taken(answer: Result<Applied, Refusal>) -> Vec<Taken> {
+fn taken(answer: Result<Applied, Refusal>) -> Vec<UnavailableNode> {
     match answer.unwrap_err() {
         Refusal::NodesTaken { nodes } => nodes,
         other => panic!("{other}"),

@@ -4,8 +4,8 @@ use super::*;
 use lattice_quorum_types::{
     Outcome, VclusterName,
     scheduler::{
-        PartsPerMillion, Reservations, SchedulerPatch, SchedulerSettings, Setting, WeightPatch,
-        WeightSettings,
+        PartsPerMillion, PlannedReservations, SchedulerPatch, SchedulerSettings, SettingPatch,
+        WeightPatch, WeightSettings,
     },
     vcluster::{MAX_TENANTS, TenantsPatch, VclusterPatch},
 };
@@ -120,7 +120,7 @@ fn nodes_are_lent_while_idle_and_come_back() {
         node,
         version: version - 1,
     };
-    assert_eq!(taken(c.fenced(stale))[0].by, TakenBy::Changed);
+    assert_eq!(taken(c.fenced(stale))[0].by, UnavailableReason::Changed);
     let command = give_back(&c, 0);
     c.fenced(command).unwrap();
     assert_eq!(c.node(0).current, vc("main"));
@@ -204,8 +204,8 @@ fn change_settings(
     }
 }
 
-fn weight(parts: u64) -> Setting<PartsPerMillion> {
-    Setting::Set(PartsPerMillion(parts))
+fn weight(parts: u64) -> SettingPatch<PartsPerMillion> {
+    SettingPatch::Set(PartsPerMillion(parts))
 }
 
 fn energy(parts: u64) -> SchedulerPatch {
@@ -225,7 +225,7 @@ fn settings_of_a_scheduler_are_merged() {
     let plain = VclusterPatch::default;
     c.admin(set("main", None, None)).unwrap();
     let first = SchedulerPatch {
-        reservations: Setting::Set(Reservations::All),
+        reservations: SettingPatch::Set(PlannedReservations::All),
         ..energy(400_000)
     };
     c.admin(change_settings(first, plain(), Some(1))).unwrap();
@@ -242,7 +242,7 @@ fn settings_of_a_scheduler_are_merged() {
     };
     c.admin(change_settings(priority, described, None)).unwrap();
     let back = SchedulerPatch {
-        reservations: Setting::Clear,
+        reservations: SettingPatch::Clear,
         ..SchedulerPatch::default()
     };
     c.admin(change_settings(back, plain(), Some(3))).unwrap();
@@ -305,19 +305,19 @@ fn settings_out_of_range_are_refused_by_name() {
         "scheduler.weights.topology",
     );
     checked(
-        |s| s.reference_wait_ms = Setting::Set(0),
+        |s| s.reference_wait_ms = SettingPatch::Set(0),
         "scheduler.reference_wait_s",
     );
     checked(
-        |s| s.preemption.max_victims = Setting::Set(4),
+        |s| s.preemption.max_victims = SettingPatch::Set(4),
         "movement.preemption.max_victims",
     );
     checked(
-        |s| s.sharing.return_grace_ms = Setting::Set(u64::MAX),
+        |s| s.sharing.return_grace_ms = SettingPatch::Set(u64::MAX),
         "movement.sharing.return_grace_s",
     );
     checked(
-        |s| s.checkpoint.timeout_ms = Setting::Set(86_400_001),
+        |s| s.checkpoint.timeout_ms = SettingPatch::Set(86_400_001),
         "movement.checkpoint.timeout_s",
     );
     checked(
@@ -333,11 +333,11 @@ fn settings_out_of_range_are_refused_by_name() {
         change_settings(settings, VclusterPatch::default(), None)
     };
     c.admin(interval(|s| {
-        s.checkpoint.max_interval_ms = Setting::Set(1000)
+        s.checkpoint.max_interval_ms = SettingPatch::Set(1000)
     }))
     .unwrap();
     let refused = c.admin(interval(|s| {
-        s.checkpoint.min_interval_ms = Setting::Set(1001)
+        s.checkpoint.min_interval_ms = SettingPatch::Set(1001)
     }));
     assert_eq!(
         refused.unwrap_err().to_string(),
@@ -355,7 +355,7 @@ fn foreign_nodes_need_named_source() {
     c.admin(assign(&[0, 1], "left", None)).unwrap();
     for from in [None, Some("main"), Some("right")] {
         let nodes = taken(c.admin(assign(&[0, 1, 2], "right", from)));
-        let by = TakenBy::Vcluster { home: vc("left") };
+        let by = UnavailableReason::Vcluster { home: vc("left") };
         assert_eq!(nodes.len(), 2);
         assert!(nodes.iter().all(|node| node.by == by), "{nodes:?}");
     }

@@ -20,7 +20,10 @@ use lattice_quorum_types::{
     VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
     audit::{AuditAction, AuditEntry, verify_chain},
-    baseline::{ClassRule, Constraint, Definition, MAX_VERSIONS, Policy, Rule, Scalar, Sensitive},
+    baseline::{
+        BaselineDefinition, ClassRule, Constraint, DriftPolicy, MAX_VERSIONS, Rule, Scalar,
+        SensitivePolicy,
+    },
     command::{
         ExpectedNode, Fence, IssuedCertificate, LimitChange, Privilege, RankReport, TokenGrant,
     },

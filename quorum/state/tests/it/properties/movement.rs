@@ -6,7 +6,7 @@ use super::{
 };
 use lattice_quorum_types::{
     checkpoint::{CheckpointFailure, CheckpointMode, CheckpointOutcome},
-    command::{CheckpointAsked, Victim},
+    command::{RequestedCheckpoint, Victim},
     dag::{DagSpec, Edge, MemberSpec},
     id::ReservationName,
     progress::{MoveReason, RankCheckpoint},
@@ -96,8 +96,8 @@ fn writes(state: &State, nth: usize) -> Option<&Allocation> {
     pick(state, nth, |a| a.progress.writing.is_some())
 }
 
-fn asked_to_write() -> CheckpointAsked {
-    CheckpointAsked {
+fn asked_to_write() -> RequestedCheckpoint {
+    RequestedCheckpoint {
         directory: "/scratch".to_owned(),
         timeout_ms: 1_000,
     }
@@ -285,7 +285,7 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
             let index = pending.at(place.checked_rem(pending.len()).unwrap_or(0));
             let index = index.filter(|_| !next.is_multiple_of(5));
             let place = index
-                .and_then(|index| all.place_of(index))
+                .and_then(|index| all.position_of(index))
                 .unwrap_or(*place);
             let id = AllocationId(array.id.0 + 1 + place as u64);
             let free = state.nodes().filter(|node| node.is_assignable());
@@ -309,7 +309,7 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
             id: pick(state, *nth, |a| a.spec.terms.deadline_at.is_some())?.id,
         },
         Step::Checkpoint { nth } => {
-            let CheckpointAsked {
+            let RequestedCheckpoint {
                 directory,
                 timeout_ms,
             } = asked_to_write();

@@ -460,16 +460,16 @@ fn baseline(
         or_absent: false,
     };
     let rule = ClassRule {
-        policy: Policy::Drain,
-        sensitive: Sensitive::Strict,
+        policy: DriftPolicy::Drain,
+        sensitive: SensitivePolicy::Strict,
         rule: Rule::Partial {
             constraints: vec![constraint],
         },
     };
-    let definition = Definition {
+    let definition = BaselineDefinition {
         nodes: format!("n{from:03},n{:03}", from + 1),
         classes: BTreeMap::from([(["nic", "bios"][class].to_owned(), rule)]),
-        ..Definition::default()
+        ..BaselineDefinition::default()
     };
     Command::SetBaseline {
         name,

@@ -2,7 +2,7 @@
 //! are stored.
 
 use super::*;
-use lattice_quorum_state::{Bounds, SealedSegment, SegmentFault, SegmentId, Segments};
+use lattice_quorum_state::{SealedSegment, SegmentFault, SegmentId, SegmentLimits, Segments};
 use lattice_quorum_types::{
     Applied, Refusal,
     audit::{AuditFilter, AuditOrder, AuditSearch},
@@ -11,17 +11,17 @@ use lattice_quorum_types::{
     id::DagId,
 };
 
-const BOUNDS: [Bounds; 3] = [
-    Bounds {
+const BOUNDS: [SegmentLimits; 3] = [
+    SegmentLimits {
         rows: 1,
         bytes: 1 << 20,
     },
-    Bounds {
+    SegmentLimits {
         rows: 2,
         bytes: 1 << 20,
     },
     // A record has some 150 bytes, one with ranks more.
-    Bounds {
+    SegmentLimits {
         rows: 1000,
         bytes: 200,
     },

@@ -2,9 +2,11 @@
 //! of an allocation is the sum of its uses.
 
 use super::*;
-use lattice_quorum_types::usage_record::{OpenUse, UsageRecord, UsageRecordKind, Use, User};
+use lattice_quorum_types::usage_record::{
+    NodeUser, OpenUse, UsagePeriod, UsageRecord, UsageRecordKind,
+};
 
-type Open = BTreeMap<(User, UnixMillis), BTreeSet<NodeId>>;
+type Open = BTreeMap<(NodeUser, UnixMillis), BTreeSet<NodeId>>;
 
 fn facts(state: &State) -> Vec<UsageRecord> {
     let (mut all, mut after) = (Vec::new(), 0);
@@ -26,7 +28,7 @@ fn facts(state: &State) -> Vec<UsageRecord> {
     }
 }
 
-fn take_out(open: &mut Open, by: &User, uses: &[Use]) {
+fn take_out(open: &mut Open, by: &NodeUser, uses: &[UsagePeriod]) {
     for used in uses {
         let key = (by.clone(), used.from);
         let nodes = open.get_mut(&key).expect("it was never begun");
@@ -46,31 +48,31 @@ fn fold(all: &[UsageRecord]) -> Open {
     let mut spans: BTreeMap<&NodeId, Vec<(UnixMillis, UnixMillis)>> = BTreeMap::new();
     for (number, fact) in (1..).zip(all) {
         assert_eq!(fact.number, number);
-        let begin = |open: &mut Open, by: User, nodes: &[NodeId]| {
+        let begin = |open: &mut Open, by: NodeUser, nodes: &[NodeId]| {
             let nodes = nodes.iter().cloned();
             open.entry((by, fact.at)).or_default().extend(nodes);
         };
         let (by, uses) = match &fact.kind {
             UsageRecordKind::Started { work, nodes, .. }
             | UsageRecordKind::Grew { work, nodes } => {
-                begin(&mut open, User::Work(work.clone()), nodes);
+                begin(&mut open, NodeUser::Work(work.clone()), nodes);
                 continue;
             }
             UsageRecordKind::Claimed { claim, nodes } | UsageRecordKind::Idles { claim, nodes } => {
-                begin(&mut open, User::Claim(claim.clone()), nodes);
+                begin(&mut open, NodeUser::Claim(claim.clone()), nodes);
                 continue;
             }
             UsageRecordKind::Used { work, uses }
             | UsageRecordKind::Completed { work, uses, .. } => {
-                let ms: u64 = uses.iter().map(Use::node_ms).sum();
+                let ms: u64 = uses.iter().map(UsagePeriod::node_ms).sum();
                 let total = used.entry(work.allocation).or_default();
                 *total += ms;
                 if let UsageRecordKind::Completed { node_ms, .. } = &fact.kind {
                     assert_eq!(node_ms, total, "{work:?}");
                 }
-                (User::Work(work.clone()), uses)
+                (NodeUser::Work(work.clone()), uses)
             }
-            UsageRecordKind::Idled { claim, uses } => (User::Claim(claim.clone()), uses),
+            UsageRecordKind::Idled { claim, uses } => (NodeUser::Claim(claim.clone()), uses),
             _ => continue,
         };
         for used in uses {
@@ -80,7 +82,7 @@ fn fold(all: &[UsageRecord]) -> Open {
             }
         }
         // A use that ended before the allocation was reported running has no start record.
-        let begun: Vec<Use> = uses
+        let begun: Vec<UsagePeriod> = uses
             .iter()
             .filter(|used| open.contains_key(&(by.clone(), used.from)))
             .cloned()
@@ -115,7 +117,7 @@ pub fn check(state: &State) {
         )
     };
     for running in state.live_allocations().filter(begun) {
-        let is_it = |(by, _): &&(User, UnixMillis)| matches!(by, User::Work(work) if work.allocation == running.id);
+        let is_it = |(by, _): &&(NodeUser, UnixMillis)| matches!(by, NodeUser::Work(work) if work.allocation == running.id);
         assert!(
             known.keys().any(|key| is_it(&key)),
             "{} is not counted",

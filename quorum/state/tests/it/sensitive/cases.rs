@@ -2,7 +2,7 @@
 
 use super::*;
 
-const STRICT: Sensitive = Sensitive::Strict;
+const STRICT: SensitivePolicy = SensitivePolicy::Strict;
 
 /// One node, one allocation; result of an assignment with this attestation.
 fn told(c: &mut Cluster, edit: &dyn Fn(&mut Proof)) -> Result<Applied, Refusal> {
@@ -122,7 +122,11 @@ fn an_exact_baseline_is_held_against_the_digest_at_commit() {
     // A class that does not matter for sensitive allocations is not checked.
     c.set(
         "h100",
-        of("n[000-003]", None, &[("nic", Sensitive::Ignore, exact(3))]),
+        of(
+            "n[000-003]",
+            None,
+            &[("nic", SensitivePolicy::Ignore, exact(3))],
+        ),
     );
     told(&mut c, &|_| {}).unwrap();
 }
@@ -176,7 +180,7 @@ fn a_partial_baseline_counts_in_the_version_it_was_held_against() {
     // A baseline of another name with the same version is a different one.
     c.set(
         "h100",
-        of("n000", None, &[("gpu", Sensitive::Ignore, exact(9))]),
+        of("n000", None, &[("gpu", SensitivePolicy::Ignore, exact(9))]),
     );
     c.set(
         "new",
@@ -220,7 +224,11 @@ fn node_properties_select_cohort() {
         "{told_of:?}"
     );
     // The advice of the refusal works: the node is named for the class, which then does not matter.
-    let ignored = of("n[002-005]", None, &[("gpu", Sensitive::Ignore, exact(4))]);
+    let ignored = of(
+        "n[002-005]",
+        None,
+        &[("gpu", SensitivePolicy::Ignore, exact(4))],
+    );
     c.set("unread", ignored);
     c.set(
         "named",
@@ -249,7 +257,7 @@ fn bmc_completion_needs_matching_attestation() {
     let mut c = founded(4);
     let rules = [("bios", STRICT, exact(5)), ("bmc", STRICT, exact(6))];
     c.set("h100", of("n[000-003]", None, &rules));
-    let completed = |base: Option<u8>, digest: u8| Completed {
+    let completed = |base: Option<u8>, digest: u8| CompletedClass {
         base: base.map(said),
         whole: said(digest),
     };
@@ -350,7 +358,7 @@ fn digests_of_two_schemas_are_never_compared() {
             schema: 1,
             digest: [digest; 32],
         }),
-        ..ClassAttestation::only(2, [9; 32])
+        ..ClassAttestation::of_schema(2, [9; 32])
     };
     let nic = |p: &mut Proof, said| {
         p.attestation.classes.insert("nic".to_owned(), said);
@@ -362,7 +370,7 @@ fn digests_of_two_schemas_are_never_compared() {
         "{fault}"
     );
     // The digest equals that of the baseline by coincidence, in another schema.
-    let coincidence = ClassAttestation::only(2, [1; 32]);
+    let coincidence = ClassAttestation::of_schema(2, [1; 32]);
     let fault = first(told(&mut c, &|p| nic(p, coincidence)));
     assert!(matches!(fault, ProofFault::NotJudged { .. }), "{fault}");
     let judged = |p: &mut Proof, version| {

@@ -10,11 +10,12 @@ use lattice_quorum_types::{
     AllocationId, Applied, Command, NodeId, Refusal, UnixMillis,
     allocation::RankExit,
     attestation::{
-        Attestation, BaselineVersion, ClassAttestation, Completed, MAX_AGE_MS, Proof, SchemaDigest,
+        Attestation, BaselineVersion, ClassAttestation, CompletedClass, MAX_AGE_MS, Proof,
+        SchemaDigest,
     },
     baseline::{
-        Baseline, ClassRule, Cohort, CohortSelector, Constraint, Definition, Policy, Rule, Scalar,
-        Sensitive,
+        Baseline, BaselineDefinition, ClassRule, Cohort, CohortSelector, Constraint, DriftPolicy,
+        Rule, Scalar, SensitivePolicy,
     },
     command::{AttestedNode, ExpectedNode, Privilege},
     id::BaselineName,
@@ -48,17 +49,17 @@ fn partial(version: &str) -> Rule {
 fn of(
     nodes: &str,
     cohort: Option<CohortSelector>,
-    rules: &[(&str, Sensitive, Rule)],
-) -> Definition {
-    let rule = |(class, sensitive, rule): &(&str, Sensitive, Rule)| {
+    rules: &[(&str, SensitivePolicy, Rule)],
+) -> BaselineDefinition {
+    let rule = |(class, sensitive, rule): &(&str, SensitivePolicy, Rule)| {
         let rule = ClassRule {
-            policy: Policy::Warn,
+            policy: DriftPolicy::Warn,
             sensitive: *sensitive,
             rule: rule.clone(),
         };
         ((*class).to_owned(), rule)
     };
-    Definition {
+    BaselineDefinition {
         description: String::new(),
         nodes: nodes.to_owned(),
         cohort,
@@ -85,7 +86,7 @@ fn xe9680() -> Cohort {
 
 /// A class in schema 1.
 fn said(digest: u8) -> ClassAttestation {
-    ClassAttestation::only(1, [digest; 32])
+    ClassAttestation::of_schema(1, [digest; 32])
 }
 
 /// Attestation of a node under boot `b1`, of now.
@@ -109,7 +110,7 @@ fn proof(c: &Cluster, of: &NodeId, digests: &[(&str, u8)]) -> Proof {
 }
 
 trait Sensitively {
-    fn set(&mut self, at: &str, definition: Definition);
+    fn set(&mut self, at: &str, definition: BaselineDefinition);
     fn submit_sensitive(&mut self, nodes: u32) -> AllocationId;
     /// Assignment to the first free nodes, each with this attestation.
     fn plan(&self, id: AllocationId, say: &dyn Fn(&NodeId) -> Proof) -> Command;
@@ -117,7 +118,7 @@ trait Sensitively {
 }
 
 impl Sensitively for Cluster {
-    fn set(&mut self, at: &str, definition: Definition) {
+    fn set(&mut self, at: &str, definition: BaselineDefinition) {
         let set = Command::SetBaseline {
             name: name(at),
             definition: Box::new(definition),

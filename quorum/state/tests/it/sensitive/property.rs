@@ -143,8 +143,8 @@ impl Run {
                 digest,
             } => {
                 let sensitive = match strict {
-                    true => Sensitive::Strict,
-                    false => Sensitive::Ignore,
+                    true => SensitivePolicy::Strict,
+                    false => SensitivePolicy::Ignore,
                 };
                 let rule = digest.map_or_else(|| partial("28"), exact);
                 let nodes = nodes.map(|from| format!("n{from:03},n{:03}", from + 1));
@@ -197,7 +197,7 @@ impl Run {
             proof.attestation.cohort = cohort(words.cohort);
             proof.attestation.read_at = UnixMillis(c.now().0 - words.age_ms);
             if let Some((class, base, digest)) = words.completes {
-                let made = Completed {
+                let made = CompletedClass {
                     base: (base > 0).then(|| said(base)),
                     whole: said(digest),
                 };
@@ -300,7 +300,7 @@ fn check_assigned(
         let Some((baseline, rule)) = one else {
             continue;
         };
-        if rule.sensitive != Sensitive::Strict {
+        if rule.sensitive != SensitivePolicy::Strict {
             met.insert("ignored".to_owned());
             continue;
         }

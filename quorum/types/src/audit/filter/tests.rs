@@ -145,7 +145,7 @@ fn a_run_is_left_out_only_where_none_of_it_can_be_meant() {
         for from in 0..all.len() {
             for to in from + 1..=all.len() {
                 let run = &all[from..to];
-                let segment = Segment::of(run).unwrap();
+                let segment = SegmentBounds::of(run).unwrap();
                 let any = run.iter().any(|entry| filter.matches(entry));
                 assert!(
                     filter.may_match(&segment) || !any,
@@ -158,6 +158,6 @@ fn a_run_is_left_out_only_where_none_of_it_can_be_meant() {
         since: Some(UnixMillis(5_001)),
         ..AuditFilter::default()
     };
-    assert!(!later.may_match(&Segment::of(&all).unwrap()));
-    assert_eq!(Segment::of(&[]), None);
+    assert!(!later.may_match(&SegmentBounds::of(&all).unwrap()));
+    assert_eq!(SegmentBounds::of(&[]), None);
 }

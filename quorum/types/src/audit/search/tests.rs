@@ -42,7 +42,7 @@ fn all_pages(all: &[AuditEntry], run: usize, mut search: AuditSearch) -> (Vec<u6
     loop {
         let mut finder = AuditPageBuilder::new(&search);
         for run in &runs {
-            if finder.wants(&Segment::of(run).unwrap()) && !finder.look(run) {
+            if finder.needs(&SegmentBounds::of(run).unwrap()) && !finder.examine(run) {
                 break;
             }
         }
@@ -111,10 +111,10 @@ fn large(bytes: usize) -> (Vec<AuditEntry>, AuditSearch) {
 fn a_page_is_bounded_in_bytes_too() {
     let (all, mut search) = large(MAX_PAGE_BYTES / 2 - 200);
     let mut finder = AuditPageBuilder::new(&search);
-    assert!(!finder.look(&all));
+    assert!(!finder.examine(&all));
     let page = finder.finish(AuditHead::default());
     assert_eq!((page.entries.len(), page.next), (2, Some(2)));
-    assert!(on_wire(&page.entries) <= MAX_PAGE_BYTES);
+    assert!(encoded_bytes(&page.entries) <= MAX_PAGE_BYTES);
     assert_eq!(all_pages(&all, 4, search.clone()), (vec![1, 2, 3, 4], 2));
     search.order = AuditOrder::NewestFirst;
     assert_eq!(all_pages(&all, 3, search), (vec![4, 3, 2, 1], 2));

@@ -6,22 +6,22 @@ use std::ops::RangeInclusive;
 
 /// Allocation numbers of an array's elements, which follow the number of the array.
 #[derive(Debug, Clone, Copy)]
-pub struct ElementNumbers<'a> {
+pub struct ElementIds<'a> {
     array: AllocationId,
     indices: &'a IndexSet,
 }
 
 impl ArraySpec {
     /// Numbers of the elements for the array number `array`.
-    pub fn numbers(&self, array: AllocationId) -> ElementNumbers<'_> {
-        ElementNumbers {
+    pub fn numbers(&self, array: AllocationId) -> ElementIds<'_> {
+        ElementIds {
             array,
             indices: self.indices(),
         }
     }
 }
 
-impl<'a> ElementNumbers<'a> {
+impl<'a> ElementIds<'a> {
     fn at(self, place: usize) -> AllocationId {
         AllocationId(self.array.0 + 1 + place as u64)
     }
@@ -37,8 +37,8 @@ impl<'a> ElementNumbers<'a> {
     }
 
     /// Number of the element with this index; `None` if the array has no such index.
-    pub fn of(self, index: u32) -> Option<AllocationId> {
-        self.indices.place_of(index).map(|place| self.at(place))
+    pub fn id_of(self, index: u32) -> Option<AllocationId> {
+        self.indices.position_of(index).map(|place| self.at(place))
     }
 
     /// Index of the element with this number; `None` if the array has no such element.
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(numbers.range(), AllocationId(13)..=AllocationId(17));
         assert_eq!(numbers.last(), AllocationId(17));
         for (index, number) in [(1, 13), (3, 14), (5, 15), (6, 16), (7, 17)] {
-            assert_eq!(numbers.of(index), Some(AllocationId(number)));
+            assert_eq!(numbers.id_of(index), Some(AllocationId(number)));
             assert_eq!(numbers.index_of(AllocationId(number)), Some(index));
         }
     }
@@ -90,7 +90,7 @@ mod tests {
         let spec = spec("1,3,5-7");
         let numbers = spec.numbers(ARRAY);
         for index in [0, 2, 4, 8, u32::MAX] {
-            assert_eq!(numbers.of(index), None);
+            assert_eq!(numbers.id_of(index), None);
         }
         for number in [0, 11, 12, 18, u64::MAX] {
             assert_eq!(numbers.index_of(AllocationId(number)), None);
@@ -104,7 +104,7 @@ mod tests {
             let numbers = spec.numbers(ARRAY);
             for step in [1, 2, 5] {
                 let wanted: Vec<u32> = spec.indices().iter().step_by(step).collect();
-                let single: Vec<_> = wanted.iter().filter_map(|i| numbers.of(*i)).collect();
+                let single: Vec<_> = wanted.iter().filter_map(|i| numbers.id_of(*i)).collect();
                 assert_eq!(single.len(), wanted.len());
                 let walked: Vec<_> = numbers.of_ascending(wanted.into_iter()).collect();
                 assert_eq!(walked, single, "{text} by {step}");

@@ -5,7 +5,7 @@ use super::IndexSet;
 impl IndexSet {
     /// Position of an index: the number of smaller indices; `None` if the index is not in the set. Cost: number of
     /// runs.
-    pub fn place_of(&self, index: u32) -> Option<usize> {
+    pub fn position_of(&self, index: u32) -> Option<usize> {
         let mut before = 0;
         for run in self.runs() {
             if run.contains(index) {
@@ -45,12 +45,12 @@ mod tests {
             let all: Vec<u32> = spec.indices().iter().collect();
             for (place, index) in all.iter().enumerate() {
                 assert_eq!(spec.indices().at(place), Some(*index), "{text}");
-                assert_eq!(spec.indices().place_of(*index), Some(place), "{text}");
+                assert_eq!(spec.indices().position_of(*index), Some(place), "{text}");
             }
             assert_eq!(spec.indices().at(all.len()), None);
             let highest = *all.last().unwrap();
             for absent in (0..=highest.min(200)).filter(|index| !all.contains(index)) {
-                assert_eq!(spec.indices().place_of(absent), None, "{text}: {absent}");
+                assert_eq!(spec.indices().position_of(absent), None, "{text}: {absent}");
             }
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::{cmp::Ordering, collections::BTreeMap};
 
 /// Number of runs on either side of an index that an edit refolds. Tests compare the result with folding the whole set.
-pub(super) const NEAR: usize = 3;
+pub(super) const REFOLDED_RUNS: usize = 3;
 
 /// Indices as runs with a step: 10,000 consecutive indices are one run. Look-up, insertion and removal cost the
 /// logarithm of the number of runs, in any order. Equal sets have equal runs, and equal bytes.
@@ -133,11 +133,11 @@ impl IndexSet {
     fn edit(&mut self, index: u32, is_in: bool) {
         let run = |(&first, &(last, step)): (&u32, &(u32, u32))| Run { first, last, step };
         let (below, above) = (self.runs.range(..=index).rev(), self.runs.range(index..));
-        let mut below: Vec<Run> = below.take(NEAR + 1).map(run).collect();
+        let mut below: Vec<Run> = below.take(REFOLDED_RUNS + 1).map(run).collect();
         let above = above.map(run).filter(|run| run.first > index);
-        let mut above: Vec<Run> = above.take(NEAR + 1).collect();
-        let stays_below = (below.len() > NEAR).then(|| below.pop()).flatten();
-        let stays_above = (above.len() > NEAR).then(|| above.pop()).flatten();
+        let mut above: Vec<Run> = above.take(REFOLDED_RUNS + 1).collect();
+        let stays_below = (below.len() > REFOLDED_RUNS).then(|| below.pop()).flatten();
+        let stays_above = (above.len() > REFOLDED_RUNS).then(|| above.pop()).flatten();
         below.reverse();
         // The rest of the run that spans `index`.
         let rest =
@@ -177,7 +177,7 @@ impl IndexSet {
     /// Combines two sets: `keep` decides by membership in this set and in `other`. Cost: the number of runs, and the
     /// number of indices where runs of different steps overlap.
     fn joined(&self, other: &Self, keep: impl Fn(bool, bool) -> bool) -> Self {
-        let (mut ours, mut theirs) = (Parts::new(self.runs()), Parts::new(other.runs()));
+        let (mut ours, mut theirs) = (RunCursor::new(self.runs()), RunCursor::new(other.runs()));
         let mut kept = Vec::new();
         loop {
             let (run, is_ours, is_theirs) = match (ours.head(), theirs.head()) {
@@ -207,12 +207,12 @@ impl IndexSet {
 }
 
 /// Runs that are consumed in parts.
-struct Parts<I: Iterator<Item = Run>> {
+struct RunCursor<I: Iterator<Item = Run>> {
     head: Option<Run>,
     rest: I,
 }
 
-impl<I: Iterator<Item = Run>> Parts<I> {
+impl<I: Iterator<Item = Run>> RunCursor<I> {
     fn new(mut rest: I) -> Self {
         let head = rest.next();
         Self { head, rest }

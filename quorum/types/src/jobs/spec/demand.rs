@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Demand {
-    /// Part of the input data that is on the hot tier, millionths, at most [`Demand::WHOLE_PPM`]. `None`: not known.
+    /// Part of the input data that is on the hot tier, millionths, at most [`Demand::ONE_PPM`]. `None`: not known.
     pub data_ready_ppm: Option<u32>,
     /// Time to write a checkpoint, milliseconds: from 1 to [`Demand::MAX_CHECKPOINT_MS`]. `None`: derived from the
     /// memory of the GPUs.
@@ -21,7 +21,7 @@ pub struct Demand {
 
 impl Demand {
     /// All of the input data.
-    pub const WHOLE_PPM: u32 = 1_000_000;
+    pub const ONE_PPM: u32 = 1_000_000;
     /// Longest time for a checkpoint, milliseconds (7 days). It exceeds any walltime in which a checkpoint would be
     /// written.
     pub const MAX_CHECKPOINT_MS: u64 = 7 * 24 * 3_600_000;
@@ -42,7 +42,7 @@ impl Demand {
     /// # Errors
     /// The first invalid field, with the reason.
     pub fn check(&self) -> Result<(), InvalidDemand> {
-        if let Some(ppm) = self.data_ready_ppm.filter(|ppm| *ppm > Self::WHOLE_PPM) {
+        if let Some(ppm) = self.data_ready_ppm.filter(|ppm| *ppm > Self::ONE_PPM) {
             return Err(InvalidDemand::DataReady { ppm });
         }
         let bad = |ms: &u64| *ms == 0 || *ms > Self::MAX_CHECKPOINT_MS;
@@ -84,7 +84,7 @@ pub enum InvalidDemand {
     /// More than all of the input data.
     #[error(
         "{ppm} millionths are more than the whole; use {} at most",
-        Demand::WHOLE_PPM
+        Demand::ONE_PPM
     )]
     DataReady {
         /// Value as given, millionths.
@@ -170,7 +170,7 @@ mod tests {
         for good in [
             Demand::default(),
             ready(0),
-            ready(Demand::WHOLE_PPM),
+            ready(Demand::ONE_PPM),
             checkpoint(1),
             checkpoint(Demand::MAX_CHECKPOINT_MS),
             many(Demand::MAX_SYSTEMS),
@@ -180,7 +180,7 @@ mod tests {
             assert_eq!(good.check(), Ok(()), "{good:?}");
         }
         for (bad, field, part) in [
-            (ready(Demand::WHOLE_PPM + 1), "data_ready_ppm", "1000001"),
+            (ready(Demand::ONE_PPM + 1), "data_ready_ppm", "1000001"),
             (checkpoint(0), "checkpoint_ms", "0 ms"),
             (
                 checkpoint(Demand::MAX_CHECKPOINT_MS + 1),

@@ -1,7 +1,7 @@
 //! Choice of the baseline for a node: one rule for control, which compares nodes, and for the state machine, which
 //! commits assignments.
 
-use super::{CohortSelector, Definition};
+use super::{BaselineDefinition, CohortSelector};
 use serde::{Deserialize, Serialize};
 
 /// Cohort: the properties that nodes of the same construction share, as baseline selectors use them.
@@ -19,7 +19,7 @@ pub struct Cohort {
 
 /// Specificity with which a baseline selects a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
+pub enum Specificity {
     /// By cohort, with this number of parts.
     Cohort(usize),
     /// By name.
@@ -38,23 +38,23 @@ impl CohortSelector {
     }
 }
 
-impl Definition {
+impl BaselineDefinition {
     /// Specificity with which the baseline selects a node; `None` if it does not select the node. `is_named` states
     /// whether the baseline names the node. Without a cohort, only a baseline that names the node selects it.
-    pub fn rank(&self, is_named: bool, cohort: Option<&Cohort>) -> Option<Rank> {
+    pub fn rank(&self, is_named: bool, cohort: Option<&Cohort>) -> Option<Specificity> {
         if is_named {
-            return Some(Rank::Named);
+            return Some(Specificity::Named);
         }
         let selector = self.cohort.as_ref()?;
         selector
             .selects(cohort?)
-            .then(|| Rank::Cohort(selector.parts()))
+            .then(|| Specificity::Cohort(selector.parts()))
     }
 }
 
 /// Returns the candidates with the highest specificity, in the given order. More than one is ambiguous: none of them
 /// applies until an operator resolves the conflict.
-pub fn most_specific<T>(speak: impl IntoIterator<Item = (Rank, T)>) -> Vec<T> {
+pub fn most_specific<T>(speak: impl IntoIterator<Item = (Specificity, T)>) -> Vec<T> {
     let (mut best, mut chosen) = (None, Vec::new());
     for (rank, one) in speak {
         if best.is_none_or(|known| rank > known) {
@@ -74,17 +74,17 @@ mod tests {
     #[test]
     fn a_name_goes_before_a_cohort_and_more_parts_before_fewer() {
         let ranks = [
-            (Rank::Cohort(1), "one"),
-            (Rank::Cohort(2), "two"),
-            (Rank::Named, "named"),
-            (Rank::Cohort(4), "four"),
+            (Specificity::Cohort(1), "one"),
+            (Specificity::Cohort(2), "two"),
+            (Specificity::Named, "named"),
+            (Specificity::Cohort(4), "four"),
         ];
         assert_eq!(most_specific(ranks), ["named"]);
         assert_eq!(most_specific(ranks.into_iter().take(2)), ["two"]);
         let equal = [
-            (Rank::Cohort(2), "a"),
-            (Rank::Cohort(1), "b"),
-            (Rank::Cohort(2), "c"),
+            (Specificity::Cohort(2), "a"),
+            (Specificity::Cohort(1), "b"),
+            (Specificity::Cohort(2), "c"),
         ];
         assert_eq!(most_specific(equal), ["a", "c"]);
         assert!(most_specific::<&str>([]).is_empty());
@@ -97,21 +97,27 @@ mod tests {
             gpu_count: Some(8),
             ..Cohort::default()
         };
-        let of = |product: Option<&str>, gpu_count| Definition {
+        let of = |product: Option<&str>, gpu_count| BaselineDefinition {
             cohort: Some(CohortSelector {
                 product: product.map(str::to_owned),
                 gpu_count,
                 ..CohortSelector::default()
             }),
-            ..Definition::default()
+            ..BaselineDefinition::default()
         };
-        let rank = |d: &Definition| d.rank(false, Some(&cohort));
-        assert_eq!(rank(&of(Some("XE9680"), None)), Some(Rank::Cohort(1)));
-        assert_eq!(rank(&of(Some("XE9680"), Some(8))), Some(Rank::Cohort(2)));
+        let rank = |d: &BaselineDefinition| d.rank(false, Some(&cohort));
+        assert_eq!(
+            rank(&of(Some("XE9680"), None)),
+            Some(Specificity::Cohort(1))
+        );
+        assert_eq!(
+            rank(&of(Some("XE9680"), Some(8))),
+            Some(Specificity::Cohort(2))
+        );
         assert_eq!(rank(&of(Some("XE9680"), Some(4))), None);
         assert_eq!(rank(&of(Some("XE8545"), None)), None);
         assert_eq!(of(None, Some(8)).rank(false, None), None);
-        assert_eq!(of(None, Some(8)).rank(true, None), Some(Rank::Named));
-        assert_eq!(rank(&Definition::default()), None);
+        assert_eq!(of(None, Some(8)).rank(true, None), Some(Specificity::Named));
+        assert_eq!(rank(&BaselineDefinition::default()), None);
     }
 }

@@ -1,18 +1,18 @@
 //! Groups of scheduler settings, with the range of each value.
 
-use super::{InvalidSetting, MAX_TIME_MS, MAX_VICTIMS, MAX_WEIGHT, PartsPerMillion, Setting};
+use super::{InvalidSetting, MAX_TIME_MS, MAX_VICTIMS, MAX_WEIGHT, PartsPerMillion, SettingPatch};
 use crate::checkpoint::MAX_TIMEOUT_MS;
 use serde::{Deserialize, Serialize};
 use std::{fmt, ops::RangeInclusive};
 
 /// One setting: its names, and its value as text if it is set.
-pub(super) struct Row {
+pub(super) struct SettingRow {
     pub(super) api: &'static str,
     pub(super) audit: &'static str,
     pub(super) value: Option<String>,
 }
 
-impl Row {
+impl SettingRow {
     pub(super) fn new<T: fmt::Display>(
         api: &'static str,
         audit: &'static str,
@@ -65,7 +65,7 @@ macro_rules! groups {
         #[doc = concat!("Change of [`", stringify!($settings), "`].")]
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct $patch {
-            $( $(#[$what])* pub $field: Setting<$value>, )*
+            $( $(#[$what])* pub $field: SettingPatch<$value>, )*
         }
 
         impl $patch {
@@ -75,8 +75,8 @@ macro_rules! groups {
         }
 
         impl $settings {
-            pub(super) fn rows(&self) -> Vec<Row> {
-                vec![ $( Row::new(
+            pub(super) fn rows(&self) -> Vec<SettingRow> {
+                vec![ $( SettingRow::new(
                     concat!($api, ".", $name),
                     concat!($audit, ".", stringify!($field)),
                     &self.$field,

@@ -19,7 +19,7 @@ fn full() -> SchedulerSettings {
             conformance: PPM(1_000_000_000_000),
         },
         reference_wait_ms: Some(7_200_000),
-        reservations: Some(Reservations::All),
+        reservations: Some(PlannedReservations::All),
         checkpoint_bytes_s: Some(200_000_000_000),
         preemption: PreemptionSettings {
             enabled: Some(false),
@@ -72,8 +72,8 @@ fn full_settings_survive_postcard() {
         settings
     );
     let patch = SchedulerPatch {
-        kind: Setting::Clear,
-        reservations: Setting::Set(Reservations::First(64)),
+        kind: SettingPatch::Clear,
+        reservations: SettingPatch::Set(PlannedReservations::First(64)),
         ..SchedulerPatch::default()
     };
     let bytes = postcard::to_stdvec(&patch).unwrap();
@@ -146,33 +146,33 @@ fn audit_lists_every_setting() {
 #[test]
 fn patch_sets_clears_and_keeps() {
     let patch = SchedulerPatch {
-        kind: Setting::Set(WorkloadKind::Service),
+        kind: SettingPatch::Set(WorkloadKind::Service),
         weights: WeightPatch {
-            energy: Setting::Set(PartsPerMillion(400_000)),
-            priority: Setting::Clear,
+            energy: SettingPatch::Set(PartsPerMillion(400_000)),
+            priority: SettingPatch::Clear,
             ..WeightPatch::default()
         },
-        reference_wait_ms: Setting::Clear,
-        reservations: Setting::Set(Reservations::First(2)),
-        checkpoint_bytes_s: Setting::Clear,
+        reference_wait_ms: SettingPatch::Clear,
+        reservations: SettingPatch::Set(PlannedReservations::First(2)),
+        checkpoint_bytes_s: SettingPatch::Clear,
         preemption: PreemptionPatch {
-            enabled: Setting::Set(true),
-            max_victims: Setting::Clear,
+            enabled: SettingPatch::Set(true),
+            max_victims: SettingPatch::Clear,
             ..PreemptionPatch::default()
         },
         sharing: SharingPatch {
-            return_grace_ms: Setting::Set(9),
-            lending_limit: Setting::Clear,
+            return_grace_ms: SettingPatch::Set(9),
+            lending_limit: SettingPatch::Clear,
             ..SharingPatch::default()
         },
         checkpoint: CheckpointPatch {
-            sensitive_timeout_ms: Setting::Set(9),
-            timeout_ms: Setting::Clear,
+            sensitive_timeout_ms: SettingPatch::Set(9),
+            timeout_ms: SettingPatch::Clear,
             ..CheckpointPatch::default()
         },
         scaling: ScalingPatch {
-            retries: Setting::Set(0),
-            threshold: Setting::Clear,
+            retries: SettingPatch::Set(0),
+            threshold: SettingPatch::Clear,
             ..ScalingPatch::default()
         },
     };
@@ -181,7 +181,7 @@ fn patch_sets_clears_and_keeps() {
     expected.weights.energy = PPM(400_000);
     expected.weights.priority = None;
     expected.reference_wait_ms = None;
-    expected.reservations = Some(Reservations::First(2));
+    expected.reservations = Some(PlannedReservations::First(2));
     expected.checkpoint_bytes_s = None;
     expected.preemption.enabled = Some(true);
     expected.preemption.max_victims = None;

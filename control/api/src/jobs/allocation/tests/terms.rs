@@ -84,7 +84,7 @@ fn dependency_list_equals_text_form() {
     ]}));
     let text = terms(&json!({"dependency": "afterok:12:13,afternotok:14_7,aftercorr:15"}));
     assert_eq!(listed.unwrap(), text.unwrap());
-    let named = request(&json!({"dependency": "afterany:14_7:3,afterok:14_7"})).named();
+    let named = request(&json!({"dependency": "afterany:14_7:3,afterok:14_7"})).dependency_refs();
     let named: Vec<String> = named.unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(named, ["3", "14_7"]);
 }

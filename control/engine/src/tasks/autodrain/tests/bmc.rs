@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::tasks::{
-    bmc_faults::NameFaults,
+    bmc_faults::BmcFaultPublisher,
     node_evidence::Freshness,
     readmission,
-    testing::bmc::{Bmc, CRITICAL_DRAINS, FIRMWARE, NAMED},
+    testing::bmc::{Bmc, CRITICAL_DRAIN_REASON, CRITICAL_DRAINS, FIRMWARE},
 };
 use lattice_placement::Health;
 
@@ -17,17 +17,17 @@ struct BesideFault {
 impl BesideFault {
     /// A node that reports itself as sound, with its BMC.
     async fn new(checks: &str) -> Self {
-        let fixture = AutodrainFixture::new(Policy::Warn);
+        let fixture = AutodrainFixture::new(DriftPolicy::Warn);
         fixture.finds(&[]);
-        let bmc = Bmc::of(&fixture.world, checks).await;
-        bmc.is_looked_at(&fixture.world).await;
+        let bmc = Bmc::start(&fixture.world, checks).await;
+        bmc.request_reading(&fixture.world).await;
         Self { fixture, bmc }
     }
 
     /// Sets the machine health and performs a periodic BMC reading.
     async fn is_called(&self, health: &str) {
-        self.bmc.calls_it(health);
-        self.bmc.is_looked_at(&self.fixture.world).await;
+        self.bmc.set_health(health);
+        self.bmc.request_reading(&self.fixture.world).await;
     }
 
     async fn is_drained(&mut self) {
@@ -48,10 +48,13 @@ async fn bmc_fault_drains_after_new_reading() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     it.is_called("Critical").await;
-    let before = it.bmc.looks();
+    let before = it.bmc.reading_count();
     assert_eq!(it.fixture.pass().await.drained, 1);
-    assert!(it.bmc.looks() > before, "it was looked at for this");
-    assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
+    assert!(it.bmc.reading_count() > before, "it was looked at for this");
+    assert_eq!(
+        it.reasons(),
+        [format!("service:health: {CRITICAL_DRAIN_REASON}")]
+    );
     assert_eq!(it.fixture.world.node().lifecycle, Lifecycle::Drained);
     let revision = it.fixture.world.node().revision;
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
@@ -61,7 +64,7 @@ async fn bmc_fault_drains_after_new_reading() {
         "it is written once"
     );
     // The part was replaced, and no reading has been made since.
-    it.bmc.calls_it("OK");
+    it.bmc.set_health("OK");
     assert_eq!(it.fixture.pass().await.cleared, 1);
     assert!(it.fixture.world.node().is_assignable());
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
@@ -70,12 +73,12 @@ async fn bmc_fault_drains_after_new_reading() {
 #[tokio::test]
 async fn unconfirmed_bmc_fault_drains_nothing() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
-    let over = |bmc: &Bmc| bmc.calls_it("OK");
-    let untold = |bmc: &Bmc| bmc.calls_it(serde_json::Value::Null);
-    let silent = |bmc: &Bmc| bmc.is_silent();
+    let over = |bmc: &Bmc| bmc.set_health("OK");
+    let untold = |bmc: &Bmc| bmc.set_health(serde_json::Value::Null);
+    let silent = |bmc: &Bmc| bmc.break_connections();
     let all: [&dyn Fn(&Bmc); 3] = [&over, &untold, &silent];
     for then in all {
-        it.bmc.answers();
+        it.bmc.restore();
         it.is_called("Critical").await;
         then(&it.bmc);
         let report = it.fixture.pass().await;
@@ -88,9 +91,9 @@ async fn unconfirmed_bmc_fault_drains_nothing() {
         );
     }
     // A firmware change at the same time must be read twice: until then it may be garbage.
-    it.bmc.answers();
+    it.bmc.restore();
     it.is_called("OK").await;
-    it.bmc.is_flashed("iLO 5 v9.99");
+    it.bmc.set_firmware("iLO 5 v9.99");
     it.is_called("Critical").await;
     let report = it.fixture.pass().await;
     assert_eq!((report.drained, report.unconfirmed), (0, 1));
@@ -105,7 +108,7 @@ async fn observe_only_table_drains_nothing() {
     ] {
         let mut it = BesideFault::new(checks).await;
         it.is_called("Critical").await;
-        let before = it.bmc.looks();
+        let before = it.bmc.reading_count();
         assert_eq!(
             it.fixture.pass().await,
             AutoDrainReport::default(),
@@ -116,7 +119,7 @@ async fn observe_only_table_drains_nothing() {
         assert_eq!(it.fixture.pass().await.drained, 1);
         it.fixture.is_mended();
         assert_eq!(it.fixture.pass().await.cleared, 1);
-        assert_eq!(it.bmc.looks(), before, "{checks}");
+        assert_eq!(it.bmc.reading_count(), before, "{checks}");
     }
 }
 
@@ -124,30 +127,36 @@ async fn observe_only_table_drains_nothing() {
 async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.is_drained().await;
-    it.bmc.is_silent();
+    it.bmc.break_connections();
     assert_eq!(it.fixture.pass().await.cleared, 0);
     // The next reader has no earlier BMC data, but the reason is written down.
-    it.bmc.is_read_anew(&it.fixture.world);
-    it.bmc.is_looked_at(&it.fixture.world).await;
+    it.bmc.restart_worker(&it.fixture.world);
+    it.bmc.request_reading(&it.fixture.world).await;
     assert_eq!(it.fixture.pass().await.cleared, 0);
-    assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
+    assert_eq!(
+        it.reasons(),
+        [format!("service:health: {CRITICAL_DRAIN_REASON}")]
+    );
     // The BMC answers without the health of the machine.
-    it.bmc.answers();
-    it.bmc.calls_it(serde_json::Value::Null);
-    let before = it.bmc.looks();
+    it.bmc.restore();
+    it.bmc.set_health(serde_json::Value::Null);
+    let before = it.bmc.reading_count();
     assert_eq!(it.fixture.pass().await.cleared, 0);
-    assert!(it.bmc.looks() > before, "it was looked at for this");
-    assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
+    assert!(it.bmc.reading_count() > before, "it was looked at for this");
+    assert_eq!(
+        it.reasons(),
+        [format!("service:health: {CRITICAL_DRAIN_REASON}")]
+    );
     let core = &it.fixture.world.core;
     let refused = readmission::check(core, &id(NODE), &Freshness::NOW).await;
     assert_eq!(
         refused.unwrap_err().to_string(),
         format!(
-            "node a: health unknown: {NAMED} (by what is written of it); the BMC does not report now \
+            "node a: health unknown: {CRITICAL_DRAIN_REASON} (by what is written of it); the BMC does not report now \
              whether the fault ended"
         )
     );
-    it.bmc.calls_it("OK");
+    it.bmc.set_health("OK");
     assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
@@ -155,16 +164,19 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
 async fn recovery_with_new_firmware_is_confirmed_once() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.is_drained().await;
-    it.bmc.is_flashed("iLO 5 v9.99");
-    it.bmc.calls_it("OK");
+    it.bmc.set_firmware("iLO 5 v9.99");
+    it.bmc.set_health("OK");
     for _ in 0..2 {
-        let before = it.bmc.looks();
+        let before = it.bmc.reading_count();
         assert_eq!(it.fixture.pass().await.cleared, 0);
-        assert!(it.bmc.looks() > before, "it was looked at for this");
-        assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
+        assert!(it.bmc.reading_count() > before, "it was looked at for this");
+        assert_eq!(
+            it.reasons(),
+            [format!("service:health: {CRITICAL_DRAIN_REASON}")]
+        );
     }
     // The other firmware was garbage, but this one is not.
-    it.bmc.is_flashed(FIRMWARE);
+    it.bmc.set_firmware(FIRMWARE);
     assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
@@ -172,13 +184,13 @@ async fn recovery_with_new_firmware_is_confirmed_once() {
 async fn so_it_does_for_a_control_that_never_heard_what_it_named() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.is_drained().await;
-    it.bmc.calls_it(serde_json::Value::Null);
-    it.bmc.is_read_anew(&it.fixture.world);
-    it.bmc.is_looked_at(&it.fixture.world).await;
-    it.bmc.is_flashed("iLO 5 v9.99");
-    it.bmc.calls_it("OK");
+    it.bmc.set_health(serde_json::Value::Null);
+    it.bmc.restart_worker(&it.fixture.world);
+    it.bmc.request_reading(&it.fixture.world).await;
+    it.bmc.set_firmware("iLO 5 v9.99");
+    it.bmc.set_health("OK");
     assert_eq!(it.fixture.pass().await.cleared, 0);
-    it.bmc.is_flashed(FIRMWARE);
+    it.bmc.set_firmware(FIRMWARE);
     assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
@@ -186,18 +198,18 @@ async fn so_it_does_for_a_control_that_never_heard_what_it_named() {
 async fn unreported_bmc_key_keeps_no_other_drain() {
     let checks = format!("{CRITICAL_DRAINS}\n  bmc.part_critical: {{severity: faulty}}");
     let mut it = BesideFault::new(&checks).await;
-    it.bmc.tells_nothing_of_parts();
+    it.bmc.clear_parts_health();
     it.is_drained().await;
-    it.bmc.is_read_anew(&it.fixture.world);
-    it.bmc.is_looked_at(&it.fixture.world).await;
-    it.bmc.calls_it("OK");
+    it.bmc.restart_worker(&it.fixture.world);
+    it.bmc.request_reading(&it.fixture.world).await;
+    it.bmc.set_health("OK");
     assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
 #[tokio::test]
 async fn foreign_bmc_drains_with_likely_owner() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
-    it.bmc.is_of_another(&it.fixture.world);
+    it.bmc.restart_with_other_vendor(&it.fixture.world);
     it.is_called("OK").await;
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     it.is_drained().await;
@@ -207,18 +219,18 @@ async fn foreign_bmc_drains_with_likely_owner() {
         panic!("{:?}", it.reasons())
     };
     assert!(
-        reason.starts_with(&format!("service:health: {NAMED}{said}")),
+        reason.starts_with(&format!("service:health: {CRITICAL_DRAIN_REASON}{said}")),
         "{reason}"
     );
-    it.bmc.calls_it("OK");
+    it.bmc.set_health("OK");
     assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
 #[tokio::test]
 async fn a_bmc_that_named_nothing_keeps_no_node_out_by_its_silence() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
-    it.bmc.is_silent();
-    it.bmc.is_looked_at(&it.fixture.world).await;
+    it.bmc.break_connections();
+    it.bmc.request_reading(&it.fixture.world).await;
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     it.fixture.breaks();
     assert_eq!(it.fixture.pass().await.drained, 1);
@@ -229,7 +241,7 @@ async fn a_bmc_that_named_nothing_keeps_no_node_out_by_its_silence() {
 #[tokio::test]
 async fn either_is_enough_and_neither_waits_for_the_other() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
-    it.fixture.world.says.lock().unwrap().hangs = true;
+    it.fixture.world.agent_answers.lock().unwrap().health_hangs = true;
     it.is_called("Critical").await;
     let pass = tokio::time::timeout(std::time::Duration::from_secs(15), it.fixture.pass());
     assert_eq!(
@@ -237,16 +249,16 @@ async fn either_is_enough_and_neither_waits_for_the_other() {
         1,
         "its own checks never answer"
     );
-    it.fixture.world.says.lock().unwrap().hangs = false;
+    it.fixture.world.agent_answers.lock().unwrap().health_hangs = false;
     // Its card fails meanwhile, and its fan is replaced: there is one reason until both faults are gone.
     it.fixture.breaks();
-    it.bmc.calls_it("OK");
+    it.bmc.set_health("OK");
     assert_eq!(it.fixture.pass().await.cleared, 0);
     it.is_called("Critical").await;
     it.fixture.is_mended();
     assert_eq!(it.fixture.pass().await.cleared, 0);
     assert_eq!(it.reasons().len(), 1);
-    it.bmc.calls_it("OK");
+    it.bmc.set_health("OK");
     assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
@@ -267,15 +279,15 @@ async fn one_brake_counts_all() {
         "{}",
         held.reason
     );
-    let before = it.bmc.looks();
+    let before = it.bmc.reading_count();
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
-    assert_eq!(it.bmc.looks(), before, "nobody is even asked");
+    assert_eq!(it.bmc.reading_count(), before, "nobody is even asked");
 }
 
 #[tokio::test]
 async fn a_node_that_gossip_calls_faulty_is_not_drained_for_its_bmcs_silence() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
-    it.bmc.is_silent();
+    it.bmc.break_connections();
     it.fixture.is_called(Health::Faulty, &["gpu.xid.79"]);
     let report = it.fixture.pass().await;
     assert_eq!((report.drained, report.unconfirmed), (0, 1));
@@ -285,7 +297,7 @@ async fn a_node_that_gossip_calls_faulty_is_not_drained_for_its_bmcs_silence() {
 async fn what_its_bmc_names_stops_new_work_at_once_also_while_the_brake_is_held() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     let core = it.fixture.world.core.clone();
-    let named = NameFaults::new(core.clone());
+    let named = BmcFaultPublisher::new(core.clone());
     let placed = || {
         named.reconcile();
         core.view().node(&id(NODE)).unwrap().facts().health
@@ -300,15 +312,15 @@ async fn what_its_bmc_names_stops_new_work_at_once_also_while_the_brake_is_held(
     assert_eq!(it.reasons(), Vec::<String>::new(), "nobody drained it");
     assert_eq!(placed(), Health::Faulty);
     // The BMC falls silent: its fault stands, and its silence alone stops nothing.
-    it.bmc.is_silent();
-    it.bmc.is_looked_at(&it.fixture.world).await;
+    it.bmc.break_connections();
+    it.bmc.request_reading(&it.fixture.world).await;
     assert_eq!(placed(), Health::Faulty);
-    it.bmc.answers();
+    it.bmc.restore();
     it.is_called("Warning").await;
     assert_eq!(placed(), Health::Degraded, "by the shipped table");
     it.is_called("OK").await;
     assert_eq!(placed(), Health::Healthy);
-    it.bmc.is_silent();
-    it.bmc.is_looked_at(&it.fixture.world).await;
+    it.bmc.break_connections();
+    it.bmc.request_reading(&it.fixture.world).await;
     assert_eq!(placed(), Health::Healthy);
 }

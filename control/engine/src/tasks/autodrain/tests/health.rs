@@ -28,12 +28,12 @@ fn off_the_bus() -> Reason {
 impl AutodrainFixture {
     /// Sets the gossiped health, independent of the node's own answer.
     pub(super) fn is_called(&self, health: Health, codes: &[&str]) {
-        self.world.verdict_is(health, codes);
+        self.world.set_gossiped_health(health, codes);
     }
 
     /// Sets the findings of the node's own checks.
     pub(super) fn finds(&self, reasons: &[Reason]) {
-        self.world.says.lock().unwrap().health = Ok(world::health(reasons));
+        self.world.agent_answers.lock().unwrap().health = Ok(world::health(reasons));
     }
 
     /// Sets a fault, in gossip and in the node's own answer.
@@ -49,7 +49,7 @@ impl AutodrainFixture {
     }
 
     pub(super) fn looked(&self) -> usize {
-        self.world.says.lock().unwrap().looked
+        self.world.agent_answers.lock().unwrap().health_passes
     }
 
     pub(super) fn owners(&self) -> Vec<String> {
@@ -68,7 +68,7 @@ impl AutodrainFixture {
 
 #[tokio::test]
 async fn faulty_node_is_drained_and_returns() {
-    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
     fixture.is_called(Health::Faulty, &[XID]);
     fixture.finds(&[
         off_the_bus(),
@@ -98,15 +98,15 @@ async fn faulty_node_is_drained_and_returns() {
     let mut blind = world::health(&[]);
     blind["blind"] = serde_json::json!(["probe.gpu.hung"]);
     for told in [Ok(blind), Err("the probes have not answered".to_owned())] {
-        fixture.world.says.lock().unwrap().health = told;
+        fixture.world.agent_answers.lock().unwrap().health = told;
         assert_eq!(fixture.pass().await.cleared, 0);
     }
     fixture.finds(&[]);
-    fixture.world.says.lock().unwrap().gate = Err(GateFailed {
+    fixture.world.agent_answers.lock().unwrap().gate = Err(GateFailed {
         reason: "exit code 1".to_owned(),
     });
     assert_eq!(fixture.pass().await.cleared, 0);
-    fixture.world.says.lock().unwrap().gate = Ok(());
+    fixture.world.agent_answers.lock().unwrap().gate = Ok(());
     let before = fixture.looked();
     assert_eq!(fixture.pass().await.cleared, 1);
     assert!(fixture.looked() > before, "verified by a pass of its own");
@@ -138,10 +138,10 @@ async fn unconfirmed_fault_drains_nothing() {
         Ok(serde_json::json!("nonsense")),
         Err("the probes have not answered".to_owned()),
     ];
-    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
     for told in told {
         fixture.is_called(Health::Faulty, &[XID]);
-        fixture.world.says.lock().unwrap().health = told.clone();
+        fixture.world.agent_answers.lock().unwrap().health = told.clone();
         let before = fixture.looked();
         let report = fixture.pass().await;
         assert_eq!((report.drained, report.unconfirmed), (0, 1), "{told:?}");
@@ -161,7 +161,7 @@ async fn unconfirmed_fault_drains_nothing() {
 
 #[tokio::test]
 async fn flapping_gossip_writes_nothing() {
-    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
     fixture.breaks();
     assert_eq!(fixture.pass().await.drained, 1);
     let before = fixture.world.commands();
@@ -176,7 +176,7 @@ async fn flapping_gossip_writes_nothing() {
 
 #[tokio::test]
 async fn operator_reason_stays_and_is_not_braked() {
-    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
     fixture.breaks();
     fixture.pass().await;
     fixture.drained_by_root(Some("its card is swapped"));
@@ -197,7 +197,7 @@ async fn operator_reason_stays_and_is_not_braked() {
 
 #[tokio::test]
 async fn both_causes_have_a_reason_of_their_own_and_neither_clears_the_others() {
-    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     fixture.breaks();
     // The second reason is written on the record changed by the first.
@@ -228,7 +228,7 @@ async fn both_causes_have_a_reason_of_their_own_and_neither_clears_the_others() 
 
 #[tokio::test]
 async fn both_causes_share_one_brake() {
-    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     assert_eq!(fixture.pass().await.drained, 1);
     fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
@@ -255,7 +255,7 @@ async fn both_causes_share_one_brake() {
 
 #[tokio::test]
 async fn what_others_gossip_of_a_mended_node_does_not_keep_it_out() {
-    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
     fixture.breaks();
     assert_eq!(fixture.pass().await.drained, 1);
     // Forged gossip, or a site rule that reports faults without a drain.
@@ -272,7 +272,7 @@ async fn what_others_gossip_of_a_mended_node_does_not_keep_it_out() {
 
 #[tokio::test]
 async fn queried_node_rests_until_gossip_changes() {
-    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
     let fence = fixture.world.fence.clone();
     fixture.breaks();
     assert_eq!(fixture.task.reconcile(fence.clone()).await.drained, 1);
@@ -291,10 +291,10 @@ async fn queried_node_rests_until_gossip_changes() {
 
 #[tokio::test]
 async fn a_silent_question_holds_up_no_other() {
-    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     fixture.breaks();
-    fixture.world.says.lock().unwrap().hangs = true;
+    fixture.world.agent_answers.lock().unwrap().health_hangs = true;
     let fence = fixture.world.fence.clone();
     let drained = async {
         loop {
@@ -309,7 +309,7 @@ async fn a_silent_question_holds_up_no_other() {
     drained.await.unwrap();
     assert_eq!(fixture.owners(), ["service:conformance"]);
     assert_eq!(
-        fixture.task.asking.under_way(),
+        fixture.task.queries.under_way(),
         1,
         "its health is still asked for"
     );
@@ -317,12 +317,12 @@ async fn a_silent_question_holds_up_no_other() {
 
 #[tokio::test]
 async fn a_node_that_is_given_work_while_it_is_asked_is_drained_all_the_same() {
-    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
     fixture.breaks();
     fixture.task.ask();
-    fixture.task.asking.hear().await;
+    fixture.task.queries.receive().await;
     let asked_at = fixture.world.node().revision;
-    fixture.world.runs_under("b1");
+    fixture.world.start("b1");
     assert!(fixture.world.node().revision > asked_at && fixture.world.node().holder.is_some());
     let fence = fixture.world.fence.clone();
     assert_eq!(fixture.task.act(&fence).await.drained, 1);
@@ -333,10 +333,10 @@ async fn a_node_that_is_given_work_while_it_is_asked_is_drained_all_the_same() {
 
 #[tokio::test]
 async fn a_node_that_is_retired_while_it_is_asked_is_left_alone() {
-    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
     fixture.breaks();
     fixture.task.ask();
-    fixture.task.asking.hear().await;
+    fixture.task.queries.receive().await;
     fixture.world.admin(Command::SetLifecycle {
         node: id(NODE),
         lifecycle: Lifecycle::Retired,
@@ -349,15 +349,15 @@ async fn a_node_that_is_retired_while_it_is_asked_is_left_alone() {
 
 #[tokio::test]
 async fn brake_is_released_without_demand() {
-    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     assert_eq!(fixture.pass().await.drained, 1);
     fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
     assert_eq!(fixture.pass().await.cleared, 1);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
-    fixture.task.asking.forget_pauses();
+    fixture.task.queries.forget_pauses();
     fixture.task.ask();
-    fixture.task.asking.hear().await;
+    fixture.task.queries.receive().await;
     // During the query an operator notices that the baseline was wrong.
     fixture.world.admin(Command::DeleteBaseline {
         name: BaselineName::new("fw").unwrap(),
@@ -372,7 +372,7 @@ async fn brake_is_released_without_demand() {
 /// Pauses are in effect here: new data ends them.
 #[tokio::test]
 async fn a_node_that_was_cleared_and_breaks_again_is_drained_at_once() {
-    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
     fixture.breaks();
     assert_eq!(fixture.at_once().await.drained, 1);
     fixture.drained_by_root(Some("its riser is swapped"));
@@ -397,7 +397,7 @@ async fn a_node_that_was_cleared_and_breaks_again_is_drained_at_once() {
 
 #[tokio::test]
 async fn unconfirmed_node_is_requeried_on_news() {
-    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
     fixture.is_called(Health::Faulty, &[XID]);
     fixture.finds(&[]);
     assert_eq!(fixture.at_once().await.unconfirmed, 1);

@@ -6,7 +6,7 @@ use lattice_placement::Explanation;
 use lattice_quorum_types::{
     array::{ArraySpec, IndexSet},
     id::ReservationName,
-    progress::{Element, Tally},
+    progress::{ArrayElement, Tally},
     reservation::{Reservation, ReservationSpec},
     scheduler::{CheckpointSettings, PreemptionSettings, SchedulerSettings, SharingSettings},
     vcluster::{Vcluster, VclusterDefinition},
@@ -24,11 +24,11 @@ fn name(text: &str) -> VclusterName {
 
 /// Planner states after the whole first view and the differences of the others.
 fn followed(steps: &[Arc<View>]) -> Vec<ClusterView> {
-    let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
+    let mut planner = Planner::new(full_input(&steps[0], &vcluster(), 7));
     let mut seen = vec![planner.view().clone()];
     for pair in steps.windows(2) {
         planner.update(delta(&pair[0], &pair[1], &vcluster(), 7));
-        assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
+        assert_eq!(planner.view(), &full_input(&pair[1], &vcluster(), 7));
         seen.push(planner.view().clone());
     }
     seen
@@ -89,7 +89,7 @@ fn array(state: AllocationState, pending: IndexSet, alive: u32) -> Arc<Allocatio
 fn element(id: u64, index: u32, state: AllocationState) -> Arc<Allocation> {
     let mut element = Allocation::clone(&allocation(id, state));
     let array = AllocationId(10);
-    element.progress.element = Some(Element { array, index });
+    element.progress.element = Some(ArrayElement { array, index });
     Arc::new(element)
 }
 
@@ -281,9 +281,9 @@ fn reports_reservation_changes() {
     assert_eq!(reserved, [0, 1, 1, 1, 0]);
     assert!(delta(&made, &same, &vcluster(), 7).reserved.is_empty());
     let is_news = |old: &View, new: &View| {
-        changes(
+        affects_plan(
             &delta(old, new, &vcluster(), 7),
-            &whole(old, &vcluster(), 7),
+            &full_input(old, &vcluster(), 7),
         )
     };
     assert!(is_news(&plain, &made) && is_news(&made, &plain) && !is_news(&made, &same));
@@ -303,7 +303,7 @@ fn work_that_names_a_reservation_is_planned_on_its_nodes() {
     named.spec.terms.reservation = Some(ReservationName::new("course").unwrap());
     let plain = folded(1, &[well("a"), well("b")], &[Arc::new(named)]);
     let view = reserving(&plain, &[reservation(&["b"], 0)]);
-    let plan = Planner::new(whole(&view, &vcluster(), 7)).plan(UnixMillis(20));
+    let plan = Planner::new(full_input(&view, &vcluster(), 7)).plan(UnixMillis(20));
     assert_eq!(plan.placements[0].nodes[0].node, id("b"));
 }
 

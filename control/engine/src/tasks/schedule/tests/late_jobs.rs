@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     allocation::{Rank, RankPhase},
     limit::{Limits, Usage},
 };
-use lattice_view::Rules;
+use lattice_view::PreemptionRules;
 
 const NOW: UnixMillis = UnixMillis(100_000_000);
 const SECOND: u64 = 1_000;
@@ -43,8 +43,8 @@ fn waits(id: u64, class: u8, nodes: u32) -> Arc<Allocation> {
     Arc::new(waits)
 }
 
-fn rules(patience_ms: u64) -> Rules {
-    Rules {
+fn rules(patience_ms: u64) -> PreemptionRules {
+    PreemptionRules {
         policy: preempt::Policy {
             near_completion_ms: 0,
             ..preempt::Policy::default()
@@ -55,7 +55,7 @@ fn rules(patience_ms: u64) -> Rules {
 }
 
 fn planned(view: &Arc<View>) -> (Planner, Plan) {
-    let mut planner = Planner::new(whole(view, &vcluster(), 7));
+    let mut planner = Planner::new(full_input(view, &vcluster(), 7));
     let plan = planner.plan(NOW);
     (planner, plan)
 }

@@ -6,7 +6,7 @@ use super::{
     *,
 };
 use crate::tasks::{
-    schedule::unassigned::REFUSED_FOR,
+    schedule::unassigned::PERSISTENT_REFUSAL_TIME,
     testing::world::{NODE, World},
 };
 use lattice_conformance::{Class, ClassMark, Digest};
@@ -89,7 +89,7 @@ fn a_promise_ends_where_what_makes_room_does_not_end() {
 /// Placements of one cycle, each with its nodes.
 fn placed(nodes: &[Arc<NodeEntry>], waits: &[Arc<Allocation>]) -> Vec<(u64, Vec<String>)> {
     let view = folded(1, nodes, waits);
-    let given = whole(&view, &vcluster(), 7);
+    let given = full_input(&view, &vcluster(), 7);
     let mut planner = Planner::new(given.clone());
     let promised = earlier_placement::waiting(&view, &vcluster(), UnixMillis(1000));
     let plan = planner.plan_with_promised(promised, UnixMillis(1000));
@@ -133,7 +133,7 @@ fn promised_job_takes_free_nodes_meanwhile() {
 
 /// An allocation of a higher class than the previous holder of the only node, which is promised to it and free by now.
 fn promised_a_free_node(world: &World, is_sensitive: bool) -> AllocationId {
-    let runs = world.runs_under("b1");
+    let runs = world.start("b1");
     let urgent = submit(world, |spec| {
         (spec.class, spec.sensitive) = (9, is_sensitive)
     });
@@ -167,12 +167,13 @@ fn promised_a_free_node(world: &World, is_sensitive: bool) -> AllocationId {
 /// The only node gossips one digest and attests this one.
 async fn sensitive_work_and_a_node_that_claims(digest: u8) -> (World, Schedule, AllocationId) {
     let world = World::new();
-    world.says.lock().unwrap().digests = BTreeMap::from([("gpu".to_owned(), [digest; 32])]);
+    world.agent_answers.lock().unwrap().digests =
+        BTreeMap::from([("gpu".to_owned(), [digest; 32])]);
     let mark = ClassMark::Complete {
         schema: 1,
         digest: Digest([1; 32]),
     };
-    world.gossips(BTreeMap::from([(Class::Gpu, mark)]));
+    world.set_marks(BTreeMap::from([(Class::Gpu, mark)]));
     let secret = promised_a_free_node(&world, true);
     let mut schedule = scheduler(&world);
     schedule.reconcile(world.fence.clone()).await;
@@ -211,7 +212,7 @@ async fn a_promise_that_is_refused_again_and_again_is_withdrawn() {
         schedule.reconcile(world.fence.clone()).await;
         assert_eq!(world.node().promised, Some(urgent));
     }
-    tokio::time::advance(REFUSED_FOR).await;
+    tokio::time::advance(PERSISTENT_REFUSAL_TIME).await;
     schedule.reconcile(world.fence.clone()).await;
     assert_eq!((world.node().holder, world.node().promised), (None, None));
     assert_eq!(world.allocation(urgent).state, AllocationState::Pending);

@@ -5,11 +5,13 @@ use crate::{
     explanation::explain,
     tasks::{
         reconciler,
-        schedule::unassigned::{ASIDE, Of, REFUSED_FOR, Unassigned, UnassignedReason},
+        schedule::unassigned::{
+            PERSISTENT_REFUSAL_TIME, PlacedAllocation, SET_ASIDE_TIME, Unassigned, UnassignedReason,
+        },
         testing::{self, world::World},
     },
 };
-use lattice_api::{allocation::Sight, explanation::ExplanationView};
+use lattice_api::{allocation::WorkloadAccess, explanation::ExplanationView};
 use lattice_conformance::{Class, ClassMark, Digest};
 use lattice_placement::Fraction;
 use lattice_quorum_types::{
@@ -39,7 +41,12 @@ pub(super) fn scheduler(world: &World) -> Schedule {
 /// Explanation for users.
 fn why(world: &World, id: AllocationId) -> ExplanationView {
     let view = world.core.view();
-    let why = explain(&view, &view.plan, view.allocation(id).unwrap(), Sight::Full);
+    let why = explain(
+        &view,
+        &view.plan,
+        view.allocation(id).unwrap(),
+        WorkloadAccess::Full,
+    );
     println!("{}", why.summary);
     why
 }
@@ -121,7 +128,7 @@ async fn repeatedly_refused_job_yields_nodes() {
     is_told_in_full(&told, refusal);
     assert_eq!(cycle().await, (0, 1, false));
     assert_eq!(readiness(&why(&world, first)), 0.8);
-    tokio::time::advance(REFUSED_FOR).await;
+    tokio::time::advance(PERSISTENT_REFUSAL_TIME).await;
     assert_eq!(cycle().await, (0, 1, true), "others get its node now");
     is_told_in_full(&why(&world, first), "the quorum refuses it repeatedly: ");
     assert_eq!(cycle().await, (1, 0, false));
@@ -137,7 +144,7 @@ async fn repeatedly_refused_job_yields_nodes() {
     is_ready(&world, &[(first, 900_000)]);
     assert_eq!(cycle().await, (0, 0, false));
     is_told_in_full(&why(&world, first), refusal);
-    tokio::time::advance(ASIDE).await;
+    tokio::time::advance(SET_ASIDE_TIME).await;
     assert_eq!(cycle().await, (0, 0, false));
     let told = why(&world, first);
     is_told_in_full(&told, "waiting for quota headroom");
@@ -165,7 +172,7 @@ async fn a_dry_run_is_planned_without_what_is_set_aside() {
     tokio::time::pause();
     schedule.reconcile(world.fence.clone()).await;
     assert!(!starts().await, "the node is for who is before it");
-    tokio::time::advance(REFUSED_FOR).await;
+    tokio::time::advance(PERSISTENT_REFUSAL_TIME).await;
     schedule.reconcile(world.fence.clone()).await;
     assert!(starts().await);
 }
@@ -180,7 +187,7 @@ async fn only_what_lasts_is_refused_again_and_again() {
     let plan = plan_of(&view, &vcluster(), None, world.core.now(), 0);
     let (placed, held) = (&plan.placements[0], view.allocation(id).unwrap());
     let (plan, mut unassigned) = (&plan, Unassigned::default());
-    let of = Of { plan, placed, held };
+    let of = PlacedAllocation { plan, placed, held };
     let taken = Refusal::NodesTaken { nodes: Vec::new() };
     let lasting = Refusal::Invalid {
         field: "nodes".to_owned(),
@@ -188,7 +195,7 @@ async fn only_what_lasts_is_refused_again_and_again() {
     };
     let start = Instant::now();
     let mut refuse = |refusal, after: u32| {
-        let now = start + after * REFUSED_FOR;
+        let now = start + after * PERSISTENT_REFUSAL_TIME;
         unassigned.refuse(of, refusal, now)
     };
     assert!(!refuse(&taken, 0));
@@ -198,7 +205,7 @@ async fn only_what_lasts_is_refused_again_and_again() {
     assert!(!refuse(&taken, 4));
     assert!(!refuse(&lasting, 5), "anew");
     unassigned.hold_back(of, &UnassignedReason::BootsNotNamed(vec![testing::id("a")]));
-    let now = start + 6 * REFUSED_FOR;
+    let now = start + 6 * PERSISTENT_REFUSAL_TIME;
     assert!(!unassigned.refuse(of, &lasting, now));
 }
 
@@ -226,7 +233,7 @@ async fn refused_by_change_is_replanned() {
             &why(&world, id),
             "the quorum refused it: ownership conflict: a has changed",
         );
-        tokio::time::advance(REFUSED_FOR).await;
+        tokio::time::advance(PERSISTENT_REFUSAL_TIME).await;
     }
     world.fold();
     let report = schedule.reconcile(world.fence.clone()).await;
@@ -238,11 +245,11 @@ async fn attestation_wait_names_nodes() {
     let world = World::new();
     let digest = Digest([1; 32]);
     let digests = BTreeMap::from([(Class::Gpu.to_string(), digest.0)]);
-    world.says.lock().unwrap().digests = digests;
+    world.agent_answers.lock().unwrap().digests = digests;
     let mark = ClassMark::Complete { schema: 1, digest };
     let id = submit(&world, |spec| spec.sensitive = true);
     world.fold();
-    world.gossips(BTreeMap::from([(Class::Gpu, mark)]));
+    world.set_marks(BTreeMap::from([(Class::Gpu, mark)]));
     let named = |boot: Option<&str>| {
         world.core.publish(Wakes::Readers, |view| {
             let nodes = Arc::make_mut(&mut view.nodes);
@@ -283,7 +290,7 @@ async fn stale_epoch_stops_planning_until_new_lease() {
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
     lease.reconcile(&world.core).await;
     let fence = lease.fence().unwrap();
-    let second = world.is_succeeded();
+    let second = world.hand_lease_to_other_control();
     let id = submit(&world, |_| {});
     world.fold();
     let mut schedule = Schedule::new(world.core.clone(), lease.clone(), vcluster());
@@ -315,7 +322,7 @@ async fn stale_epoch_stops_planning_until_new_lease() {
     tokio::time::sleep(10 * PACE.spacing).await;
     assert!(!planned());
     assert_eq!(world.commands(), before);
-    world.gives_back(&second.lease, "c2");
+    world.release_lease(&second.lease, "c2");
     lease.reconcile(&world.core).await;
     until(&|| world.allocation(id).state == AllocationState::Starting).await;
 }

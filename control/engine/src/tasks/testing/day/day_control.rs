@@ -2,7 +2,7 @@
 
 use super::{
     mutable_view::MutableView,
-    wire::{DayCertificates, DayClock, answer, digest},
+    wire::{DayCertificates, DayClock, answer, gpu_digest},
 };
 use crate::{
     Store, Timings,
@@ -48,18 +48,18 @@ const STOP_AFTER: Duration = Duration::from_secs(60);
 struct DayStore {
     site: Site,
     core: OnceLock<Weak<Core>>,
-    in_place: Mutex<MutableView>,
+    view: Mutex<MutableView>,
 }
 
 impl DayStore {
     fn fold(&self) {
         let core = self.core.get().and_then(Weak::upgrade).unwrap();
         core.heard();
-        let news = self.site.news();
+        let news = self.site.take_events();
         if !news.is_empty() {
-            core.decisions.heard(&news);
+            core.decisions.record_events(&news);
             fold::fold(&core, &news);
-            self.in_place.lock().unwrap().follow(&news);
+            self.view.lock().unwrap().apply_events(&news);
         }
     }
 }
@@ -87,12 +87,12 @@ impl Store for DayStore {
 
 /// Maximum number of wake-ups of one scheduler handled per pass. Attestations for sensitive allocations cause them; the
 /// simulated nodes answer at once.
-const MOST_ANSWERS: usize = 8;
+const MAX_WAKES: usize = 8;
 
 /// One control of the simulated day; see the module.
 pub struct DayControl {
     core: Arc<Core>,
-    desk: Arc<DayStore>,
+    store: Arc<DayStore>,
     site: Site,
     clock: DayClock,
     looked_at: UnixMillis,
@@ -112,7 +112,7 @@ impl DayControl {
         let desk = Arc::new(DayStore {
             site: site.clone(),
             core: OnceLock::new(),
-            in_place: Mutex::new(MutableView::new(site)),
+            view: Mutex::new(MutableView::new(site)),
         });
         let core = Core::new(Parts {
             cluster: "day".to_owned(),
@@ -130,14 +130,14 @@ impl DayControl {
         let (asked, signers) = (site.clone(), office.signers(scene.nodes()));
         core.agents
             .wire()
-            .is_answered_by(move |node, request| answer(&asked, &signers, node, request));
+            .set_answers(move |node, request| answer(&asked, &signers, node, request));
         desk.fold();
         let held = |name: LeaseName| Lease::new(name, "c1".to_owned());
         let of_dispatch = held(LeaseName::new("dispatch").unwrap());
         of_dispatch.reconcile(&core).await;
         let mut leases = vec![LeaseName::new("dispatch").unwrap()];
         let mut schedules = Vec::new();
-        for part in &scene.parts {
+        for part in &scene.vclusters {
             let name = LeaseName::of_scheduler(&part.name);
             leases.push(name.clone());
             let lease = held(name);
@@ -147,7 +147,7 @@ impl DayControl {
             schedules.push((schedule, scale));
         }
         let hand = Self {
-            desk,
+            store: desk,
             site: site.clone(),
             clock,
             looked_at: START,
@@ -181,7 +181,7 @@ impl DayControl {
     fn gossip(&self) {
         let mark = ClassMark::Complete {
             schema: 1,
-            digest: digest(),
+            digest: gpu_digest(),
         };
         let seen = || GossipedNode {
             marks: BTreeMap::from([(Class::Gpu, mark)]),
@@ -196,7 +196,7 @@ impl DayControl {
     fn pings(&self) {
         let addr = SocketAddr::from(([127, 0, 0, 1], 1));
         let now = self.core.since_start(Instant::now());
-        let found = self.site.heard().into_iter().map(|(node, heard)| {
+        let found = self.site.take_pings().into_iter().map(|(node, heard)| {
             let (liveness, boot) = match heard {
                 PingState::Alive(boot) => (Liveness::Alive, Some((boot, now))),
                 PingState::Suspect => (Liveness::Suspect, None),
@@ -238,28 +238,28 @@ impl DayControl {
     }
 
     /// One pass of every reconciler.
-    pub async fn look(&mut self, now: UnixMillis) {
+    pub async fn pass(&mut self, now: UnixMillis) {
         tokio::time::advance(Duration::from_millis(now.since(self.looked_at))).await;
         self.looked_at = now;
-        self.clock.is(now);
-        self.desk.fold();
+        self.clock.set(now);
+        self.store.fold();
         self.pings();
         self.renew().await;
         let dispatch = self.fence(0);
         self.node_loss.reconcile(&dispatch).await;
         self.moves.reconcile(&dispatch).await;
         self.checkpoints.reconcile(&dispatch).await;
-        settled().await;
+        let_calls_complete().await;
         // The second pass handles the answers that arrived meanwhile.
         self.checkpoints.reconcile(&dispatch).await;
         for place in 0..self.schedules.len() {
             let fence = self.fence(place + 1);
             let (schedule, scale) = &mut self.schedules[place];
             schedule.reconcile(fence.clone()).await;
-            settled().await;
+            let_calls_complete().await;
             let mut answers = false;
             // A scheduler with more to do wakes as often as it is polled.
-            for _ in 0..MOST_ANSWERS {
+            for _ in 0..MAX_WAKES {
                 answers |= schedule.wakes().now_or_never().is_some();
             }
             if answers {
@@ -273,7 +273,7 @@ impl DayControl {
 }
 
 /// Lets started calls complete: their answers come from this process.
-async fn settled() {
+async fn let_calls_complete() {
     for _ in 0..4 {
         tokio::task::yield_now().await;
     }

@@ -11,7 +11,7 @@ use day_control::DayControl;
 use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_types::{UnixMillis, event::AllocationChange};
 use lattice_replay::{
-    day::{Control, PlantedBug, Report, Site, Sum, run},
+    day::{Control, DaySummary, PlantedBug, Report, Site, run},
     verify,
 };
 use std::{
@@ -25,9 +25,9 @@ use std::{
 use tokio::runtime::{Builder, Runtime};
 
 /// Hours of a day that the usual tests simulate; the simulation takes seconds of real time.
-const MORNING: u64 = 2;
+const DEFAULT_HOURS: u64 = 2;
 /// Planted bugs that a simulation of [`MORNING`] hours finds.
-const OF_A_MORNING: [PlantedBug; 4] = [
+const EARLY_BUGS: [PlantedBug; 4] = [
     PlantedBug::PromiseDropped,
     PlantedBug::CheckpointForgotten,
     PlantedBug::ThrashAllowed,
@@ -35,12 +35,12 @@ const OF_A_MORNING: [PlantedBug; 4] = [
 ];
 
 /// Control on a paused clock, which advances only at a pass.
-struct Live {
+struct PausedControl {
     runtime: Runtime,
-    hand: DayControl,
+    control: DayControl,
 }
 
-impl Live {
+impl PausedControl {
     fn new(site: &Site, decisions: Decisions) -> Self {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -48,23 +48,26 @@ impl Live {
             .build()
             .unwrap();
         let hand = runtime.block_on(DayControl::new(site, decisions));
-        Self { runtime, hand }
+        Self {
+            runtime,
+            control: hand,
+        }
     }
 }
 
-impl Control for Live {
-    fn look(&mut self, now: UnixMillis) {
-        self.runtime.block_on(self.hand.look(now));
+impl Control for PausedControl {
+    fn run_pass(&mut self, now: UnixMillis) {
+        self.runtime.block_on(self.control.pass(now));
     }
 }
 
 fn day(site: &Site) -> Report {
-    run(site, &mut Live::new(site, Decisions::default()))
+    run(site, &mut PausedControl::new(site, Decisions::default()))
 }
 
 /// Simulates one day for each of `count` seeds from `first` on, on two threads; starts no more days after 10 failures.
-fn days(first: u64, count: u64, site: impl Fn(u64) -> Site + Sync) -> Sum {
-    let (next, sum) = (AtomicU64::new(first), Mutex::new(Sum::default()));
+fn days(first: u64, count: u64, site: impl Fn(u64) -> Site + Sync) -> DaySummary {
+    let (next, sum) = (AtomicU64::new(first), Mutex::new(DaySummary::default()));
     let began = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -86,15 +89,18 @@ fn days(first: u64, count: u64, site: impl Fn(u64) -> Site + Sync) -> Sum {
     sum
 }
 
-fn number(name: &str, default: u64) -> u64 {
+fn env_number(name: &str, default: u64) -> u64 {
     let said = std::env::var(name).ok();
     said.map_or(default, |text| text.parse().unwrap())
 }
 
 #[test]
 fn what_must_hold_holds_whatever_a_day_brings() {
-    let (first, count) = (number("LATTICE_DAYS_FROM", 0), number("LATTICE_DAYS", 2));
-    let hours = number("LATTICE_DAY_HOURS", MORNING);
+    let (first, count) = (
+        env_number("LATTICE_DAYS_FROM", 0),
+        env_number("LATTICE_DAYS", 2),
+    );
+    let hours = env_number("LATTICE_DAY_HOURS", DEFAULT_HOURS);
     let sum = days(first, count, |seed| Site::of_hours(seed, None, hours));
     println!("{sum}");
     for failed in &sum.failed {
@@ -187,10 +193,10 @@ impl RecordedContents {
 /// Every plan of every scheduler is repeated from the record, including arrays, promises, loans and reservations.
 #[test]
 fn recorded_days_are_decided_again() {
-    let hours = number("LATTICE_DAY_HOURS", MORNING);
+    let hours = env_number("LATTICE_DAY_HOURS", DEFAULT_HOURS);
     let folder = tempfile::tempdir().unwrap();
     let mut all = RecordedContents::default();
-    for seed in 0..number("LATTICE_DAYS", 2) {
+    for seed in 0..env_number("LATTICE_DAYS", 2) {
         let begin = Line::Begin {
             format: RECORD_FORMAT,
             cluster: "day".to_owned(),
@@ -201,9 +207,9 @@ fn recorded_days_are_decided_again() {
         let own = folder.path().join(seed.to_string());
         let decisions = Decisions::open(Some(&own), 1 << 30, begin).unwrap();
         let site = Site::of_hours(seed, None, hours);
-        let mut live = Live::new(&site, decisions);
+        let mut live = PausedControl::new(&site, decisions);
         run(&site, &mut live);
-        let record = live.hand.record();
+        let record = live.control.record();
         let path = own.join("record.jsonl");
         std::fs::write(&path, &record).unwrap();
         let verdict = verify::verify(|| verify::open(&path)).unwrap();
@@ -220,7 +226,7 @@ fn recorded_days_are_decided_again() {
 
 #[test]
 fn a_seed_is_the_same_day_again() {
-    let hours = number("LATTICE_DAY_HOURS", 1);
+    let hours = env_number("LATTICE_DAY_HOURS", 1);
     let one = || day(&Site::of_hours(1, None, hours));
     let (first, second) = std::thread::scope(|scope| {
         let other = scope.spawn(one);
@@ -231,10 +237,10 @@ fn a_seed_is_the_same_day_again() {
 
 #[test]
 fn every_planted_bug_is_found() {
-    let hours = number("LATTICE_DAY_HOURS", MORNING);
+    let hours = env_number("LATTICE_DAY_HOURS", DEFAULT_HOURS);
     let all = match hours >= 24 {
         true => PlantedBug::ALL.to_vec(),
-        false => OF_A_MORNING.to_vec(),
+        false => EARLY_BUGS.to_vec(),
     };
     let left = Mutex::new(all);
     std::thread::scope(|scope| {
@@ -246,7 +252,7 @@ fn every_planted_bug_is_found() {
                     };
                     let mut found = (0..12).map(|seed| {
                         let report = day(&Site::of_hours(seed, Some(plant), hours));
-                        let told = |what: &&String| what.contains(plant.told_as());
+                        let told = |what: &&String| what.contains(plant.violation_text());
                         let told = report.violations.iter().find(told).cloned();
                         if told.is_none() && !report.violations.is_empty() {
                             println!("{plant:?}, seed {seed}: {:#?}", report.violations);

@@ -4,7 +4,7 @@
 use lattice_placement::{NodeFacts, Planner};
 use lattice_quorum_types::{Event, NodeId, VclusterName, node::Node};
 use lattice_replay::day::Site;
-use lattice_view::{BaseView, Changes, ViewNode, whole};
+use lattice_view::{BaseView, Changes, ViewNode, full_input};
 use std::collections::BTreeMap;
 
 /// Node of the view without measured data: only the replicated record.
@@ -38,13 +38,18 @@ pub struct MutableView {
 impl MutableView {
     pub fn new(site: &Site) -> Self {
         let view = BaseView::default();
-        let planner = |name: &VclusterName| (name.clone(), Planner::new(whole(&view, name, 0)));
+        let planner =
+            |name: &VclusterName| (name.clone(), Planner::new(full_input(&view, name, 0)));
         let scene = site.scene();
-        let planners = scene.parts.iter().map(|part| planner(&part.name)).collect();
+        let planners = scene
+            .vclusters
+            .iter()
+            .map(|part| planner(&part.name))
+            .collect();
         Self { view, planners }
     }
 
-    pub fn follow(&mut self, events: &[Event]) {
+    pub fn apply_events(&mut self, events: &[Event]) {
         let mut changes = Changes::since(&self.view);
         for event in events {
             let event = self.view.expanded(event);
@@ -54,7 +59,7 @@ impl MutableView {
         }
         for (vcluster, planner) in &mut self.planners {
             planner.update(changes.delta(&self.view, vcluster, 0));
-            assert_eq!(planner.view(), &whole(&self.view, vcluster, 0));
+            assert_eq!(planner.view(), &full_input(&self.view, vcluster, 0));
         }
     }
 }

@@ -22,7 +22,7 @@ use std::{
 };
 
 /// GPU record digest of every node of the day.
-pub const GPUS: [u8; 32] = [1; 32];
+pub const GPU_DIGEST: [u8; 32] = [1; 32];
 
 /// Clock of the day.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ impl DayClock {
         Self(Arc::new(AtomicU64::new(START.0)))
     }
 
-    pub fn is(&self, now: UnixMillis) {
+    pub fn set(&self, now: UnixMillis) {
         self.0.store(now.0, Relaxed);
     }
 }
@@ -110,7 +110,7 @@ pub fn answer(
         return site.checkpoint(node, asked).map(boxed);
     }
     if let Some(GetUsage { .. }) = request.downcast_ref::<GetUsage>() {
-        return site.usage(node).map(boxed);
+        return site.gpu_utilization(node).map(boxed);
     }
     if let Some(GetAttestation { nonce }) = request.downcast_ref::<GetAttestation>() {
         let boot_id = site.ping(node)?;
@@ -118,7 +118,10 @@ pub fn answer(
             node: node.clone(),
             boot_id,
             cohort: None,
-            classes: BTreeMap::from([(Class::Gpu.to_string(), ClassAttestation::only(1, GPUS))]),
+            classes: BTreeMap::from([(
+                Class::Gpu.to_string(),
+                ClassAttestation::of_schema(1, GPU_DIGEST),
+            )]),
             read_at: site.now(),
             nonce: *nonce,
         };
@@ -131,6 +134,6 @@ pub fn answer(
 }
 
 /// GPU record digest as gossiped.
-pub fn digest() -> Digest {
-    Digest(GPUS)
+pub fn gpu_digest() -> Digest {
+    Digest(GPU_DIGEST)
 }

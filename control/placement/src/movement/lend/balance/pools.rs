@@ -3,7 +3,7 @@
 use super::{BorrowRequest, LendingBalance};
 use crate::{
     bits::BitSet,
-    movement::preempt::{CheckpointAbility, HolderFacts, by_nature},
+    movement::preempt::{CheckpointAbility, HolderFacts, by_job_properties},
 };
 
 /// Disjoint sets of nodes that a job could get from its vCluster.
@@ -12,7 +12,7 @@ pub(in crate::movement::lend) struct Pools {
     /// Own nodes, idle at home.
     pub(in crate::movement::lend) own: BitSet,
     /// Own nodes, lent, in use and already reclaimed.
-    pub(in crate::movement::lend) coming: BitSet,
+    pub(in crate::movement::lend) reclaimed: BitSet,
     /// Own nodes, lent and idle.
     pub(in crate::movement::lend) idle_loans: BitSet,
     /// Own nodes, lent and in use by jobs that can be stopped.
@@ -37,23 +37,23 @@ impl LendingBalance<'_> {
             let index = &self.machine.index;
             let of_key = |alike: &&BitSet| {
                 let common = |set: &BitSet| set.count_common(alike);
-                let all = [&pools.coming, &pools.idle_loans, &pools.busy_loans];
+                let all = [&pools.reclaimed, &pools.idle_loans, &pools.busy_loans];
                 let own = common(&pools.own);
                 let sum = own + all.into_iter().map(common).sum::<u32>();
                 (sum >= job.view.nodes, own, sum)
             };
-            let keys = index.conforming.iter().rev();
+            let keys = index.conformance_members.iter().rev();
             let best = keys.max_by_key(of_key).cloned();
             let best = best.unwrap_or_else(|| BitSet::empty(index.size()));
             let Pools {
                 own,
-                coming,
+                reclaimed: coming,
                 idle_loans,
                 busy_loans,
                 borrowed,
             } = &mut pools;
             for pool in [own, coming, idle_loans, busy_loans, borrowed] {
-                pool.keep(&best);
+                pool.intersect_with(&best);
             }
         }
         pools
@@ -61,7 +61,7 @@ impl LendingBalance<'_> {
 
     fn all_pools(&self, job: &BorrowRequest<'_>) -> Pools {
         let fits = self.fits(job);
-        let (home, here) = (&self.home[job.vcluster], &self.here[job.vcluster]);
+        let (home, here) = (&self.owned[job.vcluster], &self.used[job.vcluster]);
         let free = &self.machine.free;
         let size = self.machine.index.size();
         let filter = |set: &BitSet, keep: &dyn Fn(usize) -> bool| {
@@ -69,22 +69,22 @@ impl LendingBalance<'_> {
         };
         let mine = fits.and(home);
         let mut lent = mine.clone();
-        lent.drop_all(here);
+        lent.subtract(here);
         let mut busy = lent.clone();
-        busy.drop_all(free);
+        busy.subtract(free);
         let mut others = fits.and(here).and(free);
-        others.drop_all(home);
-        others.drop_all(&self.returning);
+        others.subtract(home);
+        others.subtract(&self.returning);
         if job.wanting.home_only || self.may_borrow(job).is_err() {
             others = BitSet::empty(size);
         }
         let coming = busy.and(&self.returning);
-        busy.drop_all(&coming);
+        busy.subtract(&coming);
         Pools {
             own: filter(&mine.and(here).and(free), &|n| {
                 !self.is_planned_for_others(n, job)
             }),
-            coming,
+            reclaimed: coming,
             idle_loans: lent.and(free),
             busy_loans: filter(&busy, &|n| self.can_be_stopped(n)),
             borrowed: filter(&others, &|n| !self.is_planned_for_others(n, job)),
@@ -94,7 +94,7 @@ impl LendingBalance<'_> {
     fn can_be_stopped(&self, n: usize) -> bool {
         let work = self.holders[n].and_then(|id| self.input.work.get(&id));
         let may = |work: &HolderFacts| {
-            by_nature(
+            by_job_properties(
                 work.class,
                 work.sensitive,
                 work.saves != CheckpointAbility::Never,

@@ -4,17 +4,17 @@ use super::{BorrowRequest, LendingBalance};
 use crate::{
     bits::BitSet,
     movement::lend::BorrowRefusal,
-    selection::choose::{NodeSetRequest, TieBreak, choose_modest},
+    selection::choose::{NodeSetRequest, TieBreak, choose_least_hardware},
 };
 
 impl LendingBalance<'_> {
     /// Chooses the nodes that the job's vCluster borrows for the job, `missing` nodes or none, preferably in the
     /// topology groups of the job's other nodes.
-    pub(in crate::movement::lend) fn offer(
+    pub(in crate::movement::lend) fn choose_loans(
         &self,
         job: &BorrowRequest<'_>,
         missing: u32,
-        beside: &[usize],
+        other_nodes: &[usize],
     ) -> Result<Vec<usize>, BorrowRefusal> {
         self.may_borrow(job)?;
         let policy = &self.members[job.vcluster].policy;
@@ -41,7 +41,7 @@ impl LendingBalance<'_> {
             let limit = self.members[owner].policy.lending_limit.unwrap_or(u32::MAX);
             let most = limit.saturating_sub(self.lent[owner]);
             let wanted = rest.min(most).min(spare.count());
-            let near: Vec<usize> = beside.iter().chain(&found).copied().collect();
+            let near: Vec<usize> = other_nodes.iter().chain(&found).copied().collect();
             found.extend(self.choose(job, &spare, wanted, &near));
             rest = missing.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
         }
@@ -65,12 +65,15 @@ impl LendingBalance<'_> {
     /// Idle, healthy, unclaimed own nodes of `owner` that fit the job and are in no plan.
     fn spare(&self, owner: usize, job: &BorrowRequest<'_>) -> BitSet {
         let condition = &self.machine.condition;
-        let mut spare = self.fits(job).and(&self.home[owner]).and(&self.here[owner]);
-        spare.keep(&self.machine.free);
-        spare.keep(&condition.healthy);
-        spare.keep(&condition.unclaimed);
-        spare.drop_all(&self.planned);
-        spare.drop_all(&self.returning);
+        let mut spare = self
+            .fits(job)
+            .and(&self.owned[owner])
+            .and(&self.used[owner]);
+        spare.intersect_with(&self.machine.free);
+        spare.intersect_with(&condition.healthy);
+        spare.intersect_with(&condition.unclaimed);
+        spare.subtract(&self.planned);
+        spare.subtract(&self.returning);
         spare
     }
 
@@ -93,7 +96,7 @@ impl LendingBalance<'_> {
             fit: eligible.count,
         };
         let choose = |among: &BitSet| {
-            let chosen = choose_modest(
+            let chosen = choose_least_hardware(
                 index,
                 among,
                 TieBreak::default(),

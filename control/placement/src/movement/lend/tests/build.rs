@@ -11,7 +11,7 @@ use crate::{
 pub(super) struct Cluster {
     pub(super) view: ClusterView,
     pub(super) places: BTreeMap<NodeId, NodeOwnership>,
-    pub(super) vclusters: BTreeMap<VclusterName, Member>,
+    pub(super) vclusters: BTreeMap<VclusterName, VclusterLending>,
     pub(super) work: BTreeMap<AllocationId, HolderFacts>,
     pub(super) timing: Timing,
     pub(super) now: UnixMillis,
@@ -33,7 +33,9 @@ impl Cluster {
             ..Self::default()
         };
         for (vcluster, size) in sizes {
-            cluster.vclusters.insert(name(vcluster), Member::default());
+            cluster
+                .vclusters
+                .insert(name(vcluster), VclusterLending::default());
             for n in 0..*size {
                 cluster.add(&format!("{vcluster}{n:03}"), vcluster, vcluster);
             }
@@ -88,7 +90,7 @@ impl Cluster {
         self
     }
 
-    pub(super) fn member(&mut self, vcluster: &str) -> &mut Member {
+    pub(super) fn member(&mut self, vcluster: &str) -> &mut VclusterLending {
         self.vclusters.get_mut(&name(vcluster)).unwrap()
     }
 

@@ -151,7 +151,7 @@ impl Site {
             solver: &Solver::default(),
             job: AllocationId(1),
             planned_start: self.planned_start,
-            work: &self.work,
+            holders: &self.work,
             reserved: &self.reserved,
             borrowed: &self.borrowed,
             policy: &self.policy,

@@ -36,7 +36,7 @@ proptest! {
         let candidates: Vec<Candidate> = (0..).zip(all)
             .map(|(id, (gain, class, burst, cost))| candidate(id, gain, class, burst, f64::from(cost)))
             .collect();
-        let goal = SearchGoal { short: vec![short], most: 3 };
+        let goal = SearchGoal { missing: vec![short], most: 3 };
         let value = |class: u8| f64::from(10 - class) * 60.0;
         let mut least: Option<(f64, f64)> = None;
         let n = candidates.len();
@@ -82,7 +82,7 @@ fn of_too_many_a_set_is_still_found() {
         .collect();
     for short in [1, 100, 1_999, 2_000, 4_000, 5_997] {
         let goal = SearchGoal {
-            short: vec![short],
+            missing: vec![short],
             most: 3,
         };
         let found = search::best(&candidates, &goal, |_| f64::INFINITY);
@@ -94,7 +94,7 @@ fn of_too_many_a_set_is_still_found() {
         );
     }
     let goal = SearchGoal {
-        short: vec![5_998],
+        missing: vec![5_998],
         most: 3,
     };
     assert!(

@@ -80,8 +80,11 @@ fn a_window_of_a_week_is_evaluated_less_often() {
         ..Damping::default()
     };
     assert!(long.check().is_err());
-    let fitted = long.fitted();
+    let fitted = long.with_fitting_interval();
     assert_eq!(fitted.evaluation_ms, 7 * MINUTE);
     assert_eq!(fitted.check(), Ok(()));
-    assert_eq!(Damping::default().fitted(), Damping::default());
+    assert_eq!(
+        Damping::default().with_fitting_interval(),
+        Damping::default()
+    );
 }

@@ -18,7 +18,7 @@ fn without_room_under_the_limits_it_stays_until_there_is() {
     assert_eq!(service.decides(HIGH), UP);
     // The headroom was gone at the proposal: no error, and the proposal is repeated.
     for _ in 0..20 {
-        assert_eq!(service.answer(Answer::LimitReached), None);
+        assert_eq!(service.answer(ProposalOutcome::LimitReached), None);
         service.pass(MINUTE);
         assert_eq!(service.decides(HIGH), UP);
     }
@@ -38,7 +38,7 @@ fn refused_proposal_retries_then_cools_down() {
                 service.pass(MINUTE);
                 assert_eq!(service.decides(HIGH), decision);
             }
-            assert_eq!(service.answer(Answer::Refused), None);
+            assert_eq!(service.answer(ProposalOutcome::Refused), None);
         }
         let until = service.now.after(6 * MINUTE);
         for _ in 0..5 {
@@ -51,7 +51,7 @@ fn refused_proposal_retries_then_cools_down() {
     }
     // A committed proposal resets the count: three refusals before it do not count.
     for _ in 0..3 {
-        service.answer(Answer::Refused);
+        service.answer(ProposalOutcome::Refused);
         service.pass(MINUTE);
         assert_eq!(service.decides(HIGH), UP);
     }
@@ -61,7 +61,7 @@ fn refused_proposal_retries_then_cools_down() {
     for _ in 0..4 {
         service.pass(MINUTE);
         assert_eq!(service.decides(HIGH), UP);
-        service.answer(Answer::Refused);
+        service.answer(ProposalOutcome::Refused);
     }
     service.pass(MINUTE);
     assert!(matches!(
@@ -73,15 +73,21 @@ fn refused_proposal_retries_then_cools_down() {
 #[test]
 fn an_answer_to_nothing_is_nothing() {
     let mut service = Service::of(2);
-    for answer in [Answer::Done, Answer::Refused, Answer::LimitReached].repeat(5) {
+    for answer in [
+        ProposalOutcome::Done,
+        ProposalOutcome::Refused,
+        ProposalOutcome::LimitReached,
+    ]
+    .repeat(5)
+    {
         assert_eq!(service.answer(answer), None);
     }
     assert_eq!(service.state, ScaleState::default());
     assert_eq!(service.minutes_until(HIGH), (2, UP));
-    service.answer(Answer::Refused);
+    service.answer(ProposalOutcome::Refused);
     // Second answers to the same proposal.
     for _ in 0..9 {
-        service.answer(Answer::Refused);
+        service.answer(ProposalOutcome::Refused);
     }
     service.pass(MINUTE);
     assert_eq!(service.decides(HIGH), UP);
@@ -100,7 +106,7 @@ fn a_proposal_without_an_answer_is_made_again() {
     service.pass(MINUTE);
     service.waits(FINE);
     let before = service.state.clone();
-    assert_eq!(service.answer(Answer::Refused), None);
+    assert_eq!(service.answer(ProposalOutcome::Refused), None);
     assert_eq!(service.state, before);
 }
 
@@ -113,7 +119,7 @@ fn detects_unreported_event() {
     let until = service.now.after(3 * MINUTE);
     assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
     // A later answer belongs to a proposal that is over.
-    assert_eq!(service.answer(Answer::Refused), None);
+    assert_eq!(service.answer(ProposalOutcome::Refused), None);
     service.pass(MINUTE);
     assert_eq!(service.minutes_until(HIGH), (2, UP));
 }

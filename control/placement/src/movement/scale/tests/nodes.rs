@@ -92,7 +92,7 @@ fn a_drain_is_one_change() {
     let (_, decision) = service.minutes_until(LOW);
     assert_eq!(decision, down(3));
     service.nodes[3].leaving = true;
-    service.answer(Answer::Done);
+    service.answer(ProposalOutcome::Done);
     let until = service.now.after(3 * MINUTE);
     service.pass(MINUTE);
     assert_eq!(service.waits(LOW), NoScalingReason::Cooldown { until });
@@ -161,7 +161,7 @@ fn a_replacement_waits_for_room_and_for_the_end_of_a_pause() {
     service.headroom = 1;
     assert_eq!(service.decides(None), below(1, Source::Home));
     for retry in 0..4 {
-        service.answer(Answer::Refused);
+        service.answer(ProposalOutcome::Refused);
         service.pass(MINUTE);
         match retry {
             3 => assert!(matches!(
@@ -203,7 +203,7 @@ fn one_that_comes_while_another_goes_is_a_change() {
     // The addition was reported, but the node left before any call saw it; the expectation ends.
     service.pass(MINUTE);
     let (_, decision) = service.minutes_until(HIGH);
-    service.answer(Answer::Done);
+    service.answer(ProposalOutcome::Done);
     service.pass(MINUTE);
     let until = service.now.after(3 * MINUTE);
     assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
@@ -215,7 +215,7 @@ fn one_that_comes_while_another_goes_is_a_change() {
 fn a_node_that_is_seen_late_is_one_change() {
     let mut service = Service::of(2);
     let (_, decision) = service.minutes_until(HIGH);
-    service.answer(Answer::Done);
+    service.answer(ProposalOutcome::Done);
     service.pass(30 * SECOND);
     assert!(matches!(
         service.waits(HIGH),

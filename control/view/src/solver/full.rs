@@ -17,7 +17,11 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Complete solver input of one vCluster.
-pub fn whole<N: ViewNode>(view: &BaseView<N>, vcluster: &VclusterName, age_ms: u64) -> ClusterView {
+pub fn full_input<N: ViewNode>(
+    view: &BaseView<N>,
+    vcluster: &VclusterName,
+    age_ms: u64,
+) -> ClusterView {
     let facts = |id: &_| view.node(id).map_or_else(NodeFacts::default, |n| n.facts());
     let records = ClusterView::of_records(
         vcluster,
@@ -49,7 +53,7 @@ pub fn whole<N: ViewNode>(view: &BaseView<N>, vcluster: &VclusterName, age_ms: u
     let home = HomeRule::of(&view.vclusters);
     for (id, pending) in &mut cluster.pending {
         if let Some(held) = view.waiting(*id) {
-            home.tell(&held.spec, pending);
+            home.apply(&held.spec, pending);
         }
     }
     cluster

@@ -25,17 +25,17 @@ impl NodeSelection {
             return Ok(Self(None));
         }
         let there = connection.client.nodes().await?;
-        Self::among(expand(texts)?, &there)
+        Self::checked(expand(texts)?, &there)
     }
 
     /// Creates the selection from a known list of nodes.
-    pub fn among(nodes: Vec<NodeId>, there: &[NodeView]) -> Result<Self, Failure> {
+    pub fn checked(nodes: Vec<NodeId>, there: &[NodeView]) -> Result<Self, Failure> {
         check(&nodes, there, "")?;
-        Ok(Self::these(nodes))
+        Ok(Self::of_nodes(nodes))
     }
 
     /// Creates the selection of these nodes, or of all nodes if there are none.
-    pub fn these(nodes: Vec<NodeId>) -> Self {
+    pub fn of_nodes(nodes: Vec<NodeId>) -> Self {
         Self((!nodes.is_empty()).then(|| nodes.into_iter().collect()))
     }
 
@@ -48,7 +48,7 @@ impl NodeSelection {
     }
 
     /// Returns the selected nodes of a hostlist, and their number.
-    pub fn of(&self, list: &str) -> (String, usize) {
+    pub fn selected_in(&self, list: &str) -> (String, usize) {
         let nodes = hostlist::expand(list).unwrap_or_default();
         let kept: Vec<_> = nodes.iter().filter(|n| self.has(n.as_str())).collect();
         (hostlist::fold(kept.iter().copied()), kept.len())
@@ -57,7 +57,11 @@ impl NodeSelection {
 
 /// Checks that each of several nodes exists before an action starts, so that the action is not done on half of them.
 /// For a single node the server rejects an unknown name.
-pub async fn known(nodes: &[NodeId], undone: &str, connection: &Connection) -> Result<(), Failure> {
+pub async fn check_all_exist(
+    nodes: &[NodeId],
+    undone: &str,
+    connection: &Connection,
+) -> Result<(), Failure> {
     match nodes {
         [] | [_] => Ok(()),
         several => {
@@ -86,7 +90,7 @@ fn check(nodes: &[NodeId], there: &[NodeView], undone: &str) -> Result<(), Failu
 }
 
 /// Returns the name of one node; for several the error names the command to use instead.
-pub fn one(text: &str, instead: impl Fn(&str) -> String) -> Result<&str, Failure> {
+pub fn single_node(text: &str, instead: impl Fn(&str) -> String) -> Result<&str, Failure> {
     let several = text.contains(['[', ',']);
     match several {
         false => Ok(text),
@@ -98,7 +102,7 @@ pub fn one(text: &str, instead: impl Fn(&str) -> String) -> Result<&str, Failure
 }
 
 /// Adds the node name to a failure, unless the server's text has it already.
-pub fn about(node: &NodeId, mut failure: Failure) -> Failure {
+pub fn with_node_name(node: &NodeId, mut failure: Failure) -> Failure {
     if !failure.text.contains(node.as_str()) {
         failure.text = format!("{node}: {}", failure.text);
     }
@@ -112,21 +116,27 @@ mod tests {
 
     #[test]
     fn of_a_list_those_are_kept_that_are_meant() {
-        let all = NodeSelection::these(Vec::new());
+        let all = NodeSelection::of_nodes(Vec::new());
         assert!(all.has("gpu001"));
-        assert_eq!(all.of("gpu[001-003]"), ("gpu[001-003]".to_owned(), 3));
+        assert_eq!(
+            all.selected_in("gpu[001-003]"),
+            ("gpu[001-003]".to_owned(), 3)
+        );
         let nodes = expand(&["gpu[002-004]".to_owned()]).unwrap();
-        let some = NodeSelection::these(nodes);
+        let some = NodeSelection::of_nodes(nodes);
         assert!(some.has("gpu002") && !some.has("gpu001"));
-        assert_eq!(some.of("gpu[001-003]"), ("gpu[002-003]".to_owned(), 2));
-        assert_eq!(some.of("gpu001"), (String::new(), 0));
+        assert_eq!(
+            some.selected_in("gpu[001-003]"),
+            ("gpu[002-003]".to_owned(), 2)
+        );
+        assert_eq!(some.selected_in("gpu001"), (String::new(), 0));
     }
 
     #[test]
     fn node_list_in_place_of_node_is_explained() {
         let ask = |text: &str| format!("`lattice node list '{text}'`");
-        assert_eq!(one("gpu001", ask).unwrap(), "gpu001");
-        let several = one("gpu[001-002]", ask).unwrap_err();
+        assert_eq!(single_node("gpu001", ask).unwrap(), "gpu001");
+        let several = single_node("gpu[001-002]", ask).unwrap_err();
         assert_eq!(several.code, 2);
         assert_eq!(
             several.text,

@@ -17,13 +17,13 @@ impl<T: Serialize> ResultList<T> {
     }
 
     /// Whether results are printed as sentences.
-    pub const fn is_for_people(&self) -> bool {
+    pub const fn prints_sentences(&self) -> bool {
         matches!(self.format, Format::Table | Format::Wide)
     }
 
     /// Adds one result, with its sentence.
     pub fn add(&mut self, one: T, words: &str) {
-        if self.is_for_people() {
+        if self.prints_sentences() {
             eprintln!("{words}");
         }
         self.all.push(one);
@@ -35,7 +35,7 @@ impl<T: Serialize> ResultList<T> {
         columns: Columns<'_>,
         row: impl Fn(&T) -> Vec<String>,
     ) -> anyhow::Result<()> {
-        if self.is_for_people() {
+        if self.prints_sentences() {
             return Ok(());
         }
         print(self.format, &self.all, columns, self.all.iter().map(row))

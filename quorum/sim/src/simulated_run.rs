@@ -2,7 +2,7 @@
 
 use crate::{agreed_history::AgreedHistory, disk::Disk, network::Network, registers::Registers};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, Validity};
-use lattice_quorum_state::Bounds;
+use lattice_quorum_state::SegmentLimits;
 use lattice_quorum_types::{UnixMillis, VoterId};
 use lattice_rng::Rng;
 use parking_lot::{Mutex, MutexGuard};
@@ -31,24 +31,27 @@ pub const FIRST_REGISTER: u64 = 8;
 pub struct HostClock {
     since: Instant,
     /// Error in milliseconds, positive or negative.
-    wrong_by: AtomicI64,
+    error_ms: AtomicI64,
 }
 
 impl HostClock {
     fn new(since: Instant) -> Arc<Self> {
         let wrong_by = AtomicI64::new(0);
-        Arc::new(Self { since, wrong_by })
+        Arc::new(Self {
+            since,
+            error_ms: wrong_by,
+        })
     }
     /// Sets the error of the clock.
-    pub fn set_wrong_by(&self, ms: i64) {
-        self.wrong_by.store(ms, Relaxed);
+    pub fn set_error_ms(&self, ms: i64) {
+        self.error_ms.store(ms, Relaxed);
     }
 }
 
 impl Clock for HostClock {
     fn now(&self) -> UnixMillis {
         let passed = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(0);
-        UnixMillis((START.0 + passed).saturating_add_signed(self.wrong_by.load(Relaxed)))
+        UnixMillis((START.0 + passed).saturating_add_signed(self.error_ms.load(Relaxed)))
     }
 }
 
@@ -58,7 +61,7 @@ struct ProcessCertificates {
     clients: Vec<Credentials>,
 }
 
-fn papers() -> &'static ProcessCertificates {
+fn certificates() -> &'static ProcessCertificates {
     static PAPERS: OnceLock<ProcessCertificates> = OnceLock::new();
     #[expect(clippy::expect_used, reason = "test support")]
     PAPERS.get_or_init(|| {
@@ -101,15 +104,15 @@ pub fn panics() -> Vec<String> {
 }
 
 #[derive(Default)]
-struct Noted {
+struct RunLog {
     violations: Vec<String>,
     lines: Vec<String>,
     trace: blake3::Hasher,
     lines_traced: u64,
     counts: BTreeMap<String, u64>,
-    reigns: BTreeSet<(u64, VoterId)>,
+    leaderships: BTreeSet<(u64, VoterId)>,
     /// Member that lost its disk, and the log index that it must apply to be up to date again.
-    blank: Option<(VoterId, u64)>,
+    lost_disk: Option<(VoterId, u64)>,
 }
 
 /// Shared objects of one simulated run.
@@ -121,7 +124,7 @@ pub struct SimulatedRun {
     /// Number of log entries between two snapshots.
     pub snapshot_every: u64,
     /// Bounds at which the newest rows of a table become a segment. They must be equal on all members.
-    pub segment_bounds: Bounds,
+    pub segment_bounds: SegmentLimits,
     /// The network.
     pub network: Arc<Network>,
     /// Disks, in the order of the members.
@@ -129,15 +132,15 @@ pub struct SimulatedRun {
     /// Clocks of the members, followed by those of the clients.
     pub clocks: Vec<Arc<HostClock>>,
     /// Agreed history.
-    pub truth: AgreedHistory,
+    pub agreed_history: AgreedHistory,
     /// Results that clients received for register operations.
     pub registers: Registers,
     /// Set when faults are over.
-    pub is_calm: AtomicBool,
+    pub faults_ended: AtomicBool,
     /// Whether the trace is also printed.
     verbose: bool,
     started: Instant,
-    noted: Mutex<Noted>,
+    noted: Mutex<RunLog>,
 }
 
 impl SimulatedRun {
@@ -167,7 +170,7 @@ impl SimulatedRun {
         Arc::new(Self {
             seed,
             snapshot_every,
-            segment_bounds: Bounds {
+            segment_bounds: SegmentLimits {
                 rows,
                 bytes: 1 << 20,
             },
@@ -177,31 +180,31 @@ impl SimulatedRun {
                 .map(|_| HostClock::new(started))
                 .collect(),
             members,
-            truth: AgreedHistory::default(),
+            agreed_history: AgreedHistory::default(),
             registers: Registers::default(),
-            is_calm: AtomicBool::new(false),
+            faults_ended: AtomicBool::new(false),
             verbose,
             started,
             noted: Mutex::default(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Noted> {
+    fn lock(&self) -> MutexGuard<'_, RunLog> {
         self.noted.lock()
     }
 
     /// Certificate of a member.
     pub fn of_member(id: VoterId) -> Credentials {
-        papers().members[id as usize - 1].clone()
+        certificates().members[id as usize - 1].clone()
     }
 
     /// Certificate of a client.
     pub fn of_client(nth: u64) -> Credentials {
-        papers().clients[nth as usize].clone()
+        certificates().clients[nth as usize].clone()
     }
 
     /// Simulated time since the start.
-    pub fn passed(&self) -> Duration {
+    pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
@@ -239,45 +242,45 @@ impl SimulatedRun {
 
     /// Records that a member leads in a term. A term may have two leaders, one after the other, since openraft orders
     /// leaderships by term and member.
-    pub fn leads(&self, term: u64, id: VoterId) {
-        if self.lock().reigns.insert((term, id)) {
+    pub fn record_leader(&self, term: u64, id: VoterId) {
+        if self.lock().leaderships.insert((term, id)) {
             self.trace(|| format!("m{id} leads in term {term}"));
         }
     }
 
     /// Marks a member as losing its disk. Returns `false` while an earlier member is not up to date again, since the
     /// product tolerates one lost disk at a time.
-    pub fn may_lose_disk(&self, id: VoterId) -> bool {
-        let upto = self.truth.counted().highest;
+    pub fn try_lose_disk(&self, id: VoterId) -> bool {
+        let upto = self.agreed_history.counters().highest;
         let mut noted = self.lock();
-        if noted.blank.is_some() {
+        if noted.lost_disk.is_some() {
             return false;
         }
-        noted.blank = Some((id, upto));
+        noted.lost_disk = Some((id, upto));
         true
     }
 
     /// Records how far a member has applied the log.
-    pub fn has_applied(&self, id: VoterId, applied: u64) {
+    pub fn record_applied(&self, id: VoterId, applied: u64) {
         let mut noted = self.lock();
         let is_well = |(who, upto): (VoterId, u64)| who == id && applied > upto;
-        if noted.blank.is_some_and(is_well) {
-            noted.blank = None;
+        if noted.lost_disk.is_some_and(is_well) {
+            noted.lost_disk = None;
         }
     }
 
     /// Number of leaderships so far.
     pub fn elections(&self) -> u64 {
-        self.lock().reigns.len() as u64
+        self.lock().leaderships.len() as u64
     }
 
     /// Leader of the highest term recorded so far.
     pub fn leader(&self) -> Option<VoterId> {
-        self.lock().reigns.last().map(|(_, id)| *id)
+        self.lock().leaderships.last().map(|(_, id)| *id)
     }
 
     /// Adds an event that is too frequent to print to the trace digest.
-    pub fn note(&self, what: &[u8]) {
+    pub fn add_to_digest(&self, what: &[u8]) {
         let us = self.started.elapsed().as_micros();
         let mut noted = self.lock();
         noted.trace.update(&us.to_le_bytes()).update(what);

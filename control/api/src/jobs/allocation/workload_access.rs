@@ -2,9 +2,9 @@
 
 /// Access of a caller to the workload of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
+pub enum WorkloadAccess {
     /// The allocation is the caller's own, or the caller is an operator.
     Full,
     /// Another user's allocation: everything except the workload and texts that may quote it.
-    Outline,
+    WithoutWorkload,
 }

@@ -1,7 +1,7 @@
 //! Proof that the server of an enrolment session holds the key of an authority.
 
 use super::{
-    certificate::LeafFields,
+    certificate::CertificateFields,
     crypto::provider,
     pin::Pin,
     signature::{Kind, is_signed, message},
@@ -46,9 +46,14 @@ pub struct CaKeyProof {
 
 impl CaKeyProof {
     /// Checks that the proof is for this session and from an authority, unexpired at `now`, with one of `pins`.
-    pub(crate) fn holds(&self, session: &EnrolmentSession, pins: &[Pin], now: UnixMillis) -> bool {
+    pub(crate) fn is_valid(
+        &self,
+        session: &EnrolmentSession,
+        pins: &[Pin],
+        now: UnixMillis,
+    ) -> bool {
         let certificate = CertificateDer::from(self.certificate.as_slice());
-        let Ok(authority) = LeafFields::read(&certificate) else {
+        let Ok(authority) = CertificateFields::read(&certificate) else {
             return false;
         };
         pins.contains(&Pin::of(&certificate))

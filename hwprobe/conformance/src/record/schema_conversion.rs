@@ -54,7 +54,7 @@ impl ClassRecord {
     ///
     /// # Errors
     /// The record cannot be expressed in `schema`: see [`SchemaMismatch`].
-    pub fn under(&self, schema: u16) -> Result<Self, SchemaMismatch> {
+    pub fn in_schema(&self, schema: u16) -> Result<Self, SchemaMismatch> {
         Schemas::SHIPPED.under(self, schema)
     }
 }
@@ -77,14 +77,18 @@ impl Schemas {
             });
         }
         let written = (self.written)(class);
-        if let Some(schema) = [schema, from].into_iter().find(|s| !written.knows(*s)) {
+        if let Some(schema) = [schema, from].into_iter().find(|s| !written.supports(*s)) {
             return Err(SchemaMismatch::Unknown { class, schema });
         }
-        self.leave_out(record, schema)
+        self.reduce_to_schema(record, schema)
     }
 
     /// The record reduced to an earlier schema, whatever this build writes.
-    fn leave_out(&self, record: &ClassRecord, schema: u16) -> Result<ClassRecord, SchemaMismatch> {
+    fn reduce_to_schema(
+        &self,
+        record: &ClassRecord,
+        schema: u16,
+    ) -> Result<ClassRecord, SchemaMismatch> {
         let (class, from) = (record.class, record.schema);
         let rows: Vec<&KeyRow> = self.rows_of(class).collect();
         let ended = |row: &&&KeyRow| row.is_in(schema) && !row.is_in(from);
@@ -125,12 +129,12 @@ impl Schemas {
     /// The record as a build with these schemas writes it. It is unchanged, unless these schemas simulate an earlier
     /// build.
     #[must_use]
-    pub fn write(&self, record: ClassRecord) -> ClassRecord {
+    pub fn in_current_schema(&self, record: ClassRecord) -> ClassRecord {
         let current = (self.written)(record.class).current;
         if record.schema <= current {
             return record;
         }
-        match self.leave_out(&record, current) {
+        match self.reduce_to_schema(&record, current) {
             Ok(record) => record,
             Err(error) => ClassRecord::disabled(record.class, error.to_string()),
         }

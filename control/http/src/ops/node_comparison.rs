@@ -18,7 +18,7 @@ pub(crate) async fn diff(
     since: Option<&str>,
 ) -> Result<DiffView, Problem> {
     match (with, since) {
-        (Some(with), None) => beside(core, node, with).await,
+        (Some(with), None) => compare_sides(core, node, with).await,
         (None, Some(since)) => history::diff_since(core, node, since).await,
         _ => Err(Problem::field("with", "give either `with` or `since`")),
     }
@@ -26,7 +26,7 @@ pub(crate) async fn diff(
 
 /// Compares two sides. A group is represented by one of its nodes, and is compared only in the classes that define the
 /// group.
-async fn beside(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
+async fn compare_sides(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
     let left = ComparisonSide::read(core, "node", left).await?;
     let right = match right {
         MAJORITY => None,

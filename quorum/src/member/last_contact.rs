@@ -12,13 +12,13 @@ use tokio::time::Instant;
 
 /// Time of the last contact. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct LeaderContact {
+pub(crate) struct LastContact {
     start: Instant,
     /// Microseconds since `start`, plus one; 0 for never.
     last: Arc<AtomicU64>,
 }
 
-impl LeaderContact {
+impl LastContact {
     /// Creates a timer without any contact.
     pub(crate) fn never() -> Self {
         Self {
@@ -27,7 +27,7 @@ impl LeaderContact {
         }
     }
     /// Records a contact at the present time.
-    pub(crate) fn now(&self) {
+    pub(crate) fn record(&self) {
         let micros = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX - 1);
         self.last.store(micros + 1, Ordering::Relaxed);
     }
