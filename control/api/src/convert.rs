@@ -3,7 +3,7 @@
 use crate::{
     cluster::status::StatusView,
     jobs::{
-        allocation::{AllocationRequest, AllocationView, ConstraintsBody, RankView, Submitted},
+        allocation::{AllocationRequest, AllocationView, ConstraintsBody, RankView, SubmitResult},
         explanation::{ExplanationView, ScoreView},
         outlook::OutlookView,
     },
@@ -16,13 +16,13 @@ use crate::{
     problem::FieldError,
     tenancy::{
         accounting::{
-            AccountingStatus, ParkedView, ReconcileRequest, ReconcileView, TotalDifference,
+            AccountingStatus, ReconcileRequest, ReconcileView, RejectedRequestView, TotalDifference,
         },
         project::{
             LimitChangeBody, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView, UsageView,
         },
         tenant::{HeadroomView, SystemLimitsUpdate, SystemLimitsView, TenantUpdate, TenantView},
-        usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
+        usage::{PausedProjectView, TenantUsage, UserTenantUsage, UserUsage},
     },
     v1,
 };
@@ -119,8 +119,8 @@ field_by_field! {
     UsageView => Usage { nodes, allocations }
 }
 
-impl From<Submitted> for v1::SubmitResponse {
-    fn from(s: Submitted) -> Self {
+impl From<SubmitResult> for v1::SubmitResponse {
+    fn from(s: SubmitResult) -> Self {
         Self {
             id: s.id.map(|id| id.0),
             revision: s.revision.0,
@@ -191,7 +191,7 @@ impl From<AllocationView> for v1::Allocation {
             checkpoint: a.checkpoint.map(Into::into),
             scale: a.scale.map(Into::into),
             reservation: a.reservation,
-            tally: a.tally.map(Into::into),
+            element_counts: a.element_counts.map(Into::into),
             element: a.element.map(Into::into),
             dag: a.dag.map(Into::into),
             waits_for: a.waits_for.map(Into::into),
@@ -398,7 +398,7 @@ impl From<TenantUsage> for v1::TenantUsage {
             fair_share_target: view.fair_share_target.map(Amount::number),
             burst_allowance: view.burst_allowance.map(Amount::number),
             share: view.share,
-            burst: view.burst,
+            exceeds_share: view.exceeds_share,
             downscaled: view.downscaled,
             paused: view.paused.into_iter().map(Into::into).collect(),
             revision: view.revision.0,
@@ -406,8 +406,8 @@ impl From<TenantUsage> for v1::TenantUsage {
     }
 }
 
-impl From<PausedView> for v1::PausedProject {
-    fn from(view: PausedView) -> Self {
+impl From<PausedProjectView> for v1::PausedProject {
+    fn from(view: PausedProjectView) -> Self {
         Self {
             project: view.project,
             vcluster: view.vcluster,
@@ -435,10 +435,10 @@ impl From<AccountingStatus> for v1::AccountingStatus {
     fn from(view: AccountingStatus) -> Self {
         Self {
             enabled: view.enabled,
-            acts: view.acts,
+            is_active: view.is_active,
             provider: view.provider,
             version: view.version,
-            pushed_at: view.pushed_at,
+            complete_at: view.complete_at,
             failure: view.failure,
             retry_at: view.retry_at,
             last: view.last,
@@ -451,15 +451,15 @@ impl From<AccountingStatus> for v1::AccountingStatus {
             dropped: view.dropped,
             sent: view.sent,
             reported: view.reported,
-            parked: view.parked.into_iter().map(Into::into).collect(),
+            rejected: view.rejected.into_iter().map(Into::into).collect(),
         }
     }
 }
 
-impl From<ParkedView> for v1::Parked {
-    fn from(view: ParkedView) -> Self {
+impl From<RejectedRequestView> for v1::RejectedRequest {
+    fn from(view: RejectedRequestView) -> Self {
         Self {
-            what: view.what,
+            subject: view.subject,
             since: view.since,
             reason: view.reason,
         }
@@ -492,16 +492,16 @@ impl From<TotalDifference> for v1::AccountingDifference {
             vcluster: view.vcluster,
             month: view.month,
             component: view.component,
-            had: view.had.number(),
-            used: view.used.number(),
+            external_total: view.external_total.number(),
+            recorded_total: view.recorded_total.number(),
             outcome: view.outcome,
             reason: view.reason,
         }
     }
 }
 
-impl From<UsedInTenant> for v1::UsedInTenant {
-    fn from(view: UsedInTenant) -> Self {
+impl From<UserTenantUsage> for v1::UserTenantUsage {
+    fn from(view: UserTenantUsage) -> Self {
         Self {
             tenant: view.tenant,
             node_hours_used: view.node_hours_used.number(),
@@ -600,7 +600,7 @@ impl From<StatusView> for v1::Status {
             nodes: s.nodes,
             nodes_held: s.nodes_held,
             nodes_drifted: s.nodes_drifted,
-            nodes_not_judged: s.nodes_not_judged,
+            nodes_not_compared: s.nodes_not_compared,
         }
     }
 }

@@ -273,14 +273,14 @@ pub async fn checkpoint(args: &CheckpointArgs, connection: &Connection) -> Resul
     let usage = |error: FieldError| Failure::usage(format!("--{error}"));
     request.timeout_ms().map_err(usage)?;
     let shown = connection.client.checkpoint(args.id, &request).await?;
-    let writing = shown.checkpoints.and_then(|all| all.writing);
+    let writing = shown.checkpoints.and_then(|all| all.in_progress);
     match writing {
         Some(writing) => eprintln!(
             "{}: writes checkpoint {} to {}; times out at {}",
             args.id,
             writing.number,
             writing.directory,
-            time(&writing.until)
+            time(&writing.times_out_at)
         ),
         None => eprintln!("{}: checkpoint accepted", args.id),
     }

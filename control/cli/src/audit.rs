@@ -68,8 +68,8 @@ const LIST: Columns<'_> = Columns {
 };
 
 fn row(entry: &AuditView) -> Vec<String> {
-    let power = serde_json::to_value(entry.power).ok();
-    let power = power.and_then(|word| Some(action_name.as_str()?.to_owned()));
+    let power = serde_json::to_value(entry.privilege).ok();
+    let power = power.and_then(|word| Some(word.as_str()?.to_owned()));
     vec![
         entry.number.to_string(),
         time(&entry.at),

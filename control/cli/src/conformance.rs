@@ -129,10 +129,10 @@ async fn drift(args: &NodeClassArgs, connection: &Connection) -> Result<(), Fail
             report.pending
         );
     }
-    if !report.alone.is_empty() {
+    if !report.without_reference.is_empty() {
         eprintln!(
             "not checked (no baseline, fewer than 4 similar nodes): {}",
-            report.alone
+            report.without_reference
         );
     }
     Ok(())
@@ -163,8 +163,8 @@ fn rows(drifted: &[DriftView], connection: &Connection) -> Vec<Vec<String>> {
             d.policy.clone(),
             or_dash(since.as_deref()),
             or_dash(d.sensitive.as_deref()),
-            count(d.like),
-            count(d.of),
+            count(d.majority_nodes),
+            count(d.cohort_nodes),
             or_dash(d.as_of.as_deref().map(time).as_deref()),
         ]
     };
@@ -238,7 +238,7 @@ fn summarise(drifted: &[DriftView]) {
 fn sentences(drifted: &[DriftView]) -> Vec<String> {
     let mut told: BTreeMap<(&str, Option<&str>), (u32, u32)> = BTreeMap::new();
     for d in drifted {
-        if let (Some(of), Some(like)) = (d.of, d.like) {
+        if let (Some(of), Some(like)) = (d.cohort_nodes, d.majority_nodes) {
             let cohort = d.cohort.as_deref();
             told.insert((&d.key, cohort), (of, of.saturating_sub(like)));
         }
@@ -308,8 +308,8 @@ mod tests {
             node: node.to_owned(),
             key: "nic.0.firmware".to_owned(),
             expected: "28.41".to_owned(),
-            of: Some(64),
-            like: Some(like),
+            cohort_nodes: Some(64),
+            majority_nodes: Some(like),
             ..DriftView::default()
         };
         assert_eq!(
@@ -333,7 +333,7 @@ mod tests {
             "as many nodes with the same majority are two cohorts still"
         );
         let by_baseline = DriftView {
-            of: None,
+            cohort_nodes: None,
             ..entry("a", 0)
         };
         assert!(sentences(&[by_baseline]).is_empty());

@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
-    dag::{DagEdgeView, DagJudged, DagRequest, DagView, GraphView, MemberRequest},
+    dag::{DagDryRunResult, DagEdgeView, DagRequest, DagView, GraphView, MemberRequest},
     suggestion::nearest,
     yaml,
 };
@@ -197,7 +197,7 @@ async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure
 }
 
 /// Prints the result of a dry run.
-fn print_dry_run(judged: &DagJudged, format: Format) -> Result<(), Failure> {
+fn print_dry_run(judged: &DagDryRunResult, format: Format) -> Result<(), Failure> {
     if matches!(format, Format::Table | Format::Wide) {
         let (count, revision) = (judged.members.len(), judged.revision.0);
         let members = if count == 1 { "member" } else { "members" };

@@ -109,7 +109,7 @@ pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Fa
 }
 
 fn gpus(node: &NodeView) -> String {
-    match (node.facts.gpu_count, &node.facts.gpu_model) {
+    match (node.resources.gpu_count, &node.resources.gpu_model) {
         (Some(0), _) => "none".to_owned(),
         // The vendor NVIDIA is left out to save column width.
         (Some(count), Some(model)) => {
@@ -222,12 +222,15 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
         line("vcluster", vcluster(&node)),
         line("cell", or_dash(node.cell.as_deref())),
         line("group", or_dash(node.group.as_deref())),
-        line("vendor", or_dash(node.facts.vendor.as_deref())),
-        line("product", or_dash(node.facts.product.as_deref())),
+        line("vendor", or_dash(node.resources.vendor.as_deref())),
+        line("product", or_dash(node.resources.product.as_deref())),
         line("gpus", gpus(&node)),
-        line("cores", number(node.facts.cores)),
-        line("memory", gibibytes(node.facts.memory_bytes)),
-        line("features", or_dash(Some(&node.facts.features.join(",")))),
+        line("cores", number(node.resources.cores)),
+        line("memory", gibibytes(node.resources.memory_bytes)),
+        line(
+            "features",
+            or_dash(Some(&node.resources.features.join(","))),
+        ),
         line("power", node.power.as_ref().map_or("-".to_owned(), power)),
         line("boot id", or_dash(node.boot_id.as_deref())),
         line("agent", or_dash(node.agent_version.as_deref())),
@@ -255,7 +258,7 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
     if let Some(claim) = &node.claim {
         rows.insert(2, line("claimed by", claim::in_words(claim)));
     }
-    if let Some(reason) = &node.claim_refused {
+    if let Some(reason) = &node.attestation_fault {
         rows.push(line("no sensitive work", reason.clone()));
     }
     if let Some(certificate) = &node.certificate {

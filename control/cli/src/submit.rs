@@ -17,7 +17,7 @@ use lattice_api::{
     outlook::OutlookView,
     problem::FieldError,
 };
-use lattice_client::{ClientError, SubmitOptions, Submitted};
+use lattice_client::{ClientError, SubmitOptions, SubmitResult};
 use script::{Directive, DirectiveKind, Fault, Header, ScriptContext};
 use std::{fs, io::Read as _, path::Path};
 
@@ -374,7 +374,7 @@ async fn submit(
     args: &SubmitArgs,
     request: &AllocationRequest,
     connection: &Connection,
-) -> Result<Submitted, Failure> {
+) -> Result<SubmitResult, Failure> {
     let made = || format!("submit-{:032x}", rand::random::<u128>());
     let key = args.idempotency_key.clone().unwrap_or_else(made);
     let mut repeats = 0;

@@ -6,7 +6,7 @@ use crate::{
     output::{self, Columns},
 };
 use clap::Args;
-use lattice_api::usage::{TenantUsage, UsedInTenant, UserUsage};
+use lattice_api::usage::{TenantUsage, UserTenantUsage, UserUsage};
 
 /// Show the usage of a tenant or a user, in node hours and GPU hours, in a window of days that ends now.
 ///
@@ -109,7 +109,7 @@ fn remarks(usage: &TenantUsage) -> Vec<String> {
              continue"
         ));
     }
-    if usage.burst {
+    if usage.exceeds_share {
         said.push(
             "above its fair share: its newest jobs are preempted first, its pending jobs rank last"
                 .to_owned(),
@@ -133,7 +133,7 @@ const USER: Columns<'_> = Columns {
     wide: &["idle_claimed_node_hours", "since"],
 };
 
-fn in_tenant(usage: &UserUsage, used: &UsedInTenant) -> Vec<String> {
+fn in_tenant(usage: &UserUsage, used: &UserTenantUsage) -> Vec<String> {
     vec![
         usage.user.clone(),
         used.tenant.clone(),

@@ -1,6 +1,6 @@
 //! Allocations and their output.
 
-use crate::{AllocationRequest, AllocationView, Client, ClientError, Page, Submitted};
+use crate::{AllocationRequest, AllocationView, Client, ClientError, Page, SubmitResult};
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt};
 use lattice_api::{
@@ -77,7 +77,7 @@ impl Client {
         &self,
         request: &AllocationRequest,
         options: SubmitOptions,
-    ) -> Result<Submitted, ClientError> {
+    ) -> Result<SubmitResult, ClientError> {
         let mut post = self.request(Method::POST, &["allocations"]).json(request);
         if options.dry_run {
             post = post.query(&[("dry_run", true)]);

@@ -2,9 +2,9 @@
 
 use crate::{Client, ClientError, Page, projects::with_key};
 use lattice_api::{
-    baseline::{BaselineRequest, BaselineSet, BaselineView, BrakeState, ReleaseRequest},
+    baseline::{BaselineRequest, BaselineResult, BaselineView, BrakeState, ReleaseRequest},
     conformance::DiffView,
-    project::Changed,
+    project::ChangeResult,
 };
 use reqwest::Method;
 
@@ -35,7 +35,7 @@ impl Client {
         name: &str,
         request: &BaselineRequest,
         key: Option<&str>,
-    ) -> Result<BaselineSet, ClientError> {
+    ) -> Result<BaselineResult, ClientError> {
         let put = self.request(Method::PUT, &["conformance", "baselines", name]);
         self.answer(with_key(put.json(request), key)).await
     }
@@ -49,7 +49,7 @@ impl Client {
         &self,
         name: &str,
         request: &BaselineRequest,
-    ) -> Result<BaselineSet, ClientError> {
+    ) -> Result<BaselineResult, ClientError> {
         let put = self.request(Method::PUT, &["conformance", "baselines", name]);
         self.answer(put.query(&[("dry_run", true)]).json(request))
             .await
@@ -64,7 +64,7 @@ impl Client {
         name: &str,
         expected_version: Option<u32>,
         key: Option<&str>,
-    ) -> Result<Changed, ClientError> {
+    ) -> Result<ChangeResult, ClientError> {
         let mut delete = self.request(Method::DELETE, &["conformance", "baselines", name]);
         if let Some(version) = expected_version {
             delete = delete.query(&[("expected_version", version)]);
@@ -94,7 +94,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn release_brake(&self, reason: &str) -> Result<Changed, ClientError> {
+    pub async fn release_brake(&self, reason: &str) -> Result<ChangeResult, ClientError> {
         let reason = reason.to_owned();
         let body = ReleaseRequest { reason };
         self.post(&["conformance", "brake", "release"], &body).await

@@ -4,7 +4,7 @@ use crate::{Client, ClientError, Page, projects::with_key};
 use lattice_api::{
     authority::{AuthorityRequest, AuthorityView},
     certificate::{CertificateView, RevokeRequest},
-    project::Changed,
+    project::ChangeResult,
 };
 use reqwest::Method;
 
@@ -28,7 +28,7 @@ impl Client {
         name: &str,
         reason: &str,
         key: Option<&str>,
-    ) -> Result<Changed, ClientError> {
+    ) -> Result<ChangeResult, ClientError> {
         let reason = reason.to_owned();
         let post = self.request(Method::POST, &["certificates", role, name, "revoke"]);
         self.answer(with_key(post.json(&RevokeRequest { reason }), key))
@@ -52,7 +52,7 @@ impl Client {
         &self,
         certificate: &str,
         key: Option<&str>,
-    ) -> Result<Changed, ClientError> {
+    ) -> Result<ChangeResult, ClientError> {
         let certificate = certificate.to_owned();
         let post = self.request(Method::POST, &["authorities"]);
         self.answer(with_key(post.json(&AuthorityRequest { certificate }), key))
@@ -68,7 +68,7 @@ impl Client {
         &self,
         pin: &str,
         key: Option<&str>,
-    ) -> Result<Changed, ClientError> {
+    ) -> Result<ChangeResult, ClientError> {
         let post = self.request(Method::POST, &["authorities", pin, "promote"]);
         self.answer(with_key(post, key)).await
     }
@@ -82,7 +82,7 @@ impl Client {
         pin: &str,
         force: bool,
         key: Option<&str>,
-    ) -> Result<Changed, ClientError> {
+    ) -> Result<ChangeResult, ClientError> {
         let delete = self.request(Method::DELETE, &["authorities", pin]);
         let delete = delete.query(&[("force", force)]);
         self.answer(with_key(delete, key)).await

@@ -1,7 +1,7 @@
 //! DAGs of allocations.
 
 use crate::{Client, ClientError, projects::with_key};
-use lattice_api::dag::{DagJudged, DagRequest, DagSubmitted, DagView, GraphView};
+use lattice_api::dag::{DagDryRunResult, DagRequest, DagSubmitResult, DagView, GraphView};
 use reqwest::Method;
 
 impl Client {
@@ -13,7 +13,7 @@ impl Client {
         &self,
         request: &DagRequest,
         key: Option<&str>,
-    ) -> Result<DagSubmitted, ClientError> {
+    ) -> Result<DagSubmitResult, ClientError> {
         let post = self.request(Method::POST, &["dags"]).json(request);
         self.answer(with_key(post, key)).await
     }
@@ -22,7 +22,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::submit_dag`].
-    pub async fn dry_run_dag(&self, request: &DagRequest) -> Result<DagJudged, ClientError> {
+    pub async fn dry_run_dag(&self, request: &DagRequest) -> Result<DagDryRunResult, ClientError> {
         let post = self.request(Method::POST, &["dags"]);
         self.answer(post.query(&[("dry_run", true)]).json(request))
             .await

@@ -5,7 +5,7 @@ use lattice_api::{
     conformance::DiffView,
     health::{ClearRequest, NodeHealthView},
     history::{ChangesView, HistoryEntryView},
-    node::Reprobed,
+    node::ReprobeResult,
 };
 use reqwest::Method;
 use serde::Serialize;
@@ -63,7 +63,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn reprobe(&self, node: &str) -> Result<Reprobed, ClientError> {
+    pub async fn reprobe(&self, node: &str) -> Result<ReprobeResult, ClientError> {
         let request = self.request(Method::POST, &["nodes", node, "reprobe"]);
         self.answer(request).await
     }

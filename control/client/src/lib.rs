@@ -51,7 +51,7 @@ pub use events::EventStream;
 pub use history::HistoryQuery;
 pub use lattice_api as api;
 pub use lattice_api::{
-    AllocationRequest, AllocationView, Page, Problem, Submitted, TokenCreated, TokenRequest,
+    AllocationRequest, AllocationView, Page, Problem, SubmitResult, TokenCreated, TokenRequest,
     dependency::JobRef,
 };
 pub use transport::{Client, Endpoint};

@@ -2,9 +2,9 @@
 
 use crate::{Client, ClientError, Page};
 use lattice_api::{
-    claim::{ClaimRequest, Claimed, ReleaseRequest, Released},
+    claim::{ClaimRequest, ClaimResult, ReleaseRequest, ReleaseResult},
     conformance::DiffView,
-    node::{DrainRequest, Drained, NodeView, Undrained},
+    node::{DrainRequest, DrainResult, NodeView, UndrainResult},
 };
 use reqwest::Method;
 
@@ -67,7 +67,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn drain(&self, name: &str, reason: &str) -> Result<Drained, ClientError> {
+    pub async fn drain(&self, name: &str, reason: &str) -> Result<DrainResult, ClientError> {
         self.drain_with(name, reason, false).await
     }
 
@@ -76,7 +76,11 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn force_release(&self, name: &str, reason: &str) -> Result<Drained, ClientError> {
+    pub async fn force_release(
+        &self,
+        name: &str,
+        reason: &str,
+    ) -> Result<DrainResult, ClientError> {
         self.drain_with(name, reason, true).await
     }
 
@@ -85,7 +89,7 @@ impl Client {
         name: &str,
         reason: &str,
         force_release: bool,
-    ) -> Result<Drained, ClientError> {
+    ) -> Result<DrainResult, ClientError> {
         let reason = reason.to_owned();
         let body = DrainRequest {
             reason,
@@ -102,7 +106,7 @@ impl Client {
         &self,
         nodes: &str,
         request: &ClaimRequest,
-    ) -> Result<Claimed, ClientError> {
+    ) -> Result<ClaimResult, ClientError> {
         self.post(&["nodes", nodes, "claim"], request).await
     }
 
@@ -114,7 +118,7 @@ impl Client {
         &self,
         nodes: &str,
         request: &ReleaseRequest,
-    ) -> Result<Released, ClientError> {
+    ) -> Result<ReleaseResult, ClientError> {
         self.post(&["nodes", nodes, "release"], request).await
     }
 
@@ -123,7 +127,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`]; [`ClientError::Refused`] if the node does not pass the gate.
-    pub async fn undrain(&self, name: &str) -> Result<Undrained, ClientError> {
+    pub async fn undrain(&self, name: &str) -> Result<UndrainResult, ClientError> {
         self.undrain_with(name, false).await
     }
 
@@ -131,11 +135,15 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn undrain_without_gate(&self, name: &str) -> Result<Undrained, ClientError> {
+    pub async fn undrain_without_gate(&self, name: &str) -> Result<UndrainResult, ClientError> {
         self.undrain_with(name, true).await
     }
 
-    async fn undrain_with(&self, name: &str, skip_gate: bool) -> Result<Undrained, ClientError> {
+    async fn undrain_with(
+        &self,
+        name: &str,
+        skip_gate: bool,
+    ) -> Result<UndrainResult, ClientError> {
         let post = self.request(Method::POST, &["nodes", name, "undrain"]);
         self.answer(post.query(&[("skip_gate", skip_gate)])).await
     }

@@ -3,7 +3,7 @@
 use crate::{Client, ClientError, Page};
 use lattice_api::{
     accounting::{AccountingStatus, ReconcileRequest, ReconcileView},
-    project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
+    project::{ChangeResult, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
     tenant::{
         HeadroomView, LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest,
         TenantUpdate, TenantView,
@@ -73,7 +73,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn delete_project(&self, path: &str) -> Result<Changed, ClientError> {
+    pub async fn delete_project(&self, path: &str) -> Result<ChangeResult, ClientError> {
         self.answer(self.request(Method::DELETE, &segments(path)))
             .await
     }
@@ -86,7 +86,7 @@ impl Client {
         &self,
         request: &LimitsRequest,
         key: Option<&str>,
-    ) -> Result<Changed, ClientError> {
+    ) -> Result<ChangeResult, ClientError> {
         let put = self.request(Method::PUT, &["limits"]).json(request);
         self.answer(with_key(put, key)).await
     }
@@ -196,7 +196,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn delete_tenant(&self, id: &str) -> Result<Changed, ClientError> {
+    pub async fn delete_tenant(&self, id: &str) -> Result<ChangeResult, ClientError> {
         self.answer(self.request(Method::DELETE, &["tenants", id]))
             .await
     }

@@ -2,7 +2,7 @@
 
 use crate::{Client, ClientError, projects::with_key};
 use lattice_api::{
-    project::Changed,
+    project::ChangeResult,
     reservation::{ReservationRequest, ReservationView},
 };
 use reqwest::Method;
@@ -46,7 +46,7 @@ impl Client {
         &self,
         name: &str,
         key: Option<&str>,
-    ) -> Result<Changed, ClientError> {
+    ) -> Result<ChangeResult, ClientError> {
         let delete = self.request(Method::DELETE, &["reservations", name]);
         self.answer(with_key(delete, key)).await
     }

@@ -2,7 +2,7 @@
 
 use crate::{Client, ClientError, Page, projects::with_key};
 use lattice_api::{
-    project::Changed,
+    project::ChangeResult,
     token::{TokenCreated, TokenRequest, TokenView},
 };
 use reqwest::Method;
@@ -32,7 +32,11 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn revoke_token(&self, id: &str, key: Option<&str>) -> Result<Changed, ClientError> {
+    pub async fn revoke_token(
+        &self,
+        id: &str,
+        key: Option<&str>,
+    ) -> Result<ChangeResult, ClientError> {
         let delete = self.request(Method::DELETE, &["tokens", id]);
         self.answer(with_key(delete, key)).await
     }

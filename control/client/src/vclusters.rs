@@ -2,7 +2,7 @@
 
 use crate::{Client, ClientError, projects::with_key};
 use lattice_api::{
-    project::Changed,
+    project::ChangeResult,
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 use reqwest::Method;
@@ -47,7 +47,7 @@ impl Client {
         name: &str,
         expected_version: Option<u32>,
         key: Option<&str>,
-    ) -> Result<Changed, ClientError> {
+    ) -> Result<ChangeResult, ClientError> {
         let mut delete = self.request(Method::DELETE, &["vclusters", name]);
         if let Some(version) = expected_version {
             delete = delete.query(&[("expected_version", version)]);

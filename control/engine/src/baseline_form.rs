@@ -6,7 +6,7 @@
 )]
 
 use lattice_api::{
-    baseline::{BaselineRequest, ClassForm},
+    baseline::{BaselineRequest, ClassExpectationBody},
     problem::{FieldError, Problem},
 };
 use lattice_conformance::{Class, baseline::Pattern};
@@ -194,7 +194,7 @@ fn class_want(
     faults: &mut Faults,
     field: &str,
     class: Class,
-    form: &ClassForm,
+    form: &ClassExpectationBody,
     (policy, sensitive): (DriftPolicy, SensitivePolicy),
 ) -> RequestedClass {
     let policy = match &form.policy {

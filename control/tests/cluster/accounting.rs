@@ -278,8 +278,8 @@ async fn wanted(cluster: &mut ClusterFixture, first: &Allocation) {
     })
     .await;
     let status = told().await;
-    assert!(status.acts && status.dropped == 0, "{status:#?}");
-    assert_eq!(status.parked, []);
+    assert!(status.is_active && status.dropped == 0, "{status:#?}");
+    assert_eq!(status.rejected, []);
     let items = waldur.seed_items();
     let of = |id: AllocationId, kind: &str| {
         let is_it = |item: &&SeedItem| {

@@ -5,7 +5,7 @@ use crate::{
     fixture::{ClusterFixture, TOKEN, node, shows, submit},
     scenario_groups::Group,
 };
-use lattice_client::api::baseline::{BaselineRequest, ClassForm};
+use lattice_client::api::baseline::{BaselineRequest, ClassExpectationBody};
 use lattice_engine::Core;
 use lattice_placement::{ConformanceKey, Liveness};
 use lattice_quorum_types::{Command, Outcome, baseline::DriftPolicy, node::Lifecycle};
@@ -29,7 +29,7 @@ pub fn group() -> Group {
 fn like(model: &str, classes: &[&str], nodes: &str, policy: &str) -> BaselineRequest {
     let classes = classes
         .iter()
-        .map(|class| ((*class).to_owned(), ClassForm::default()));
+        .map(|class| ((*class).to_owned(), ClassExpectationBody::default()));
     BaselineRequest {
         from_node: Some(model.to_owned()),
         nodes: Some(nodes.to_owned()),
@@ -119,7 +119,7 @@ async fn exactly_the_odd_ones_differ(cluster: &ClusterFixture, core: &Arc<Core>)
     assert_eq!(odd.policy, "warn");
     assert!(odd.since.is_some() && odd.expected != odd.found);
     let shown = root.baseline("h100").await.unwrap();
-    assert_eq!(shown.judged_count, Some(5));
+    assert_eq!(shown.compared_count, Some(5));
     assert_eq!(shown.differ.as_deref(), Some("gpu005"));
     // Comparison with a node to which the baseline need not apply.
     let diff = root.baseline_diff("h100", "gpu005").await.unwrap();
@@ -130,9 +130,9 @@ async fn exactly_the_odd_ones_differ(cluster: &ClusterFixture, core: &Arc<Core>)
     // One key, whatever the others: the value of gpu005 is now the required one.
     let keys = BTreeMap::from([("nic.0.firmware".to_owned(), json!(odd.found))]);
     let mut partial = like("gpu001", &["bios", "gpu"], "gpu[001-005]", "warn");
-    let form = ClassForm {
+    let form = ClassExpectationBody {
         keys: Some(keys),
-        ..ClassForm::default()
+        ..ClassExpectationBody::default()
     };
     partial.classes.insert("nic".to_owned(), form);
     root.set_baseline("h100", &partial, None).await.unwrap();

@@ -12,7 +12,7 @@ use crate::{
 use lattice_client::{
     HistoryQuery,
     api::{
-        baseline::{BaselineRequest, ClassForm},
+        baseline::{BaselineRequest, ClassExpectationBody},
         conformance::DifferenceView,
     },
 };
@@ -123,7 +123,7 @@ async fn rolls(cluster: &mut ClusterFixture) {
         from_node: Some("gpu001".to_owned()),
         nodes: Some(ALL.to_owned()),
         policy: Some("drain".to_owned()),
-        classes: [("kernel".to_owned(), ClassForm::default())].into(),
+        classes: [("kernel".to_owned(), ClassExpectationBody::default())].into(),
         ..BaselineRequest::default()
     };
     root.set_baseline("kernel", &baseline, None).await.unwrap();
@@ -200,7 +200,7 @@ async fn is_one_group(cluster: &ClusterFixture, core: &Arc<Core>, digest: Digest
         "{drift:?}"
     );
     let shown = root.baseline("kernel").await.unwrap();
-    assert_eq!(shown.judged_count, Some(4));
+    assert_eq!(shown.compared_count, Some(4));
     assert_eq!(shown.differ.as_deref(), Some(""));
 }
 

@@ -102,7 +102,7 @@ async fn scheduling_does_not_wait_for_waldur() {
     }
     eventually("Waldur has everything", || async {
         let status = site.api().accounting_status().await.unwrap();
-        (status.acknowledged == status.last && status.parked.is_empty()).then_some(())
+        (status.acknowledged == status.last && status.rejected.is_empty()).then_some(())
     })
     .await;
     let told = |kind: &str| -> Vec<AllocationId> {

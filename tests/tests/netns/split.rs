@@ -149,7 +149,7 @@ fn epochs(site: &Site, control: usize) -> BTreeSet<u64> {
 
 async fn acts(site: &Site, control: usize) -> bool {
     let status = site.api_of(control).status().await;
-    status.is_ok_and(|status| status.leader)
+    status.is_ok_and(|status| status.active)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

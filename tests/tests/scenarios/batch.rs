@@ -87,7 +87,7 @@ fn most_at_a_time(world: &World, name: &str) -> usize {
 }
 
 fn tally(view: &AllocationView) -> Option<String> {
-    let tally = view.tally.as_ref()?;
+    let tally = view.element_counts.as_ref()?;
     let (all, pending, running) = (tally.elements, tally.pending, tally.running);
     Some(format!(
         "{all} elements, {pending} pending, {running} running"

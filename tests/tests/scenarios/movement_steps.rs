@@ -244,7 +244,7 @@ fn checkpoints() -> Vec<Step> {
                     said.text(0),
                     &format!("keeps checkpoint {wanted}"),
                     |view| {
-                        let kept = view.checkpoints.as_ref()?.kept.as_ref()?;
+                        let kept = view.checkpoints.as_ref()?.last.as_ref()?;
                         (u64::from(kept.number) == wanted).then_some(())
                     },
                 )
@@ -253,7 +253,7 @@ fn checkpoints() -> Vec<Step> {
         step!("{text} has a checkpoint", |world, said| {
             world
                 .shows(said.text(0), "has a checkpoint", |view| {
-                    view.checkpoints.as_ref()?.kept.as_ref().map(drop)
+                    view.checkpoints.as_ref()?.last.as_ref().map(drop)
                 })
                 .await;
         }),
@@ -279,8 +279,8 @@ fn checkpoints() -> Vec<Step> {
             |world, said| {
                 let took = world
                     .shows(said.text(0), "has a checkpoint", |view| {
-                        let kept = view.checkpoints.as_ref()?.kept.as_ref()?;
-                        duration::parse(&kept.took).ok()
+                        let kept = view.checkpoints.as_ref()?.last.as_ref()?;
+                        duration::parse(&kept.duration).ok()
                     })
                     .await;
                 assert!(took > said.number(1), "{took} ms");

@@ -74,22 +74,22 @@ pub struct Changes {
 /// Nodes with a change of observed liveness, health, facts or digests, allocations with a changed reason to wait, and
 /// tenants that have used up a budget.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Observed {
+pub struct ObservedChanges {
     /// Nodes as observed now.
     #[serde(default)]
     pub nodes: Vec<NodeView>,
     /// Allocations with their reason to wait.
     #[serde(default)]
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingAllocation>,
     /// Tenants that have used up a budget: their pending allocations now rank behind those of other tenants, and
     /// running allocations continue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub exhausted: Vec<Exhausted>,
+    pub exhausted: Vec<ExhaustedBudget>,
 }
 
 /// Tenant that has used up a budget.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Exhausted {
+pub struct ExhaustedBudget {
     /// Tenant name.
     pub tenant: String,
     /// Fraction of the budget used, 1 or more.
@@ -100,7 +100,7 @@ pub struct Exhausted {
 
 /// Reason why one allocation waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Waiting {
+pub struct WaitingAllocation {
     /// Allocation number.
     pub id: u64,
     /// Reason to wait.
@@ -109,7 +109,7 @@ pub struct Waiting {
 
 /// The requested revision is no longer kept: read the lists again and resume from `oldest`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Compacted {
+pub struct CompactedEvents {
     /// Oldest revision to resume from.
     #[schema(value_type = u64)]
     pub oldest: Revision,
@@ -121,9 +121,9 @@ pub enum StreamEvent {
     /// Changes of one revision.
     Changes(Changes),
     /// Observations.
-    Observed(Observed),
+    Observed(ObservedChanges),
     /// The requested revision is gone; start over.
-    Compacted(Compacted),
+    Compacted(CompactedEvents),
 }
 
 impl StreamEvent {

@@ -17,7 +17,7 @@ pub struct QuorumView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_from: Option<String>,
     /// Member that answered, after it had queried the others.
-    pub told_by: u64,
+    pub answered_by: u64,
     /// Leader; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<u64>,
@@ -66,7 +66,7 @@ pub struct QuorumMemberView {
     /// Milliseconds since the leader received a message from the member. Absent for the leader, and for a member
     /// without a message since the leader's term began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heard_ms: Option<u64>,
+    pub last_contact_ms: Option<u64>,
     /// Version of the member's program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
@@ -85,7 +85,7 @@ impl From<Known> for QuorumView {
             cluster: known.cluster,
             incarnation: known.incarnation.number,
             restored_from: origin(known.incarnation),
-            told_by: known.told_by,
+            answered_by: known.told_by,
             leader: known.leader,
             term: known.term,
             majority: known.majority,
@@ -110,7 +110,7 @@ impl From<MemberRow> for QuorumMemberView {
             snapshot_index: account.map(|a| a.snapshot_index),
             revision: account.map(|a| a.revision.0),
             lag: row.lag,
-            heard_ms: row.heard_ms,
+            last_contact_ms: row.heard_ms,
             build: account.map(|a| a.build.clone()),
             data_format: account.map(|a| a.data_format),
         }
@@ -143,7 +143,7 @@ pub struct QuorumStep {
     /// `done`, `catching_up` or `under_way`.
     pub state: String,
     /// Whether the change was already in effect, so that this request changed nothing.
-    pub already: bool,
+    pub unchanged: bool,
     /// Leader after the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<u64>,
@@ -170,7 +170,7 @@ impl From<ChangeProgress> for QuorumStep {
         match progress {
             ChangeProgress::Done { already, leader } => Self {
                 state: "done".to_owned(),
-                already,
+                unchanged: already,
                 leader,
                 ..Self::default()
             },

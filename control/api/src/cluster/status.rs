@@ -22,7 +22,7 @@ pub struct StatusView {
     /// Milliseconds since this control last received data from the quorum; 2^64-1 if it never did.
     pub view_age_ms: u64,
     /// Whether this control is active: it holds the lease of the dispatcher or of a vCluster's scheduler.
-    pub leader: bool,
+    pub active: bool,
     /// Registered nodes.
     pub nodes: u64,
     /// Nodes held by an allocation.
@@ -42,7 +42,7 @@ pub struct StatusView {
     pub nodes_drifted: Option<u64>,
     /// Nodes without a known comparison result: not compared yet, without a reference, or with an unknown class.
     #[serde(default)]
-    pub nodes_not_judged: u64,
+    pub nodes_not_compared: u64,
     /// Name of the caller, from the token.
     pub principal: String,
     /// Roles of the caller.

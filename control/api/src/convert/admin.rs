@@ -1,9 +1,9 @@
 //! Administration: tokens, certificates, CAs, drains, audit.
 
 use crate::{
-    nodes::node::{Drained, Undrained},
+    nodes::node::{DrainResult, UndrainResult},
     page::Page,
-    tenancy::project::Changed,
+    tenancy::project::ChangeResult,
     trust::{
         audit::{self, AuditHeadView, AuditView},
         authority::AuthorityView,
@@ -13,16 +13,16 @@ use crate::{
     v1,
 };
 
-impl From<Changed> for v1::ChangedResponse {
-    fn from(changed: Changed) -> Self {
+impl From<ChangeResult> for v1::ChangedResponse {
+    fn from(changed: ChangeResult) -> Self {
         Self {
             revision: changed.revision.0,
         }
     }
 }
 
-impl From<Undrained> for v1::UndrainNodeResponse {
-    fn from(undrained: Undrained) -> Self {
+impl From<UndrainResult> for v1::UndrainNodeResponse {
+    fn from(undrained: UndrainResult) -> Self {
         Self {
             revision: undrained.revision.0,
             cleared: undrained.cleared,
@@ -123,12 +123,15 @@ impl From<AuthorityView> for v1::Authority {
     }
 }
 
-impl From<Drained> for v1::DrainNodeResponse {
-    fn from(drained: Drained) -> Self {
+impl From<DrainResult> for v1::DrainNodeResponse {
+    fn from(drained: DrainResult) -> Self {
         Self {
             revision: drained.revision.0,
-            allocation: drained.given_up.as_ref().map(|held| held.allocation.0),
-            attempt: drained.given_up.map_or(0, |held| held.attempt),
+            allocation: drained
+                .force_released_from
+                .as_ref()
+                .map(|held| held.allocation.0),
+            attempt: drained.force_released_from.map_or(0, |held| held.attempt),
         }
     }
 }
@@ -156,7 +159,7 @@ impl From<AuditHeadView> for v1::AuditHead {
             cluster: head.cluster,
             number: head.number,
             hash: head.hash,
-            checkpoint: head.checkpoint,
+            signed_head: head.signed_head,
             authorities: head.authorities.into_iter().map(Into::into).collect(),
         }
     }

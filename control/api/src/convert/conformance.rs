@@ -4,12 +4,13 @@ use super::non_empty;
 use crate::{
     nodes::{
         baseline::{
-            BaselineRequest, BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView,
-            ClassForm, ClassRuleView, CohortForm, ReleaseRequest, VersionView,
+            BaselineComparisonView, BaselineRequest, BaselineResult, BaselineView, BrakeState,
+            BrakeView, ClassExpectationBody, ClassRuleView, CohortSelectorBody, ReleaseRequest,
+            VersionView,
         },
         conformance::{
-            DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView,
-            NotReadView, UnknownView,
+            DriftReportView, DriftView, GroupView, GroupsView, NoMajorityView, NotReadView,
+            UnknownView, ValueWithNodes,
         },
         history::{ChangesView, FleetChangeView},
     },
@@ -21,16 +22,16 @@ field_by_field! {
     GroupView => Group { class, digest, nodes, count, first_seen }
     DriftView => Drifted {
         node, class, key, expected, found, by, baseline, policy, sensitive, since,
-        since_or_before, cohort, of, like, as_of,
+        since_or_before, cohort, cohort_nodes, majority_nodes, as_of,
     }
-    HeldValue => HeldValue { value, nodes }
+    ValueWithNodes => ValueWithNodes { value, nodes }
     NotReadView => NotRead { nodes, why }
     UnknownView => UnknownClass { node, class, why, baseline }
-    CohortForm => Cohort { vendor, product, gpu_model, gpu_count }
+    CohortSelectorBody => Cohort { vendor, product, gpu_model, gpu_count }
     VersionView => BaselineVersion { version, by, at }
     BrakeView => Brake { reason, since, by }
-    BaselineStanding => BaselineStanding {
-        judged, judged_count, conform, conform_count, differ, differ_count, unknown, unknown_count,
+    BaselineComparisonView => BaselineComparison {
+        compared, compared_count, conform, conform_count, differ, differ_count, unknown, unknown_count,
         drain, deprioritise, warnings,
     }
 }
@@ -62,7 +63,7 @@ impl From<DriftReportView> for v1::DriftResponse {
             drifted: report.drifted.into_iter().map(Into::into).collect(),
             no_majority: report.no_majority.into_iter().map(Into::into).collect(),
             unknown: report.unknown.into_iter().map(Into::into).collect(),
-            alone: report.alone,
+            without_reference: report.without_reference,
             brake: report.brake.map(Into::into),
             pending: report.pending,
         }
@@ -96,7 +97,7 @@ impl From<ChangesView> for v1::ChangesResponse {
     }
 }
 
-impl From<v1::Cohort> for CohortForm {
+impl From<v1::Cohort> for CohortSelectorBody {
     fn from(c: v1::Cohort) -> Self {
         Self {
             vendor: c.vendor,
@@ -134,8 +135,8 @@ impl From<BaselineView> for v1::Baseline {
             by: b.by,
             at: b.at,
             bytes: b.bytes,
-            judged: b.judged,
-            judged_count: b.judged_count,
+            compared: b.compared,
+            compared_count: b.compared_count,
             differ: b.differ,
             unknown: b.unknown,
             versions: b.versions.into_iter().map(Into::into).collect(),
@@ -163,7 +164,7 @@ fn value(value: v1::KeyValue) -> Value {
     }
 }
 
-impl From<v1::ClassRule> for ClassForm {
+impl From<v1::ClassRule> for ClassExpectationBody {
     fn from(rule: v1::ClassRule) -> Self {
         let key = |(key, rule): (String, v1::KeyRule)| {
             let any_of: Vec<Value> = rule.any_of.into_iter().map(value).collect();
@@ -197,15 +198,15 @@ impl From<v1::SetBaselineRequest> for BaselineRequest {
     }
 }
 
-impl From<BaselineSet> for v1::SetBaselineResponse {
-    fn from(set: BaselineSet) -> Self {
+impl From<BaselineResult> for v1::SetBaselineResponse {
+    fn from(set: BaselineResult) -> Self {
         Self {
             name: set.name,
             version: set.version,
             classes: set.classes,
             revision: set.revision.0,
             dry_run: set.dry_run,
-            standing: Some(set.standing.into()),
+            comparison: Some(set.comparison.into()),
         }
     }
 }
@@ -249,7 +250,7 @@ mod tests {
         let keys = v1::KeyRules {
             keys: [("nic.*.firmware".to_owned(), rule)].into(),
         };
-        let form = ClassForm::from(v1::ClassRule {
+        let form = ClassExpectationBody::from(v1::ClassRule {
             policy: Some("drain".to_owned()),
             sensitive: None,
             keys: Some(keys),
@@ -257,6 +258,9 @@ mod tests {
         let wanted = json!({"policy": "drain", "keys": {"nic.*.firmware": {
             "any_of": [true, 9, "28.41", ["a", "b"], null], "or_absent": true}}});
         assert_eq!(serde_json::to_value(&form).ok(), Some(wanted));
-        assert_eq!(ClassForm::from(v1::ClassRule::default()).keys, None);
+        assert_eq!(
+            ClassExpectationBody::from(v1::ClassRule::default()).keys,
+            None
+        );
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     jobs::dag::{
-        AfterBody, DagEdgeView, DagJudged, DagMemberJudged, DagMemberView, DagRequest,
-        DagSubmitted, DagView, EdgeBody, GraphEdgeView, GraphNodeView, GraphView, MemberRequest,
+        AfterBody, DagDryRunMember, DagDryRunResult, DagEdgeView, DagMemberView, DagRequest,
+        DagSubmitResult, DagView, EdgeBody, GraphEdgeView, GraphNodeView, GraphView, MemberRequest,
     },
     page::Page,
     problem::{FieldError, field_of},
@@ -48,8 +48,8 @@ impl TryFrom<v1::SubmitDagRequest> for DagRequest {
     }
 }
 
-impl From<DagSubmitted> for v1::SubmitDagResponse {
-    fn from(made: DagSubmitted) -> Self {
+impl From<DagSubmitResult> for v1::SubmitDagResponse {
+    fn from(made: DagSubmitResult) -> Self {
         Self {
             id: Some(made.id),
             revision: made.revision.0,
@@ -58,9 +58,9 @@ impl From<DagSubmitted> for v1::SubmitDagResponse {
     }
 }
 
-impl From<DagJudged> for v1::SubmitDagResponse {
+impl From<DagDryRunResult> for v1::SubmitDagResponse {
     /// A dry run has no DAG number, which distinguishes its answer from that of a submit.
-    fn from(judged: DagJudged) -> Self {
+    fn from(judged: DagDryRunResult) -> Self {
         Self {
             id: None,
             revision: judged.revision.0,
@@ -69,9 +69,9 @@ impl From<DagJudged> for v1::SubmitDagResponse {
     }
 }
 
-impl From<DagMemberJudged> for v1::DagMemberJudged {
-    fn from(member: DagMemberJudged) -> Self {
-        let DagMemberJudged {
+impl From<DagDryRunMember> for v1::DagDryRunMember {
+    fn from(member: DagDryRunMember) -> Self {
+        let DagDryRunMember {
             name,
             project,
             vcluster,

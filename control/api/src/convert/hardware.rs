@@ -3,11 +3,12 @@
 use super::non_empty;
 use crate::{
     nodes::{
-        claim::{ClaimView, Claimed, Released},
+        claim::{ClaimResult, ClaimView, ReleaseResult},
         health::{ClearRequest, NodeHealthView, ReasonView},
         history::{HistoryEntryView, KeyChangeView, NodeEventView},
         node::{
-            BmcLooked, ClassView, DrainView, FactsView, HealthView, NodeView, PowerView, Reprobed,
+            BmcReadResult, ClassView, DrainView, HealthView, NodeView, PowerView, ReprobeResult,
+            ResourcesView,
         },
     },
     page::Page,
@@ -16,7 +17,7 @@ use crate::{
 
 field_by_field! {
     ClassView => ClassState { state, digest, last_digest, complete_until }
-    BmcLooked => BmcLooked { error, differs }
+    BmcReadResult => BmcReadResult { error, differs }
     ClaimView => NodeClaim { user, project, purpose, since, state, reason }
     DrainView => DrainReason { owner, reason, since }
     PowerView => Power {
@@ -29,7 +30,7 @@ field_by_field! {
     }
     KeyChangeView => KeyChange { key, from, to }
     NodeEventView => NodeEvent {
-        state, entity, address, code, xid, detail, told_by, severity, action, observe_only,
+        state, entity, address, code, xid, detail, source, severity, action, observe_only,
         by, count, first_at, left_out, late, bmc_time, read_at,
     }
 }
@@ -37,7 +38,7 @@ field_by_field! {
 impl From<NodeView> for v1::Node {
     fn from(n: NodeView) -> Self {
         let HealthView { verdict, reasons } = n.health;
-        let FactsView {
+        let ResourcesView {
             vendor,
             product,
             gpu_model,
@@ -50,7 +51,7 @@ impl From<NodeView> for v1::Node {
             numa_nodes,
             rdma_count,
             features,
-        } = n.facts;
+        } = n.resources;
         let classes = n.classes.into_iter();
         Self {
             name: n.name,
@@ -83,7 +84,7 @@ impl From<NodeView> for v1::Node {
             drifted_keys: n.drifted_keys,
             boot_id: n.boot_id,
             agent_version: n.agent_version,
-            claim_refused: n.claim_refused,
+            attestation_fault: n.attestation_fault,
             claim: n.claim.map(Into::into),
             lent_by: n.lent_by,
             power: n.power.map(Into::into),
@@ -93,8 +94,8 @@ impl From<NodeView> for v1::Node {
     }
 }
 
-impl From<Claimed> for v1::ClaimNodesResponse {
-    fn from(claimed: Claimed) -> Self {
+impl From<ClaimResult> for v1::ClaimNodesResponse {
+    fn from(claimed: ClaimResult) -> Self {
         Self {
             revision: claimed.revision.0,
             nodes: claimed.nodes,
@@ -102,8 +103,8 @@ impl From<Claimed> for v1::ClaimNodesResponse {
     }
 }
 
-impl From<Released> for v1::ReleaseNodesResponse {
-    fn from(released: Released) -> Self {
+impl From<ReleaseResult> for v1::ReleaseNodesResponse {
+    fn from(released: ReleaseResult) -> Self {
         Self {
             revision: released.revision.0,
             nodes: released.nodes,
@@ -111,8 +112,8 @@ impl From<Released> for v1::ReleaseNodesResponse {
     }
 }
 
-impl From<Reprobed> for v1::ReprobeResponse {
-    fn from(r: Reprobed) -> Self {
+impl From<ReprobeResult> for v1::ReprobeResponse {
+    fn from(r: ReprobeResult) -> Self {
         let classes = r.classes.into_iter();
         Self {
             node: r.node,

@@ -2,8 +2,9 @@
 
 use crate::{
     jobs::allocation::{
-        CheckpointBody, CheckpointsView, DagPlaceView, DependencyBody, DependencyView, ElementView,
-        JobBody, KeptView, MetricBody, ScaleBody, TallyView, WaitsForView, WritingView,
+        CheckpointBody, CheckpointInProgressView, CheckpointsView, DagPlaceView, DependencyBody,
+        DependencyView, ElementCountsView, ElementView, JobBody, MetricBody, SavedCheckpointView,
+        ScaleBody, WaitsForView,
     },
     problem::FieldError,
     v1::{self, scale::Metric},
@@ -12,12 +13,12 @@ use crate::{
 field_by_field! {
     CheckpointBody => CheckpointTerms { mode, trigger, directory }
     DagPlaceView => DagPlace { dag, member }
-    KeptView => KeptCheckpoint {
-        number, directory, asked_at, written_at, took, attempt, bytes, progress,
+    SavedCheckpointView => SavedCheckpoint {
+        number, directory, requested_at, written_at, duration, attempt, bytes, progress,
     }
-    TallyView => Tally { elements, pending, blocked, running, completed, failed, cancelled }
-    WritingView => WritingCheckpoint {
-        number, directory, asked_at, until, extended, ranks_written, makes_room,
+    ElementCountsView => ElementCounts { elements, pending, blocked, running, completed, failed, cancelled }
+    CheckpointInProgressView => CheckpointInProgress {
+        number, directory, requested_at, times_out_at, extended, ranks_written, release_reason,
     }
 }
 
@@ -135,18 +136,18 @@ impl From<WaitsForView> for v1::WaitsFor {
 impl From<CheckpointsView> for v1::Checkpoints {
     fn from(view: CheckpointsView) -> Self {
         let CheckpointsView {
-            asked,
+            requested,
             failed,
-            failed_because,
-            kept,
-            writing,
+            last_error,
+            last,
+            in_progress,
         } = view;
         Self {
-            asked,
+            requested,
             failed,
-            failed_because,
-            kept: kept.map(Into::into),
-            writing: writing.map(Into::into),
+            last_error,
+            last: last.map(Into::into),
+            in_progress: in_progress.map(Into::into),
         }
     }
 }

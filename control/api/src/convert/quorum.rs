@@ -11,7 +11,7 @@ impl From<QuorumView> for v1::Quorum {
             cluster: view.cluster,
             incarnation: view.incarnation,
             restored_from: view.restored_from,
-            told_by: view.told_by,
+            answered_by: view.answered_by,
             leader: view.leader,
             term: view.term,
             majority: view.majority,
@@ -35,7 +35,7 @@ impl From<QuorumMemberView> for v1::QuorumMember {
             snapshot_index: view.snapshot_index,
             revision: view.revision,
             lag: view.lag,
-            heard_ms: view.heard_ms,
+            last_contact_ms: view.last_contact_ms,
             build: view.build,
             data_format: view.data_format,
         }
@@ -46,7 +46,7 @@ impl From<QuorumStep> for v1::QuorumStep {
     fn from(step: QuorumStep) -> Self {
         Self {
             state: step.state,
-            already: step.already,
+            unchanged: step.unchanged,
             leader: step.leader,
             at: step.at,
             of: step.of,

@@ -7,36 +7,37 @@ use crate::{
     cluster::quorum::{QuorumMemberView, QuorumStep, QuorumView},
     jobs::{
         allocation::{
-            CheckpointBody, CheckpointsView, DagPlaceView, DependencyView, ElementView, KeptView,
-            MetricBody, ScaleBody, TallyView, WaitsForView, WritingView,
+            CheckpointBody, CheckpointInProgressView, CheckpointsView, DagPlaceView,
+            DependencyView, ElementCountsView, ElementView, MetricBody, SavedCheckpointView,
+            ScaleBody, WaitsForView,
         },
         dag::{
-            DagEdgeView, DagMemberJudged, DagMemberView, DagView, GraphEdgeView, GraphNodeView,
+            DagDryRunMember, DagEdgeView, DagMemberView, DagView, GraphEdgeView, GraphNodeView,
             GraphView,
         },
         explanation::{ExplanationView, FactorView, ScoreView, StepView},
     },
     nodes::{
         baseline::{
-            BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView, ClassRuleView,
-            CohortForm, VersionView,
+            BaselineComparisonView, BaselineResult, BaselineView, BrakeState, BrakeView,
+            ClassRuleView, CohortSelectorBody, VersionView,
         },
         claim::ClaimView,
         conformance::{
-            DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView, HeldValue,
-            NoMajorityView, NotReadView, UnknownView,
+            DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView,
+            NoMajorityView, NotReadView, UnknownView, ValueWithNodes,
         },
         health::{NodeHealthView, ReasonView},
         history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, NodeEventView},
         node::{
-            BmcLooked, ClassView, DrainView, FactsView, HealthView, HolderView, NodeView,
-            PowerView, Reprobed,
+            BmcReadResult, ClassView, DrainView, HealthView, HolderView, NodeView, PowerView,
+            ReprobeResult, ResourcesView,
         },
     },
     notation::amount::{Amount, Fraction, Hours},
     page::Page,
     tenancy::{
-        accounting::{AccountingStatus, ParkedView, ReconcileView, TotalDifference},
+        accounting::{AccountingStatus, ReconcileView, RejectedRequestView, TotalDifference},
         movement::{
             CheckpointSettingsView, MovementView, PreemptionView, ScalingView, SharingView,
         },
@@ -44,7 +45,7 @@ use crate::{
         reservation::{ReservationConflictView, ReservationView},
         scheduler::{AllReservations, ReservationsView, SchedulerView, WeightsView},
         tenant::TenantView,
-        usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
+        usage::{PausedProjectView, TenantUsage, UserTenantUsage, UserUsage},
         vcluster::VclusterView,
     },
     v1,
@@ -187,8 +188,8 @@ impl Back<KeyChangeView> for Option<v1::KeyChange> {
     }
 }
 
-impl Back<BaselineStanding> for Option<v1::BaselineStanding> {
-    fn back(self) -> BaselineStanding {
+impl Back<BaselineComparisonView> for Option<v1::BaselineComparison> {
+    fn back(self) -> BaselineComparisonView {
         self.unwrap_or_default().back()
     }
 }
@@ -274,9 +275,9 @@ type HistoryPage = Page<HistoryEntryView>;
 
 alike! {
     CheckpointBody = CheckpointTerms { mode, trigger, directory }
-    CheckpointsView = Checkpoints { asked, failed, failed_because, kept, writing }
+    CheckpointsView = Checkpoints { requested, failed, last_error, last, in_progress }
     DagEdgeView = DagEdge { member, condition }
-    DagMemberJudged = DagMemberJudged { name, project, vcluster, nodes, elements, walltime, after }
+    DagDryRunMember = DagDryRunMember { name, project, vcluster, nodes, elements, walltime, after }
     DagMemberView = DagMember { name, allocation, state, stop, after }
     DagPlaceView = DagPlace { dag, member }
     DagView = Dag {
@@ -293,38 +294,38 @@ alike! {
     }
     DependencyView = WaitedFor { condition, on }
     ElementView = ArrayElement { array, index }
-    KeptView = KeptCheckpoint {
-        number, directory, asked_at, written_at, took, attempt, bytes, progress,
+    SavedCheckpointView = SavedCheckpoint {
+        number, directory, requested_at, written_at, duration, attempt, bytes, progress,
     }
-    TallyView = Tally { elements, pending, blocked, running, completed, failed, cancelled }
+    ElementCountsView = ElementCounts { elements, pending, blocked, running, completed, failed, cancelled }
     WaitsForView = WaitsFor { allocations, mutex }
-    WritingView = WritingCheckpoint {
-        number, directory, asked_at, until, extended, ranks_written, makes_room,
+    CheckpointInProgressView = CheckpointInProgress {
+        number, directory, requested_at, times_out_at, extended, ranks_written, release_reason,
     }
-    BaselineSet = SetBaselineResponse { name, version, classes, revision, dry_run, standing }
-    BaselineStanding = BaselineStanding {
-        judged, judged_count, conform, conform_count, differ, differ_count, unknown, unknown_count,
+    BaselineResult = SetBaselineResponse { name, version, classes, revision, dry_run, comparison }
+    BaselineComparisonView = BaselineComparison {
+        compared, compared_count, conform, conform_count, differ, differ_count, unknown, unknown_count,
         drain, deprioritise, warnings,
     }
     BaselineView = Baseline {
-        name, version, description, nodes, cohort, classes, by, at, bytes, judged, judged_count,
+        name, version, description, nodes, cohort, classes, by, at, bytes, compared, compared_count,
         differ, unknown, versions,
     }
-    BmcLooked = BmcLooked { error, differs }
+    BmcReadResult = BmcReadResult { error, differs }
     BrakeState = BrakeResponse { held }
     BrakeView = Brake { reason, since, by }
     ChangesView = ChangesResponse { since, changes, new, left_out, reaches_back_to }
     ClaimView = NodeClaim { user, project, purpose, since, state, reason }
     ClassRuleView = BaselineClass { kind, policy, sensitive, digest, schema, keys, unreadable }
     ClassView = ClassState { state, digest, last_digest, complete_until }
-    CohortForm = Cohort { vendor, product, gpu_model, gpu_count }
+    CohortSelectorBody = Cohort { vendor, product, gpu_model, gpu_count }
     DrainView = DrainReason { owner, reason, since }
     DiffView = DiffResponse { left, right, differences }
     DifferenceView = Difference { class, key, left, right, verdict }
-    DriftReportView = DriftResponse { drifted, no_majority, unknown, alone, brake, pending }
+    DriftReportView = DriftResponse { drifted, no_majority, unknown, without_reference, brake, pending }
     DriftView = Drifted {
         node, class, key, expected, found, by, baseline, policy, sensitive, since, since_or_before,
-        cohort, of, like, as_of,
+        cohort, cohort_nodes, majority_nodes, as_of,
     }
     ExplanationView = Explanation {
         allocation, state, summary, blocker, steps, estimated_start, reserved, score, as_of,
@@ -335,7 +336,7 @@ alike! {
     }
     GroupView = Group { class, digest, nodes, count, first_seen }
     GroupsView = GroupsResponse { groups, unknown, not_read }
-    HeldValue = HeldValue { value, nodes }
+    ValueWithNodes = ValueWithNodes { value, nodes }
     HistoryEntryView = HistoryLine {
         number, at, kind, what, source, boot_id, cause, occasion, class, from, to, changes, more,
         event,
@@ -361,7 +362,7 @@ alike! {
     NoMajorityView = NoMajority { cohort, class, key, values }
     NotReadView = NotRead { nodes, why }
     NodeEventView = NodeEvent {
-        state, entity, address, code, xid, detail, told_by, severity, action, observe_only, by,
+        state, entity, address, code, xid, detail, source, severity, action, observe_only, by,
         count, first_at, left_out, late, bmc_time, read_at,
     }
     NodeHealthView = NodeHealth {
@@ -373,11 +374,11 @@ alike! {
     }
     QuorumMemberView = QuorumMember {
         id, address, role, fault, term, last_log_index, applied_index, snapshot_index, revision, lag,
-        heard_ms, build, data_format,
+        last_contact_ms, build, data_format,
     }
-    QuorumStep = QuorumStep { state, already, leader, at, of, fault }
+    QuorumStep = QuorumStep { state, unchanged, leader, at, of, fault }
     QuorumView = Quorum {
-        cluster, incarnation, restored_from, told_by, leader, term, majority, reachable, warnings,
+        cluster, incarnation, restored_from, answered_by, leader, term, majority, reachable, warnings,
         members,
     }
     ReasonView = HealthReason {
@@ -396,21 +397,21 @@ alike! {
     TenantUsage = TenantUsage {
         tenant, days, since, until, node_hours_used, gpu_hours_used, idle_claimed_node_hours, budget_period_days,
         gpu_hours_budget, node_hours_budget, budget_used, budget_factor, source, fair_share_target,
-        burst_allowance, share, burst, downscaled, paused, revision,
+        burst_allowance, share, exceeds_share, downscaled, paused, revision,
     }
-    PausedView = PausedProject { project, vcluster }
+    PausedProjectView = PausedProject { project, vcluster }
     UserUsage = UserUsage {
         user, days, since, until, node_hours_used, gpu_hours_used, idle_claimed_node_hours, tenants, revision,
     }
     AccountingStatus = AccountingStatus {
-        enabled, acts, provider, version, pushed_at, failure, retry_at, last, acknowledged, in_memory, buffer_size,
-        on_disk, disk_buffer_max_events, full, dropped, sent, reported, parked,
+        enabled, is_active, provider, version, complete_at, failure, retry_at, last, acknowledged, in_memory, buffer_size,
+        on_disk, disk_buffer_max_events, full, dropped, sent, reported, rejected,
     }
-    ParkedView = Parked { what, since, reason }
+    RejectedRequestView = RejectedRequest { subject, since, reason }
     ReconcileView = ReconcileAccountingResponse { differences }
-    TotalDifference = AccountingDifference { project, vcluster, month, component, had, used, outcome, reason }
-    UsedInTenant = UsedInTenant { tenant, node_hours_used, gpu_hours_used, idle_claimed_node_hours }
-    Reprobed = ReprobeResponse { node, fingerprint, classes, differs, bmc }
+    TotalDifference = AccountingDifference { project, vcluster, month, component, external_total, recorded_total, outcome, reason }
+    UserTenantUsage = UserTenantUsage { tenant, node_hours_used, gpu_hours_used, idle_claimed_node_hours }
+    ReprobeResult = ReprobeResponse { node, fingerprint, classes, differs, bmc }
     UnknownView = UnknownClass { node, class, why, baseline }
     VersionView = BaselineVersion { version, by, at }
     WeightsView = Weights {
@@ -461,7 +462,7 @@ impl Full for NodeView {
             },
             cell: Full::full(next),
             group: Full::full(next),
-            facts: FactsView {
+            resources: ResourcesView {
                 vendor: Full::full(next),
                 product: Full::full(next),
                 gpu_model: Full::full(next),
@@ -480,7 +481,7 @@ impl Full for NodeView {
             drifted_keys: Full::full(next),
             boot_id: Full::full(next),
             agent_version: Full::full(next),
-            claim_refused: Full::full(next),
+            attestation_fault: Full::full(next),
             claim: Full::full(next),
             lent_by: Full::full(next),
             power: Full::full(next),
@@ -510,7 +511,7 @@ impl Back<NodeView> for v1::Node {
             },
             cell: self.cell,
             group: self.group,
-            facts: FactsView {
+            resources: ResourcesView {
                 vendor: self.vendor,
                 product: self.product,
                 gpu_model: self.gpu_model,
@@ -529,7 +530,7 @@ impl Back<NodeView> for v1::Node {
             drifted_keys: self.drifted_keys,
             boot_id: self.boot_id,
             agent_version: self.agent_version,
-            claim_refused: self.claim_refused,
+            attestation_fault: self.attestation_fault,
             claim: self.claim.back(),
             lent_by: self.lent_by,
             power: self.power.back(),
@@ -637,15 +638,15 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<CheckpointsView, v1::Checkpoints>();
     comes_back::<DagPlaceView, v1::DagPlace>();
     comes_back::<DagView, v1::Dag>();
-    comes_back::<DagMemberJudged, v1::DagMemberJudged>();
+    comes_back::<DagDryRunMember, v1::DagDryRunMember>();
     comes_back::<GraphView, v1::DagGraph>();
     comes_back::<ReservationView, v1::Reservation>();
     comes_back::<DependencyView, v1::WaitedFor>();
     comes_back::<ElementView, v1::ArrayElement>();
     comes_back::<ScaleBody, v1::Scale>();
-    comes_back::<TallyView, v1::Tally>();
+    comes_back::<ElementCountsView, v1::ElementCounts>();
     comes_back::<WaitsForView, v1::WaitsFor>();
-    comes_back::<BaselineSet, v1::SetBaselineResponse>();
+    comes_back::<BaselineResult, v1::SetBaselineResponse>();
     comes_back::<BaselineView, v1::Baseline>();
     comes_back::<BrakeState, v1::BrakeResponse>();
     comes_back::<ChangesView, v1::ChangesResponse>();
@@ -659,7 +660,7 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<ProjectView, v1::Project>();
     comes_back::<QuorumStep, v1::QuorumStep>();
     comes_back::<QuorumView, v1::Quorum>();
-    comes_back::<Reprobed, v1::ReprobeResponse>();
+    comes_back::<ReprobeResult, v1::ReprobeResponse>();
     comes_back::<TenantView, v1::Tenant>();
     comes_back::<TenantUsage, v1::TenantUsage>();
     comes_back::<UserUsage, v1::UserUsage>();
@@ -671,6 +672,9 @@ fn a_message_has_every_field_of_its_view() {
     let back = ReservationsView::try_from(v1::Reservations::from(all));
     assert_eq!(back, Ok(all));
     // Requests are converted in the other direction.
-    let cohort = CohortForm::full(&mut 0);
-    assert_eq!(CohortForm::from(v1::Cohort::from(cohort.clone())), cohort);
+    let cohort = CohortSelectorBody::full(&mut 0);
+    assert_eq!(
+        CohortSelectorBody::from(v1::Cohort::from(cohort.clone())),
+        cohort
+    );
 }

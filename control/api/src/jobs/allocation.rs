@@ -22,8 +22,8 @@ pub use actions::{CheckpointRequest, ExtendRequest, WalltimeChange};
 pub use constraints::ConstraintsBody;
 pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
 pub use progress::{
-    CheckpointsView, DagPlaceView, DependencyView, ElementView, KeptView, TallyView, WaitsForView,
-    WritingView,
+    CheckpointInProgressView, CheckpointsView, DagPlaceView, DependencyView, ElementCountsView,
+    ElementView, SavedCheckpointView, WaitsForView,
 };
 pub use terms::{
     CheckpointBody, DependencyBody, JobBody, MetricBody, RequestContext, ScaleBody, read_condition,
@@ -308,7 +308,7 @@ impl AllocationRequest {
 
 /// Answer to a submit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Submitted {
+pub struct SubmitResult {
     /// Allocation number; absent for a dry run, which creates none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]

@@ -123,7 +123,7 @@ impl MemberRequest {
 
 /// Answer to the submit of a DAG.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct DagSubmitted {
+pub struct DagSubmitResult {
     /// DAG number.
     pub id: u64,
     /// Revision at which the DAG was created.
@@ -133,19 +133,19 @@ pub struct DagSubmitted {
 
 /// Answer to a dry run of a submit: the DAG would be accepted, and nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct DagJudged {
+pub struct DagDryRunResult {
     /// Revision at which the DAG was checked.
     #[schema(value_type = u64)]
     pub revision: Revision,
     /// Always true.
     pub dry_run: bool,
     /// Members that would be submitted, in this order.
-    pub members: Vec<DagMemberJudged>,
+    pub members: Vec<DagDryRunMember>,
 }
 
 /// Member that would be submitted, as parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct DagMemberJudged {
+pub struct DagDryRunMember {
     /// Member name.
     pub name: String,
     /// Project for limits and usage.
@@ -165,7 +165,7 @@ pub struct DagMemberJudged {
     pub after: Vec<DagEdgeView>,
 }
 
-impl From<&MemberSpec> for DagMemberJudged {
+impl From<&MemberSpec> for DagDryRunMember {
     fn from(member: &MemberSpec) -> Self {
         let spec = &member.spec;
         let elements = spec.terms.array.as_ref().map(|array| array.indices().len());

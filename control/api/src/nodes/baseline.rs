@@ -13,7 +13,7 @@ use crate::notation::text;
 /// Cohort selector: every field that is given must equal that of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CohortForm {
+pub struct CohortSelectorBody {
     /// System vendor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor: Option<String>,
@@ -28,7 +28,7 @@ pub struct CohortForm {
     pub gpu_count: Option<u32>,
 }
 
-impl From<&Kept> for CohortForm {
+impl From<&Kept> for CohortSelectorBody {
     fn from(kept: &Kept) -> Self {
         Self {
             vendor: kept.vendor.clone(),
@@ -39,8 +39,8 @@ impl From<&Kept> for CohortForm {
     }
 }
 
-impl From<CohortForm> for Kept {
-    fn from(form: CohortForm) -> Self {
+impl From<CohortSelectorBody> for Kept {
+    fn from(form: CohortSelectorBody) -> Self {
         Self {
             vendor: form.vendor,
             product: form.product,
@@ -53,7 +53,7 @@ impl From<CohortForm> for Kept {
 /// Expected state of one conformance class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ClassForm {
+pub struct ClassExpectationBody {
     /// `warn`, `deprioritise` or `drain`; the baseline's policy when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
@@ -83,7 +83,7 @@ pub struct BaselineRequest {
     pub nodes: Option<String>,
     /// Nodes that the baseline applies to, by cohort. A baseline that names a node takes precedence over one by cohort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cohort: Option<CohortForm>,
+    pub cohort: Option<CohortSelectorBody>,
     /// Reference node; control requests the node's last reading during this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_node: Option<String>,
@@ -101,7 +101,7 @@ pub struct BaselineRequest {
     pub sensitive: Option<String>,
     /// Rules by class. Left empty with `from_node` or `from_group`: every class that is complete in the reference.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub classes: BTreeMap<String, ClassForm>,
+    pub classes: BTreeMap<String, ClassExpectationBody>,
     /// Version that this change is based on, 0 for none; the change is rejected if another version exists by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<u32>,
@@ -109,7 +109,7 @@ pub struct BaselineRequest {
 
 /// Version in force after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct BaselineSet {
+pub struct BaselineResult {
     /// Baseline name.
     pub name: String,
     /// Baseline version.
@@ -122,16 +122,16 @@ pub struct BaselineSet {
     /// Whether the request was a dry run, which changes nothing.
     pub dry_run: bool,
     /// Nodes that the baseline applies to, and whether they conform, at this moment.
-    pub standing: BaselineStanding,
+    pub comparison: BaselineComparisonView,
 }
 
 /// Nodes that a baseline applies to, by conformance. Nodes are hostlists.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct BaselineStanding {
+pub struct BaselineComparisonView {
     /// Nodes that the baseline applies to.
-    pub judged: String,
+    pub compared: String,
     /// Number of nodes that the baseline applies to.
-    pub judged_count: u32,
+    pub compared_count: u32,
     /// Nodes that conform.
     pub conform: String,
     /// Number of nodes that conform.
@@ -209,7 +209,7 @@ pub struct BaselineView {
     pub nodes: String,
     /// Cohort that the baseline applies to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cohort: Option<CohortForm>,
+    pub cohort: Option<CohortSelectorBody>,
     /// Rules by class.
     pub classes: BTreeMap<String, ClassRuleView>,
     /// Principal that set this version.
@@ -221,10 +221,10 @@ pub struct BaselineView {
     /// Nodes that this version applies to now, as a hostlist. This and the next three fields are left out if the
     /// version is not in force: not yet, or no longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judged: Option<String>,
+    pub compared: Option<String>,
     /// Number of nodes that this version applies to now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judged_count: Option<u32>,
+    pub compared_count: Option<u32>,
     /// Nodes that drift, as a hostlist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differ: Option<String>,

@@ -61,7 +61,7 @@ pub struct ClaimRequest {
 
 /// Result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Claimed {
+pub struct ClaimResult {
     /// Revision of the change.
     #[schema(value_type = u64)]
     pub revision: Revision,
@@ -116,7 +116,7 @@ impl std::str::FromStr for Wipe {
 
 /// Result of a release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Released {
+pub struct ReleaseResult {
     /// Last revision of the change.
     #[schema(value_type = u64)]
     pub revision: Revision,

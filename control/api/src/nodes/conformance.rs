@@ -81,10 +81,10 @@ pub struct DriftView {
     pub cohort: Option<String>,
     /// For drift from a cohort: number of nodes with a known value, this node included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<u32>,
+    pub cohort_nodes: Option<u32>,
     /// For drift from a cohort: number of those nodes with the majority's value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub like: Option<u32>,
+    pub majority_nodes: Option<u32>,
     /// Set if the node does not answer: the time of the state shown, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<String>,
@@ -92,7 +92,7 @@ pub struct DriftView {
 
 /// Value of a key without a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct HeldValue {
+pub struct ValueWithNodes {
     /// Value as shown.
     pub value: String,
     /// Nodes with this value, as a hostlist.
@@ -109,7 +109,7 @@ pub struct NoMajorityView {
     /// Key.
     pub key: String,
     /// Each value with its nodes.
-    pub values: Vec<HeldValue>,
+    pub values: Vec<ValueWithNodes>,
 }
 
 /// Conformance class of a node for which the comparison has no result.
@@ -136,7 +136,7 @@ pub struct DriftReportView {
     /// Classes with unknown conformance.
     pub unknown: Vec<UnknownView>,
     /// Nodes without a reference (no baseline; cohort unknown or smaller than four), as a hostlist.
-    pub alone: String,
+    pub without_reference: String,
     /// Nodes for which the data needed for a comparison is missing or pending, as a hostlist. These nodes are not known
     /// to conform.
     #[serde(default)]

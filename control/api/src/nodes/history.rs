@@ -132,7 +132,7 @@ pub struct NodeEventView {
     pub detail: Option<String>,
     /// Source of an XID: `nvml`, `kernel_log`, `both`; name of the BMC log, or `tasks`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub told_by: Option<String>,
+    pub source: Option<String>,
     /// `inform`, `degraded`, `faulty`; from a BMC, in Redfish terms: `ok`, `warning`, `critical`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,

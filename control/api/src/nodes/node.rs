@@ -33,18 +33,18 @@ pub struct DrainRequest {
 
 /// Result of a drain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Drained {
+pub struct DrainResult {
     /// Revision of the change.
     #[schema(value_type = u64)]
     pub revision: Revision,
     /// Attempt from which the node was taken by force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub given_up: Option<HolderView>,
+    pub force_released_from: Option<HolderView>,
 }
 
 /// Result of an undrain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Undrained {
+pub struct UndrainResult {
     /// Revision of the change, or the present revision if nothing was cleared.
     #[schema(value_type = u64)]
     pub revision: Revision,
@@ -92,7 +92,7 @@ pub struct HealthView {
 
 /// Properties that placement may require; a field left out is unknown, which is never zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FactsView {
+pub struct ResourcesView {
     /// System vendor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor: Option<String>,
@@ -169,7 +169,7 @@ pub struct NodeView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Properties that placement may require.
-    pub facts: FactsView,
+    pub resources: ResourcesView,
     /// Node fingerprint, 64 hex digits; absent while a class is incomplete or missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
@@ -187,7 +187,7 @@ pub struct NodeView {
     pub agent_version: Option<String>,
     /// Why the node gets no sensitive allocation: its signed attestation contradicts its gossip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub claim_refused: Option<String>,
+    pub attestation_fault: Option<String>,
     /// Power draw and limit, read from the BMC. If control does not read the BMC, the agent's own measurement, only in
     /// the answer for a single node; else absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,7 +202,7 @@ pub struct NodeView {
 
 /// Result of a new probe of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Reprobed {
+pub struct ReprobeResult {
     /// Node name.
     pub node: String,
     /// Node fingerprint from this reading and the BMC's last values, 64 hex digits. The node joins the conformance
@@ -214,12 +214,12 @@ pub struct Reprobed {
     pub differs: Vec<String>,
     /// Result of reading the BMC; absent if control does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bmc: Option<BmcLooked>,
+    pub bmc: Option<BmcReadResult>,
 }
 
 /// Result of reading a BMC on request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct BmcLooked {
+pub struct BmcReadResult {
     /// Why nothing was read; absent if the reading succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

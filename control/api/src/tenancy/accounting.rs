@@ -12,14 +12,14 @@ pub struct AccountingStatus {
     pub enabled: bool,
     /// Whether the control that answers is the control that sends to the accounting system. Another control has only
     /// part of these values.
-    pub acts: bool,
+    pub is_active: bool,
     /// `waldur`; `null` if accounting is not configured.
     pub provider: Option<String>,
     /// Version of the accounting system; `null` until the first request to it has succeeded.
     pub version: Option<String>,
     /// Time at which the accounting system last had all usage; `null` if that has not happened since this control
     /// started.
-    pub pushed_at: Option<String>,
+    pub complete_at: Option<String>,
     /// Why the last delivery failed; `null` if it succeeded or there was none yet.
     pub failure: Option<String>,
     /// Time of the next retry.
@@ -45,15 +45,15 @@ pub struct AccountingStatus {
     /// Usage reports sent since this control started.
     pub reported: u64,
     /// Requests that the accounting system rejects. Each is retried every 15 minutes and delays no other request.
-    pub parked: Vec<ParkedView>,
+    pub rejected: Vec<RejectedRequestView>,
 }
 
 /// Request that the accounting system rejects.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ParkedView {
+pub struct RejectedRequestView {
     /// Subject of the request.
-    pub what: String,
+    pub subject: String,
     /// Time of the first rejection.
     pub since: String,
     /// Reason that the accounting system gave.
@@ -95,10 +95,10 @@ pub struct TotalDifference {
     pub component: String,
     /// Total in the accounting system before the reconciliation, hours.
     #[schema(value_type = f64)]
-    pub had: Hours,
+    pub external_total: Hours,
     /// Recorded usage, hours.
     #[schema(value_type = f64)]
-    pub used: Hours,
+    pub recorded_total: Hours,
     /// `found`, `corrected` or `not_bookable`.
     pub outcome: String,
     /// Why the total could not be corrected.

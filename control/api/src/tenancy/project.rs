@@ -272,7 +272,7 @@ impl LimitsRequest {
 
 /// Answer to a change that creates nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Changed {
+pub struct ChangeResult {
     /// Revision of the change.
     #[schema(value_type = u64)]
     pub revision: Revision,

@@ -51,11 +51,11 @@ pub struct TenantUsage {
     pub share: f64,
     /// Whether the tenant holds more than its share; the tenant's newest allocations are then the first victims of
     /// preemption.
-    pub burst: bool,
+    pub exceeds_share: bool,
     /// Whether the accounting system requested that the tenant's allocations rank behind those of others.
     pub downscaled: bool,
     /// Projects and vClusters in which the accounting system requested that no new allocation starts.
-    pub paused: Vec<PausedView>,
+    pub paused: Vec<PausedProjectView>,
     /// Revision that the answer is based on, at least.
     #[schema(value_type = u64)]
     pub revision: Revision,
@@ -64,7 +64,7 @@ pub struct TenantUsage {
 /// Project that starts no new allocation in a vCluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PausedView {
+pub struct PausedProjectView {
     /// Project path.
     pub project: String,
     /// vCluster name.
@@ -93,7 +93,7 @@ pub struct UserUsage {
     #[schema(value_type = f64)]
     pub idle_claimed_node_hours: Hours,
     /// Usage by tenant, for the tenants that the caller may see.
-    pub tenants: Vec<UsedInTenant>,
+    pub tenants: Vec<UserTenantUsage>,
     /// Revision that the answer is based on, at least.
     #[schema(value_type = u64)]
     pub revision: Revision,
@@ -102,7 +102,7 @@ pub struct UserUsage {
 /// Usage of a user in one tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct UsedInTenant {
+pub struct UserTenantUsage {
     /// Tenant name.
     pub tenant: String,
     /// Node hours of allocations; see [`TenantUsage`].

@@ -33,7 +33,7 @@ pub struct AuditView {
     pub by: String,
     /// Role in which the principal acted: `user`, `operator`, `admin`, `service` or `accounting`.
     #[schema(value_type = String)]
-    pub power: Privilege,
+    pub privilege: Privilege,
     /// Action: its name and its fields.
     #[schema(value_type = Object)]
     pub action: AuditAction,
@@ -53,7 +53,7 @@ pub struct AuditHeadView {
     /// Hash of the last entry, 64 hex digits.
     pub hash: String,
     /// Entry number of the newest signed head; 0 if there is none.
-    pub checkpoint: u64,
+    pub signed_head: u64,
     /// CAs that are trusted now.
     pub authorities: Vec<AuthorityView>,
 }
@@ -66,7 +66,7 @@ impl AuditHeadView {
             cluster: cluster.to_owned(),
             number: head.number,
             hash: blake3::Hash::from_bytes(head.hash).to_hex().to_string(),
-            checkpoint: head.signed_head,
+            signed_head: head.signed_head,
             authorities: shown.collect(),
         }
     }
@@ -79,7 +79,7 @@ impl From<&AuditEntry> for AuditView {
             revision: entry.revision,
             at: text::time(entry.at),
             by: entry.by.name.clone(),
-            power: entry.by.power,
+            privilege: entry.by.power,
             summary: summary(&entry.action),
             action: entry.action.clone(),
             hash: blake3::Hash::from_bytes(entry.hash).to_hex().to_string(),
@@ -114,7 +114,7 @@ impl TryFrom<&AuditView> for AuditEntry {
             at,
             by: Principal {
                 name: view.by.clone(),
-                power: view.power,
+                power: view.privilege,
             },
             action: view.action.clone(),
             hash: *hash.as_bytes(),

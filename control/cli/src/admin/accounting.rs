@@ -93,12 +93,12 @@ fn row(status: &AccountingStatus) -> Vec<String> {
     vec![
         or_none(&status.provider),
         or_none(&status.version),
-        or_none(&status.pushed_at),
+        or_none(&status.complete_at),
         behind.to_string(),
         format!("{}/{}", status.in_memory, status.buffer_size),
         format!("{}/{}", status.on_disk, status.disk_buffer_max_events),
         status.dropped.to_string(),
-        status.parked.len().to_string(),
+        status.rejected.len().to_string(),
         status.acknowledged.to_string(),
         status.reported.to_string(),
         status.sent.to_string(),
@@ -112,7 +112,7 @@ fn remarks(status: &AccountingStatus) -> Vec<String> {
         return vec!["accounting is off on this cluster".to_owned()];
     }
     let mut said = Vec::new();
-    if !status.acts {
+    if !status.is_active {
         said.push(
             "another control does the accounting: this one has only part of the data".to_owned(),
         );
@@ -128,11 +128,11 @@ fn remarks(status: &AccountingStatus) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let parked = status.parked.iter();
+    let parked = status.rejected.iter();
     said.extend(parked.map(|parked| {
         format!(
             "refused since {}: {}: {}",
-            parked.since, parked.what, parked.reason
+            parked.since, parked.subject, parked.reason
         )
     }));
     said
@@ -157,8 +157,8 @@ fn difference(difference: &TotalDifference) -> Vec<String> {
         difference.vcluster.clone(),
         difference.month.clone(),
         difference.component.clone(),
-        difference.had.to_string(),
-        difference.used.to_string(),
+        difference.external_total.to_string(),
+        difference.recorded_total.to_string(),
         difference.outcome.clone(),
         difference.reason.clone().unwrap_or_else(|| "-".to_owned()),
     ]

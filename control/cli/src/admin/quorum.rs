@@ -177,7 +177,7 @@ fn number(value: Option<u64>) -> String {
 }
 
 fn row(member: &QuorumMemberView) -> Vec<String> {
-    let heard = match member.heard_ms {
+    let heard = match member.last_contact_ms {
         Some(ms) if ms < 10_000 => format!("{ms} ms ago"),
         Some(ms) => format!("{} s ago", ms / 1000),
         None if member.role == "leader" => "-".to_owned(),
@@ -306,7 +306,7 @@ async fn add(connection: &Connection, id: u64, address: &str, wait: Wait) -> Res
     let what = format!("adding member {id}");
     let done =
         repeat_until_done(&what, wait, || client.add_member(id, address, Some(&key))).await?;
-    match done.already {
+    match done.unchanged {
         true => eprintln!("member {id} votes already"),
         false => eprintln!("member {id} at {address} votes from now on"),
     }
@@ -324,7 +324,7 @@ async fn remove(
     let what = format!("removing member {id}");
     let step = || client.remove_member(id, reason, force, Some(&key));
     let done = repeat_until_done(&what, wait, step).await?;
-    match done.already {
+    match done.unchanged {
         true => eprintln!("there is no member {id}: nothing to do"),
         false => {
             eprintln!("member {id} is removed; its machine can be stopped");
@@ -342,7 +342,7 @@ async fn step_down(connection: &Connection, to: Option<u64>) -> Result<(), Failu
         .client
         .step_down(to, Some(&idempotency_key()))
         .await?;
-    match (done.leader, done.already) {
+    match (done.leader, done.unchanged) {
         (Some(id), true) => eprintln!("member {id} leads already"),
         (Some(id), false) => eprintln!("member {id} leads now"),
         (None, _) => eprintln!("leadership was given up; see `lattice admin quorum status`"),

@@ -32,7 +32,7 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
     if let Some(stop) = &a.stop {
         let key = match a.state.as_str() {
             // Some elements were cancelled, and the others continue.
-            _ if waits(&a) && a.tally.is_some() => "cancelled".to_owned(),
+            _ if waits(&a) && a.element_counts.is_some() => "cancelled".to_owned(),
             "pending" | "held" | "blocked" => "requeued because".to_owned(),
             state => format!("{state} because"),
         };
@@ -159,7 +159,7 @@ fn scale(scale: &ScaleBody) -> String {
 
 /// Returns the lines about the progress of the allocation.
 fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
-    let tally = a.tally.as_ref().map(|tally| {
+    let tally = a.element_counts.as_ref().map(|tally| {
         format!(
             "{}: {} pending, {} blocked, {} running, {} completed, {} failed, {} cancelled",
             tally.elements,
@@ -173,8 +173,8 @@ fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
     });
     let dag = a.dag.as_ref();
     let checkpoints = a.checkpoints.as_ref();
-    let kept = checkpoints.and_then(|all| all.kept.as_ref());
-    let writing = checkpoints.and_then(|all| all.writing.as_ref());
+    let kept = checkpoints.and_then(|all| all.last.as_ref());
+    let writing = checkpoints.and_then(|all| all.in_progress.as_ref());
     present_lines([
         ("elements", tally),
         (
@@ -188,9 +188,9 @@ fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
         (
             "checkpoints requested",
             checkpoints.map(|all| {
-                let because = all.failed_because.as_ref();
+                let because = all.last_error.as_ref();
                 let because = because.map_or_else(String::new, |why| format!("; the last: {why}"));
-                format!("{}, {} of them failed{because}", all.asked, all.failed)
+                format!("{}, {} of them failed{because}", all.requested, all.failed)
             }),
         ),
         (
@@ -201,7 +201,7 @@ fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
                     kept.number,
                     time(&kept.written_at),
                     kept.directory,
-                    kept.took,
+                    kept.duration,
                     kept.progress
                 )
             }),
@@ -213,7 +213,7 @@ fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
                     "{} to {}, until {}; {} ranks are done",
                     writing.number,
                     writing.directory,
-                    time(&writing.until),
+                    time(&writing.times_out_at),
                     writing.ranks_written
                 )
             }),

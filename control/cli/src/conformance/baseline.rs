@@ -8,7 +8,10 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
-    baseline::{BaselineRequest, BaselineSet, BaselineView, ClassForm, ClassRuleView, CohortForm},
+    baseline::{
+        BaselineRequest, BaselineResult, BaselineView, ClassExpectationBody, ClassRuleView,
+        CohortSelectorBody,
+    },
     conformance::DiffView,
 };
 use lattice_conformance::Class;
@@ -145,7 +148,7 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
         true => client.dry_run_baseline(&name, &request).await?,
         false => client.set_baseline(&name, &request, None).await?,
     };
-    let standing = &set.standing;
+    let standing = &set.comparison;
     let columns = Columns {
         narrow: &[
             "name", "version", "nodes", "conform", "differ", "unknown", "classes",
@@ -155,12 +158,12 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
     let row = vec![
         set.name.clone(),
         set.version.to_string(),
-        standing.judged_count.to_string(),
+        standing.compared_count.to_string(),
         standing.conform_count.to_string(),
         standing.differ_count.to_string(),
         standing.unknown_count.to_string(),
         set.classes.join(","),
-        or_dash(Some(&standing.judged)),
+        or_dash(Some(&standing.compared)),
         or_dash(Some(&standing.differ)),
         or_dash(Some(&standing.drain)),
         or_dash(Some(&standing.deprioritise)),
@@ -173,8 +176,8 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
 }
 
 /// Lists the consequences, and possible mistakes.
-fn consequences(set: &BaselineSet) -> Vec<String> {
-    let standing = &set.standing;
+fn consequences(set: &BaselineResult) -> Vec<String> {
+    let standing = &set.comparison;
     let mut lines = Vec::new();
     let (drained, last) = match set.dry_run {
         true => ("would be drained", "would get new work last"),
@@ -192,7 +195,7 @@ fn consequences(set: &BaselineSet) -> Vec<String> {
     for warning in &standing.warnings {
         tell("warning", warning);
     }
-    match (set.dry_run, standing.judged_count) {
+    match (set.dry_run, standing.compared_count) {
         (true, _) => lines.push("nothing is set: --dry-run".to_owned()),
         (false, 0) => lines.push("it matches no nodes now".to_owned()),
         (false, _) => {}
@@ -223,7 +226,7 @@ fn request(args: SetArgs) -> Result<BaselineRequest, Failure> {
     }
     for class in args.class {
         let form = request.classes.entry(class.to_string());
-        form.or_insert_with(ClassForm::default);
+        form.or_insert_with(ClassExpectationBody::default);
     }
     add_keys(&mut request.classes, &args.key)?;
     Ok(request)
@@ -250,8 +253,8 @@ fn read_file(path: &PathBuf) -> Result<BaselineRequest, Failure> {
     serde_yaml_ng::from_str(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))
 }
 
-fn cohort(parts: &[String]) -> Result<CohortForm, Failure> {
-    let mut form = CohortForm::default();
+fn cohort(parts: &[String]) -> Result<CohortSelectorBody, Failure> {
+    let mut form = CohortSelectorBody::default();
     for part in parts {
         let wrong = || {
             Failure::usage(format!(
@@ -272,7 +275,10 @@ fn cohort(parts: &[String]) -> Result<CohortForm, Failure> {
 }
 
 /// Adds each `KEY=VALUE` to its class; a repeated key accepts any of its values.
-fn add_keys(classes: &mut BTreeMap<String, ClassForm>, keys: &[String]) -> Result<(), Failure> {
+fn add_keys(
+    classes: &mut BTreeMap<String, ClassExpectationBody>,
+    keys: &[String],
+) -> Result<(), Failure> {
     let mut values: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for pair in keys {
         let (key, value) = pair.split_once('=').ok_or_else(|| {
@@ -329,7 +335,7 @@ fn comparison_cell(nodes: Option<&str>) -> String {
 }
 
 fn applies_to_text(baseline: &BaselineView) -> String {
-    let Some(count) = baseline.judged_count else {
+    let Some(count) = baseline.compared_count else {
         return format!(
             "no node is checked against version {} now",
             baseline.version
@@ -337,7 +343,7 @@ fn applies_to_text(baseline: &BaselineView) -> String {
     };
     format!(
         "matches {count} nodes: {}; differ: {}; unknown: {}",
-        comparison_cell(baseline.judged.as_deref()),
+        comparison_cell(baseline.compared.as_deref()),
         comparison_cell(baseline.differ.as_deref()),
         comparison_cell(baseline.unknown.as_deref())
     )
@@ -350,7 +356,7 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
             baseline.name.clone(),
             baseline.version.to_string(),
             applies_to(baseline),
-            comparison_cell(baseline.judged_count.map(|n| n.to_string()).as_deref()),
+            comparison_cell(baseline.compared_count.map(|n| n.to_string()).as_deref()),
             comparison_cell(baseline.differ.as_deref()),
             comparison_cell(baseline.unknown.as_deref()),
             rules(&baseline.classes),
@@ -448,7 +454,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use clap::Parser;
-    use lattice_api::baseline::BaselineStanding;
+    use lattice_api::baseline::BaselineComparisonView;
     use lattice_quorum_types::Revision;
 
     #[derive(Parser)]
@@ -497,8 +503,8 @@ mod tests {
             "no node is checked against version 2 now"
         );
         assert_eq!(comparison_cell(baseline.differ.as_deref()), "not yet");
-        baseline.judged = Some("gpu[001-003]".to_owned());
-        baseline.judged_count = Some(3);
+        baseline.compared = Some("gpu[001-003]".to_owned());
+        baseline.compared_count = Some(3);
         baseline.differ = Some(String::new());
         baseline.unknown = Some("gpu003".to_owned());
         assert_eq!(
@@ -509,20 +515,20 @@ mod tests {
 
     #[test]
     fn prints_consequence_and_current_state() {
-        let standing = BaselineStanding {
-            judged_count: 12,
+        let standing = BaselineComparisonView {
+            compared_count: 12,
             differ: "gpu005".to_owned(),
             drain: "gpu005".to_owned(),
             warnings: vec!["no node has this name now: gpu999".to_owned()],
-            ..BaselineStanding::default()
+            ..BaselineComparisonView::default()
         };
-        let mut set = BaselineSet {
+        let mut set = BaselineResult {
             name: "cx7".to_owned(),
             version: 1,
             classes: vec!["nic".to_owned()],
             revision: Revision(7),
             dry_run: true,
-            standing,
+            comparison: standing,
         };
         let warning = "warning: no node has this name now: gpu999";
         assert_eq!(
@@ -539,7 +545,7 @@ mod tests {
             consequences(&set),
             ["differ: gpu005", "to be drained: gpu005", warning]
         );
-        set.standing = BaselineStanding::default();
+        set.comparison = BaselineComparisonView::default();
         assert_eq!(consequences(&set), ["it matches no nodes now"]);
     }
 

@@ -49,7 +49,7 @@ impl NodeClassFilter {
             self.includes_class(&none.class)
                 && values.any(|held| self.nodes.selected_in(&held.nodes).1 > 0)
         });
-        report.alone = self.nodes.selected_in(&report.alone).0;
+        report.without_reference = self.nodes.selected_in(&report.without_reference).0;
         report.pending = self.nodes.selected_in(&report.pending).0;
     }
 
@@ -98,13 +98,13 @@ mod tests {
                 entry("gpu001", "bios"),
                 entry("gpu002", "nic"),
             ],
-            alone: "gpu[001-003]".to_owned(),
+            without_reference: "gpu[001-003]".to_owned(),
             pending: "gpu[003-004]".to_owned(),
             ..DriftReportView::default()
         };
         only().retain_drift(&mut report);
         assert_eq!(report.drifted, [entry("gpu001", "nic")]);
-        assert_eq!(report.alone, "gpu[001,003]");
+        assert_eq!(report.without_reference, "gpu[001,003]");
         assert_eq!(report.pending, "gpu003");
     }
 

@@ -7,7 +7,7 @@ use crate::{
     output::{Columns, ResultList},
 };
 use clap::Args;
-use lattice_api::node::{Drained, Undrained};
+use lattice_api::node::{DrainResult, UndrainResult};
 use lattice_quorum_types::NodeId;
 use serde::Serialize;
 
@@ -45,8 +45,8 @@ struct NodeResult<T> {
 }
 
 /// Describes the result of a drain, with the attempt that lost the node in a force release.
-fn in_words(node: &NodeId, args: &DrainArgs, drained: &Drained) -> String {
-    match (&drained.given_up, args.force_release) {
+fn in_words(node: &NodeId, args: &DrainArgs, drained: &DrainResult) -> String {
+    match (&drained.force_released_from, args.force_release) {
         (Some(held), _) => format!(
             "{node}: taken from allocation {} attempt {}, which counts as lost on {node}; its \
              processes may still run there; the node stays drained",
@@ -85,7 +85,7 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
     }
     let columns = Columns::only(&["node", "revision", "given up"]);
     all.print(columns, |of| {
-        let held = of.done.given_up.as_ref();
+        let held = of.done.force_released_from.as_ref();
         let held = held.map(|held| format!("{} attempt {}", held.allocation, held.attempt));
         let revision = of.done.revision.to_string();
         vec![of.node.to_string(), revision, held.unwrap_or_default()]
@@ -124,7 +124,7 @@ pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), 
 }
 
 /// Describes the result of an undrain, with the drain reasons that still keep the node out of service.
-async fn undrain_text(node: &NodeId, done: &Undrained, connection: &Connection) -> String {
+async fn undrain_text(node: &NodeId, done: &UndrainResult, connection: &Connection) -> String {
     // The undrain succeeded, even if the node's state cannot be read now.
     let shown = connection.client.node(node.as_str()).await.ok();
     if done.cleared.is_empty() {
@@ -146,7 +146,7 @@ async fn undrain_text(node: &NodeId, done: &Undrained, connection: &Connection) 
 }
 
 /// Lists the cleared reasons, each with its owner: an operator also clears the drain reason of a failed hook.
-fn cleared_text(done: &Undrained) -> String {
+fn cleared_text(done: &UndrainResult) -> String {
     format!("cleared: {}", done.cleared.join("; "))
 }
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn cleared_reason_names_author() {
-        let done = Undrained {
+        let done = UndrainResult {
             revision: Revision(7),
             cleared: vec!["service:hooks: epilog: exit code 1".to_owned()],
         };

@@ -154,7 +154,7 @@ fn rows(item: &HistoryEntryView, format: Format, centre: Option<&CentreTime>) ->
         let what = format!("{} {from} -> {to} ({})", change.key, item.occasion);
         row(what, [&change.key, &change.from, &change.to])
     };
-    let mut rows: Vec<_> = item.changes.iter().map(single_node).collect();
+    let mut rows: Vec<_> = item.changes.iter().map(one).collect();
     if rows.is_empty() {
         let from = item.from.as_deref().unwrap_or_default();
         return vec![row(item.what.clone(), ["", from, &item.to])];

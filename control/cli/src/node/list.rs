@@ -103,11 +103,11 @@ fn row(node: &NodeView) -> Vec<String> {
         or_dash(reasons(node).as_deref()),
         vcluster(node),
         or_dash(node.cell.as_deref()),
-        or_dash(node.facts.vendor.as_deref()),
-        or_dash(node.facts.product.as_deref()),
-        number(node.facts.cores),
-        gibibytes(node.facts.memory_bytes),
-        or_dash(Some(&node.facts.features.join(","))),
+        or_dash(node.resources.vendor.as_deref()),
+        or_dash(node.resources.product.as_deref()),
+        number(node.resources.cores),
+        gibibytes(node.resources.memory_bytes),
+        or_dash(Some(&node.resources.features.join(","))),
         or_dash(node.agent_version.as_deref()),
     ]
 }

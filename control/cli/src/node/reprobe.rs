@@ -8,7 +8,7 @@ use crate::{
 };
 use clap::Args;
 use futures::{StreamExt as _, stream};
-use lattice_api::node::Reprobed;
+use lattice_api::node::ReprobeResult;
 use lattice_quorum_types::NodeId;
 
 #[derive(Args)]
@@ -18,7 +18,7 @@ pub struct ReprobeArgs {
     nodes: Vec<String>,
 }
 
-fn in_words(read: &Reprobed) -> String {
+fn in_words(read: &ReprobeResult) -> String {
     let incomplete = read.classes.iter().filter(|(_, c)| c.state == "incomplete");
     let incomplete: Vec<_> = incomplete.map(|(class, _)| class.as_str()).collect();
     let mut text = match &read.fingerprint {

@@ -330,13 +330,13 @@ fn write_schedule(path: &Path, source: &Source, outcome: &Outcome) -> Result<(),
         let pairs = source.workload.jobs.iter().zip(&outcome.schedule.served);
         for (place, (job, served)) in pairs.enumerate() {
             let seconds = |ms: u64| (ms as f64 / 1000.0).to_string();
-            let started = replay_workload.has_started();
+            let started = served.has_started();
             let if_started = |ms: u64| if started { seconds(ms) } else { String::new() };
             writer.write_record([
                 job.number.to_string(),
                 seconds(job.submit_ms),
-                if_started(replay_workload.start_ms),
-                if_started(replay_workload.end_ms(job)),
+                if_started(served.start_ms),
+                if_started(served.end_ms(job)),
                 job.size.to_string(),
                 nodes.map(|nodes| nodes.hostlist(place)).unwrap_or_default(),
             ])?;

@@ -114,7 +114,7 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
     let text = std::fs::read_to_string(&args.over).with_context(about)?;
     let space = SweepSpace::read(&text).with_context(about)?;
     let mut vectors = space.vectors(args.seed).with_context(about)?;
-    let base = space.unvaried().with_context(about)?;
+    let base = space.base().with_context(about)?;
     let base = match vectors
         .iter()
         .position(|vector| vector.policy == base.policy)
@@ -163,7 +163,7 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
     print(&report, &space, format)?;
     if let (Some(path), best) = (&args.save, told.best) {
         let about = || format!("--save {}", path.display());
-        let text = serde_yaml_ng::to_string(&vectors[nearest_to_ideal].text).with_context(about)?;
+        let text = serde_yaml_ng::to_string(&vectors[best].text).with_context(about)?;
         std::fs::write(path, text).with_context(about)?;
         print_message(format!(
             "the best is in {0}; set it with: lattice admin vcluster set-weights NAME --from {0}",

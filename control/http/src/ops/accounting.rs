@@ -3,7 +3,9 @@
 use super::{read, time, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
-    accounting::{AccountingStatus, ParkedView, ReconcileRequest, ReconcileView, TotalDifference},
+    accounting::{
+        AccountingStatus, ReconcileRequest, ReconcileView, RejectedRequestView, TotalDifference,
+    },
     amount::Hours,
     problem::{Kind, Problem},
     text,
@@ -35,17 +37,20 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingSta
     };
     let status = connection.status();
     let bounds = connection.settings().bounds;
-    let parked = status.parked.into_iter().map(|(what, parked)| ParkedView {
-        what,
-        since: time(parked.since),
-        reason: parked.reason,
-    });
+    let parked = status
+        .parked
+        .into_iter()
+        .map(|(what, parked)| RejectedRequestView {
+            subject: what,
+            since: time(parked.since),
+            reason: parked.reason,
+        });
     Ok(AccountingStatus {
         enabled: true,
-        acts: core.view().dispatches,
+        is_active: core.view().dispatches,
         provider: Some("waldur".to_owned()),
         version: status.version,
-        pushed_at: status.pushed_at.map(time),
+        complete_at: status.pushed_at.map(time),
         failure: status.failure,
         retry_at: status.retry_at.map(time),
         last: head.last,
@@ -59,7 +64,7 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingSta
         dropped: head.dropped.max(status.dropped),
         sent: status.sent,
         reported: status.reported,
-        parked: parked.collect(),
+        rejected: parked.collect(),
     })
 }
 
@@ -138,8 +143,8 @@ fn difference_view(difference: Difference) -> TotalDifference {
         vcluster: difference.vcluster.to_string(),
         month: difference.month,
         component: difference.component,
-        had: hours(difference.has),
-        used: hours(difference.used),
+        external_total: hours(difference.has),
+        recorded_total: hours(difference.used),
         outcome: outcome.to_owned(),
         reason,
     }

@@ -7,7 +7,7 @@ use lattice_api::{
     authority::{AuthorityRequest, AuthorityView},
     certificate::{CertificateState, CertificateView},
     problem::{Kind, Problem},
-    project::Changed,
+    project::ChangeResult,
     x509,
 };
 use lattice_engine::Core;
@@ -104,7 +104,7 @@ pub(crate) async fn add(
     caller: &Caller,
     request: AuthorityRequest,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     caller.check_cluster_role(Role::Admin, "adding an authority")?;
     let (certificate, described) = x509::read_authority(&request.certificate)?;
     if described.not_after < core.now() {
@@ -121,7 +121,7 @@ pub(crate) async fn promote(
     caller: &Caller,
     pin: &str,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     caller.check_cluster_role(Role::Admin, "promoting an authority")?;
     let pin = find(core, pin).await?.pin;
     wait_for_issue_times(core).await?;
@@ -178,7 +178,7 @@ pub(crate) async fn retire(
     pin: &str,
     force: bool,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     caller.check_cluster_role(Role::Admin, "retiring an authority")?;
     let authority = find(core, pin).await?;
     let pin = authority.pin;

@@ -10,9 +10,9 @@ pub(crate) use comparison::diff;
 use super::{propose_and_judge, read, time, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
-    baseline::{BaselineRequest, BaselineSet, BaselineView, ClassRuleView, VersionView},
+    baseline::{BaselineRequest, BaselineResult, BaselineView, ClassRuleView, VersionView},
     problem::{Kind, Problem},
-    project::Changed,
+    project::ChangeResult,
 };
 use lattice_conformance::{Class, baseline::Expectation};
 use lattice_engine::{Core, baseline_form};
@@ -150,8 +150,8 @@ fn baseline_view(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView
         by: record.by.clone(),
         at: time(record.at),
         bytes: record.bytes,
-        judged: is_judged.then(|| judged.map_or_else(String::new, hostlist::fold)),
-        judged_count: is_judged.then(|| u32::try_from(count).unwrap_or(u32::MAX)),
+        compared: is_judged.then(|| judged.map_or_else(String::new, hostlist::fold)),
+        compared_count: is_judged.then(|| u32::try_from(count).unwrap_or(u32::MAX)),
         differ: is_judged.then(|| hostlist::fold(differ)),
         unknown: is_judged.then(|| hostlist::fold(unknown)),
         versions: Vec::new(),
@@ -200,7 +200,7 @@ pub(crate) async fn set(
     request: BaselineRequest,
     key: Option<String>,
     dry_run: bool,
-) -> Result<BaselineSet, Problem> {
+) -> Result<BaselineResult, Problem> {
     caller.check_cluster_role(Role::Operator, "setting a baseline")?;
     let name = name(text)?;
     let wanted = baseline_form::parse_request(name.as_str(), &request)?;
@@ -230,13 +230,13 @@ pub(crate) async fn set(
         };
         (version, applied.revision)
     };
-    Ok(BaselineSet {
+    Ok(BaselineResult {
         name: name.to_string(),
         version,
         classes,
         revision,
         dry_run,
-        standing,
+        comparison: standing,
     })
 }
 
@@ -247,14 +247,14 @@ pub(crate) async fn delete(
     text: &str,
     expected_version: Option<u32>,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     caller.check_cluster_role(Role::Operator, "deleting a baseline")?;
     let command = Command::DeleteBaseline {
         name: name(text)?,
         expected_version,
     };
     let applied = propose_and_judge(core, caller, key, command).await?;
-    Ok(Changed {
+    Ok(ChangeResult {
         revision: applied.revision,
     })
 }

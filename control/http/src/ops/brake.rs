@@ -5,7 +5,7 @@ use crate::caller::{Caller, Role};
 use lattice_api::{
     baseline::{BrakeState, BrakeView, ReleaseRequest},
     problem::Problem,
-    project::Changed,
+    project::ChangeResult,
 };
 use lattice_engine::Core;
 use lattice_quorum_types::{Command, baseline::Brake};
@@ -31,7 +31,7 @@ pub(crate) async fn release(
     caller: &Caller,
     request: ReleaseRequest,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     caller.check_cluster_role(Role::Operator, "releasing the brake on automatic draining")?;
     let ReleaseRequest { reason } = request;
     super::change(core, caller, key, Command::ReleaseBrake { reason }).await

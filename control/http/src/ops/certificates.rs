@@ -6,7 +6,7 @@ use lattice_api::{
     certificate::CertificateView,
     page::Page,
     problem::{Kind, Problem},
-    project::Changed,
+    project::ChangeResult,
 };
 use lattice_engine::Core;
 use lattice_quorum_types::{
@@ -105,7 +105,7 @@ pub(crate) async fn revoke(
     name: &str,
     reason: String,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     caller.check_cluster_role(Role::Admin, "revoking certificates")?;
     let role: Member = role
         .parse()

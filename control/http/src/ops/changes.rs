@@ -3,7 +3,10 @@
 use super::{allocations, nodes, time, wait_causes::WaitLookup};
 use crate::caller::Caller;
 use lattice_api::{
-    event::{Change, Changes, Compacted, Exhausted, Observed, StreamEvent, Waiting},
+    event::{
+        Change, Changes, CompactedEvents, ExhaustedBudget, ObservedChanges, StreamEvent,
+        WaitingAllocation,
+    },
     project::ProjectView,
 };
 use lattice_engine::{Change as CoreChange, Core, Observed as CoreObserved, explanation};
@@ -39,7 +42,7 @@ pub(crate) fn shown(
             core, view, caller, observed,
         ))),
         CoreChange::Compacted { oldest } => {
-            Some(StreamEvent::Compacted(Compacted { oldest: *oldest }))
+            Some(StreamEvent::Compacted(CompactedEvents { oldest: *oldest }))
         }
     }
 }
@@ -158,13 +161,18 @@ fn change_name(change: AllocationChange) -> &'static str {
     }
 }
 
-fn observed_view(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> Observed {
+fn observed_view(
+    core: &Core,
+    view: &View,
+    caller: &Caller,
+    observed: &CoreObserved,
+) -> ObservedChanges {
     let nodes = observed.nodes.iter().filter_map(|id| view.node(id));
     let waiting = observed.waiting.iter().filter_map(|id| {
         let record = view.allocation(*id)?;
         let reason = explanation::reason(view, &view.plan, record)
             .filter(|_| caller.sees(&record.spec.project))?;
-        Some(Waiting { id: id.0, reason })
+        Some(WaitingAllocation { id: id.0, reason })
     });
     let nodes = nodes.map(|entry| {
         let node = nodes::node_view(core, view, entry);
@@ -175,13 +183,13 @@ fn observed_view(core: &Core, view: &View, caller: &Caller, observed: &CoreObser
         .iter()
         .filter(|tenant| caller.sees(tenant));
     let exhausted = exhausted.filter_map(|tenant| {
-        Some(Exhausted {
+        Some(ExhaustedBudget {
             tenant: tenant.to_string(),
             budget_used: view.hours.get(tenant)?.used()?,
             admins: view.projects.get(tenant)?.admins.clone(),
         })
     });
-    Observed {
+    ObservedChanges {
         nodes: nodes.collect(),
         waiting: waiting.collect(),
         exhausted: exhausted.collect(),

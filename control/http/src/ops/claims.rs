@@ -3,7 +3,7 @@
 use super::{node_id, propose, read, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
-    claim::{ClaimRequest, Claimed, ReleaseRequest, Released, Wipe},
+    claim::{ClaimRequest, ClaimResult, ReleaseRequest, ReleaseResult, Wipe},
     problem::{Kind, Problem},
 };
 use lattice_engine::{Core, tasks::attestations};
@@ -22,7 +22,7 @@ pub(crate) async fn claim(
     nodes: &str,
     request: ClaimRequest,
     key: Option<String>,
-) -> Result<Claimed, Problem> {
+) -> Result<ClaimResult, Problem> {
     let ClaimRequest { project, purpose } = request;
     let nodes = parse_nodes(nodes)?;
     let project =
@@ -51,7 +51,7 @@ pub(crate) async fn claim(
         Problem::new(Kind::Conflict, "not_conforming", detail)
     })?;
     let applied = propose(core, caller, key, command(proven)).await?;
-    Ok(Claimed {
+    Ok(ClaimResult {
         revision: applied.revision,
         nodes: hostlist::fold(&nodes),
     })
@@ -64,14 +64,14 @@ pub(crate) async fn release(
     nodes: &str,
     request: ReleaseRequest,
     key: Option<String>,
-) -> Result<Released, Problem> {
+) -> Result<ReleaseResult, Problem> {
     let ReleaseRequest { reason, wipe } = request;
     let nodes = parse_nodes(nodes)?;
     check_tenants(core, caller, &nodes)?;
     let list = hostlist::fold(&nodes);
     if wipe == Wipe::Once {
         let applied = propose(core, caller, key, Command::ReleaseNodes { nodes, reason }).await?;
-        return Ok(Released {
+        return Ok(ReleaseResult {
             revision: applied.revision,
             nodes: list,
         });
@@ -89,7 +89,7 @@ pub(crate) async fn release(
         };
         revision = revision.max(propose(core, caller, key, command).await?.revision);
     }
-    Ok(Released {
+    Ok(ReleaseResult {
         revision,
         nodes: list,
     })

@@ -3,8 +3,8 @@
 use super::{brake, time};
 use lattice_api::{
     conformance::{
-        DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView, NotReadView,
-        UnknownView,
+        DriftReportView, DriftView, GroupView, GroupsView, NoMajorityView, NotReadView,
+        UnknownView, ValueWithNodes,
     },
     problem::Problem,
 };
@@ -146,7 +146,7 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
         drifted: shown,
         no_majority: report.no_majority.iter().map(no_majority).collect(),
         unknown: not_known,
-        alone: fold(&report.alone),
+        without_reference: fold(&report.alone),
         pending: pending(&view),
         brake: view.brake.as_deref().map(brake::view),
     }
@@ -255,8 +255,8 @@ fn drift_view(view: &View, d: &DriftedNode) -> DriftView {
                 .as_known(&d.node)
                 .and_then(|entry| Some(cohort(&entry.cohort()?))),
             policy: "warn".to_owned(),
-            of: count(*of),
-            like: count(*like),
+            cohort_nodes: count(*of),
+            majority_nodes: count(*like),
             ..shown
         },
         DriftReference::Baseline {
@@ -298,7 +298,7 @@ async fn unknown_view(core: &Core, view: &View, u: &UnknownClass, left: &mut usi
 }
 
 fn no_majority(n: &NoMajority) -> NoMajorityView {
-    let values = n.values.iter().map(|(value, nodes)| HeldValue {
+    let values = n.values.iter().map(|(value, nodes)| ValueWithNodes {
         value: value.clone(),
         nodes: fold(nodes),
     });

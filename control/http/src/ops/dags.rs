@@ -4,7 +4,7 @@ use super::{allocations::visibility, job_refs, paging, propose, read, submit, un
 use crate::caller::Caller;
 use lattice_api::{
     allocation::{RequestContext, stop_reason},
-    dag::{DagJudged, DagRequest, DagSubmitted, DagView},
+    dag::{DagDryRunResult, DagRequest, DagSubmitResult, DagView},
     page::Page,
     problem::{Kind, Problem, field_of},
 };
@@ -40,7 +40,7 @@ pub(crate) async fn submit(
     request: DagRequest,
     key: Option<String>,
     most: usize,
-) -> Result<DagSubmitted, Problem> {
+) -> Result<DagSubmitResult, Problem> {
     let dag = build_spec(core, caller, request, most).await?;
     let possible = check_possible(core, &dag);
     let command = Command::SubmitDag { dag };
@@ -55,7 +55,7 @@ pub(crate) async fn submit(
     let Outcome::DagSubmitted { id } = applied.outcome else {
         return Err(unexpected());
     };
-    Ok(DagSubmitted {
+    Ok(DagSubmitResult {
         id: id.0,
         revision: applied.revision,
     })
@@ -67,13 +67,13 @@ pub(crate) async fn dry_run(
     caller: &Caller,
     request: DagRequest,
     most: usize,
-) -> Result<DagJudged, Problem> {
+) -> Result<DagDryRunResult, Problem> {
     let dag = build_spec(core, caller, request, most).await?;
     let possible = check_possible(core, &dag);
     let members = dag.members.iter().map(Into::into).collect();
     let revision = super::check_command(core, caller, Command::SubmitDag { dag }).await?;
     possible?;
-    Ok(DagJudged {
+    Ok(DagDryRunResult {
         revision,
         dry_run: true,
         members,

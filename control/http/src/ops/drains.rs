@@ -3,7 +3,7 @@
 use super::{audit, certificates::check_reason, node_id, nodes::agent_problem, propose};
 use crate::caller::{Caller, Role};
 use lattice_api::{
-    node::{DrainRequest, Drained, HolderView, Undrained},
+    node::{DrainRequest, DrainResult, HolderView, UndrainResult},
     problem::{Kind, Problem},
 };
 use lattice_engine::{
@@ -30,7 +30,7 @@ pub(crate) async fn drain(
     node: &str,
     request: DrainRequest,
     key: Option<String>,
-) -> Result<Drained, Problem> {
+) -> Result<DrainResult, Problem> {
     let DrainRequest {
         reason,
         force_release,
@@ -56,9 +56,9 @@ pub(crate) async fn drain(
             },
         )
         .await?;
-        return Ok(Drained {
+        return Ok(DrainResult {
             revision: applied.revision,
-            given_up: None,
+            force_released_from: None,
         });
     }
     caller.check_role(Role::Operator, "releasing a node by force")?;
@@ -79,7 +79,10 @@ pub(crate) async fn drain(
             };
             let revision = propose(core, caller, None, drain).await?.revision;
             let given_up = None;
-            return Ok(Drained { revision, given_up });
+            return Ok(DrainResult {
+                revision,
+                force_released_from: given_up,
+            });
         }
         applied => applied?,
     };
@@ -96,9 +99,9 @@ pub(crate) async fn drain(
         })
         .await?;
     }
-    Ok(Drained {
+    Ok(DrainResult {
         revision: applied.revision,
-        given_up,
+        force_released_from: given_up,
     })
 }
 
@@ -161,7 +164,7 @@ pub(crate) async fn undrain(
     node: &str,
     skip_gate: bool,
     key: Option<String>,
-) -> Result<Undrained, Problem> {
+) -> Result<UndrainResult, Problem> {
     let node = node_id(node)?;
     caller.check_role(Role::Operator, "undraining a node")?;
     let view = present_view(core).await?;
@@ -180,7 +183,7 @@ pub(crate) async fn undrain(
     if skip_gate {
         let command = Command::UndrainUnchecked { node, expected };
         let revision = propose(core, caller, key, command).await?.revision;
-        return Ok(Undrained { revision, cleared });
+        return Ok(UndrainResult { revision, cleared });
     }
     if record.is_some_and(has_hook_reason) {
         tracing::info!(by = %caller.name, %node, "failed hook reason cleared");
@@ -194,7 +197,7 @@ pub(crate) async fn undrain(
         expected,
     };
     let revision = propose(core, caller, key, command).await?.revision;
-    Ok(Undrained { revision, cleared })
+    Ok(UndrainResult { revision, cleared })
 }
 
 fn has_hook_reason(record: &Node) -> bool {

@@ -219,7 +219,7 @@ fn agent_event_text(happened: &EventKind) -> (String, NodeEventView) {
                 code: some(code),
                 xid: xid.and_then(|number| number.parse().ok()),
                 detail: some(detail),
-                told_by: some(source),
+                source: some(source),
                 ..severity_fields(*severity, *action)
             };
             (format!("{name} {gpu} ({detail})"), parts)

@@ -39,7 +39,7 @@ mod wait_causes;
 use crate::caller::Caller;
 use lattice_api::{
     problem::{Kind, Problem},
-    project::Changed,
+    project::ChangeResult,
 };
 use lattice_engine::{Core, ProposeError};
 use lattice_quorum_types::{
@@ -85,9 +85,9 @@ pub(crate) async fn change(
     caller: &Caller,
     key: Option<String>,
     command: Command,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     let applied = propose(core, caller, key, command).await?;
-    Ok(Changed {
+    Ok(ChangeResult {
         revision: applied.revision,
     })
 }

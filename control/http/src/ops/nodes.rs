@@ -6,8 +6,8 @@ use lattice_api::{
     claim::ClaimView,
     conformance::{DiffView, DifferenceView},
     node::{
-        BmcLooked, ClassView, DrainView, FactsView, HealthView, HolderView, NodeView, PowerView,
-        Reprobed,
+        BmcReadResult, ClassView, DrainView, HealthView, HolderView, NodeView, PowerView,
+        ReprobeResult, ResourcesView,
     },
     page::Page,
     problem::{Kind, Problem},
@@ -189,7 +189,7 @@ async fn request_reading(
     core: &Core,
     caller: &Caller,
     node: &NodeId,
-) -> Result<(Inventory, Option<BmcLooked>), Problem> {
+) -> Result<(Inventory, Option<BmcReadResult>), Problem> {
     let look = ReadingKind::Fresh {
         by: Some(caller.name.to_string()),
     };
@@ -202,7 +202,7 @@ async fn request_reading(
 }
 
 /// Reads the BMC of a node now; `None` if this control reads no BMC for it.
-pub(super) async fn read_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Option<BmcLooked> {
+pub(super) async fn read_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Option<BmcReadResult> {
     let who = caller.name.to_string();
     let (error, differs) = match core.bmc.look(node, &who, BMC_LOOK_TIMEOUT).await? {
         RequestedReading::Read { differs } => (None, differs),
@@ -214,11 +214,15 @@ pub(super) async fn read_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Opt
         }
     };
     let differs = differs.iter().map(Class::to_string).collect();
-    Some(BmcLooked { error, differs })
+    Some(BmcReadResult { error, differs })
 }
 
 /// Probes a node and its BMC again, and returns the classes that differ from those last published.
-pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<Reprobed, Problem> {
+pub(crate) async fn reprobe(
+    core: &Core,
+    caller: &Caller,
+    node: &str,
+) -> Result<ReprobeResult, Problem> {
     caller.check_role(Role::Operator, "probing again")?;
     let id = node_id(node)?;
     let (mut read, bmc) = request_reading(core, caller, &id).await?;
@@ -231,7 +235,7 @@ pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<
     let differs = differs.map(|(class, _)| class.to_string()).collect();
     // The reported classes combine agent and BMC, as everywhere.
     core.merge_bmc_inventory(&id, &mut read);
-    Ok(Reprobed {
+    Ok(ReprobeResult {
         node: node.to_owned(),
         fingerprint: view.fingerprint_of(&read).map(|d| d.to_string()),
         differs,
@@ -397,7 +401,7 @@ pub(crate) fn node_view_with_record(
         },
         cell: seen.map(|s| s.cell.clone()),
         group: entry.group().map(str::to_owned),
-        facts: entry.document.as_deref().map(facts).unwrap_or_default(),
+        resources: entry.document.as_deref().map(facts).unwrap_or_default(),
         fingerprint: entry.conformance().fingerprint.map(|d| d.to_string()),
         classes: entry
             .marks()
@@ -410,7 +414,7 @@ pub(crate) fn node_view_with_record(
             .clone()
             .or_else(|| seen.and_then(|s| s.boot_id.clone())),
         agent_version: seen.and_then(|s| s.agent_version.clone()),
-        claim_refused: entry.contradiction.clone(),
+        attestation_fault: entry.contradiction.clone(),
         power: None,
         certificate: None,
         revision: record.map_or(Revision(0), |r| r.revision),
@@ -450,9 +454,9 @@ fn class_view(mark: &ClassMark) -> ClassView {
     }
 }
 
-fn facts(document: &NodeDocument) -> FactsView {
+fn facts(document: &NodeDocument) -> ResourcesView {
     let (identity, facts) = (&document.identity, &document.facts);
-    FactsView {
+    ResourcesView {
         vendor: identity.vendor.present().cloned(),
         product: identity.product.present().cloned(),
         gpu_model: facts.gpu_model.present().cloned(),

@@ -5,7 +5,7 @@ use crate::caller::{Caller, Role};
 use lattice_api::{
     page::Page,
     problem::{FieldError, Kind, Problem},
-    project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
+    project::{ChangeResult, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
     tenant::HeadroomView,
 };
 use lattice_engine::Core;
@@ -168,7 +168,7 @@ pub(crate) async fn delete(
     caller: &Caller,
     text: &str,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     let path = parse_url_path(text)?;
     caller.check_sees(&path)?;
     check_tenant_change(caller, &path)?;
@@ -180,7 +180,7 @@ pub(crate) async fn set_limits(
     caller: &Caller,
     request: LimitsRequest,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     let force = request.force;
     let command = request.into_command()?;
     if let Command::SetLimits { changes } | Command::ForceLimits { changes } = &command {

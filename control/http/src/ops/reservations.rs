@@ -5,7 +5,7 @@ use crate::caller::{Caller, Role};
 use lattice_api::{
     page::Page,
     problem::Problem,
-    project::Changed,
+    project::ChangeResult,
     reservation::{ReservationConflictView, ReservationRequest, ReservationView},
     text,
 };
@@ -175,7 +175,7 @@ pub(crate) async fn delete(
     caller: &Caller,
     text: &str,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     caller.check_cluster_role(Role::Operator, "deleting a reservation")?;
     let name = name(text)?;
     change(core, caller, key, Command::DeleteReservation { name }).await

@@ -31,7 +31,7 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<StatusView, P
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: view.revision,
         view_age_ms: core.view_age_ms().unwrap_or(u64::MAX),
-        leader: view.acting,
+        active: view.acting,
         nodes: count(view.nodes.values().filter(|n| n.record.is_some())),
         nodes_held: nodes_held(&view),
         nodes_by_liveness: by_liveness(&view),
@@ -43,7 +43,7 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<StatusView, P
         allocations_by_state: counts
             .unwrap_or_else(|| tally(view.allocations.values().map(|a| a.state.as_str()))),
         nodes_drifted: nodes_drifted(&view),
-        nodes_not_judged: nodes_not_judged(&view),
+        nodes_not_compared: nodes_not_judged(&view),
         principal: caller.name.to_string(),
         roles: vec![caller.role.to_string()],
     })

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::caller::Caller;
 use lattice_api::{
-    AllocationRequest, Submitted, allocation::WorkloadAccess, outlook::OutlookView, problem::Kind,
-    problem::Problem,
+    AllocationRequest, SubmitResult, allocation::WorkloadAccess, outlook::OutlookView,
+    problem::Kind, problem::Problem,
 };
 use lattice_engine::{Core, core::DryRunsBusy, explanation, tasks::borrow::lending_vclusters};
 use lattice_placement::{Placement, Plan, RequestedReservation, check_possible_within};
@@ -30,7 +30,7 @@ pub(crate) async fn submit(
     request: AllocationRequest,
     key: Option<String>,
     dry_run: bool,
-) -> Result<Submitted, Problem> {
+) -> Result<SubmitResult, Problem> {
     let known = job_refs::request_context(core, caller, &request).await?;
     let spec = Box::new(request.into_spec_with(&known)?);
     caller.check_sees(&spec.project)?;
@@ -50,7 +50,7 @@ pub(crate) async fn submit(
     let Outcome::Submitted { id } = applied.outcome else {
         return Err(unexpected());
     };
-    Ok(Submitted {
+    Ok(SubmitResult {
         id: Some(id),
         revision: applied.revision,
         dry_run,
@@ -63,14 +63,14 @@ async fn dry_run(
     caller: &Caller,
     command: Command,
     possible: Result<(), Problem>,
-) -> Result<Submitted, Problem> {
+) -> Result<SubmitResult, Problem> {
     let revision = check_command(core, caller, command.clone()).await?;
     possible?;
     let outlook = match command {
         Command::Submit { spec } => outlook(core, caller, *spec).await?,
         _ => None,
     };
-    Ok(Submitted {
+    Ok(SubmitResult {
         id: None,
         revision,
         dry_run: true,

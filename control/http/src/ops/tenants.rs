@@ -5,7 +5,7 @@ use crate::caller::{Caller, Role};
 use lattice_api::{
     page::Page,
     problem::Problem,
-    project::{Changed, ProjectRequest, ProjectUpdate, ProjectView},
+    project::{ChangeResult, ProjectRequest, ProjectUpdate, ProjectView},
     tenant::{
         LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest, TenantUpdate,
         TenantView,
@@ -157,7 +157,7 @@ pub(crate) async fn delete(
     caller: &Caller,
     id: &str,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     projects::delete(core, caller, check_tenant_name(id)?, key).await
 }
 

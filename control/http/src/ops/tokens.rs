@@ -5,7 +5,7 @@ use crate::caller::{Caller, Role};
 use lattice_api::{
     TokenCreated, TokenRequest,
     problem::{FieldError, Problem},
-    project::Changed,
+    project::ChangeResult,
     token::{TokenView, short_hash},
 };
 use lattice_engine::Core;
@@ -72,7 +72,7 @@ pub(crate) async fn revoke(
     caller: &Caller,
     id: &str,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     caller.check_cluster_role(Role::Admin, "revoking join tokens")?;
     let id = parse_hash_prefix("id", id)?;
     change(core, caller, key, Command::RevokeToken { id }).await

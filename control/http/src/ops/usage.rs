@@ -5,7 +5,7 @@ use crate::caller::{Caller, Role};
 use lattice_api::{
     amount::{Fraction, Hours},
     problem::{Kind, Problem},
-    usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
+    usage::{PausedProjectView, TenantUsage, UserTenantUsage, UserUsage},
 };
 use lattice_engine::{
     Core,
@@ -79,10 +79,10 @@ pub(crate) fn of_tenant(
         fair_share_target: soft.fair_share_ppm.map(Fraction),
         burst_allowance: soft.burst_ppm.map(Fraction),
         share: standing.share(),
-        burst: standing.is_above_share(),
+        exceeds_share: standing.is_above_share(),
         downscaled: hours.downscaled,
         paused: paused
-            .map(|paused| PausedView {
+            .map(|paused| PausedProjectView {
                 project: paused.project.to_string(),
                 vcluster: paused.vcluster.to_string(),
             })
@@ -116,7 +116,7 @@ pub(crate) fn of_user(
     let all = used
         .values()
         .fold(UsageByKind::default(), |sum, used| sum.with(*used));
-    let tenants = used.iter().map(|(tenant, used)| UsedInTenant {
+    let tenants = used.iter().map(|(tenant, used)| UserTenantUsage {
         tenant: tenant.to_string(),
         node_hours_used: Hours(used.work.node_ms),
         gpu_hours_used: Hours(used.work.gpu_ms),

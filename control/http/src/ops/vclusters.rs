@@ -9,7 +9,7 @@ use crate::{
 use lattice_api::{
     page::Page,
     problem::Problem,
-    project::Changed,
+    project::ChangeResult,
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 use lattice_engine::Core;
@@ -253,7 +253,7 @@ pub(crate) async fn delete(
     text: &str,
     expected_version: Option<u32>,
     key: Option<String>,
-) -> Result<Changed, Problem> {
+) -> Result<ChangeResult, Problem> {
     caller.check_cluster_role(Role::Admin, "deleting a vCluster")?;
     let command = Command::DeleteVcluster {
         vcluster: name("name", text)?,

@@ -22,7 +22,7 @@ use axum::{
 use futures::StreamExt;
 use lattice_agent_rpc::LogStream;
 use lattice_api::{
-    AllocationRequest, AllocationView, Page, Problem, Submitted,
+    AllocationRequest, AllocationView, Page, Problem, SubmitResult,
     allocation::{CheckpointRequest, ExtendRequest},
     explanation::ExplanationView,
     schema::Element,
@@ -77,7 +77,7 @@ pub(super) struct SubmitQuery {
 /// nodes could ever satisfy returns 422 and names the field.
 #[utoipa::path(post, path = "/allocations", tag = "allocations", request_body = AllocationRequest,
     params(SubmitQuery, Key),
-    responses((status = 201, body = Submitted), (status = 200, body = Submitted,
+    responses((status = 201, body = SubmitResult), (status = 200, body = SubmitResult,
         description = "Dry run: the allocation would be accepted, with its expected start."), (status = 422, body = Problem,
             description = "No set of the vCluster's nodes could ever satisfy the request.")))]
 pub(super) async fn submit(
@@ -86,7 +86,7 @@ pub(super) async fn submit(
     Params(how): Params<SubmitQuery>,
     Key(key): Key,
     Input(request): Input<AllocationRequest>,
-) -> Result<(StatusCode, Json<Submitted>), ProblemResponse> {
+) -> Result<(StatusCode, Json<SubmitResult>), ProblemResponse> {
     let made = submit::submit(api.core(), &caller, request, key, how.dry_run).await?;
     let status = match made.id {
         Some(_) => StatusCode::CREATED,

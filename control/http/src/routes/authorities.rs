@@ -11,7 +11,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use lattice_api::{
     Page,
     authority::{AuthorityRequest, AuthorityView},
-    project::Changed,
+    project::ChangeResult,
     schema::Digits,
 };
 use serde::Deserialize;
@@ -32,13 +32,13 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
 /// The issuing authority does not change. For administrators.
 #[utoipa::path(post, path = "/authorities", tag = "authorities", params(Key),
     request_body = AuthorityRequest, responses(
-    (status = 201, body = Changed)))]
+    (status = 201, body = ChangeResult)))]
 pub(super) async fn add(
     State(api): State<Api>,
     caller: Caller,
     Key(key): Key,
     Input(request): Input<AuthorityRequest>,
-) -> Result<(StatusCode, Json<Changed>), ProblemResponse> {
+) -> Result<(StatusCode, Json<ChangeResult>), ProblemResponse> {
     let made = authorities::add(api.core(), &caller, request, key).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -49,13 +49,13 @@ pub(super) async fn add(
 #[utoipa::path(post, path = "/authorities/{pin}/promote", tag = "authorities", params(
     ("pin" = inline(Digits), Path, description = "Pin of the authority, or at least its first 8 characters."),
     Key),
-    responses((status = 200, body = Changed)))]
+    responses((status = 200, body = ChangeResult)))]
 pub(super) async fn promote(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(pin): PathParameter,
     Key(key): Key,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     Ok(Json(
         authorities::promote(api.core(), &caller, &pin, key).await?,
     ))
@@ -76,14 +76,14 @@ pub(super) struct ForceQuery {
 #[utoipa::path(delete, path = "/authorities/{pin}", tag = "authorities", params(
     ("pin" = inline(Digits), Path, description = "Pin of the authority, or at least its first 8 characters."),
     ForceQuery, Key),
-    responses((status = 200, body = Changed)))]
+    responses((status = 200, body = ChangeResult)))]
 pub(super) async fn retire(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(pin): PathParameter,
     Params(f): Params<ForceQuery>,
     Key(key): Key,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     Ok(Json(
         authorities::retire(api.core(), &caller, &pin, f.force, key).await?,
     ))

@@ -11,9 +11,9 @@ use crate::{
 use axum::{Json, extract::State};
 use lattice_api::{
     Page,
-    baseline::{BaselineRequest, BaselineSet, BaselineView, BrakeState, ReleaseRequest},
+    baseline::{BaselineRequest, BaselineResult, BaselineView, BrakeState, ReleaseRequest},
     conformance::DiffView,
-    project::Changed,
+    project::ChangeResult,
     schema::Name,
 };
 use serde::Deserialize;
@@ -62,7 +62,7 @@ pub(super) struct DryRun {
 /// may appear later.
 #[utoipa::path(put, path = "/conformance/baselines/{name}", tag = "baselines",
     request_body = BaselineRequest, params(("name" = inline(Name), Path), DryRun, Key),
-    responses((status = 200, body = BaselineSet)))]
+    responses((status = 200, body = BaselineResult)))]
 pub(super) async fn set(
     State(api): State<Api>,
     caller: Caller,
@@ -70,7 +70,7 @@ pub(super) async fn set(
     Params(how): Params<DryRun>,
     Key(key): Key,
     Input(request): Input<BaselineRequest>,
-) -> Answer<BaselineSet> {
+) -> Answer<BaselineResult> {
     Ok(Json(
         baselines::set(api.core(), &caller, &name, request, key, how.dry_run).await?,
     ))
@@ -81,14 +81,14 @@ pub(super) async fn set(
 /// No node is judged by it afterwards. For operators of the whole cluster; recorded in the audit.
 #[utoipa::path(delete, path = "/conformance/baselines/{name}", tag = "baselines", params(
     ("name" = inline(Name), Path), ExpectedVersion, Key),
-    responses((status = 200, body = Changed)))]
+    responses((status = 200, body = ChangeResult)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(name): PathParameter,
     Params(expected): Params<ExpectedVersion>,
     Key(key): Key,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     let version = expected.expected_version;
     Ok(Json(
         baselines::delete(api.core(), &caller, &name, version, key).await?,
@@ -130,13 +130,13 @@ pub(super) async fn brake(State(api): State<Api>, _: Caller) -> Answer<BrakeStat
 /// For operators of the whole cluster; recorded in the audit.
 #[utoipa::path(post, path = "/conformance/brake/release", tag = "baselines",
     request_body = ReleaseRequest, params(Key),
-    responses((status = 200, body = Changed)))]
+    responses((status = 200, body = ChangeResult)))]
 pub(super) async fn release(
     State(api): State<Api>,
     caller: Caller,
     Key(key): Key,
     Input(request): Input<ReleaseRequest>,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     Ok(Json(
         brake::release(api.core(), &caller, request, key).await?,
     ))

@@ -12,7 +12,7 @@ use axum::{Json, extract::State};
 use lattice_api::{
     Page,
     certificate::{CertificateView, RevokeRequest},
-    project::Changed,
+    project::ChangeResult,
     schema::Name,
 };
 
@@ -38,14 +38,14 @@ pub(super) async fn list(
 #[utoipa::path(post, path = "/certificates/{role}/{name}/revoke", tag = "certificates", params(
     ("role" = String, Path, pattern = "^(agent|control|quorum)$"), ("name" = inline(Name), Path), Key),
     request_body = RevokeRequest, responses(
-    (status = 200, body = Changed)))]
+    (status = 200, body = ChangeResult)))]
 pub(super) async fn revoke(
     State(api): State<Api>,
     caller: Caller,
     PathParameter((role, name)): PathParameter<(String, String)>,
     Key(key): Key,
     Input(request): Input<RevokeRequest>,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     let reason = request.reason;
     Ok(Json(
         certificates::revoke(api.core(), &caller, &role, &name, reason, key).await?,

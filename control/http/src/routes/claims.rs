@@ -8,7 +8,7 @@ use crate::{
     state::Api,
 };
 use axum::{Json, extract::State};
-use lattice_api::claim::{ClaimRequest, Claimed, ReleaseRequest, Released};
+use lattice_api::claim::{ClaimRequest, ClaimResult, ReleaseRequest, ReleaseResult};
 
 /// Claim nodes for the caller's sensitive jobs, until they are released.
 ///
@@ -17,14 +17,14 @@ use lattice_api::claim::{ClaimRequest, Claimed, ReleaseRequest, Released};
 /// refusal with the code `ownership_conflict` names each unavailable node and its owner.
 #[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(
     ("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"), Key),
-    request_body = ClaimRequest, responses((status = 200, body = Claimed)))]
+    request_body = ClaimRequest, responses((status = 200, body = ClaimResult)))]
 pub(super) async fn claim(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(id): PathParameter,
     Key(key): Key,
     Input(request): Input<ClaimRequest>,
-) -> Answer<Claimed> {
+) -> Answer<ClaimResult> {
     let claimed = claims::claim(api.core(), &caller, &id, request, key).await?;
     Ok(Json(claimed))
 }
@@ -37,14 +37,14 @@ pub(super) async fn claim(
 /// reason. While an allocation holds one of the nodes, none is released.
 #[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(
     ("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"), Key),
-    request_body = ReleaseRequest, responses((status = 200, body = Released)))]
+    request_body = ReleaseRequest, responses((status = 200, body = ReleaseResult)))]
 pub(super) async fn release(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(id): PathParameter,
     Key(key): Key,
     Input(request): Input<ReleaseRequest>,
-) -> Answer<Released> {
+) -> Answer<ReleaseResult> {
     let released = claims::release(api.core(), &caller, &id, request, key).await?;
     Ok(Json(released))
 }

@@ -15,7 +15,7 @@ use axum::{
 };
 use lattice_api::{
     Page, Problem,
-    dag::{DOT, DagJudged, DagRequest, DagSubmitted, DagView, GraphView},
+    dag::{DOT, DagDryRunResult, DagRequest, DagSubmitResult, DagView, GraphView},
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -62,7 +62,7 @@ pub(super) struct DagSubmitQuery {
 /// member must fit its limits if nothing else ran; it is checked again when it becomes eligible.
 #[utoipa::path(post, path = "/dags", tag = "dags", params(DagSubmitQuery, Key),
     request_body(content((DagRequest = "application/json"), (DagRequest = "application/yaml"))),
-    responses((status = 201, body = DagSubmitted), (status = 200, body = DagJudged,
+    responses((status = 201, body = DagSubmitResult), (status = 200, body = DagDryRunResult,
         description = "Dry run: the graph would be accepted, with the allocations to submit."),
         (status = 422, body = Problem,
             description = "No set of the vCluster's nodes could ever satisfy a member.")))]

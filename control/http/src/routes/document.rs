@@ -4,7 +4,7 @@ use super::{openapi, projects::__path_headroom};
 use axum::{http::header::CONTENT_TYPE, response::IntoResponse};
 use lattice_api::{
     Problem,
-    event::{Compacted, Observed},
+    event::{CompactedEvents, ObservedChanges},
     problem::MEDIA_TYPE,
     tenant::HeadroomView,
 };
@@ -56,8 +56,8 @@ pub(super) fn complete_document(mut document: OpenApi) -> OpenApi {
     components.schemas.extend(schemas_of::<HeadroomView>());
     components.schemas.extend(schemas_of::<Problem>());
     // The event stream carries these types in addition to the changes that its operation names.
-    components.schemas.extend(schemas_of::<Observed>());
-    components.schemas.extend(schemas_of::<Compacted>());
+    components.schemas.extend(schemas_of::<ObservedChanges>());
+    components.schemas.extend(schemas_of::<CompactedEvents>());
     let paths = std::mem::take(&mut document.paths.paths);
     for (path, mut item) in paths {
         for (writes, operation) in operations(&mut item) {

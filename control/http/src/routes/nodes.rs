@@ -13,7 +13,7 @@ use lattice_api::{
     Page, Problem,
     conformance::DiffView,
     inventory::InventoryView,
-    node::{DrainRequest, Drained, NodeView, Reprobed, Undrained},
+    node::{DrainRequest, DrainResult, NodeView, ReprobeResult, UndrainResult},
     schema::Name,
 };
 use lattice_conformance::Inventory;
@@ -81,12 +81,12 @@ pub(super) async fn inventory(
 ///
 /// The node announces a difference once it was read twice; its history names the caller as the cause.
 #[utoipa::path(post, path = "/nodes/{id}/reprobe", tag = "nodes", params(("id" = inline(Name), Path)),
-    responses((status = 200, body = Reprobed)))]
+    responses((status = 200, body = ReprobeResult)))]
 pub(super) async fn reprobe(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(id): PathParameter,
-) -> Answer<Reprobed> {
+) -> Answer<ReprobeResult> {
     Ok(Json(nodes::reprobe(api.core(), &caller, &id).await?))
 }
 
@@ -130,14 +130,14 @@ pub(super) async fn diff(
 /// to be gone. The rank counts as lost, the reason is recorded in the audit, and the node stays drained by the caller.
 #[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = inline(Name), Path), Key),
     request_body = DrainRequest, responses(
-    (status = 200, body = Drained)))]
+    (status = 200, body = DrainResult)))]
 pub(super) async fn drain(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(id): PathParameter,
     Key(key): Key,
     Input(request): Input<DrainRequest>,
-) -> Answer<Drained> {
+) -> Answer<DrainResult> {
     Ok(Json(
         drains::drain(api.core(), &caller, &id, request, key).await?,
     ))
@@ -160,14 +160,14 @@ pub(super) struct GateQuery {
 /// stays drained. For a node that is not drained, nothing is checked or cleared.
 #[utoipa::path(post, path = "/nodes/{id}/undrain", tag = "nodes",
     params(("id" = inline(Name), Path), GateQuery, Key),
-    responses((status = 200, body = Undrained)))]
+    responses((status = 200, body = UndrainResult)))]
 pub(super) async fn undrain(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(id): PathParameter,
     Params(gate): Params<GateQuery>,
     Key(key): Key,
-) -> Answer<Undrained> {
+) -> Answer<UndrainResult> {
     Ok(Json(
         drains::undrain(api.core(), &caller, &id, gate.skip_gate, key).await?,
     ))

@@ -15,7 +15,7 @@ use axum::{
 };
 use lattice_api::{
     Page, Problem,
-    project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
+    project::{ChangeResult, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
     schema::ProjectPath,
     tenant::HeadroomView,
 };
@@ -118,13 +118,13 @@ pub(super) async fn update(
 /// Delete an empty project.
 #[utoipa::path(delete, path = "/projects/{*path}", tag = "projects",
     params(("path" = inline(ProjectPath), Path), Key), responses(
-    (status = 200, body = Changed)))]
+    (status = 200, body = ChangeResult)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(path): PathParameter,
     Key(key): Key,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     Ok(Json(
         projects::delete(api.core(), &caller, &path, key).await?,
     ))
@@ -133,13 +133,13 @@ pub(super) async fn delete(
 /// Change several limits, all or none, checked on the resulting tree.
 #[utoipa::path(put, path = "/limits", tag = "projects", request_body = LimitsRequest,
     params(Key),
-    responses((status = 200, body = Changed)))]
+    responses((status = 200, body = ChangeResult)))]
 pub(super) async fn set_limits(
     State(api): State<Api>,
     caller: Caller,
     Key(key): Key,
     Input(request): Input<LimitsRequest>,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     Ok(Json(
         projects::set_limits(api.core(), &caller, request, key).await?,
     ))

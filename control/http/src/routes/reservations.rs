@@ -11,7 +11,7 @@ use crate::{
 use axum::{Json, extract::State};
 use lattice_api::{
     Page,
-    project::Changed,
+    project::ChangeResult,
     reservation::{ReservationRequest, ReservationView},
     schema::Name,
 };
@@ -68,13 +68,13 @@ pub(super) async fn set(
 /// For operators of the whole cluster; recorded in the audit.
 #[utoipa::path(delete, path = "/reservations/{name}", tag = "reservations",
     params(("name" = inline(Name), Path), Key),
-    responses((status = 200, body = Changed)))]
+    responses((status = 200, body = ChangeResult)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(name): PathParameter,
     Key(key): Key,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     Ok(Json(
         reservations::delete(api.core(), &caller, &name, key).await?,
     ))

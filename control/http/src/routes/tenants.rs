@@ -11,7 +11,7 @@ use crate::{
 use axum::{Json, extract::State, http::StatusCode};
 use lattice_api::{
     Page,
-    project::Changed,
+    project::ChangeResult,
     schema::Name,
     tenant::{
         LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest, TenantUpdate,
@@ -86,13 +86,13 @@ pub(super) async fn update(
 ///
 /// For administrators.
 #[utoipa::path(delete, path = "/tenants/{id}", tag = "tenants", params(("id" = inline(Name), Path), Key),
-    responses((status = 200, body = Changed)))]
+    responses((status = 200, body = ChangeResult)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(id): PathParameter,
     Key(key): Key,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     Ok(Json(tenants::delete(api.core(), &caller, &id, key).await?))
 }
 

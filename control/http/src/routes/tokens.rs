@@ -9,7 +9,7 @@ use crate::{
 };
 use axum::{Json, extract::State, http::StatusCode};
 use lattice_api::{
-    Page, TokenCreated, TokenRequest, project::Changed, schema::Digits, token::TokenView,
+    Page, TokenCreated, TokenRequest, project::ChangeResult, schema::Digits, token::TokenView,
 };
 
 /// Create a join token for new agents, quorum members or controls.
@@ -41,12 +41,12 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
 #[utoipa::path(delete, path = "/tokens/{id}", tag = "tokens", params(
     ("id" = inline(Digits), Path, description = "First 8 to 64 characters of the token's hash."),
     Key),
-    responses((status = 200, body = Changed)))]
+    responses((status = 200, body = ChangeResult)))]
 pub(super) async fn revoke(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(id): PathParameter,
     Key(key): Key,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     Ok(Json(tokens::revoke(api.core(), &caller, &id, key).await?))
 }

@@ -11,7 +11,7 @@ use crate::{
 use axum::{Json, extract::State};
 use lattice_api::{
     Page,
-    project::Changed,
+    project::ChangeResult,
     schema::Name,
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
@@ -67,14 +67,14 @@ pub(super) async fn set(
 /// the whole cluster; recorded in the audit.
 #[utoipa::path(delete, path = "/vclusters/{name}", tag = "vclusters", params(
     ("name" = inline(Name), Path), ExpectedVersion, Key),
-    responses((status = 200, body = Changed)))]
+    responses((status = 200, body = ChangeResult)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(name): PathParameter,
     Params(expected): Params<ExpectedVersion>,
     Key(key): Key,
-) -> Answer<Changed> {
+) -> Answer<ChangeResult> {
     let version = expected.expected_version;
     Ok(Json(
         vclusters::delete(api.core(), &caller, &name, version, key).await?,

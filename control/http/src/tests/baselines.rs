@@ -3,7 +3,7 @@
 use super::fixture::{ApiFixture, PATIENCE};
 use lattice_client::{
     ClientError,
-    api::baseline::{BaselineRequest, BaselineView, ClassForm},
+    api::baseline::{BaselineRequest, BaselineView, ClassExpectationBody},
 };
 use lattice_conformance::{Class, ClassRecord, Digest, Reading};
 use lattice_engine::observed_state;
@@ -17,9 +17,9 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Baseline request with keys of the class `kernel`, for these nodes.
 pub(super) fn asking(nodes: &str, keys: Value) -> BaselineRequest {
     let keys: BTreeMap<String, Value> = serde_json::from_value(keys).unwrap();
-    let form = ClassForm {
+    let form = ClassExpectationBody {
         keys: Some(keys),
-        ..ClassForm::default()
+        ..ClassExpectationBody::default()
     };
     BaselineRequest {
         nodes: Some(nodes.to_owned()),
@@ -72,7 +72,7 @@ fn like(digest: &Digest) -> BaselineRequest {
     BaselineRequest {
         nodes: Some("gpu[001-024]".to_owned()),
         from_group: Some(digest.short()),
-        classes: BTreeMap::from([("kernel".to_owned(), ClassForm::default())]),
+        classes: BTreeMap::from([("kernel".to_owned(), ClassExpectationBody::default())]),
         ..BaselineRequest::default()
     }
 }
@@ -154,7 +154,7 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
     assert_eq!(then.nodes, "gpu[001-004]");
 
     // Before the first judgement by the new version, the view does not show that no node differs.
-    let stands = |shown: &BaselineView| (shown.judged_count, shown.differ.clone());
+    let stands = |shown: &BaselineView| (shown.compared_count, shown.differ.clone());
     assert_eq!(stands(&shown), (None, None));
     Conformance::new(fixture.core.clone()).reconcile().await;
     let now = eye.baseline("h100").await.unwrap();
@@ -201,7 +201,7 @@ async fn differing_nodes_name_baseline_author() {
         op.set_baseline("h100", &asked, None).await.unwrap();
         let shown = op.baseline("h100").await.unwrap();
         assert_eq!(
-            (shown.judged_count, shown.judged.as_deref()),
+            (shown.compared_count, shown.compared.as_deref()),
             (Some(4), Some("gpu[001-004]"))
         );
         op.delete_baseline("h100", None, None).await.unwrap();
@@ -221,28 +221,28 @@ async fn setting_baseline_reports_nodes_and_dry_run_changes_nothing() {
     asked.policy = Some("drain".to_owned());
     let would = op.dry_run_baseline("k", &asked).await.unwrap();
     assert_eq!((would.dry_run, would.version), (true, 1));
-    let standing = &would.standing;
+    let standing = &would.comparison;
     let told = [
-        &standing.judged,
+        &standing.compared,
         &standing.conform,
         &standing.differ,
         &standing.drain,
     ];
     assert_eq!(told, ["gpu[001-003]", "gpu[001-002]", "gpu003", "gpu003"]);
-    assert_eq!((standing.judged_count, standing.differ_count), (3, 1));
+    assert_eq!((standing.compared_count, standing.differ_count), (3, 1));
     assert_eq!(standing.warnings, ["no node has this name now: gpu999"]);
     assert!(eye.baselines().await.unwrap().is_empty(), "nothing was set");
     let set = op.set_baseline("k", &asked, None).await.unwrap();
     assert!(!set.dry_run);
-    assert_eq!(set.standing, would.standing);
+    assert_eq!(set.comparison, would.comparison);
     asked.policy = None;
     let again = op.dry_run_baseline("k", &asked).await.unwrap();
-    assert_eq!((again.version, &*again.standing.drain), (2, ""));
+    assert_eq!((again.version, &*again.comparison.drain), (2, ""));
 
     op.delete_baseline("k", None, None).await.unwrap();
     let misspelt = asking("gpu001", json!({"kernel.osreleaze": "6.8.0"}));
     let told = op.dry_run_baseline("typo", &misspelt).await.unwrap();
-    let [warning] = &told.standing.warnings[..] else {
+    let [warning] = &told.comparison.warnings[..] else {
         panic!("{told:?}")
     };
     assert!(

@@ -4,7 +4,7 @@
 
 use crate::ops::{baselines, nodes};
 use crate::{Caller, Role};
-use lattice_api::baseline::{BaselineRequest, ClassForm};
+use lattice_api::baseline::{BaselineRequest, ClassExpectationBody};
 use lattice_conformance::{Class, ClassMark, ClassRecord, Inventory, Reading};
 use lattice_engine::{
     ReadingKind,
@@ -151,7 +151,7 @@ impl UniteFixture {
             nodes: Some(NODE.to_owned()),
             from_node: Some(NODE.to_owned()),
             policy: Some("drain".to_owned()),
-            classes: BTreeMap::from([("bios".to_owned(), ClassForm::default())]),
+            classes: BTreeMap::from([("bios".to_owned(), ClassExpectationBody::default())]),
             ..BaselineRequest::default()
         };
         let core = &self.world.core;

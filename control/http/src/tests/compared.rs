@@ -7,7 +7,7 @@ use super::{
 use lattice_client::{
     ClientError,
     api::{
-        baseline::{BaselineRequest, ClassForm},
+        baseline::{BaselineRequest, ClassExpectationBody},
         conformance::{DiffView, DifferenceView},
     },
 };
@@ -170,7 +170,7 @@ async fn what_was_read_once_and_is_not_announced_is_no_model() {
         from_node: Some("gpu001".to_owned()),
         classes: classes
             .iter()
-            .map(|class| ((*class).to_owned(), ClassForm::default()))
+            .map(|class| ((*class).to_owned(), ClassExpectationBody::default()))
             .collect::<BTreeMap<_, _>>(),
         ..BaselineRequest::default()
     };

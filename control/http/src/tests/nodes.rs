@@ -25,7 +25,7 @@ async fn nodes_are_listed_a_page_at_a_time_and_shown() {
     assert_eq!(node.health.verdict, "healthy");
     assert_eq!(node.cell.as_deref(), Some("cell-0"));
     assert_eq!(node.classes["kernel"].state, "complete");
-    assert_eq!(node.facts.gpu_count, None, "not known is not zero");
+    assert_eq!(node.resources.gpu_count, None, "not known is not zero");
     for name in ["gpu999", "no such node"] {
         let error = eye.node(name).await.unwrap_err();
         assert!(matches!(error, ClientError::NotFound(_)), "{error:?}");
@@ -273,7 +273,7 @@ async fn forced_release_reports_loss() {
         .force_release("gpu001", "the cage is dark")
         .await
         .unwrap();
-    let held = given.given_up.unwrap();
+    let held = given.force_released_from.unwrap();
     assert_eq!((held.allocation, held.attempt), (id, 1));
     let node = op.node("gpu001").await.unwrap();
     assert_eq!((node.holder, node.lifecycle.as_str()), (None, "drained"));
@@ -283,7 +283,7 @@ async fn forced_release_reports_loss() {
     assert!(lost.starts_with("lost: released by force by op"), "{lost}");
     // The node has no holder any more, so it is only drained.
     let again = op.force_release("gpu003", "spare").await.unwrap();
-    assert_eq!(again.given_up, None);
+    assert_eq!(again.force_released_from, None);
     assert_eq!(op.node("gpu003").await.unwrap().drain[0].reason, "spare");
     let ghost = op.force_release("gpu999", "gone").await.unwrap_err();
     assert_eq!(ghost.exit_code(), 4);

@@ -6,7 +6,7 @@ use super::{
 };
 use lattice_api::{Problem, v1};
 use lattice_client::{
-    AllocationRequest, AuditFilter, ClientError, SubmitOptions, Submitted,
+    AllocationRequest, AuditFilter, ClientError, SubmitOptions, SubmitResult,
     api::{allocation::ConstraintsBody, outlook::OutlookView},
 };
 use lattice_conformance::{NodeDocument, NodeResources, Reading};
@@ -73,12 +73,12 @@ async fn submit(
     fixture: &ApiFixture,
     request: &AllocationRequest,
     dry_run: bool,
-) -> Result<Submitted, ClientError> {
+) -> Result<SubmitResult, ClientError> {
     let options = SubmitOptions { key: None, dry_run };
     fixture.client("alice").submit(request, options).await
 }
 
-fn problem(answer: Result<Submitted, ClientError>) -> Problem {
+fn problem(answer: Result<SubmitResult, ClientError>) -> Problem {
     match answer {
         Err(ClientError::Refused(problem)) => *problem,
         other => panic!("{other:?}"),

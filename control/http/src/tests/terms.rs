@@ -89,7 +89,7 @@ async fn elements_are_found_by_their_index_before_they_have_nodes() {
     let id = submit(&fixture, "alice", &array("5-14%4")).await;
     let shown = alice.allocation(id).await.unwrap();
     assert_eq!(shown.array.as_deref(), Some("5-14%4"));
-    let tally = shown.tally.unwrap();
+    let tally = shown.element_counts.unwrap();
     assert_eq!((tally.elements, tally.pending, tally.running), (10, 10, 0));
 
     let waiting = alice.allocation(element(id, 7)).await.unwrap();
@@ -99,7 +99,7 @@ async fn elements_are_found_by_their_index_before_they_have_nodes() {
     );
     let of = waiting.element.clone().unwrap();
     assert_eq!((of.array, of.index), (id, 7));
-    assert_eq!((waiting.array, waiting.tally), (None, None));
+    assert_eq!((waiting.array, waiting.element_counts), (None, None));
     let by_number = alice.allocation(waiting.id).await.unwrap();
     assert_eq!(by_number.element, waiting.element);
 
@@ -142,7 +142,7 @@ async fn array_element_is_cancelled_placed_and_shown() {
     assert_eq!(running.workload.unwrap().argv, ["true"]);
     let waiting = alice.allocation(AllocationId(id.0 + 2)).await.unwrap();
     assert_eq!(waiting.element.unwrap().index, 1);
-    let tally = alice.allocation(id).await.unwrap().tally.unwrap();
+    let tally = alice.allocation(id).await.unwrap().element_counts.unwrap();
     assert_eq!((tally.pending, tally.running, tally.cancelled), (2, 1, 1));
 
     // Also after the array has ended.
@@ -150,7 +150,7 @@ async fn array_element_is_cancelled_placed_and_shown() {
     fixture.ends(placed, "gpu001", RankExit::Stopped).await;
     let array = alice.allocation(id).await.unwrap();
     assert_eq!(array.state, "cancelled");
-    assert_eq!(array.tally.unwrap().cancelled, 4);
+    assert_eq!(array.element_counts.unwrap().cancelled, 4);
     for index in 1..4 {
         let never = alice.allocation(element(id, index)).await.unwrap();
         assert_eq!(never.state, "cancelled", "{index}");
@@ -432,9 +432,12 @@ async fn running_work_is_suspended_after_a_checkpoint() {
     assert!(told.to_string().contains("checkpoint"), "{told}");
     let writes = alice.suspend_after_checkpoint(id).await.unwrap();
     assert_eq!(writes.state, "checkpointing");
-    let writing = writes.checkpoints.unwrap().writing.unwrap();
+    let writing = writes.checkpoints.unwrap().in_progress.unwrap();
     assert_eq!(writing.directory, format!("/scratch/alice/{id}"));
-    assert_eq!(writing.makes_room.as_deref(), Some("suspended by alice"));
+    assert_eq!(
+        writing.release_reason.as_deref(),
+        Some("suspended by alice")
+    );
     // An operator repeats the request over gRPC.
     let mut client = AllocationsClient::new(channel(&fixture).await);
     let message = v1::SuspendRequest {
@@ -507,10 +510,10 @@ async fn a_checkpoint_is_asked_for_by_its_user_and_shown() {
     );
     let writes = alice.checkpoint(id, &asked).await.unwrap();
     assert_eq!(writes.state, "checkpointing");
-    let writing = writes.checkpoints.unwrap().writing.unwrap();
+    let writing = writes.checkpoints.unwrap().in_progress.unwrap();
     assert_eq!(writing.number, 1);
     assert_eq!(writing.directory, format!("/scratch/alice/{id}"));
-    assert_eq!(writing.makes_room, None);
+    assert_eq!(writing.release_reason, None);
     let shown = alice.allocation(id).await.unwrap();
     assert_eq!(
         shown.checkpoint.unwrap().trigger.as_deref(),

@@ -4,7 +4,7 @@
 
 use crate::ops::{baselines, nodes};
 use crate::{Caller, Role};
-use lattice_api::baseline::{BaselineRequest, ClassForm};
+use lattice_api::baseline::{BaselineRequest, ClassExpectationBody};
 use lattice_conformance::{
     Class, ClassMark, ClassRecord, Inventory, LimitState, Milliwatts, Power, Reading,
 };
@@ -97,7 +97,7 @@ async fn unstable_class_is_no_model() {
             nodes: Some(NODE.to_owned()),
             from_node: Some(NODE.to_owned()),
             classes: classes
-                .map(|class| ((*class).to_owned(), ClassForm::default()))
+                .map(|class| ((*class).to_owned(), ClassExpectationBody::default()))
                 .collect(),
             ..BaselineRequest::default()
         };

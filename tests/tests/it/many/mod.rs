@@ -186,7 +186,7 @@ async fn array(site: &Site, work: &ManyJob, elements: usize) {
     let seen = told.all(patience(elements)).await;
     let costs = costs.until_now(site).await;
     let shown: AllocationView = site.reaches(id, &["completed", "failed"]).await;
-    let tally = shown.tally.unwrap();
+    let tally = shown.element_counts.unwrap();
     assert_eq!(shown.state, "completed");
     assert_eq!(tally.completed as usize, elements);
     let numbers = (1..=elements as u64).map(|place| AllocationId(id.0 + place));

@@ -85,7 +85,7 @@ fn is_whole(node: &NodeView) -> bool {
     node.health.verdict == "healthy"
         && node.health.reasons.is_empty()
         && node.fingerprint.is_some()
-        && node.facts.gpu_count == Some(4)
+        && node.resources.gpu_count == Some(4)
         && draws.is_some()
 }
 
@@ -116,7 +116,7 @@ async fn work(bench: &Bench) -> BTreeMap<&'static str, AllocationId> {
 /// For the whole time from the failures to their end.
 fn nothing_reads_as_zero(looks: &[LivenessObservation]) {
     for (name, node) in looks.iter().flat_map(|look| look.nodes.iter()) {
-        let facts = &node.facts;
+        let facts = &node.resources;
         let power = node.power.as_ref();
         let zero = [
             facts.gpu_count.map(u64::from),

@@ -64,7 +64,7 @@ impl Row {
             reasons: last.health.reasons.join(" "),
             class,
             gpus: last
-                .facts
+                .resources
                 .gpu_count
                 .map_or("unknown".to_owned(), |n| n.to_string()),
             power,

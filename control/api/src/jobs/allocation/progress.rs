@@ -26,7 +26,7 @@ pub struct DependencyView {
 
 /// Array elements by state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct TallyView {
+pub struct ElementCountsView {
     /// All elements.
     pub elements: u32,
     /// Elements that wait for nodes.
@@ -64,17 +64,17 @@ pub struct DagPlaceView {
 
 /// Complete job checkpoint, from which the allocation can resume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct KeptView {
+pub struct SavedCheckpointView {
     /// Checkpoint number.
     pub number: u32,
     /// Directory of the checkpoint.
     pub directory: String,
     /// Time of the request. Later progress is not in the checkpoint.
-    pub asked_at: String,
+    pub requested_at: String,
     /// Time at which the checkpoint was complete.
     pub written_at: String,
     /// Duration from the request to completion.
-    pub took: String,
+    pub duration: String,
     /// Attempt that wrote the checkpoint.
     pub attempt: u32,
     /// Size, bytes; absent unless every rank reported its part.
@@ -86,41 +86,41 @@ pub struct KeptView {
 
 /// Job checkpoint that is being written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct WritingView {
+pub struct CheckpointInProgressView {
     /// Checkpoint number.
     pub number: u32,
     /// Target directory.
     pub directory: String,
     /// Time of the request.
-    pub asked_at: String,
+    pub requested_at: String,
     /// Deadline, after which the checkpoint is abandoned.
-    pub until: String,
+    pub times_out_at: String,
     /// Whether the deadline was extended once.
     pub extended: bool,
     /// Ranks that have written their part.
     pub ranks_written: u32,
     /// Why the allocation releases its nodes after the checkpoint; absent if the allocation keeps running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub makes_room: Option<String>,
+    pub release_reason: Option<String>,
 }
 
 /// Job checkpoints of an allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CheckpointsView {
     /// Checkpoints requested.
-    pub asked: u32,
+    pub requested: u32,
     /// Checkpoints that failed.
     pub failed: u32,
     /// Why the last failed checkpoint failed; absent for callers without access to the workload, since the reason may
     /// quote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed_because: Option<String>,
+    pub last_error: Option<String>,
     /// Newest complete checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<KeptView>,
+    pub last: Option<SavedCheckpointView>,
     /// Checkpoint that is being written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub writing: Option<WritingView>,
+    pub in_progress: Option<CheckpointInProgressView>,
 }
 
 /// Dependencies and mutex holder that a blocked allocation waits for.
@@ -139,7 +139,7 @@ fn count(all: &IndexSet) -> u32 {
     u32::try_from(all.len()).unwrap_or(u32::MAX)
 }
 
-impl From<&Tally> for TallyView {
+impl From<&Tally> for ElementCountsView {
     fn from(tally: &Tally) -> Self {
         let (pending, blocked) = (count(&tally.pending), count(&tally.blocked));
         let cancelled = count(&tally.cancelled).saturating_add(tally.stopped);
@@ -184,14 +184,14 @@ impl From<&DagMembership> for DagPlaceView {
     }
 }
 
-impl From<&SavedCheckpoint> for KeptView {
+impl From<&SavedCheckpoint> for SavedCheckpointView {
     fn from(kept: &SavedCheckpoint) -> Self {
         Self {
             number: kept.number,
             directory: kept.directory.clone(),
-            asked_at: text::time(kept.asked_at),
+            requested_at: text::time(kept.asked_at),
             written_at: text::time(kept.written_at),
-            took: duration::format(kept.took_ms),
+            duration: duration::format(kept.took_ms),
             attempt: kept.attempt,
             bytes: kept.bytes,
             progress: duration::format(kept.progress_ms),
@@ -199,16 +199,16 @@ impl From<&SavedCheckpoint> for KeptView {
     }
 }
 
-impl From<&CheckpointInProgress> for WritingView {
+impl From<&CheckpointInProgress> for CheckpointInProgressView {
     fn from(writing: &CheckpointInProgress) -> Self {
         Self {
             number: writing.number,
             directory: writing.directory.clone(),
-            asked_at: text::time(writing.asked_at),
-            until: text::time(writing.until),
+            requested_at: text::time(writing.asked_at),
+            times_out_at: text::time(writing.until),
             extended: writing.extended,
             ranks_written: u32::try_from(writing.written.len()).unwrap_or(u32::MAX),
-            makes_room: match &writing.then {
+            release_reason: match &writing.then {
                 AfterCheckpoint::GoOn => None,
                 AfterCheckpoint::MakeRoom { reason } => Some(reason.to_string()),
                 AfterCheckpoint::Suspend { by } => {
@@ -224,12 +224,11 @@ impl CheckpointsView {
     /// Returns `None` for an allocation for which no checkpoint was ever requested.
     pub(super) fn of(progress: &AllocationProgress, sight: WorkloadAccess) -> Option<Self> {
         (progress.checkpoints > 0).then(|| Self {
-            asked: progress.checkpoints,
+            requested: progress.checkpoints,
             failed: progress.failed_checkpoints,
-            failed_because: (progress.failed_because.clone())
-                .filter(|_| sight == WorkloadAccess::Full),
-            kept: progress.kept.as_ref().map(Into::into),
-            writing: progress.writing.as_deref().map(Into::into),
+            last_error: (progress.failed_because.clone()).filter(|_| sight == WorkloadAccess::Full),
+            last: progress.kept.as_ref().map(Into::into),
+            in_progress: progress.writing.as_deref().map(Into::into),
         })
     }
 }

@@ -1,8 +1,9 @@
 //! Allocations as shown.
 
 use super::{
-    CheckpointBody, CheckpointsView, ConstraintsBody, DagPlaceView, DependencyView, ElementView,
-    REDACTED, REQUEUES, ScaleBody, TallyView, WaitsForView, WorkloadAccess, demand, name_of,
+    CheckpointBody, CheckpointsView, ConstraintsBody, DagPlaceView, DependencyView,
+    ElementCountsView, ElementView, REDACTED, REQUEUES, ScaleBody, WaitsForView, WorkloadAccess,
+    demand, name_of,
 };
 use crate::notation::{duration, text};
 use lattice_quorum_types::{
@@ -151,7 +152,7 @@ pub struct AllocationView {
     pub reservation: Option<String>,
     /// Array elements by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tally: Option<TallyView>,
+    pub element_counts: Option<ElementCountsView>,
     /// Array of which this allocation is an element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub element: Option<ElementView>,
@@ -206,7 +207,7 @@ fn stop_text(stop: &StopCause, sight: WorkloadAccess) -> String {
 /// elements.
 pub fn stop_reason(a: &Allocation, sight: WorkloadAccess) -> Option<String> {
     let said = a.stop.as_ref().map(|stop| stop_text(stop, sight));
-    let Some(tally) = a.progress.tally.as_deref().map(TallyView::from) else {
+    let Some(tally) = a.progress.tally.as_deref().map(ElementCountsView::from) else {
         return said;
     };
     let (all, cancelled) = (tally.elements, tally.cancelled);
@@ -280,7 +281,7 @@ impl AllocationView {
             checkpoint: terms.checkpoint.as_ref().map(Into::into),
             scale: terms.scale.as_ref().map(Into::into),
             reservation: terms.reservation.as_ref().map(ToString::to_string),
-            tally: progress.tally.as_deref().map(Into::into),
+            element_counts: progress.tally.as_deref().map(Into::into),
             element: progress.element.as_ref().map(Into::into),
             dag: progress.dag.as_ref().map(Into::into),
             waits_for: None,

@@ -1,6 +1,6 @@
 //! Preview of a baseline: the nodes it would apply to and their conformance, returned to the caller that sets it.
 
-use lattice_api::baseline::BaselineStanding;
+use lattice_api::baseline::BaselineComparisonView;
 use lattice_conformance::{ClassRecord, Digest, baseline::Expectation};
 use lattice_engine::Core;
 use lattice_quorum_types::{
@@ -24,7 +24,7 @@ pub(super) fn preview(
     core: &Core,
     name: &BaselineName,
     definition: BaselineDefinition,
-) -> (u32, BaselineStanding) {
+) -> (u32, BaselineComparisonView) {
     let mut view = View::clone(&core.view());
     let present = view.baselines.get(name);
     let version = match present.map(|kept| &kept.record) {
@@ -73,12 +73,12 @@ pub(super) fn preview(
         hostlist::fold(nodes.map(|(node, _)| *node))
     };
     let count = |nodes: usize| u32::try_from(nodes).unwrap_or(u32::MAX);
-    let standing = BaselineStanding {
-        judged_count: count(judged.len()),
+    let standing = BaselineComparisonView {
+        compared_count: count(judged.len()),
         conform_count: count(conform.len()),
         differ_count: count(differ.len()),
         unknown_count: count(unknown.len()),
-        judged: hostlist::fold(&judged),
+        compared: hostlist::fold(&judged),
         conform: hostlist::fold(conform),
         drain: follows(DriftPolicy::Drain),
         deprioritise: follows(DriftPolicy::Deprioritise),

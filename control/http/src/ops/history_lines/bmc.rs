@@ -34,7 +34,7 @@ pub(super) fn bmc_event(did: &ReportedBmcEvent) -> (String, NodeEventView) {
         } => {
             parts.state = some(state);
             parts.entity = some(name);
-            parts.told_by = some("tasks");
+            parts.source = some("tasks");
             parts.first_at = started_at.map(at);
             let took = started_at.zip(deed.at).and_then(|(a, b)| b.checked_sub(a));
             let took = took.filter(|took| *took > 0);
@@ -45,7 +45,7 @@ pub(super) fn bmc_event(did: &ReportedBmcEvent) -> (String, NodeEventView) {
             format!("{name}: {state}{took}")
         }
         BmcEventKind::Log { log } => {
-            parts.told_by = some(log);
+            parts.source = some(log);
             log.clone()
         }
     };

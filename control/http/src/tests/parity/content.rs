@@ -145,7 +145,7 @@ async fn both_faces_tell_the_same_of_groups_drift_changes_and_baselines() {
     let h100 = both!(fixture, "conformance/baselines/h100" => BaselineView,
         ConformanceClient.get_baseline(v1::GetBaselineRequest { name: "h100".to_owned() }));
     assert_eq!(
-        (h100.versions.len(), h100.judged.as_deref()),
+        (h100.versions.len(), h100.compared.as_deref()),
         (2, Some("gpu[001,003]"))
     );
     let fleet = both!(fixture, "conformance/baselines/fleet" => BaselineView,
