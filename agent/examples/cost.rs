@@ -135,7 +135,9 @@ fn usage(pid: u32) -> anyhow::Result<Usage> {
             .sum()
     };
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let (_, fields) = stat.rsplit_once(')').context("stat has another form")?;
+    let (_, fields) = stat
+        .rsplit_once(')')
+        .context("/proc/<pid>/stat is malformed")?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let ticks = |n: usize| {
         fields

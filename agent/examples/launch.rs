@@ -139,9 +139,15 @@ async fn run(ranks: u64, at_once: u64) -> anyhow::Result<()> {
     for number in 0..ranks {
         times.extend(round(&executor, &mut told, number..number + 1).await?);
     }
-    print("one at a time, launch until told that it runs", times);
+    print(
+        "one at a time, from launch to the report that the rank runs",
+        times,
+    );
     let many = round(&executor, &mut told, ranks..ranks + at_once).await?;
-    print("all at once, launch until told that it runs", many);
+    print(
+        "all at once, from launch to the report that the rank runs",
+        many,
+    );
     executor.stop().await;
     Ok(())
 }

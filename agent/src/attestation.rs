@@ -18,7 +18,7 @@ pub(crate) enum AttestationError {
     #[error(transparent)]
     Unread(#[from] InventoryUnavailable),
     /// The inventory is not in the form that this build writes, or the attestation could not be encoded.
-    #[error("the inventory could not be put into a claim: {reason}")]
+    #[error("the attestation could not be encoded: {reason}")]
     Form {
         /// Reason, in words.
         reason: String,

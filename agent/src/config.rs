@@ -311,7 +311,7 @@ impl Check for ProbeConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A name does not resolve to an address.
-    #[error("{key}: {name} has no address; write it as host:port")]
+    #[error("{key}: {name} does not resolve to an address; give it as host:port")]
     NoAddress {
         /// Configuration key.
         key: &'static str,
@@ -474,7 +474,7 @@ impl Join {
                     return Err(ConfigError::TokenFile { path, source });
                 }
             },
-            (None, None) => return Err(invalid("join")("there is no token")),
+            (None, None) => return Err(invalid("join")("no join token is configured")),
         };
         let key = || match (&self.token, &self.token_file) {
             (None, Some(path)) => format!("join.token_file: {}", path.display()),

@@ -65,8 +65,8 @@ pub enum DataDirError {
     },
     /// A file in the directory is truncated or corrupt.
     #[error(
-        "{} is damaged; restore it, or move the data directory away and enrol again with \
-         join.replace once no work of this node is left",
+        "{} is corrupt; restore it, or move the data directory away and enrol again with \
+         join.replace when no job runs on this node",
         path.display()
     )]
     Damaged {
@@ -289,7 +289,7 @@ mod tests {
         }
         std::fs::write(folder.path().join("format.json"), r#"{"ver"#).unwrap();
         let damaged = DataDir::open(folder.path()).unwrap_err();
-        assert!(damaged.to_string().contains("is damaged"), "{damaged}");
+        assert!(damaged.to_string().contains("is corrupt"), "{damaged}");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub enum StartError {
         why: String,
     },
     /// No quorum member is configured for enrolment.
-    #[error("join.quorum names no quorum member to enrol with")]
+    #[error("join.quorum is empty: configure at least one quorum member for enrolment")]
     NoQuorum,
     /// Enrolment failed.
     #[error("this node could not enrol")]

@@ -73,8 +73,8 @@ impl NodeGpus {
             GpuState::Pending | GpuState::Unknown => {
                 tracing::warn!(
                     gpus = count,
-                    "GPU topology of this node unknown; work that uses some of the GPUs gets the \
-                     first"
+                    "GPU topology of this node unknown; a rank that requests fewer GPUs than the \
+                     node has gets the first ones"
                 );
                 Some(GpuChoice {
                     vendor: None,
@@ -121,8 +121,8 @@ impl GpuReading {
                 gpus = count,
                 named = self.gpus.len(),
                 usable = self.usable,
-                "not all GPUs of this node have an id, and the runtime numbers GPUs differently: \
-                 work that uses some of them sees all"
+                "some GPUs of this node have no id, and the runtime numbers GPUs differently; the \
+                 rank sees all GPUs"
             );
             return None;
         }

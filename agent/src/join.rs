@@ -95,11 +95,11 @@ fn unusable_reason(
     Ok(match credentials.standing()? {
         CertificateStanding::Revoked => Some("was revoked".to_owned()),
         CertificateStanding::Untrusted => {
-            Some("is of an authority that is no longer trusted".to_owned())
+            Some("was issued by an authority that is no longer trusted".to_owned())
         }
         CertificateStanding::Good | CertificateStanding::Superseded => {
             let ended_ms = now.since(credentials.expires_at());
-            (ended_ms > 0).then(|| format!("ended {} s ago", ended_ms / 1000))
+            (ended_ms > 0).then(|| format!("expired {} s ago", ended_ms / 1000))
         }
     })
 }

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Node agent: publish what this node is, and run the allocations that control dispatches to it.
+/// Node agent: publishes the inventory and health of this node, and runs the allocations that control dispatches to it.
 ///
-/// SIGTERM stops the agent in order; running jobs continue. SIGHUP has no effect.
+/// SIGTERM stops the agent gracefully; running jobs continue. SIGHUP has no effect.
 #[derive(Debug, Parser)]
 #[command(
     name = "lattice-agent",
@@ -63,8 +63,8 @@ fn start(args: &Args) -> anyhow::Result<()> {
     if args.check_config {
         config.check_files()?;
         match &args.config {
-            Some(path) => println!("{}: no mistakes", path.display()),
-            None => println!("the configuration: no mistakes"),
+            Some(path) => println!("{}: configuration is valid", path.display()),
+            None => println!("the configuration is valid"),
         }
         return Ok(());
     }
@@ -101,7 +101,7 @@ async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => tracing::info!("SIGHUP changes nothing here"),
+            _ = hangup.recv() => tracing::info!("SIGHUP ignored"),
         }
     }
     app.stop().await;

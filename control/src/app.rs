@@ -114,7 +114,7 @@ impl App {
     /// Returns an error when a port, the credentials or the tokens cannot be used.
     #[expect(
         clippy::unused_async,
-        reason = "binding may come to wait; callers stay as they are"
+        reason = "binding may become asynchronous; callers need no change then"
     )]
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
         let identity = edges.credentials.identity().clone();

@@ -163,7 +163,8 @@ impl Check for Config {
         let listens_anywhere =
             |addr: SocketAddr| addr.ip().is_unspecified() && self.advertise.is_none();
         if self.listen.parse().is_ok_and(listens_anywhere) {
-            let text = "must be given where `listen` names no address that agents can reach";
+            let text =
+                "must be set, because `listen` is a wildcard address that agents cannot reach";
             problems.add("advertise", text);
         }
         if self.quorum.is_empty() {

@@ -44,7 +44,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let filter = log::filter("quinn=warn", &config.log)?;
     if args.check_config {
         check_files(&config, &settings)?;
-        println!("{}: no mistakes", args.config.display());
+        println!("{}: configuration is valid", args.config.display());
         return Ok(());
     }
     log::start(filter);

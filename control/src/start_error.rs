@@ -31,7 +31,7 @@ pub enum StartError {
         reason: String,
     },
     /// Other users of this host can read the tokens file.
-    #[error("tokens: {0}, because each reader of this file can act with its tokens")]
+    #[error("tokens: {0}; any user that can read the file can use its tokens")]
     TokensExposed(ExposedFile),
     /// The BMC file cannot be used.
     #[error(transparent)]
@@ -52,15 +52,14 @@ pub enum StartError {
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
     /// Enrolment failed.
-    #[error("not enrolled")]
+    #[error("enrolment failed")]
     Enrol(#[from] EnrolError),
     /// Enrolment is not possible: no quorum member is configured.
-    #[error("not enrolled: no quorum member is configured")]
+    #[error("enrolment failed: no quorum member is configured; set `quorum`")]
     NoQuorum,
     /// The certificate belongs to another component.
     #[error(
-        "the certificate is that of {found}, but a control of this cluster is {expected}; correct \
-         `credentials` or `cluster`"
+        "the certificate belongs to {found}, expected {expected}; correct `credentials` or `cluster`"
     )]
     WrongIdentity {
         /// Identity in the certificate.

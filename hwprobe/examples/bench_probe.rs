@@ -116,7 +116,7 @@ fn check_same(first: &Inventory, other: &Inventory) -> Result<(), Box<dyn Error>
         let now = &other.records[class];
         if record.state().mark() != now.state().mark() {
             let differs = diff(record, now);
-            return Err(format!("another probe says otherwise of {class}: {differs:?}").into());
+            return Err(format!("two probes of {class} differ: {differs:?}").into());
         }
     }
     Ok(())

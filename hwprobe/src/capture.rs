@@ -68,7 +68,7 @@ pub enum CaptureError {
         source: io::Error,
     },
     /// Recorded data cannot be encoded as JSON.
-    #[error("cannot encode what was recorded")]
+    #[error("cannot encode the recorded data")]
     Encode(#[from] serde_json::Error),
 }
 

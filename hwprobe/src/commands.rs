@@ -202,7 +202,7 @@ impl Commands {
         outstanding: &UnreapedPrograms,
     ) -> Reading<Vec<u8>> {
         match self {
-            Self::Disabled => Reading::disabled("running programs is switched off"),
+            Self::Disabled => Reading::disabled("external programs are disabled"),
             Self::Recorded(folder) => read_recorded(folder, asked),
             Self::Run { .. } if deadline.is_zero() => Reading::Timeout { after_ms: 0 },
             Self::Run { .. } => run(asked.line.program, asked.command(), deadline, outstanding),

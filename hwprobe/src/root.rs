@@ -247,7 +247,10 @@ impl Root {
                 return Err(io::Error::other(text));
             }
             let name = entry?.file_name().into_string().map_err(|name| {
-                io::Error::other(format!("the entry {} is not UTF-8", name.display()))
+                io::Error::other(format!(
+                    "the directory entry {} is not UTF-8",
+                    name.display()
+                ))
             })?;
             names.push(name);
         }
@@ -272,7 +275,7 @@ impl Root {
         self.record_access(&link, || AccessedPath::Link(target.clone()));
         let name = target.file_name().unwrap_or_default().to_str();
         name.map_or_else(
-            || Err(io::Error::other("leads to a name that is not text")),
+            || Err(io::Error::other("link target is not UTF-8")),
             |name| Ok(name.to_owned()),
         )
     }

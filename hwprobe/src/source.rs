@@ -100,7 +100,7 @@ fn recorded<T: Answers>(path: &Path) -> Reading<T> {
         |bytes| match serde_json::from_slice::<Envelope<T>>(&bytes) {
             Ok(envelope) if envelope.version == T::VERSION => Reading::Present(envelope.report),
             Ok(envelope) => Reading::failed(format!(
-                "{shown} has report version {}, this is {}",
+                "{shown} has report version {}, expected {}",
                 envelope.version,
                 T::VERSION
             )),

@@ -122,7 +122,10 @@ impl App {
             && let Err(error) = mesh.keep_trust_in(folder)
         {
             // Not fatal: the replicated state also contains the trust.
-            tracing::warn!(%error, "trust bundles cannot be saved; `credentials` must be writable");
+            tracing::warn!(
+                %error,
+                "trust bundles cannot be saved; make the folder of `credentials` writable"
+            );
         }
         let authorities = Authorities::new(edges.authority.iter().cloned().collect());
         Ok(Self {

@@ -213,7 +213,7 @@ impl Config {
         }
         if ids.len() % 2 == 0 && !ids.is_empty() && !self.join {
             let text = format!(
-                "{} members survive no more failures than {}; list 1, 3 or 5",
+                "{} members tolerate no more failures than {}; list 1, 3 or 5 members",
                 ids.len(),
                 ids.len() - 1
             );

@@ -81,7 +81,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let below = "openraft=error,openraft::replication=off,quinn=warn";
     let filter = log::filter(below, &config.log)?;
     if args.check_config {
-        println!("{}: no mistakes", args.config.display());
+        println!("{}: configuration is valid", args.config.display());
         return Ok(());
     }
     log::start(filter);
@@ -108,7 +108,7 @@ async fn restored(
     let (id, header) = (settings.id, &made.header);
     let said = writeln!(
         std::io::stdout(),
-        "member {id} begins with revision {} of cluster {:?} as of {} (backup of incarnation {}), as \
+        "member {id} restored at revision {} of cluster {:?} as of {} (backup of incarnation {}), as \
          incarnation {}\nvoters: {}\nnext: restore the same file on each of them, then start them",
         header.revision,
         header.cluster,

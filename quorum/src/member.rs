@@ -136,7 +136,11 @@ impl Member {
                 "log caught up with the leader; voting enabled"
             ),
             Ok(false) => {}
-            Err(error) => tracing::warn!(member = self.id, %error, "starting with an empty log"),
+            Err(error) => tracing::warn!(
+                member = self.id,
+                %error,
+                "caught-up marker cannot be written; voting stays disabled"
+            ),
         }
     }
 

@@ -89,7 +89,9 @@ async fn fetch(member: &Member, peer: &Peer, id: SegmentId) -> Result<Bytes, Str
             let got = got.freeze();
             return match id.names(&got) {
                 true => Ok(got),
-                false => Err(format!("segment {id} arrived damaged")),
+                false => Err(format!(
+                    "received segment {id} is damaged: its digest does not match"
+                )),
             };
         }
     }

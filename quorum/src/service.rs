@@ -191,7 +191,8 @@ fn check_origin(caller: &Caller, envelopes: &[Envelope]) -> Result<(), HandlerFa
     }
     tracing::warn!(peer = %caller.identity, "refused: proposal not permitted to this service");
     Err(HandlerFailed::new(
-        "only quorum members propose enrolments, renewals and their authority, in the members' \
-         name",
+        "proposal not permitted: quorum members may propose only enrolments, renewals and \
+         authorities, as principal service:quorum; other services may not propose enrolments or \
+         renewals, and may not use this principal",
     ))
 }

@@ -18,7 +18,7 @@ Feature: What people know from batch schedulers
   Scenario: Sizes and steps of 0, and others that cannot be, are refused by their field
     Then each of these is refused over REST, gRPC and on the command line
       | field | value    | text                                          |
-      | nodes | 0        | ask for at least 1 node                       |
+      | nodes | 0        | request at least 1 node                       |
       | array | 0-9:0    | 0-9:0 has a step of 0; the step is at least 1 |
       | array | 0-9%0    | %0: no element would ever run                 |
       | array | 9-0      | is descending                                 |
@@ -108,7 +108,7 @@ Feature: What people know from batch schedulers
     Then alice runs "lattice submit odd.sh" and is refused with code 2
       | all    | not submitted: 2 errors                                                            |
       | theirs | odd.sh:3: #SBATCH --licenses                                                       |
-      | ours   | odd.sh:4: #LATTICE: there is no option "--nodez"; is --nodes meant?                |
+      | ours   | odd.sh:4: #LATTICE: unknown option "--nodez"; did you mean --nodes?                |
 
   Scenario: A maintenance window keeps its nodes clear
     When ada runs "lattice reservation create firmware --nodes n[1-4] --from now+1minute --duration 1h --reason firmware"

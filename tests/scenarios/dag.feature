@@ -215,6 +215,6 @@ Feature: Graphs of work
       | [{name: a}, {name: a}]                                                       | members[1].name | two members have the name "a"                          |
       | [{name: a}, {name: b, after: {done: [a]}}]                                   | members.b.after | "done" is not one of success, failure, any, corresponding |
       | [{name: a}, {name: b, array: 0-3, after: {corresponding: [a]}}]              | members.b.after | corresponding needs two arrays                         |
-      | [{name: a, nodes: 0}]                                                        | members.a.nodes | ask for at least 1 node                                |
+      | [{name: a, nodes: 0}]                                                        | members.a.nodes | request at least 1 node                                |
       | [{name: a, array: "0-9:0"}]                                                  | members.a.array | 0-9:0 has a step of 0; the step is at least 1          |
       | [{name: a, class: 11}]                                                       | members.a.class | 11                                                     |

@@ -228,6 +228,6 @@ Feature: Services that follow a metric
       | {min_nodes: 2, max_nodes: 1}   | scale.max_nodes      | 1 is less than min_nodes, 2           |
       | {metric: {prometheus: ""}}     | scale.metric         | give a query                          |
       | {up_window: 0s}                | scale.up_window      | a window must be at least 1 ms        |
-      | {down_threshold: 1}            | scale.down_threshold | 1 does not lie between 0 and 1        |
-      | {down_threshold: 0}            | scale.down_threshold | 0 does not lie between 0 and 1        |
+      | {down_threshold: 1}            | scale.down_threshold | 1 is not between 0 and 1              |
+      | {down_threshold: 0}            | scale.down_threshold | 0 is not between 0 and 1              |
     And a service whose target is written as NaN is no JSON: 400

@@ -13,9 +13,7 @@ pub enum JoinError {
         cell: CellName,
     },
     /// Peers could not answer: this process has no reachable address.
-    #[error(
-        "gossip needs an address that others can reach: {addr} is not one; set the advertised address"
-    )]
+    #[error("address {addr} is not reachable by other gossip members; set the advertised address")]
     NoAddress {
         /// Listening address of the mesh, or the configured address.
         addr: SocketAddr,
@@ -51,7 +49,7 @@ pub enum NotPublishable {
         limit: usize,
     },
     /// A value is too long.
-    #[error("gossip value {key} of {bytes} bytes is longer than {limit} bytes")]
+    #[error("gossip value {key} has {bytes} bytes; the limit is {limit} bytes")]
     ValueTooLong {
         /// Key of the value.
         key: String,
@@ -61,7 +59,7 @@ pub enum NotPublishable {
         limit: usize,
     },
     /// All keys and values together are too long.
-    #[error("gossip keys and values of {bytes} bytes are more than {limit} bytes")]
+    #[error("gossip keys and values have {bytes} bytes in total; the limit is {limit} bytes")]
     TooMuch {
         /// Total length, bytes.
         bytes: usize,
@@ -69,7 +67,7 @@ pub enum NotPublishable {
         limit: usize,
     },
     /// A class name or a value is not in the required form.
-    #[error("gossip value {key} cannot be written: {reason}")]
+    #[error("gossip value {key} is not valid: {reason}")]
     BadText {
         /// Key of the value.
         key: String,

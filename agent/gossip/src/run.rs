@@ -188,7 +188,7 @@ impl Runner {
                 match self.launch(generation).await {
                     Ok(server) => break server,
                     Err(reason) => {
-                        tracing::warn!(cell = %self.config.name, %reason, "gossip server does not start");
+                        tracing::warn!(cell = %self.config.name, %reason, "gossip server start failed");
                         again_at = Instant::now() + self.restart_wait;
                     }
                 }

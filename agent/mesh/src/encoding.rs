@@ -14,6 +14,6 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     if rest.is_empty() {
         Ok(value)
     } else {
-        Err(format!("{} bytes too many", rest.len()))
+        Err(format!("{} trailing bytes after the value", rest.len()))
     }
 }

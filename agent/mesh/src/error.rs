@@ -32,7 +32,7 @@ pub enum MeshError {
         reason: String,
     },
     /// The new certificate has another identity; a rotation keeps the identity of the process.
-    #[error("the new certificate is of {new}; this process is {current}")]
+    #[error("the new certificate has identity {new}, but this process has identity {current}")]
     IdentityChanged {
         /// Identity of this process.
         current: Identity,
@@ -57,7 +57,7 @@ pub enum MeshError {
         reason: String,
     },
     /// One side rejects the other's certificate.
-    #[error("{addr} and this process do not trust each other: {reason}")]
+    #[error("mutual TLS authentication with {addr} failed: {reason}")]
     NotTrusted {
         /// Dialled address.
         addr: SocketAddr,
@@ -75,7 +75,7 @@ pub enum MeshError {
         found: Identity,
     },
     /// The last dial failed recently; the next dial waits.
-    #[error("{addr} was tried a moment ago ({last}); next try in {} ms", .retry_in.as_millis())]
+    #[error("the last dial to {addr} failed ({last}); next attempt in {} ms", .retry_in.as_millis())]
     BackingOff {
         /// Address of the peer.
         addr: SocketAddr,

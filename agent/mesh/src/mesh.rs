@@ -262,7 +262,10 @@ impl Mesh {
             return;
         }
         if let Err(error) = release_port(&core.quic) {
-            tracing::debug!(%error, "the port is given back with the last handle");
+            tracing::debug!(
+                %error,
+                "UDP port not released at shutdown; it is released with the last handle"
+            );
         }
     }
 }

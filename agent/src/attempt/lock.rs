@@ -47,7 +47,7 @@ pub fn holder(path: &Path) -> io::Result<Option<Pid>> {
     let found = fcntl_getlk(&file, &wanted)?;
     match found.map(|lock| lock.pid) {
         Some(None) => Err(io::Error::other(
-            "its lock is held by a process that cannot be seen from here (another pid namespace)",
+            "the lock is held by a process in another pid namespace",
         )),
         holder => Ok(holder.flatten()),
     }

@@ -47,8 +47,8 @@ pub enum RecordError {
     },
     /// The content is not what this build writes.
     #[error(
-        "{} is damaged: what this node knows of that attempt is lost; end its processes, then move \
-         the attempt's folder away and start the agent again",
+        "{} is corrupt: the record of that attempt is lost; kill the processes of the attempt, move \
+         the attempt's folder away, and restart the agent",
         path.display()
     )]
     Damaged {
@@ -59,8 +59,8 @@ pub enum RecordError {
     },
     /// The file of the highest lease epoch is corrupt.
     #[error(
-        "{} is damaged: the highest lease epoch is lost; check that only one control leads, then \
-         move this file away and start the agent again (attempts are kept)",
+        "{} is corrupt: the highest lease epoch is lost; check that only one control dispatches, \
+         move this file away, and restart the agent (attempts are kept)",
         path.display()
     )]
     DamagedEpoch {
@@ -71,8 +71,8 @@ pub enum RecordError {
     },
     /// The record of the node's last wipe is corrupt.
     #[error(
-        "{} is damaged: the state of the last wipe is lost; move this file away and start the \
-         agent again, and have the node wiped again if it was being released",
+        "{} is corrupt: the state of the last wipe is lost; move this file away, restart the agent, \
+         and wipe the node again if it was being released",
         path.display()
     )]
     DamagedWipe {
@@ -253,7 +253,7 @@ pub struct StartingRecord {
 
 impl fmt::Display for StartingRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "its start hangs at {}", self.at)?;
+        write!(f, "the start hangs at {}", self.at)?;
         if self.is_killed {
             f.write_str("; SIGKILL has not ended it: it is stuck in the kernel")?;
         }

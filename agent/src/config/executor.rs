@@ -116,7 +116,7 @@ impl Check for ExecutorConfig {
             if !ids.are_real() {
                 problems.add("run_as", "4294967295 is not a valid uid or gid");
             } else if uid == 0 || gid == 0 {
-                problems.add("run_as", "must not be root: no work runs as root");
+                problems.add("run_as", "must not be root: jobs never run as root");
             } else if uid < self.min_uid {
                 let text = format!("uid {uid} is below executor.min_uid ({})", self.min_uid);
                 problems.add("run_as", text);

@@ -35,7 +35,7 @@ impl Executor {
             let dir = dir.map_err(|error| shared.refused(error))?;
             if let Some(gpus) = &record.gpus {
                 let (allocation, attempt) = (key.allocation, key.attempt);
-                tracing::info!(%allocation, attempt, gpus = ?gpus.slots, "uses some of the GPUs");
+                tracing::info!(%allocation, attempt, gpus = ?gpus.slots, "GPUs selected for the rank");
             }
             executor.follow(key, dir, None);
             Ok(AttemptStatus { key, report: None })
@@ -47,7 +47,8 @@ impl Executor {
         if !self.is_enabled() {
             return Err(LaunchRefused::UserNotAllowed {
                 user: launch.user.clone(),
-                reason: "this agent only observes (executor.enabled is false)".to_owned(),
+                reason: "job execution is disabled on this node (executor.enabled is false)"
+                    .to_owned(),
             });
         }
         self.shared.settings.run_as.choose(&launch.user).await

@@ -37,7 +37,7 @@ impl RecordingState {
         self.fault.send_if_modified(|now| {
             match (&now, &fault) {
                 (None, Some(error)) => {
-                    tracing::error!(%error, "attempts cannot be recorded: no work is taken");
+                    tracing::error!(%error, "attempts cannot be recorded; the node accepts no jobs");
                 }
                 (Some(_), None) => tracing::info!("attempts can be recorded again"),
                 _ => {}

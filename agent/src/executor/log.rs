@@ -26,7 +26,8 @@ pub(super) async fn send(
 ) -> Result<(), HandlerFailed> {
     if !dir.exists() {
         let (allocation, attempt) = (request.key.allocation, request.key.attempt);
-        let unknown = format!("allocation {allocation}, attempt {attempt} is not known here");
+        let unknown =
+            format!("unknown attempt on this node: allocation {allocation}, attempt {attempt}");
         return to.send(&Err(unknown)).await;
     }
     let path = dir.output(request.stream);

@@ -79,6 +79,6 @@ impl HealthSummary {
             .codes
             .iter()
             .filter(|code| !before.codes.contains(code));
-        new.for_each(|code| tracing::warn!(code, "health check reported a finding"));
+        new.for_each(|code| tracing::warn!(code, "health check reported a reason"));
     }
 }

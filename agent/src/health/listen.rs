@@ -101,7 +101,7 @@ fn log_events(events: &[GpuEvent]) {
     }
     let more = events.len().saturating_sub(MAX_LOGGED);
     if more > 0 {
-        tracing::warn!(more, "more driver events arrived with these");
+        tracing::warn!(more, "further driver events not logged");
     }
 }
 

@@ -49,7 +49,7 @@ impl NodeHealth {
         loop {
             tokio::time::sleep(pause).await;
             if let Err(error) = self.pass().await {
-                tracing::error!(error, "health pass failed; the previous findings stay");
+                tracing::error!(error, "health pass failed; the previous results stay");
             }
             pause = interval.mul_f64(random.random_range(1.0 - SPREAD..1.0 + SPREAD));
         }

@@ -47,8 +47,8 @@ impl NodeHealth {
             return match wanted.clear {
                 None => self.document(0),
                 Some(_) => Err(
-                    "health checks are switched off on this node (health.disabled): there is \
-                     nothing to clear"
+                    "health checks are disabled on this node (health.disabled); there is nothing \
+                     to clear"
                         .to_owned(),
                 ),
             };

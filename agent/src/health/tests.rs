@@ -308,7 +308,7 @@ fn unknown_presence_sees_nothing() {
     // GPUs of another vendor have a separate count.
     let mut other = counted(Reading::Absent);
     let record = other.records.get_mut(&Class::Gpu).unwrap();
-    let why = "8 AMD devices on the bus and no driver";
+    let why = "8 AMD GPUs on the bus are not bound: no driver";
     record.require("gpu.amd.count", Reading::<u32>::failed(why));
     state.observe(NOW, &other);
     assert_eq!(blind(&state), [format!("gpu.amd.count: <failed: {why}>")]);

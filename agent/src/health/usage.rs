@@ -80,13 +80,13 @@ impl NodeHealth {
         }
         if !self.0.settings.enabled {
             return Err(
-                "health checks are switched off on this node (health.disabled): nothing reads its \
-                 GPUs often enough"
+                "GPU utilisation unknown: health checks are disabled on this node \
+                 (health.disabled)"
                     .to_owned(),
             );
         }
         self.fresh().await?;
-        let (_, usage) = recent().ok_or("its GPUs have not been read")?;
+        let (_, usage) = recent().ok_or("the GPUs of this node have not been read")?;
         usage
     }
 }
@@ -116,7 +116,7 @@ fn gpus(seen: &Inventory) -> Result<u32, String> {
 fn ppm(part: u128, whole: u128) -> Result<u32, String> {
     let ppm = (part * MILLION).checked_div(whole);
     let ppm = ppm.and_then(|ppm| u32::try_from(ppm).ok());
-    ppm.ok_or_else(|| "the counters of its processors do not advance".to_owned())
+    ppm.ok_or_else(|| "the processor counters do not advance".to_owned())
 }
 
 /// Time of all processors since boot, in the kernel's ticks.
@@ -167,12 +167,11 @@ async fn read_ticks(root: &Root) -> Result<Ticks, String> {
     let started = thread::Builder::new().name("usage".to_owned()).spawn(read);
     started.map_err(|error| format!("no thread for /proc/stat: {error}"))?;
     match timeout(READ_TIMEOUT, answers).await {
-        Ok(Ok(Reading::Present(text))) => {
-            Ticks::parse(&text).ok_or_else(|| "/proc/stat has no line of all processors".to_owned())
-        }
+        Ok(Ok(Reading::Present(text))) => Ticks::parse(&text)
+            .ok_or_else(|| "/proc/stat has no summary line for all processors".to_owned()),
         Ok(Ok(other)) => Err(format!("/proc/stat: {}", other.map(|_| ""))),
         Ok(Err(_)) => Err("the thread that reads /proc/stat ended".to_owned()),
-        Err(_) => Err("/proc/stat does not answer".to_owned()),
+        Err(_) => Err("timeout reading /proc/stat".to_owned()),
     }
 }
 

@@ -70,7 +70,7 @@ pub struct ProberDependencies {
 
 impl fmt::Debug for ProberDependencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Surroundings({:?})", self.boot_id)
+        write!(f, "ProberDependencies({:?})", self.boot_id)
     }
 }
 
@@ -302,13 +302,13 @@ fn observe(
         let observed = publication.observe(inventory, seen);
         if let Some(error) = observed.document {
             let error = crate::with_causes(&error);
-            tracing::error!(%error, "the node's document cannot be written");
+            tracing::error!(%error, "node document could not be encoded");
         }
         history.record(observed.lines, observed.preimages);
         observed.step
     });
     let json = serde_json::to_vec(inventory).map(Bytes::from);
-    let json = json.inspect_err(|error| tracing::error!(%error, "the inventory cannot be written"));
+    let json = json.inspect_err(|error| tracing::error!(%error, "inventory could not be encoded"));
     ReadOutcome {
         json: json.ok(),
         announcement: publication.announcement().clone(),
@@ -334,7 +334,7 @@ fn log(inventory: &Inventory) {
         tracing::warn!(
             probe,
             processes,
-            "processes of a probe that hung cannot be killed"
+            "processes of a hung probe cannot be killed"
         );
     }
 }

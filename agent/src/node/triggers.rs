@@ -93,7 +93,7 @@ impl DeviceEvents {
     pub fn open() -> io::Result<Self> {
         let devices = Multicast::open(KOBJECT_UEVENT, KERNEL_GROUP)?;
         let quiet = |error: &io::Error| {
-            tracing::info!(%error, "devlink not available; watching device events instead");
+            tracing::info!(%error, "devlink unavailable; only kernel device events are watched");
         };
         Ok(Self {
             devices,
@@ -161,7 +161,7 @@ impl DeviceEvents {
                     Err(error) => {
                         tracing::error!(
                             %error,
-                            "kernel device events failed; no longer watching them"
+                            "kernel device event socket failed; device events are no longer received"
                         );
                         return;
                     }

@@ -43,7 +43,7 @@ pub(super) fn run(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     let folder = tempfile::Builder::new()
         .prefix("lattice-capture-")
         .tempdir()
-        .context("no temporary folder can be made")?;
+        .context("cannot create a temporary folder")?;
     let tree = folder.path().join("host");
     let (captured, inventory) = capture_isolated(&source.host, Path::new(PROGRAM), &tree, privacy)?;
     check(&source, &tree, &inventory)?;
@@ -88,8 +88,8 @@ fn check(source: &Source, tree: &Path, inventory: &Inventory) -> anyhow::Result<
         return Ok(());
     }
     bail!(
-        "the capture differs from the machine in {}: it changed meanwhile, or a name that was \
-         masked is part of a value (then use --keep-identity)",
+        "the capture differs from the machine in {}: the machine changed meanwhile, or masking \
+         changed a value (then use --keep-identity)",
         other.join(", ")
     )
 }
@@ -112,9 +112,9 @@ fn record(
         secrets.mask_json(&mut json);
     }
     let json = serde_json::to_vec_pretty(&json)?;
-    std::fs::write(tree.join(REPORT), json).context("cannot write the BMC's record")?;
+    std::fs::write(tree.join(REPORT), json).context("cannot write the BMC report")?;
     // Checks that the report can be read back: an unreadable report is worse than none.
     recorded(tree)?
-        .context("the BMC's record is not there")
+        .context("the recorded BMC report is missing")
         .map(drop)
 }

@@ -27,7 +27,7 @@ const INCOMPLETE: u8 = 3;
 /// Arguments of `lattice-agent probe`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 every class is complete, 1 it could not be done, 2 usage, \
+    after_help = "Exit codes: 0 every class is complete, 1 error, 2 usage, \
                         3 a class is incomplete."
 )]
 pub struct ProbeArgs {

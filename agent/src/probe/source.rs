@@ -91,7 +91,7 @@ fn open_tree(root: &Path) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     let folder = tempfile::Builder::new()
         .prefix("lattice-probe-")
         .tempdir()
-        .context("no temporary folder can be made")?;
+        .context("cannot create a temporary folder")?;
     archive::unpack(file, folder.path()).with_context(|| format!("{shown} cannot be unpacked"))?;
     Ok((folder.path().to_owned(), Some(folder)))
 }

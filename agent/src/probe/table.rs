@@ -33,7 +33,7 @@ pub(super) fn render(inventory: &Inventory, health: &Health, detail: Detail) -> 
     section(&mut text, "Findings", &findings.collect::<Vec<_>>());
     let checks = health.checks.iter().map(|c| {
         let watched = if c.observe_only {
-            " (only watched)"
+            " (observe-only)"
         } else {
             ""
         };
@@ -55,7 +55,7 @@ fn heading(inventory: &Inventory, health: &Health) -> String {
     let identity = &inventory.identity;
     let asked = requested_classes(inventory);
     let hostname = match (&identity.hostname, &asked) {
-        (Reading::Disabled { .. }, Some(_)) => "not asked for".to_owned(),
+        (Reading::Disabled { .. }, Some(_)) => "not requested".to_owned(),
         (hostname, _) => hostname.to_string(),
     };
     let mut rows = vec![("node", hostname)];
@@ -80,7 +80,7 @@ fn heading(inventory: &Inventory, health: &Health) -> String {
         false => format!(": {}", health.reasons.join(", ")),
     };
     let of = match &asked {
-        Some(asked) => format!(", of {} alone", list(asked)),
+        Some(asked) => format!(", only {} probed", list(asked)),
         None => gpus_not_probed_note(inventory),
     };
     rows.push(("health", format!("{}{of}{reasons}", health.verdict)));
@@ -111,7 +111,7 @@ fn requested_classes(inventory: &Inventory) -> Option<Vec<Class>> {
 fn gpus_not_probed_note(inventory: &Inventory) -> String {
     let gpus = inventory.records.get(&Class::Gpu);
     match gpus.and_then(|record| record.disabled.as_deref()) {
-        Some(why) => format!(", GPUs not looked at ({why})"),
+        Some(why) => format!(", GPUs not probed ({why})"),
         None => String::new(),
     }
 }
@@ -128,7 +128,7 @@ fn power(power: Option<&Power>, some_left_out: bool) -> String {
     let Some(power) = power else {
         let why = match some_left_out {
             true => "not probed: classes are left out on the command line",
-            false => "not known: nothing here measures it",
+            false => "unknown: no source on this node measures it",
         };
         return why.to_owned();
     };

@@ -116,7 +116,9 @@ impl CaptureFile {
         self.remaining_bytes -= fits.len() as u64;
         if let Err(error) = written {
             self.state = State::Full;
-            log_line(format_args!("output is lost from here on: {error}"));
+            log_line(format_args!(
+                "output cannot be written; further output is lost: {error}"
+            ));
         } else if fits.len() < bytes.len() {
             self.state = State::Full;
             let note = format!(

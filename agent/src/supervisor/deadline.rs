@@ -52,7 +52,7 @@ impl Deadline {
             }
             Ok(_) => {}
             Err(error) => log_line(format_args!(
-                "the walltime stays as it was: {}",
+                "walltime change unreadable; the previous walltime stays in force: {}",
                 crate::with_causes(&error)
             )),
         }

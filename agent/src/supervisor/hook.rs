@@ -104,10 +104,10 @@ pub(super) async fn run(
     output.finish().await;
     let what = match status {
         _ if is_stopped => return HookOutcome::Stopped,
-        _ if is_late => format!("killed at its deadline of {} s", hook.timeout_ms / 1000),
+        _ if is_late => format!("killed after the timeout of {} s", hook.timeout_ms / 1000),
         Some(status) if status.exit_status() == Some(0) => return HookOutcome::Passed,
         Some(status) => exit_of(status).to_string(),
-        None => "the kernel kept no status of it".to_owned(),
+        None => "exit status lost".to_owned(),
     };
     failed(name, &with_last_line(&what, &log))
 }

@@ -63,7 +63,7 @@ const WRITE_RETRY: Duration = Duration::from_secs(1);
 enum SupervisorError {
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("there is nothing to run in this folder")]
+    #[error("the attempt's folder has no launch record")]
     NoLaunch,
     #[error("cannot set up the supervisor's process")]
     Setup(#[source] std::io::Error),
@@ -189,7 +189,10 @@ async fn run_attempt(
     if let Some(plan) = &launch.checkpoint
         && let Err(error) = plan.remove_shared_folder()
     {
-        log_line(format_args!("{} stays: {error}", plan.place.display()));
+        log_line(format_args!(
+            "cannot remove the checkpoint folder {}: {error}",
+            plan.place.display()
+        ));
     }
     if let Some(record) = &launch.cgroup {
         remove_job_cgroup(dir, &Cgroup::at(&record.path));
@@ -205,7 +208,7 @@ fn remove_job_cgroup(dir: &AttemptDir, group: &Cgroup) {
     {
         let _ = writeln!(
             errors,
-            "\n[lattice: {killed} processes were ended by the kernel: over memory.max]"
+            "\n[lattice: the kernel killed {killed} processes: memory limit (memory.max) exceeded]"
         );
     }
     if let Err(error) = group.remove() {

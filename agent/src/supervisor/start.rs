@@ -60,7 +60,7 @@ pub(super) async fn start(
     if ended.is_some() {
         let _ = writeln!(
             stderr,
-            "[lattice: ended while it was started: {}]",
+            "[lattice: ended during the start, at: {}]",
             job.step_text()
         );
     }
@@ -99,7 +99,7 @@ fn make_group(launch: &LaunchRecord) -> Result<(Option<Cgroup>, Option<OwnedFd>)
     };
     match Cgroup::create(record) {
         Ok((group, procs)) => Ok((Some(group), Some(procs))),
-        Err(error) if record.is_required => Err(format!("its cgroup cannot be made: {error}")),
+        Err(error) if record.is_required => Err(format!("cannot create the job's cgroup: {error}")),
         Err(error) => {
             log_line(format_args!("the job runs without a cgroup: {error}"));
             Ok((None, None))

@@ -54,6 +54,6 @@ impl<'a> StartReport<'a> {
                 crate::with_causes(&error)
             ));
         }
-        notify("started or not");
+        notify("start finished");
     }
 }

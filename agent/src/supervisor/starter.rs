@@ -96,7 +96,7 @@ pub(super) fn start(
 
 fn pid_of(child: &std::process::Child) -> io::Result<Pid> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    pid.ok_or_else(|| io::Error::other("it has no process id"))
+    pid.ok_or_else(|| io::Error::other("the child has no process id"))
 }
 
 impl StartingProcess {
@@ -126,7 +126,7 @@ impl StartingProcess {
             };
             tokio::select! {
                 child = &mut self.child => {
-                    let gone = || Err(io::Error::other("the thread that starts it is gone"));
+                    let gone = || Err(io::Error::other("the starter thread ended unexpectedly"));
                     return StartResult {
                         child: child.unwrap_or_else(|_| gone()),
                         cut: cut.map(|(why, _)| why),

@@ -112,7 +112,7 @@ pub(super) async fn supervise(
         output.finish().await;
     }
     exit.unwrap_or_else(|| RankExit::Lost {
-        evidence: "no process of it is left, and the kernel kept no status".to_owned(),
+        evidence: "all processes have ended, and the exit status is lost".to_owned(),
     })
 }
 

@@ -341,7 +341,7 @@ async fn where_it_is_switched_off_nothing_is_looked_at() {
         fresh: false,
     };
     let answer = peer.call(&clear, PATIENCE).await.unwrap();
-    assert!(answer.unwrap_err().contains("switched off"));
+    assert!(answer.unwrap_err().contains("disabled on this node"));
     app.stop().await;
     assert!(!cluster.folder.path().join("n1/health.json").exists());
 }

@@ -29,7 +29,10 @@ fn accepts_valid_configuration() {
     let output = check(GOOD, &[]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.ends_with("agent.yaml: no mistakes\n"), "{text}");
+    assert!(
+        text.ends_with("agent.yaml: configuration is valid\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -78,7 +81,7 @@ fn the_environment_is_checked_as_the_file_is() {
     let text = complaint(GOOD, &[("LATTICE_GOSSIP__INTERVAL_MS", "7")]);
     assert!(text.contains("gossip.interval_ms"), "{text}");
     let text = complaint(GOOD, &[("LATTICE_EXECUTOR__RUN_AS", "{uid: 0, gid: 0}")]);
-    assert!(text.contains("no work runs as root"), "{text}");
+    assert!(text.contains("jobs never run as root"), "{text}");
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn the_user_map_and_the_hooks_are_checked_with_the_rest() {
     let with_map = format!("{GOOD}executor: {{user_map: {}}}\n", map.display());
     let text = complaint(&with_map, &[]);
     assert!(
-        text.contains("executor.user_map") && text.contains("no work runs as root"),
+        text.contains("executor.user_map") && text.contains("jobs never run as root"),
         "{text}"
     );
     std::fs::write(&map, "alice@example.org: alice\n'*': '-'\n").unwrap();

@@ -202,7 +202,7 @@ async fn slow_work_that_answers_gets_half_as_much_time_again_once() {
         let outcome = scene.outcome(slower, &order(slower, 2000)).await;
         let (cause, reason) = failure(&outcome);
         assert_eq!(cause, CheckpointFailure::TooSlow, "{mode}: {reason}");
-        let expected = "it was not complete within 3.0 s; the last report came 0.";
+        let expected = "checkpoint not complete within 3.0 s; the last report was received 0.";
         assert!(reason.starts_with(expected), "{reason}");
         for key in [slow, slower] {
             scene.executor.terminate(terminate(key)).await.unwrap();
@@ -255,7 +255,7 @@ async fn a_callback_puts_it_off_so_often_and_so_long_and_no_more() {
     // Longer than the timeout: the deferral did not count.
     assert!(took_ms >= 700, "{took_ms}");
     scene
-        .says(key(1), "refused 1: it may be put off 2 times")
+        .says(key(1), "refused 1: the limit of 2 deferrals is reached")
         .await;
     // The total deferral time is limited.
     let order = CheckpointOrder {
@@ -264,7 +264,7 @@ async fn a_callback_puts_it_off_so_often_and_so_long_and_no_more() {
     };
     assert!(scene.outcome(key(1), &order).await.is_written());
     scene
-        .says(key(1), "refused 2: for_ms: 300 is too much")
+        .says(key(1), "refused 2: for_ms: 300 exceeds the remaining")
         .await;
     scene.executor.terminate(terminate(key(1))).await.unwrap();
     scene.executor.stop().await;

@@ -188,7 +188,7 @@ async fn hook_deadline_ends_all_processes() {
     assert_eq!(exit, RankExit::Exited { code: 4 });
     let fault = fault.unwrap();
     assert!(
-        fault.starts_with("epilog failed: killed at its deadline of 3 s"),
+        fault.starts_with("epilog failed: killed after the timeout of 3 s"),
         "{fault}"
     );
     assert!(fault.len() < 500, "{fault}");
@@ -319,7 +319,9 @@ async fn after_a_reboot_what_is_to_be_wiped_is_wiped_before_the_node_takes_work(
     assert_eq!(second.block_reasons(), [BlockReason::Finishing]);
     let refused = second.launch(shell(key(2), "true")).await.unwrap_err();
     assert!(
-        refused.to_string().contains("wipe of 1.1 is not done"),
+        refused
+            .to_string()
+            .contains("wipe of 1.1 has not completed"),
         "{refused}"
     );
     std::fs::write(&go, "").unwrap();
@@ -430,7 +432,7 @@ async fn a_health_gate_that_hangs_is_ended_with_all_it_started() {
     bench.settings.hooks.health_gate = Some(gate);
     let executor = bench.open();
     let failed = executor.check_health().await.unwrap_err();
-    assert_eq!(failed.reason, "killed at its deadline of 3 s");
+    assert_eq!(failed.reason, "killed after the timeout of 3 s");
     let pid = pid_in(&child).await;
     eventually("its child to be gone", || (!runs(pid)).then_some(())).await;
     executor.stop().await;

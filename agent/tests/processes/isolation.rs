@@ -437,7 +437,7 @@ async fn unwritable_output_fails_only_that_job() {
     let cases = [
         (1, text(&others.join("out")), None, "Permission denied"),
         (2, text(&root_only), None, "Permission denied"),
-        (3, text(&link), None, "it is a link"),
+        (3, text(&link), None, "it is a symbolic link"),
         (4, text(&pipe), None, "neither a file nor a device"),
         (5, text(&home.join("no/out")), None, "No such file"),
         (6, "%q".to_owned(), None, "not 'q'"),

@@ -55,7 +55,7 @@ async fn failed_start_names_reason() {
     let cases: [(u64, &[&str], &str); 3] = [
         (1, &["/no/such/program"], "/no/such/program: No such file"),
         (2, &["/etc/passwd"], "Permission denied"),
-        (3, &[], "nothing to run"),
+        (3, &[], "neither a program nor a script"),
     ];
     for (n, argv, _) in &cases {
         executor.launch(launch(key(*n), argv)).await.unwrap();

@@ -162,7 +162,7 @@ async fn stop_reaches_hanging_start() {
         println!("{place:?}: process {child} hung, and was gone {took:?} after the request");
         assert!(took < SOON, "{place:?}: {took:?}");
         let expected = format!(
-            "[lattice: ended while it was started: {}]\n",
+            "[lattice: ended during the start, at: {}]\n",
             place.words(&scene.dead)
         );
         assert_eq!(scene.errors(number), expected);
@@ -223,7 +223,7 @@ async fn next_agent_finds_hanging_start() {
     let told = attempt.starting().unwrap().unwrap();
     println!("{told}");
     let words = HangPoint::Directory.words(&scene.dead);
-    assert_eq!(told.to_string(), format!("its start hangs at {words}"));
+    assert_eq!(told.to_string(), format!("the start hangs at {words}"));
     let log = std::fs::read_to_string(attempt.supervisor_log()).unwrap();
     assert_eq!(log, format!("{told}\n"));
     first.stop().await;
@@ -363,7 +363,7 @@ async fn a_start_that_hangs_and_then_goes_on_runs_the_job_to_its_end() {
     let program = program.display();
     assert_eq!(
         told.to_string(),
-        format!("its start hangs at program {program}")
+        format!("the start hangs at program {program}")
     );
     eventually("the agent to say so", || {
         (executor.block_reasons() == [BlockReason::Starting]).then_some(())
@@ -402,7 +402,7 @@ async fn hanging_prolog_start_obeys_deadline_and_stop() {
         panic!("it was started");
     };
     println!("{reason}");
-    assert_eq!(reason, "prolog failed: killed at its deadline of 4 s");
+    assert_eq!(reason, "prolog failed: killed after the timeout of 4 s");
     assert!(launched_at.elapsed() < HOOK_DEADLINE + SOON);
     executor.stop().await;
 
@@ -443,14 +443,19 @@ async fn hanging_gate_start_fails_at_deadline() {
     assert_eq!(end, RankExit::Exited { code: 4 });
     let failed = asked.await.unwrap().unwrap_err();
     println!("{}", failed.reason);
-    assert!(failed.reason.ends_with("it hangs since 4 s"), "{failed:?}");
+    assert!(
+        failed
+            .reason
+            .ends_with("the start did not complete within 4 s"),
+        "{failed:?}"
+    );
     assert!(asked_at.elapsed() < HOOK_DEADLINE + SOON);
     // A second start is rejected while the first hangs.
     let again = executor.check_health().await.unwrap_err();
     assert!(
         again
             .reason
-            .ends_with("the start before this one still hangs"),
+            .ends_with("an earlier start of this hook has not completed"),
         "{again:?}"
     );
     assert_eq!(executor.block_reasons(), [BlockReason::Gate]);

@@ -236,7 +236,7 @@ impl Scene {
             (RankExit::Exited { code }, ExpectedOutcome::TrueStatus) => *code == CODE,
             (RankExit::Stopped, ExpectedOutcome::Stopped) => true,
             (RankExit::Lost { evidence }, ExpectedOutcome::Lost) => {
-                evidence.contains("its supervisor")
+                evidence.contains("the supervisor")
             }
             _ => false,
         };

@@ -95,6 +95,9 @@ async fn an_agent_that_only_observes_runs_nothing() {
     bench.settings.enabled = false;
     let executor = bench.open();
     let refused = executor.launch(shell(key(1), "true")).await.unwrap_err();
-    assert!(refused.to_string().contains("only observes"), "{refused}");
+    assert!(
+        refused.to_string().contains("job execution is disabled"),
+        "{refused}"
+    );
     executor.stop().await;
 }

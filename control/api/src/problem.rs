@@ -218,8 +218,7 @@ impl Problem {
     }
     /// Creates the problem for an unknown node.
     pub fn unknown_node(node: &str) -> Self {
-        let detail =
-            format!("unknown node {node:?}; `lattice node list` shows the nodes there are");
+        let detail = format!("unknown node {node:?}; `lattice node list` shows all nodes");
         Self::new(Kind::NotFound, "unknown_node", detail)
     }
     fn kind(&self) -> Kind {

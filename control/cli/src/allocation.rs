@@ -260,7 +260,7 @@ pub async fn extend(args: &ExtendArgs, connection: &Connection) -> Result<(), Fa
     request.read().map_err(usage)?;
     let extended = connection.client.extend(args.id, &request).await?;
     let walltime = or_dash(extended.walltime.as_deref());
-    eprintln!("{}: its walltime is {walltime}", args.id);
+    eprintln!("{}: walltime is now {walltime}", args.id);
     Ok(())
 }
 
@@ -351,7 +351,10 @@ pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
         let _ = write!(text, "\n  estimated start: {}", time(start));
     }
     if let Some(nodes) = &why.reserved {
-        let _ = write!(text, "\n  reserved for it from then on: {nodes}");
+        let _ = write!(
+            text,
+            "\n  nodes reserved from the estimated start on: {nodes}"
+        );
     }
     if let Some(at) = &why.as_of {
         let _ = write!(text, "\n  as of: {}", time(at));

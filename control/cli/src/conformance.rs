@@ -76,7 +76,7 @@ async fn groups(args: &GroupsArgs, connection: &Connection) -> Result<(), Failur
     output::print(connection.format, &found, columns, rows)?;
     if !found.unknown.is_empty() {
         eprintln!(
-            "unknown, in no group: {} (`lattice node health NODE` shows why)",
+            "digest unknown, not in a group: {} (`lattice node health NODE` shows why)",
             found.unknown
         );
     }

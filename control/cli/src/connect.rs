@@ -24,7 +24,7 @@ impl Connection {
             .map_err(ClientError::from)?
             .ok_or_else(|| {
                 Failure::unreachable(format!(
-                    "no cluster is known: give --context FILE, set {}, or start one with `lattice \
+                    "no context file found: give --context FILE, set {}, or start a cluster with `lattice \
                  demo`",
                     context::CONTEXT_VARIABLE
                 ))
@@ -42,7 +42,7 @@ impl Connection {
     pub fn warn_if_stale(&self) {
         if let Some(age) = self.client.view_age().filter(|age| *age >= STALE_VIEW_AGE) {
             let age = text::rounded_duration(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-            eprintln!("state of {age} ago: the quorum does not answer");
+            eprintln!("the quorum does not answer; the data is {age} old");
         }
     }
 }

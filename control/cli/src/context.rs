@@ -21,7 +21,9 @@ fn private_dir(dir: &Path) -> anyhow::Result<()> {
     }
     let meta = fs::symlink_metadata(dir)?;
     if !meta.is_dir() || !is_ours(&meta) {
-        bail!("it is not a folder of yours; remove it, or set XDG_RUNTIME_DIR to one that is");
+        bail!(
+            "the path is not a folder of this user; remove it, or set XDG_RUNTIME_DIR to a folder of this user"
+        );
     }
     Ok(fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?)
 }

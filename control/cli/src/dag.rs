@@ -93,7 +93,7 @@ pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Fai
             all.retain(|dag| args.all || dag.ended_at.is_none());
             output::print(format, &all, LIST, all.iter().map(row))?;
             if all.is_empty() && !args.all {
-                eprintln!("no graph is running; `lattice dag list --all` shows what has ended");
+                eprintln!("no DAG is running; `lattice dag list --all` includes ended DAGs");
             }
             Ok(())
         }
@@ -153,7 +153,7 @@ fn readable(error: &str) -> String {
     if let Some((field, known)) = unknown.and_then(|rest| rest.split_once('`')) {
         let known = known.split('`').skip(1).step_by(2).chain(["after"]);
         return match nearest(field, known.clone()) {
-            Some(meant) => format!("unknown field `{field}`; is `{meant}` meant?"),
+            Some(meant) => format!("unknown field `{field}`; did you mean `{meant}`?"),
             None => {
                 let known: Vec<&str> = known.collect();
                 format!("unknown field `{field}`; there are {}", known.join(", "))
@@ -341,10 +341,10 @@ mod tests {
         let member = |more: &str| format!("{{name: b, project: a, nodes: 1, argv: [x]{more}}}");
         let second = |more: &str| told(&format!("members: [{}, {}]", member(""), member(more)));
         for (more, why) in [
-            (", aftr: [a]", "unknown field `aftr`; is `after` meant?"),
+            (", aftr: [a]", "unknown field `aftr`; did you mean `after`?"),
             (
                 ", waltime: 1h",
-                "unknown field `waltime`; is `walltime` meant?",
+                "unknown field `waltime`; did you mean `walltime`?",
             ),
             (
                 ", walltime: 300",

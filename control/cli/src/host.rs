@@ -98,7 +98,7 @@ fn probe(root: &Path) -> anyhow::Result<Inventory> {
     }
     let shown = root.display();
     let archive = File::open(root).with_context(|| format!("{shown} cannot be read"))?;
-    let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     archive::unpack(archive, folder.path())
         .with_context(|| format!("{shown} cannot be unpacked"))?;
     let host = host_of(folder.path()).with_context(|| format!("{shown} cannot be probed"))?;
@@ -143,7 +143,10 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
     )?;
     if !off.is_empty() {
         let classes: Vec<_> = off.iter().map(|d| d.class.to_string()).collect();
-        eprintln!("probed on neither, so not compared: {}", classes.join(", "));
+        eprintln!(
+            "not compared, probed on neither host: {}",
+            classes.join(", ")
+        );
     }
     Ok(())
 }
@@ -182,7 +185,10 @@ fn group_hosts(args: &GroupsArgs, format: Format) -> anyhow::Result<()> {
         rows,
     )?;
     if !found.unknown.is_empty() {
-        eprintln!("unknown, in no group: {}", found.unknown.join(","));
+        eprintln!(
+            "digest unknown, not in a group: {}",
+            found.unknown.join(",")
+        );
     }
     Ok(())
 }

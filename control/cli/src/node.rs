@@ -89,7 +89,7 @@ pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Fa
         NodeCommand::List(args) => list::list(&args, connection).await,
         NodeCommand::Show(args) => {
             let node = single_node(&args.node, |list| match args.inventory {
-                true => "ask for each of them".to_owned(),
+                true => "run the command for each node".to_owned(),
                 false => format!("`lattice node list '{list}' -o wide`"),
             })?;
             match args.inventory {
@@ -330,7 +330,7 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     if !off.is_empty() {
         let classes: Vec<_> = off.iter().map(|d| d.class.as_str()).collect();
         eprintln!(
-            "switched off on both, so not compared: {}",
+            "not compared, disabled on both sides: {}",
             classes.join(", ")
         );
     }

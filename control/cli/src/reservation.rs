@@ -200,7 +200,7 @@ fn show(reservation: &ReservationView, format: Format) -> Result<(), Failure> {
             "until" => {
                 let end = reservation.until.as_deref();
                 let end = end.map(|end| until(format, end));
-                line[1] = end.unwrap_or_else(|| "it is deleted".to_owned());
+                line[1] = end.unwrap_or_else(|| "no end".to_owned());
             }
             _ => {}
         }

@@ -298,8 +298,8 @@ impl SubmitInput {
         }
         if self.flags.chdir.is_none() {
             notes.push(
-                "it runs in your home directory on the nodes, as --chdir is not given; sbatch would run it where you \
-                 are"
+                "the script runs in your home directory on the nodes, because --chdir is not given; sbatch would \
+                 run it in the current directory"
                 .to_owned(),
             );
         }
@@ -393,8 +393,8 @@ async fn submit(
                 let mut failure = Failure::from(error);
                 if failure.is_unreachable() && !args.dry_run {
                     failure.text.push_str(&format!(
-                        "\nwhether it was accepted is not known; the same command with \
-                         --idempotency-key {key} does not submit it twice"
+                        "\nit is unknown whether the submit was accepted; repeat the command with \
+                         --idempotency-key {key}, which never submits twice"
                     ));
                 }
                 return Err(failure);

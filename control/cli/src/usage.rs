@@ -99,7 +99,7 @@ fn remarks(usage: &TenantUsage) -> Vec<String> {
     let period = usage.budget_period_days;
     if usage.budget_used.is_some() && usage.days != period {
         said.push(format!(
-            "budgets cover {period} days; the part used is of those days"
+            "budgets cover {period} days; budget_used refers to that period"
         ));
     }
     if usage.budget_used.is_some_and(|used| used >= 1.0) {

@@ -23,20 +23,22 @@ pub struct WebTls {
 /// the clock of a client may be a little behind.
 pub fn create(hosts: Vec<String>, now: SystemTime, lifetime: Duration) -> anyhow::Result<WebTls> {
     let params = |name, hosts| params(name, hosts, now, lifetime);
-    let ca_key = KeyPair::generate().context("cannot make a key")?;
+    let ca_key = KeyPair::generate().context("cannot generate a key pair")?;
     let mut ca = params("Lattice", Vec::new())?;
     ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     ca.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     let ca_certificate = ca
         .self_signed(&ca_key)
-        .context("cannot sign the authority")?;
+        .context("cannot sign the CA certificate")?;
     let issuer = Issuer::from_ca_cert_der(ca_certificate.der(), &ca_key)
-        .context("cannot sign with the authority")?;
-    let key = KeyPair::generate().context("cannot make a key")?;
+        .context("cannot use the CA certificate as issuer")?;
+    let key = KeyPair::generate().context("cannot generate a key pair")?;
     let mut server = params("lattice-control", hosts)?;
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     server.use_authority_key_identifier_extension = true;
-    let certificate = server.signed_by(&key, &issuer).context("cannot sign")?;
+    let certificate = server
+        .signed_by(&key, &issuer)
+        .context("cannot sign the server certificate")?;
     Ok(WebTls {
         ca_pem: ca_certificate.pem(),
         certificate_pem: certificate.pem(),

@@ -58,7 +58,7 @@ async fn one(client: &Client, project: &str) -> anyhow::Result<f64> {
     };
     let sent = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let submitted = client.submit(&request, SubmitOptions::default()).await?;
-    let id = submitted.id.context("no number")?;
+    let id = submitted.id.context("the response has no allocation id")?;
     loop {
         let allocation = client.allocation(id).await?;
         ensure!(

@@ -110,8 +110,9 @@ impl Client {
             return Err(endpoint_error(reason));
         }
         let bearer = format!("Bearer {}", endpoint.token.expose_secret());
-        let mut authorization = HeaderValue::from_str(&bearer)
-            .map_err(|_| endpoint_error("the token holds characters a header cannot carry"))?;
+        let mut authorization = HeaderValue::from_str(&bearer).map_err(|_| {
+            endpoint_error("the token contains characters that are not valid in an HTTP header")
+        })?;
         authorization.set_sensitive(true);
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls(&endpoint.ca_pem)?)

@@ -21,7 +21,7 @@ pub enum WaitError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The wait timed out. Nothing was cancelled.
-    #[error("allocation {id} had not ended after {} s", after.as_secs())]
+    #[error("allocation {id} has not ended after {} s", after.as_secs())]
     TimedOut {
         /// Allocation that was waited for.
         id: JobRef,

@@ -8,7 +8,7 @@ use lattice_quorum_types::NodeId;
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// A certificate cannot be issued.
-    #[error("no certificate can be issued for {role}/{id}")]
+    #[error("cannot issue a certificate for {role}/{id}")]
     Credentials {
         /// Role in the certificate.
         role: &'static str,

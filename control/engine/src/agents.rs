@@ -154,7 +154,7 @@ impl Agents {
         if told.len() > MAX_ATTEMPTS {
             let (node, told) = (node.clone(), told.len());
             let reason = format!(
-                "it reports {told} attempts, more than the maximum of {MAX_ATTEMPTS} per agent: \
+                "agent reports {told} attempts; the limit is {MAX_ATTEMPTS}; \
                  check the agent"
             );
             return Err(AgentError::Refused { node, reason });

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::result_large_err,
-    reason = "a \"no\" is made once for each answer; its size costs nothing beside the socket"
+    reason = "one error per response; its size is negligible next to the socket I/O"
 )]
 
 use lattice_api::{
@@ -111,7 +111,7 @@ pub fn parse_request(name: &str, request: &BaselineRequest) -> Result<CheckedBas
     if let Some(inside) = request.name.as_deref().filter(|inside| *inside != name) {
         faults.add(
             "name",
-            format!("it is {inside:?} here and {name:?} where it is set"),
+            format!("{inside:?} differs from the requested baseline name {name:?}"),
         );
     }
     if let Some(nodes) = &request.nodes
@@ -161,7 +161,7 @@ pub fn parse_request(name: &str, request: &BaselineRequest) -> Result<CheckedBas
         if want.expected == ExpectedClass::Model && model.is_none() {
             faults.add(
                 format!("{field}.keys"),
-                "give keys, or from_node or from_group to be like",
+                "give keys, or from_node or from_group to copy from",
             );
         }
         classes.insert(class, want);
@@ -279,25 +279,25 @@ fn scalar(value: &Value) -> Result<Scalar, String> {
     match value {
         Value::Bool(flag) => Ok(Scalar::Flag(*flag)),
         Value::String(text) if text.trim().is_empty() => {
-            Err("it is empty; absent: true may be meant".to_owned())
+            Err("value is empty; use `absent: true` to require absence".to_owned())
         }
         Value::String(text) => Ok(Scalar::Text(text.clone())),
         Value::Number(number) => number.as_i64().map(Scalar::Number).ok_or_else(|| {
-            format!(
-                "{number} is not a whole number; a version is text: write \"{number}\" in quotes"
-            )
+            format!("{number} is not an integer; write a version as a string: \"{number}\"")
         }),
         Value::Array(items) => {
             let text = |item: &Value| {
                 let text = item.as_str().map(str::to_owned);
-                text.ok_or_else(|| "a list holds texts".to_owned())
+                text.ok_or_else(|| "list items must be strings".to_owned())
             };
             Ok(Scalar::List(
                 items.iter().map(text).collect::<Result<_, _>>()?,
             ))
         }
-        Value::Null => Err("it is empty; absent: true may be meant".to_owned()),
-        Value::Object(_) => Err("a value is a text, a number, true or false, or a list".to_owned()),
+        Value::Null => Err("value is empty; use `absent: true` to require absence".to_owned()),
+        Value::Object(_) => {
+            Err("value must be a string, an integer, true or false, or a list".to_owned())
+        }
     }
 }
 
@@ -393,7 +393,9 @@ mod tests {
             ]
         );
         assert!(
-            problem.detail.contains("write \"28.41\" in quotes"),
+            problem
+                .detail
+                .contains("write a version as a string: \"28.41\""),
             "{problem}"
         );
     }

@@ -190,7 +190,7 @@ impl Core {
                     Err(why) => unavailable_record(class, &why),
                 }
             }
-            Some(ClassMark::Disabled) => ClassRecord::disabled(class, "switched off at the node"),
+            Some(ClassMark::Disabled) => ClassRecord::disabled(class, "disabled on the node"),
             None if class.is_optional() => {
                 ClassRecord::disabled(class, "not requested on the node")
             }
@@ -206,8 +206,8 @@ impl Core {
                     None => unknown(
                         class,
                         match inventory {
-                            Some(_) => "the node does not report it",
-                            None => "the node does not report it at present",
+                            Some(_) => "not reported by the node",
+                            None => "not reported by the node now",
                         },
                     ),
                 };

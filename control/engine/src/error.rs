@@ -18,7 +18,7 @@ pub enum ProposeError {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AgentError {
     /// The node is not registered and does not gossip.
-    #[error("unknown node \"{node}\"; `lattice node list` shows the nodes there are")]
+    #[error("unknown node \"{node}\"; `lattice node list` shows all nodes")]
     UnknownNode {
         /// Requested node.
         node: NodeId,
@@ -71,7 +71,7 @@ impl AgentError {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
     /// The allocation does not exist.
-    #[error("unknown allocation {id}; `lattice status` shows the allocations there are")]
+    #[error("unknown allocation {id}; `lattice status --all` shows all allocations")]
     UnknownAllocation {
         /// Requested allocation.
         id: AllocationId,
@@ -83,7 +83,7 @@ pub enum LogError {
         id: AllocationId,
     },
     /// The allocation has fewer ranks than the requested rank needs.
-    #[error("allocation {id} has {ranks} ranks, counted from 0; there is no rank {rank}")]
+    #[error("rank {rank} does not exist; allocation {id} has {ranks} ranks, numbered from 0")]
     NoSuchRank {
         /// Requested allocation.
         id: AllocationId,

@@ -20,7 +20,7 @@ pub fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {
             ),
             Some(explanation) => explanation.to_string(),
             None => match array_of(view, a).and_then(reached_element_limit) {
-                Some(most) => format!("array limit: {most} of at most {most} elements are running"),
+                Some(most) => format!("array limit reached: at most {most} elements run at once"),
                 None => "waits for the next scheduling cycle".to_owned(),
             },
         }),
@@ -118,7 +118,7 @@ fn summary(a: &Allocation, sight: WorkloadAccess) -> String {
     // Writing a checkpoint does not start another attempt.
     let began = a.attempt_began_at().unwrap_or(a.state_since);
     match a.state {
-        AllocationState::Starting => format!("has {nodes} since {since}; its processes start"),
+        AllocationState::Starting => format!("starting on {nodes} since {since}"),
         AllocationState::Running => format!("runs on {nodes} since {}", time(began)),
         AllocationState::Checkpointing => {
             format!("runs on {nodes} and writes a checkpoint since {since}")

@@ -30,7 +30,7 @@ pub(crate) enum UnknownMetricReason {
     #[error("Prometheus: {0}")]
     Fetch(#[from] FetchError),
     /// The reply is not in the Prometheus format.
-    #[error("the answer is not one of Prometheus: {reason}")]
+    #[error("response is not in Prometheus format: {reason}")]
     Other {
         /// Why the reply is invalid.
         reason: String,
@@ -44,22 +44,22 @@ pub(crate) enum UnknownMetricReason {
         reason: String,
     },
     /// The result is a range, a string or a histogram.
-    #[error("the query gives a {found}; write one that gives a number")]
+    #[error("query returns a {found}; use a query that returns one number")]
     NoNumber {
         /// Type of the result.
         found: String,
     },
     /// No series has a value now.
-    #[error("the query gives nothing")]
+    #[error("query returns no series")]
     NoSeries,
     /// The result has more than one series.
-    #[error("the query gives {count} series; write one that gives one, as with avg()")]
+    #[error("query returns {count} series; aggregate to one, for example with avg()")]
     SeveralSeries {
         /// Number of series.
         count: usize,
     },
     /// The value is NaN or infinite.
-    #[error("the query gives {found}, which is not a finite number")]
+    #[error("query returns {found}, which is not a finite number")]
     NotFinite {
         /// Value as written in the reply.
         found: String,
@@ -71,7 +71,7 @@ pub(crate) enum UnknownMetricReason {
         missing: Vec<(String, String)>,
     },
     /// The allocation runs on no node.
-    #[error("it runs on no node")]
+    #[error("service has no running node")]
     NoNodes,
 }
 

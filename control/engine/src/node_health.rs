@@ -95,7 +95,7 @@ impl Agents {
         let answer = peer.call(request, deadline).await;
         let bytes = with_node(node, answer)?.map_err(refused)?;
         serde_json::from_slice(&bytes)
-            .map_err(|error| refused(format!("its health cannot be read: {error}")))
+            .map_err(|error| refused(format!("health report of the agent is not valid: {error}")))
     }
 }
 

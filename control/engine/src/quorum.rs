@@ -52,7 +52,7 @@ impl Store for QuorumClient {
 
 /// Maps a client error to the cases that callers distinguish. The error text goes to the log.
 fn unavailable(error: &ClientError) -> Unavailable {
-    tracing::warn!(%error, "the quorum did not answer");
+    tracing::warn!(%error, "quorum request failed");
     match error {
         ClientError::OutcomeUnknown { .. } | ClientError::OutcomeUnknownWithoutKey { .. } => {
             Unavailable::OutcomeUnknown

@@ -353,7 +353,7 @@ fn check_url(key: &str, text: &str, has_token: bool, problems: &mut Problems) {
         _ if is_secret => problems.add(key, "must not contain a password; give `token_file`"),
         "https" => {}
         "http" if has_token && !is_this_host(&url) => {
-            let text = "would send the token unencrypted; write https";
+            let text = "token would be sent unencrypted; use https";
             problems.add(key, text);
         }
         "http" => {}

@@ -38,9 +38,7 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// Returns [`Unavailable`] when no majority answers in time.
     async fn sign_audit(&self) -> Result<Result<AuditHead, String>, Unavailable> {
-        Ok(Err(
-            "this store has no quorum whose members could sign it".to_owned()
-        ))
+        Ok(Err("no quorum: the audit cannot be signed".to_owned()))
     }
 
     /// The client of the quorum, where there is one: for membership, membership changes and backups.

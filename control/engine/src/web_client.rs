@@ -40,13 +40,13 @@ pub enum FetchError {
         reason: String,
     },
     /// The reply has a status that the caller does not accept.
-    #[error("it answered with status {status}{}", hint(*.status))]
+    #[error("HTTP status {status}{}", hint(*.status))]
     Status {
         /// HTTP status of the reply.
         status: u16,
     },
     /// The reply exceeds the size limit.
-    #[error("it is longer than {most} bytes")]
+    #[error("longer than the limit of {most} bytes")]
     TooLong {
         /// Size limit in bytes.
         most: usize,
@@ -80,8 +80,8 @@ impl FetchError {
 
 const fn hint(status: u16) -> &'static str {
     match status {
-        300..=399 => "; redirects are not followed: give the URL it leads to",
-        401 | 403 => "; give a `token_file` that it takes",
+        300..=399 => "; redirects are not followed: configure the target URL",
+        401 | 403 => "; set `token_file` to a token that the source accepts",
         _ => "",
     }
 }

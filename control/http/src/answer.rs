@@ -43,10 +43,7 @@ pub(crate) type Answer<T> = Result<axum::Json<T>, ProblemResponse>;
 
 /// Response to an unknown path.
 pub(crate) async fn no_such_path(uri: axum::http::Uri) -> ProblemResponse {
-    let detail = format!(
-        "there is nothing at {}; /openapi.json lists what there is",
-        uri.path()
-    );
+    let detail = format!("unknown path {}; /openapi.json lists all paths", uri.path());
     Problem::new(Kind::NotFound, "no_such_path", detail).into()
 }
 
@@ -56,7 +53,7 @@ pub(crate) async fn method_not_allowed(
     uri: axum::http::Uri,
 ) -> ProblemResponse {
     let detail = format!(
-        "{} does not take {method}; /openapi.json lists what it takes",
+        "{} does not support {method}; /openapi.json lists its methods",
         uri.path()
     );
     Problem::new(Kind::Method, "no_such_method", detail).into()

@@ -72,7 +72,7 @@ fn check(entry: &TokenEntry) -> Result<(), String> {
     let names_none = entry.tenants.as_ref().is_none_or(Vec::is_empty);
     if entry.role == Role::TenantAdmin && names_none {
         return Err(format!(
-            "the role of {} is limited to tenants and names none; give `tenants: [...]`",
+            "{} has the role tenant-admin, but no tenants; set `tenants: [...]`",
             entry.name
         ));
     }
@@ -85,7 +85,7 @@ fn check(entry: &TokenEntry) -> Result<(), String> {
     }
     if !secret.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(format!(
-            "the token of {} holds characters a header cannot carry",
+            "the token of {} contains characters that are not valid in an HTTP header",
             entry.name
         ));
     }
@@ -254,11 +254,11 @@ mod tests {
             ),
             (
                 "tokens:\n- {name: a, role: tenant-admin, token: aaaaaaaaaaaaaaaaaaaaaaaa}",
-                "names none",
+                "has the role tenant-admin, but no tenants",
             ),
             (
                 "tokens:\n- {name: a, role: tenant-admin, token: aaaaaaaaaaaaaaaaaaaaaaaa, tenants: []}",
-                "names none",
+                "has the role tenant-admin, but no tenants",
             ),
             ("tokens: []\nextra: 1", "extra"),
             (

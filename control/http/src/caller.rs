@@ -147,7 +147,8 @@ impl Caller {
     fn forbidden_write(&self) -> Problem {
         Self::forbidden(match self.role {
             Role::Viewer => format!(
-                "{} is a viewer and may change nothing; use the token of a user or operator",
+                "{} has the role viewer, which may not change anything; use the token of a user or \
+                 operator",
                 self.name
             ),
             role => format!("{} has the role {role}, which may not do that", self.name),

@@ -109,8 +109,8 @@ async fn body(request: Request, api: &Api) -> Result<Bytes, Problem> {
         };
         let detail = match kind {
             Kind::TooLarge => format!(
-                "the body is longer than {MAX_BODY_BYTES} bytes (1 MiB); send less at once: a script of tens of KiB is \
-                 better kept in a file on the nodes"
+                "request body exceeds {MAX_BODY_BYTES} bytes (1 MiB); send fewer items per request, and store long \
+                 scripts in a file on the nodes"
             ),
             _ => e.body_text(),
         };

@@ -147,12 +147,12 @@ fn accounting(all: &mut Exposition, core: &Core) {
     );
     all.gauge(
         "lattice_accounting_parked",
-        "Accounting requests rejected by the backend.",
+        "Accounting requests rejected by the accounting system.",
         status.parked.len() as f64,
     );
     all.gauge(
         "lattice_accounting_unacknowledged_facts",
-        "Accounting facts not yet acknowledged by the accounting system.",
+        "Usage records not yet acknowledged by the accounting system.",
         status.last.saturating_sub(status.acknowledged) as f64,
     );
     if let Some(pushed_at) = status.pushed_at {

@@ -65,7 +65,7 @@ impl OidcConfig {
             ("tenants_claim", self.tenants_claim.as_ref()),
         ] {
             if claim.is_some_and(|claim| claim.trim().is_empty()) {
-                problems.add(key, "is the name of a claim, or a path with dots");
+                problems.add(key, "must be the name of a claim, or a path with dots");
             }
         }
         if self.roles.is_empty() {

@@ -116,11 +116,11 @@ fn main() {
     ledger.compute_curves();
     let drawn = begun.elapsed().as_secs_f64();
     let held = resident_mib() - before;
-    println!("allocations behind it        {allocations}");
-    println!("read at a start              {read:.2} s");
-    println!("read again (other GPUs)      {drawn:.2} s");
+    println!("allocations                  {allocations}");
+    println!("initial read                 {read:.2} s");
+    println!("curves recomputed            {drawn:.2} s");
     println!(
-        "memory                       {held:.0} MiB, {:.0} B an allocation",
+        "memory                       {held:.0} MiB, {:.0} B per allocation",
         held * f64::from(1 << 20) / allocations as f64
     );
 
@@ -166,7 +166,7 @@ fn main() {
     made.iter().for_each(|fact| live.add(fact));
     let noted = begun.elapsed().as_secs_f64();
     println!(
-        "noted as they happen         {:.0} facts/s",
+        "added one by one             {:.0} records/s",
         made.len() as f64 / noted
     );
 }

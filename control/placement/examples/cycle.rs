@@ -222,7 +222,10 @@ fn main() -> anyhow::Result<()> {
     );
     ensure!(args.cycles > 0, "--cycles is 0; at least one is measured");
     let groups = args.groups.unwrap_or_else(|| args.nodes.div_ceil(125));
-    ensure!(groups > 0, "--groups is 0; nodes lie in at least one group");
+    ensure!(
+        groups > 0,
+        "--groups is 0; the machine needs at least one topology group"
+    );
     let policy = Policy {
         reservations: args.reservations,
         checkpoint_bytes_s: Some(200 << 30),

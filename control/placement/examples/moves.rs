@@ -202,12 +202,12 @@ fn main() -> anyhow::Result<()> {
             now: NOW,
         })
     };
-    let victims = choose().context("nobody makes room, so nothing is measured")?;
+    let victims = choose().context("no victims found, so the preemption cannot be measured")?;
     let room = timed(args.times, choose);
 
     let base = quantile_ms(&cycle, 0.5);
     let lent = format!(
-        "{} lent, {} home, {} asked back",
+        "{} loans, {} returns, {} reclaims",
         moves.loans.len(),
         moves.returns.len(),
         moves.reclaims.len()
@@ -220,7 +220,10 @@ fn main() -> anyhow::Result<()> {
     ];
     if args.output == Output::Table {
         let Args { nodes, pending, .. } = args;
-        println!("{nodes} nodes, {pending} jobs wait, {} run\n", work.len());
+        println!(
+            "{nodes} nodes, {pending} pending jobs, {} running jobs\n",
+            work.len()
+        );
         println!(
             "{:<8} {:>10} {:>10} {:>9}  found",
             "what", "median ms", "p99 ms", "of cycle"

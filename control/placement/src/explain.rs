@@ -86,12 +86,12 @@ impl Constraint {
             Constraint::GpuModel => "match the GPU type",
             Constraint::GpusPerNode => "have the GPUs",
             Constraint::Memory => "have the memory",
-            Constraint::Features => "carry the features",
+            Constraint::Features => "have the features",
             Constraint::Nodelist => "on the node list",
             Constraint::Excluded => "not excluded",
-            Constraint::OfReservation => "of its reservation",
+            Constraint::OfReservation => "in its reservation",
             Constraint::InService => "in service",
-            Constraint::NotPromised => "not set aside for others",
+            Constraint::NotPromised => "not promised to others",
             Constraint::Alive => "alive",
             Constraint::Usable => "usable",
             Constraint::Healthy => "healthy",
@@ -314,7 +314,7 @@ impl fmt::Display for Blocker {
             Blocker::NoNodesAsked => f.write_str("the request has no nodes"),
             Blocker::UnknownProject { path } => write!(f, "project {path} does not exist"),
             Blocker::QuotaHeadroom { levels } => {
-                f.write_str("waiting for quota headroom")?;
+                f.write_str("waiting for limit headroom")?;
                 for level in levels {
                     let (path, name) = (&level.path, level.resource.limit_name());
                     let kind = if path.is_tenant() {
@@ -337,16 +337,16 @@ impl fmt::Display for Blocker {
                 limit,
             } => write!(
                 f,
-                "waiting for quota headroom; sensitive_pool_size of the cluster (current: {current}, \
+                "waiting for limit headroom; sensitive_pool_size of the cluster (current: {current}, \
                  requested: {requested}, limit: {limit})"
             ),
             Blocker::HeadroomReserved { by, starts_at } => write!(
                 f,
-                "waiting for quota headroom: the rest is reserved for {by}, which starts at {}",
+                "waiting for limit headroom: the rest is reserved for {by}, which starts at {}",
                 Utc(*starts_at)
             ),
             Blocker::NotEnoughNodes { short } => {
-                write!(f, "cannot start: {short} short, even if all were free")
+                write!(f, "cannot start: {short} too few, even if all were free")
             }
             Blocker::NotConforming { short } => {
                 write!(
@@ -357,8 +357,8 @@ impl fmt::Display for Blocker {
             }
             Blocker::TooMuchToProve { bytes, limit_bytes } => write!(
                 f,
-                "the signed attestations of its nodes are {bytes} bytes, and the quorum accepts \
-                 {limit_bytes} at once; submit it for fewer nodes"
+                "signed attestations of {bytes} bytes exceed the command limit of {limit_bytes} bytes; \
+                 request fewer nodes"
             ),
             Blocker::NotAssigned { nodes, why } => {
                 write!(f, "placed on {nodes}, not assigned yet: {why}")
@@ -370,7 +370,7 @@ impl fmt::Display for Blocker {
                  even if no other job of the vCluster ran"
             ),
             Blocker::PowerShort { short } => {
-                write!(f, "waiting for power to run {short} more")
+                write!(f, "waiting for power for {short} more of its nodes")
             }
             Blocker::StorageShort {
                 system,

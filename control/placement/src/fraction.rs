@@ -9,7 +9,7 @@ pub struct Fraction(u32);
 
 /// Error of a number outside 0 to 1.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{value} is not a part of a whole; it must be a number from 0 to 1")]
+#[error("{value} is not a valid fraction; it must be from 0 to 1")]
 pub struct InvalidFraction {
     /// Rejected value.
     pub value: f64,

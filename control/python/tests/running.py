@@ -100,4 +100,4 @@ def started(folder: Path) -> Iterator[Demo]:
 
 def plays_out(demo: Demo) -> None:
     """Wait until the recorded jobs of the demo have ended."""
-    demo.expect("The cluster stays up", PLAY_TIMEOUT)
+    demo.expect("The cluster keeps running", PLAY_TIMEOUT)

@@ -79,7 +79,7 @@ def test_a_pin_is_read_with_and_without_colons() -> None:
         ("http://127.0.0.1:1", "t", "must be https://host:port"),
         ("https://h:1/api", "t", "must be https://host:port"),
         ("https://user@h:1", "t", "must be https://host:port"),
-        ("https://h:1", "a\nb", "characters a header cannot carry"),
+        ("https://h:1", "a\nb", "characters that are not valid in an HTTP header"),
         ("https://h:1", "", "the token is empty"),
     ],
 )

@@ -252,9 +252,7 @@ fn prepare(
     Ok(match kind {
         ReplayKind::Ricc => {
             let mut workload = trace::open(Path::new(RICC), trace::Options::default())?;
-            let procs = workload
-                .machine
-                .context("the log says how large its machine is")?;
+            let procs = workload.machine.context("the trace has no machine size")?;
             fit(&mut workload, procs, Overrun::End);
             (workload, Machine::Alike(procs), easy, ProposalCheck::Quorum)
         }

@@ -68,7 +68,7 @@ pub fn check(
             let number = job.number;
             faults.add(FaultKind::TooEarly, || {
                 format!(
-                    "job {number} starts at {} and comes at {}",
+                    "job {number} starts at {} ms, before its submission at {} ms",
                     served.start_ms, job.submit_ms
                 )
             });
@@ -104,7 +104,7 @@ fn check_usage(workload: &Workload, served: &[JobStart], size: u64, faults: &mut
         used += change;
         if change > 0 && used > i64::try_from(size).unwrap_or(i64::MAX) {
             faults.add(FaultKind::TooMuch, || {
-                format!("{used} are in use at {at}, of {size}")
+                format!("{used} of {size} processors or nodes are in use at {at} ms")
             });
         }
     }
@@ -141,7 +141,8 @@ fn check_promises(
         {
             faults.add(FaultKind::Promise, || {
                 format!(
-                    "job {} was promised a start at {} ms when it was {} ms, and at {} ms only one at {} ms",
+                    "job {} had a promised start at {} ms, decided at {} ms; at {} ms the promised start moved to \
+                     {} ms",
                     number(before.job),
                     before.starts_ms,
                     before.at_ms,
@@ -163,7 +164,7 @@ fn check_promises(
             faults.add(FaultKind::Promise, || {
                 let (number, promised) = (number(promise.job), promise.starts_ms);
                 format!(
-                    "job {number} was promised a start at {promised} ms, and starts at {start} ms"
+                    "job {number} had a promised start at {promised} ms but starts at {start} ms"
                 )
             });
         }
@@ -181,7 +182,7 @@ fn check_owners(workload: &Workload, served: &[JobStart], nodes: &NodeSets, faul
         if set.len() != job.size as usize {
             faults.add(FaultKind::Size, || {
                 format!(
-                    "job {} has {} nodes, and requested {}",
+                    "job {} has {} nodes but requested {}",
                     job.number,
                     set.len(),
                     job.size
@@ -203,7 +204,7 @@ fn check_owners(workload: &Workload, served: &[JobStart], nodes: &NodeSets, faul
                 faults.add(FaultKind::TwoOwners, || {
                     let name = nodes.name(node);
                     format!(
-                        "node {name} is job {}'s until {end} and job {}'s from {start}",
+                        "node {name} is held by job {} until {end} ms and by job {} from {start} ms",
                         number(first),
                         number(second)
                     )

@@ -90,7 +90,7 @@ measures! {
     jain_fairness_by_day "fairness (Jain), by day" "" Higher |m| Some(m.jain_fairness_by_day);
     largest_deficit "largest deficit" "" Lower |m| Some(m.largest_deficit);
     qos_met_fraction "started within target" "" Higher |m| m.qos_met_fraction;
-    group_span_mean "groups a job, mean" "" Lower |m| m.group_span_mean;
+    group_span_mean "groups per job, mean" "" Lower |m| m.group_span_mean;
     backfilled "backfilled" "" Neither |m| Some(m.backfilled as f64);
     preempted "preempted" "" Lower |m| Some(m.preempted as f64);
 }

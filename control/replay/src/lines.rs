@@ -16,11 +16,11 @@ const MAX_LINE: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// File missing, or disk failed.
-    #[error("it cannot be read")]
+    #[error("the file cannot be read")]
     Read(#[source] io::Error),
     /// Truncated compressed stream.
     #[error(
-        "it is cut off: the {compression} stream ends in the middle, after line {lines}; copy the file again"
+        "the file is truncated: the {compression} stream ends prematurely after line {lines}; copy the file again"
     )]
     CutOff {
         /// Compression: gzip or zstd.
@@ -29,7 +29,7 @@ pub enum InputError {
         lines: u64,
     },
     /// Corrupt compressed stream.
-    #[error("its {packing} stream is broken after line {lines}: {why}")]
+    #[error("the {packing} stream is corrupt after line {lines}: {why}")]
     Broken {
         /// Compression: gzip or zstd.
         packing: &'static str,

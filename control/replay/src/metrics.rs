@@ -21,17 +21,17 @@ const DAY_MS: u64 = 86_400_000;
 pub const CONVENTIONS: [&str; 9] = [
     "wait = start - submit; flow = end - submit",
     "bounded slowdown = max(1, (wait + run) / max(run, 10 s))",
-    "utilization = work / (size x makespan), makespan = last end - first submit; the window drops the first and last \
-     5 % of it",
+    "utilization = work / (size x makespan), makespan = last end - first submit; the window leaves out the first \
+     and last 5 % of the makespan",
     "percentile p = the smallest value that p % of the jobs do not exceed",
     "weighted = each job counts by size x run time",
-    "fairness = Jain's index over tenants of (share used / share meant) in the window; shares are meant to be equal \
-     unless the cluster file sets them; by day: over tenants with work waiting or running that day, days weighted by \
-     work; largest deficit = meant - used, the largest over tenants",
+    "fairness = Jain's index over tenants of (used share / intended share) in the window; intended shares are equal \
+     unless the cluster file sets them; by day: over tenants with jobs that wait or run on that day, days weighted by \
+     work; largest deficit = largest (intended share - used share) of a tenant",
     "starvation = the longest wait of each size class",
     "started within target = of all jobs of a class with a target, also of those that were refused or never started",
-    "groups a job = topology groups that a job of more than one node touches, mean; backfilled = started ahead of one \
-     with a reservation; queue = jobs that wait, mean over the makespan",
+    "groups per job = mean number of topology groups of a job with more than one node; backfilled = started ahead of \
+     a job with a reservation; queue = number of waiting jobs, mean over the makespan",
 ];
 
 /// Metrics of one schedule.

@@ -54,13 +54,13 @@ impl std::fmt::Display for ReservationsText {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PolicyError {
     /// Unknown profile.
-    #[error("profile {name:?} has no weights; one of {}", profiles())]
+    #[error("unknown profile {name:?}; it must be one of {}", profiles())]
     Profile {
         /// Name as given.
         name: String,
     },
     /// Unknown weight.
-    #[error("weight {name:?} does not exist; one of {}", Weights::NAMES.join(", "))]
+    #[error("unknown weight {name:?}; it must be one of {}", Weights::NAMES.join(", "))]
     Weight {
         /// Name as given.
         name: String,

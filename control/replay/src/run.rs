@@ -114,7 +114,7 @@ pub enum RunError {
     #[error(transparent)]
     Live(#[from] LiveError),
     /// The trace contains no wait times, so there is no recorded schedule.
-    #[error("the trace has no wait times of its jobs")]
+    #[error("the trace has no wait times, so there is no recorded schedule")]
     NotRecorded,
 }
 
@@ -302,12 +302,14 @@ pub fn decider(text: &str, weights: Option<&str>) -> Result<ReplayScheduler, Inv
             return Ok(ReplayScheduler::Lattice(policy));
         }
         _ => {
-            let reason = "no such policy; one of easy, conservative, fcfs, sjbf, lattice, recorded";
+            let reason = "unknown policy; it must be one of easy, conservative, fcfs, sjbf, lattice, recorded";
             return Err(unknown(reason.to_owned()));
         }
     };
     match of_name {
         None => Ok(decider),
-        Some(_) => Err(unknown("only lattice has weights".to_owned())),
+        Some(_) => Err(unknown(
+            "only lattice accepts weights after a colon".to_owned(),
+        )),
     }
 }

@@ -62,10 +62,10 @@ impl EventOrder {
     pub fn description(self) -> &'static str {
         match self {
             Self::Together => {
-                "events of one instant: ends, then submits in the trace's order, then one decision"
+                "events at the same time: ends, then submits in trace order, then one decision"
             }
             Self::OneByOne => {
-                "events of one instant: ends, then submits in the trace's order, a decision after each"
+                "events at the same time: ends, then submits in trace order, one decision after each"
             }
         }
     }

@@ -73,7 +73,7 @@ pub enum SpaceError {
     #[error("{0}")]
     Form(String),
     /// No weight to vary.
-    #[error("over: name at least one weight and its values; one of {}", Weights::NAMES.join(", "))]
+    #[error("over: give at least one weight with its values; weights: {}", Weights::NAMES.join(", "))]
     Empty,
     /// Weight without values, or range with too few steps.
     #[error("over.{name}: {reason}")]
@@ -87,12 +87,10 @@ pub enum SpaceError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// A sample of 0 combinations.
-    #[error("sample: it must be 1 at least")]
+    #[error("sample: it must be at least 1")]
     NoSample,
     /// Too many combinations.
-    #[error(
-        "there are more than {MAX_VECTORS} combinations; try fewer values, or some of them with `sample`"
-    )]
+    #[error("there are more than {MAX_VECTORS} combinations; give fewer values, or set `sample`")]
     TooMany,
 }
 
@@ -177,7 +175,7 @@ impl SweepSpace {
                 Values::List(list) if list.is_empty() => return Err(wrong("it has no values")),
                 Values::List(list) => list.clone(),
                 Values::Range(Range { steps: 0 | 1, .. }) => {
-                    return Err(wrong("steps must be 2 at least"));
+                    return Err(wrong("steps must be at least 2"));
                 }
                 Values::Range(Range { from, to, steps }) => {
                     let step = (to - from) / (*steps - 1) as f64;

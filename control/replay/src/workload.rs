@@ -78,8 +78,8 @@ pub fn count_in_nodes(workload: &mut Workload, per_node: u32) {
     workload.unit = Unit::Nodes;
     workload.machine = workload.machine.map(|procs| procs / u64::from(per_node));
     workload.notes.push(format!(
-        "sizes were processors, {per_node} a node: {rounded} jobs were rounded up to whole nodes, which is another \
-         workload than the one that was recorded"
+        "sizes were processors, {per_node} per node: {rounded} jobs were rounded up to full nodes, so the load differs \
+         from the recorded load"
     ));
 }
 

@@ -107,7 +107,7 @@ scheduling:
         "scheduling.storage.b.utilisation.url: must not contain a password",
         "scheduling.storage.b.utilisation.colour: unknown key",
         "scheduling.storage.b.utilisation.deadline_s: give 1 to 300 seconds, not 999",
-        "scheduling.storage.c.utilisation.url: would send the token unencrypted",
+        "scheduling.storage.c.utilisation.url: token would be sent unencrypted",
         "scheduling.storage.d.utilisation.deadline_s: is more than `max_age_s`",
     ] {
         assert!(told.contains(part), "{part:?} is missing in {told}");

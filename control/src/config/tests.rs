@@ -60,7 +60,7 @@ fn requires_members() {
 fn undialable_address_needs_advertised_one() {
     let anywhere = GOOD.replace("10.0.0.1:7101", "0.0.0.0:7101");
     let errors = read(&anywhere).unwrap_err().to_string();
-    assert!(errors.contains("advertise: must be given"), "{errors}");
+    assert!(errors.contains("advertise: must be set"), "{errors}");
     read(&format!("{anywhere}advertise: 10.0.0.1:7101")).unwrap();
 }
 
@@ -104,7 +104,7 @@ fn every_mistake_about_an_issuer_is_named_at_once() {
     for part in [
         "https.oidc.issuer: must be an https URL",
         "https.oidc.audience: give the audience",
-        "https.oidc.name_claim: is the name of a claim",
+        "https.oidc.name_claim: must be the name of a claim",
         "https.oidc.roles.pi: the role tenant-admin is limited to named tenants",
         "https.oidc.leeway_s: give 0 to 600",
         "https.oidc.refresh_s: give 60 to 86400",

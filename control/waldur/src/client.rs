@@ -39,7 +39,7 @@ const MAX_SHOWN_BYTES: usize = 400;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WaldurError {
     /// The connection failed, or the reply is not a valid one of Waldur. The outcome of the request is unknown.
-    #[error("no answer from Waldur: {reason}")]
+    #[error("Waldur is unreachable or its reply is invalid: {reason}")]
     Unreached {
         /// Innermost cause.
         reason: String,
@@ -62,7 +62,7 @@ pub enum WaldurError {
     #[error("{0}")]
     Secret(#[from] SecretError),
     /// Waldur rejects the request.
-    #[error("Waldur answered {what} with status {status}: {reason}")]
+    #[error("Waldur rejected {what} with status {status}: {reason}")]
     Refused {
         /// Path of the request.
         what: String,
@@ -96,7 +96,7 @@ pub enum ClientError {
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
     /// The CA file cannot be parsed.
-    #[error("the authorities cannot be read: {0}")]
+    #[error("the CA file cannot be parsed: {0}")]
     Pem(#[from] rustls_pki_types::pem::Error),
     /// The HTTP client cannot be created.
     #[error("the HTTP client cannot be set up: {0}")]
@@ -189,7 +189,7 @@ impl WaldurClient {
             let place = [("page", page), ("page_size", PAGE_SIZE)];
             let answer = self.send(path, ask.query(&place)).await?;
             let Value::Array(items) = answer.body else {
-                let reason = format!("{path} is not a list");
+                let reason = format!("the reply to {path} is not a list");
                 return Err(WaldurError::Unreached { reason });
             };
             let is_empty = items.is_empty();
@@ -242,7 +242,7 @@ impl WaldurClient {
         let unreached = |reason: String| WaldurError::Unreached { reason };
         let value = HeaderValue::from_str(&format!("Token {}", token.expose_secret()));
         let mut value = value.map_err(|_| WaldurError::Denied {
-            reason: "it holds characters that a header cannot carry".to_owned(),
+            reason: "the token contains characters that are not valid in an HTTP header".to_owned(),
         })?;
         value.set_sensitive(true);
         let sent = ask.header(AUTHORIZATION, value).send().await;
@@ -259,7 +259,7 @@ impl WaldurClient {
         {
             if bytes.len() + piece.len() > MAX_REPLY_BYTES {
                 return Err(unreached(format!(
-                    "its answer is longer than {MAX_REPLY_BYTES} bytes"
+                    "the reply is longer than {MAX_REPLY_BYTES} bytes"
                 )));
             }
             bytes.extend_from_slice(&piece);
@@ -276,7 +276,7 @@ impl WaldurClient {
                 Ok(body) => body,
                 // Waldur replies to unknown routes with an HTML page.
                 Err(_) if status == StatusCode::NOT_FOUND => Value::Null,
-                Err(_) => return Err(unreached("its answer is not valid JSON".to_owned())),
+                Err(_) => return Err(unreached("the reply is not valid JSON".to_owned())),
             },
         };
         if status == StatusCode::UNAUTHORIZED {
@@ -332,7 +332,7 @@ impl WaldurClient {
 /// Error text of a reply, shortened.
 fn error_text(body: &Value) -> String {
     let text = match body {
-        Value::Null => return "accounting notices suppressed".to_owned(),
+        Value::Null => return "the reply has no error text".to_owned(),
         Value::Object(fields) if fields.len() == 1 => match fields.get("detail") {
             Some(Value::String(detail)) => detail.clone(),
             _ => body.to_string(),

@@ -155,14 +155,16 @@ impl AccountingConfig {
         {
             problems.add(
                 "provider",
-                format!("{provider:?} is not a valid provider; there is waldur"),
+                format!("{provider:?} is not a valid provider; it must be \"waldur\""),
             );
         }
         match &self.waldur {
             Some(waldur) => problems.check_part("waldur", |problems| {
                 waldur.settings(problems);
             }),
-            None if self.enabled => problems.add("waldur", "give its address, token and offering"),
+            None if self.enabled => {
+                problems.add("waldur", "set waldur.api_url and waldur.token_secret_ref");
+            }
             None => {}
         }
     }
@@ -366,7 +368,7 @@ accounting:
         assert!(
             read("accounting: {enabled: true}")
                 .unwrap_err()
-                .contains("give its address, token and offering")
+                .contains("set waldur.api_url and waldur.token_secret_ref")
         );
     }
 

@@ -143,7 +143,7 @@ impl Secrets {
         let vault = self
             .vault
             .as_ref()
-            .ok_or("name the server: `vault: {address: …, token_ref: …}`")?;
+            .ok_or("configure the Vault server: `vault: {address: …, token_ref: …}`")?;
         let token = read_local(&vault.token).map_err(|why| format!("{}: {why}", vault.token))?;
         let address = vault.address.trim_end_matches('/');
         let mut ask = self
@@ -171,7 +171,7 @@ impl Secrets {
         let answer: Answer = answer
             .json()
             .await
-            .map_err(|_| "it is not a secret of version 2".to_owned())?;
+            .map_err(|_| "the reply is not a key-value secret of version 2".to_owned())?;
         let fields = answer.data.data;
         let one = match field {
             Some(field) => fields.get(field),
@@ -179,7 +179,8 @@ impl Secrets {
             None => fields.get("token").or_else(|| fields.get("value")),
         };
         let text = one.and_then(serde_json::Value::as_str);
-        let text = text.ok_or("it has no such field; name one: vault://…#field")?;
+        let text =
+            text.ok_or("the secret has no such text field; name a field: vault://…#field")?;
         Ok(text.to_owned().into())
     }
 }
@@ -190,9 +191,8 @@ fn read_local(from: &SecretRef) -> Result<SecretString, String> {
         SecretRef::File(path) => {
             return private_file::read_secret(path).map_err(|error| with_causes(&error));
         }
-        SecretRef::Env(name) => {
-            std::env::var(name).map_err(|_| "the environment has no such variable".to_owned())?
-        }
+        SecretRef::Env(name) => std::env::var(name)
+            .map_err(|_| "the environment variable is not set or is not valid UTF-8".to_owned())?,
         SecretRef::Vault { .. } => return Err("Vault's own token cannot be in Vault".to_owned()),
     };
     let secret = secret.trim_end_matches(['\n', '\r']);
@@ -257,6 +257,6 @@ mod tests {
         assert!(!format!("{:?}", secrets.read(&from).await).contains("second"));
         let vault = "vault://lattice/waldur-token".parse().unwrap();
         let refused = secrets.read(&vault).await.unwrap_err().to_string();
-        assert!(refused.contains("name the server"), "{refused}");
+        assert!(refused.contains("configure the Vault server"), "{refused}");
     }
 }

@@ -140,7 +140,7 @@ impl AccountingSync {
                 let wait_ms = self.wait_ms(asked);
                 self.failures = self.failures.saturating_add(1);
                 self.retry_at = Some(now.after(wait_ms));
-                tracing::warn!(%error, wait_ms, "accounting waits");
+                tracing::warn!(%error, wait_ms, "accounting round failed; retry scheduled");
             }
         }
         let retry_at = self.retry_at;
@@ -204,7 +204,7 @@ impl AccountingSync {
                 tracing::warn!(
                     read = self.collected,
                     last = head.last,
-                    "quorum has fewer usage facts than were read"
+                    "quorum has fewer usage records than were read; was it restored from a backup?"
                 );
                 self.collected = head.acknowledged;
                 self.reported.clear();

@@ -121,7 +121,7 @@ pub fn setting(raw: &str) -> Reading<String> {
     let text = collapse(raw);
     if text.len() > MAX_TEXT_BYTES {
         return Reading::failed(format!(
-            "{} bytes, more than a name or a version has",
+            "text of {} bytes exceeds the limit of {MAX_TEXT_BYTES} bytes",
             text.len()
         ));
     }

@@ -39,7 +39,7 @@ pub enum RecordedError {
         limit: u64,
     },
     /// No file in the tree is a Redfish resource.
-    #[error("{path}: no Redfish resources in it")]
+    #[error("{path} contains no Redfish resources")]
     Empty {
         /// Path of the folder or archive.
         path: PathBuf,

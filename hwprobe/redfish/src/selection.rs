@@ -60,10 +60,10 @@ pub enum NoSystemReason {
         why: String,
     },
     /// The BMC serves no system: a chassis controller, a power shelf.
-    #[error("the BMC serves no system")]
+    #[error("the BMC has no system")]
     None,
     /// No system has the configured id.
-    #[error("the BMC serves no system \"{id}\", but {}", list(.choices))]
+    #[error("the BMC has no system \"{id}\"; available: {}", list(.choices))]
     Unknown {
         /// The configured id.
         id: String,
@@ -71,7 +71,10 @@ pub enum NoSystemReason {
         choices: Vec<String>,
     },
     /// More than one system matches.
-    #[error("the BMC serves {}: the configuration must name the one of this node", list(.choices))]
+    #[error(
+        "the BMC has several systems ({}); set the system id of this node in the configuration",
+        list(.choices)
+    )]
     Ambiguous {
         /// Ids of the systems.
         choices: Vec<String>,

@@ -130,7 +130,9 @@ impl<'a> DocumentWalk<'a> {
 }
 
 fn over_limit<T>() -> Reading<T> {
-    Reading::failed(format!("beyond {MAX_RESOURCES} resources of one BMC"))
+    Reading::failed(format!(
+        "not read: more than {MAX_RESOURCES} resources in one pass"
+    ))
 }
 
 /// The entries of a list page. A page without members is empty only if its count is zero.

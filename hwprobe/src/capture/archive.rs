@@ -39,13 +39,13 @@ pub enum ArchiveError {
         source: io::Error,
     },
     /// The archive exceeds a limit for captures.
-    #[error("the archive holds more than {what}")]
+    #[error("archive exceeds the limit of {what}")]
     TooLarge {
         /// The exceeded limit.
         what: String,
     },
     /// The archive holds an entry that no capture contains.
-    #[error("the archive holds {entry}, which {why}")]
+    #[error("invalid archive: entry {entry} {why}")]
     InvalidEntry {
         /// Path of the entry.
         entry: String,

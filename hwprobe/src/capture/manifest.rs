@@ -51,7 +51,7 @@ pub enum CaptureTreeError {
         path: PathBuf,
     },
     /// The manifest cannot be read.
-    #[error("{path}")]
+    #[error("cannot read the manifest {path}")]
     Unreadable {
         /// Path of the manifest.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum CaptureTreeError {
         source: io::Error,
     },
     /// The manifest is not valid JSON of the expected form.
-    #[error("{path}")]
+    #[error("invalid manifest {path}")]
     Manifest {
         /// Path of the manifest.
         path: PathBuf,

@@ -26,7 +26,7 @@ pub(super) fn main() -> ExitCode {
     match job {
         Ok(job) => run(job),
         Err(error) => {
-            eprintln!("the job is unreadable: {error}");
+            eprintln!("invalid probe request on standard input: {error}");
             ExitCode::from(2)
         }
     }
@@ -82,7 +82,7 @@ fn run_one(probe: &Probe, mut host: Host, is_traced: bool) -> ProbeLine {
     ProbeLine {
         probe: probe.name.to_owned(),
         took_us: u64::try_from(started_at.elapsed().as_micros()).unwrap_or(u64::MAX),
-        result: result.map_err(|panic| format!("it panicked: {}", panic_message(&*panic))),
+        result: result.map_err(|panic| format!("panicked: {}", panic_message(&*panic))),
         touched: trace.map(|trace| {
             let mut touched = trace.lock();
             std::mem::take(&mut *touched)

@@ -16,7 +16,7 @@ const MAX_REPORT_BYTES: u64 = 4 << 20;
 #[must_use]
 pub fn query_driver(from: &NvmlSource, outstanding: &UnreapedPrograms) -> Reading<GpuReport> {
     match from {
-        NvmlSource::Disabled => Reading::disabled("GPU driver queries are switched off"),
+        NvmlSource::Disabled => Reading::disabled("GPU driver queries are disabled"),
         NvmlSource::Recorded(path) => source::bytes(path).and_then(|bytes| parse(&bytes)),
         NvmlSource::Child {
             program,

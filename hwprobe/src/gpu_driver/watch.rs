@@ -186,7 +186,7 @@ fn listen(
                     Ok(Line::Failed { why }) => break Some(ChildMessage::Ended { why }),
                     Ok(line) => tell(ChildMessage::Line(line)),
                     Err(error) => {
-                        let why = format!("the listener's output is invalid: {error}");
+                        let why = format!("invalid output of the GPU event process: {error}");
                         break Some(ChildMessage::Ended { why });
                     }
                 }
@@ -246,8 +246,8 @@ impl StderrHead {
         self.drain();
         let said = lattice_conformance::text::collapse(&String::from_utf8_lossy(&self.kept));
         match said.as_str() {
-            "" => "the listener ended".to_owned(),
-            said => format!("the listener ended: {said}"),
+            "" => "GPU event process ended".to_owned(),
+            said => format!("GPU event process ended: {said}"),
         }
     }
 }
@@ -329,7 +329,10 @@ mod tests {
         let [ChildMessage::Line(Line::Alive), ChildMessage::Ended { why }] = news.as_slice() else {
             panic!("{news:?}");
         };
-        assert!(why.starts_with("the listener ended: broken"), "{why:?}");
+        assert!(
+            why.starts_with("GPU event process ended: broken"),
+            "{why:?}"
+        );
         assert!(why.len() < 8 << 10, "{}", why.len());
     }
 }

@@ -80,13 +80,13 @@ impl GpuEventWatch {
             messages: told,
             log: GpuEventLog::new(sources.max_events),
             confirmed: BTreeSet::new(),
-            nvml: Reading::disabled("the GPU driver has no child to listen in"),
+            nvml: Reading::disabled("no child process receives the GPU driver's events"),
             kernel_log: Reading::disabled("the kernel's log is not read"),
             stop,
             threads: Vec::new(),
         };
         if matches!(sources.nvml, NvmlSource::Child { .. }) {
-            watch.nvml = Reading::disabled("not yet");
+            watch.nvml = Reading::disabled("event source has not started yet");
             let tell = tell.clone();
             watch.spawn("gpu-evt-nvml", move |stop| {
                 supervise_listener(&sources.nvml, stop, &mut |news| {
@@ -95,7 +95,7 @@ impl GpuEventWatch {
             });
         }
         if let KernelLog::Device(path) = sources.kernel_log {
-            watch.kernel_log = Reading::disabled("not yet");
+            watch.kernel_log = Reading::disabled("event source has not started yet");
             watch.spawn("gpu-evt-kernel", move |stop| {
                 follow_kernel_log(&path, stop, &tell)
             });
@@ -108,7 +108,7 @@ impl GpuEventWatch {
         let spawned = thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || run(&stop));
-        // Without a thread the source stays "not yet".
+        // Without a thread the source stays "not started yet".
         self.threads.extend(spawned);
     }
 

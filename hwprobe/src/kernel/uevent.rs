@@ -52,13 +52,13 @@ pub struct Uevent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadUevent {
     /// The message is longer than any that the kernel sends.
-    #[error("a message of {0} bytes")]
+    #[error("uevent message of {0} bytes exceeds {MAX_MESSAGE_BYTES} bytes")]
     TooLong(usize),
     /// The message does not begin with `<action>@<path>`.
-    #[error("a message without action and path")]
+    #[error("uevent message does not start with <action>@<path>")]
     NoHeader,
     /// Header and fields of the message differ, or the subsystem is missing.
-    #[error("a message without {0}")]
+    #[error("uevent message: {0}")]
     Missing(&'static str),
 }
 
@@ -80,10 +80,10 @@ impl Uevent {
         for part in parts {
             match part.split_once('=') {
                 Some(("ACTION", value)) if value != action => {
-                    return Err(BadUevent::Missing("one action"));
+                    return Err(BadUevent::Missing("header and field ACTION differ"));
                 }
                 Some(("DEVPATH", value)) if value != path => {
-                    return Err(BadUevent::Missing("one path"));
+                    return Err(BadUevent::Missing("header and field DEVPATH differ"));
                 }
                 Some(("SUBSYSTEM", value)) => subsystem = Some(value.to_owned()),
                 Some(("DEVTYPE", value)) => device_type = Some(value.to_owned()),
@@ -96,7 +96,7 @@ impl Uevent {
         Ok(Self {
             action: action.to_owned(),
             path: path.to_owned(),
-            subsystem: subsystem.ok_or(BadUevent::Missing("a subsystem"))?,
+            subsystem: subsystem.ok_or(BadUevent::Missing("field SUBSYSTEM is missing"))?,
             device_type,
         })
     }
@@ -288,10 +288,13 @@ mod tests {
             (b"libudev\0\xfe\xed\xca\xfe", BadUevent::NoHeader),
             (b"@/devices/x\0SUBSYSTEM=net\0", BadUevent::NoHeader),
             (b"add@x\0SUBSYSTEM=net\0", BadUevent::NoHeader),
-            (b"add@/devices/x\0", BadUevent::Missing("a subsystem")),
+            (
+                b"add@/devices/x\0",
+                BadUevent::Missing("field SUBSYSTEM is missing"),
+            ),
             (
                 b"add@/devices/x\0ACTION=remove\0SUBSYSTEM=net\0",
-                BadUevent::Missing("one action"),
+                BadUevent::Missing("header and field ACTION differ"),
             ),
             (&[b'a'; 9000], BadUevent::TooLong(9000)),
         ] {

@@ -128,7 +128,7 @@ impl Probe {
     /// The result of the probe if the site disabled its class.
     pub(crate) fn disabled_result(&self) -> ProbeResult {
         ProbeResult {
-            record: ClassRecord::disabled(self.class, "switched off by configuration"),
+            record: ClassRecord::disabled(self.class, "disabled by configuration"),
             ..ProbeResult::new(self.class)
         }
     }

@@ -127,7 +127,7 @@ fn a_file_that_never_answers() {
     assert_eq!(nic.outcome, ProbeStatus::Hung);
     assert_eq!(
         nic.why.as_deref(),
-        Some("probe hung: nic, nothing after 5000 ms")
+        Some("probe hung: nic did not answer within 5000 ms")
     );
     assert_eq!(inventory.probe_reasons(), ["probe.nic.hung"]);
     // No value is invented, and every other class is unchanged.

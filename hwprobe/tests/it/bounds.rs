@@ -92,7 +92,7 @@ fn names_and_contents_that_are_not_utf8_are_failures() {
     assert_eq!(why(root(&tree).line("/sys/text")), "/sys/text: not text");
     assert_eq!(
         why(root(&tree).list("/sys/names")),
-        "/sys/names: the entry eth\u{fffd} is not UTF-8"
+        "/sys/names: the directory entry eth\u{fffd} is not UTF-8"
     );
 }
 

@@ -126,7 +126,7 @@ fn missing_module_fields_are_distinct() {
         panic!("its vendor is there");
     };
     assert_eq!(cut.vendor, Reading::Present("EXAMPLE OPTICS".to_owned()));
-    let why = "the module gave 180 bytes".to_owned();
+    let why = "the module's EEPROM returned only 180 bytes".to_owned();
     assert_eq!(cut.part_number, Reading::Failed { why });
     // Bytes that are not text are not a value, and neither is an empty field.
     let mut image = sfp();

@@ -57,7 +57,9 @@ async fn main() {
                 }
                 WatchItem::Idle(_) => {}
                 WatchItem::Compacted { oldest } => {
-                    println!("the past before {oldest} is gone; starting over");
+                    println!(
+                        "events before revision {oldest} are compacted; reading the state again"
+                    );
                 }
             }
         }

@@ -95,7 +95,7 @@ impl Members {
         let mut told = self.reported.lock();
         if version > told.version {
             if !told.addrs.is_empty() && told.addrs != addrs {
-                tracing::info!(?addrs, "the quorum has other members now");
+                tracing::info!(?addrs, "quorum membership changed");
             }
             *told = MemberAddresses { version, addrs };
         }

@@ -207,7 +207,7 @@ fn answer(jobs: Vec<PendingProposal>, replies: ProposalReplies) {
         let answer = if part.len() == job.envelopes.len() {
             Ok(part)
         } else {
-            let reason = "the member answered fewer commands than were proposed".to_owned();
+            let reason = "the member returned fewer results than commands".to_owned();
             Err(ClientError::OutcomeUnknown { reason })
         };
         let _ = job.done.send(answer);

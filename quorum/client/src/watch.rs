@@ -40,7 +40,7 @@ pub struct RunningWatch {
 
 impl fmt::Debug for RunningWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watching")
+        f.write_str("RunningWatch")
     }
 }
 
@@ -128,7 +128,10 @@ async fn read(
                     return StreamEnd::Lost(format!("{other} leads now"));
                 }
                 if heard.elapsed() > LONGEST_SILENCE {
-                    return StreamEnd::Lost(format!("{addr} is silent"));
+                    return StreamEnd::Lost(format!(
+                        "no message from {addr} for {} s",
+                        LONGEST_SILENCE.as_secs()
+                    ));
                 }
                 continue;
             }

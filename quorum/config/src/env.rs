@@ -49,7 +49,7 @@ pub(crate) fn apply(
         if path.iter().any(String::is_empty) {
             problems.add(
                 "",
-                format!("{name}: a level has no name; write A__B for a.b"),
+                format!("{name}: empty key next to \"__\"; write A__B for a.b"),
             );
             continue;
         }
@@ -80,7 +80,8 @@ fn set(at: &mut Value, path: &[String], value: Value) -> Result<(), String> {
             .map_err(|_| format!("{first} is not a position in the list, which starts at 0"))?;
         if index > items.len() {
             return Err(format!(
-                "the list has {} items, {index} would leave a gap",
+                "index {index} is beyond the end of the list ({} items); use at most {}",
+                items.len(),
                 items.len()
             ));
         }
@@ -99,6 +100,6 @@ fn set(at: &mut Value, path: &[String], value: Value) -> Result<(), String> {
             rest,
             value,
         ),
-        _ => Err("the key above it is a single value in the file".to_owned()),
+        _ => Err("the parent key holds a single value in the file, not keys".to_owned()),
     }
 }

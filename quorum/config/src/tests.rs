@@ -193,9 +193,10 @@ fn wrong_variables_are_named() {
         "listen.prt: unknown key (from LATTICE_LISTEN__PRT); did you mean listen.port?",
         "listen.port: invalid type: string \"many\", expected u16 (from LATTICE_LISTEN__PORT)",
         "datadir: unknown key (from LATTICE_DATADIR); did you mean data_dir?",
-        "members.4.id: LATTICE_MEMBERS__4__ID: the list has 0 items, 4 would leave a gap",
-        "name.x: LATTICE_NAME__X: the key above it is a single value in the file",
-        "LATTICE_A____B: a level has no name; write A__B for a.b",
+        "members.4.id: LATTICE_MEMBERS__4__ID: index 4 is beyond the end of the list (0 items); use \
+         at most 0",
+        "name.x: LATTICE_NAME__X: the parent key holds a single value in the file, not keys",
+        "LATTICE_A____B: empty key next to \"__\"; write A__B for a.b",
     ] {
         assert!(found.contains(part), "{part}\nis not in\n{found}");
     }

@@ -141,8 +141,9 @@ pub async fn run(options: &Options) {
         println!("{report}");
     } else {
         println!(
-            "{} writes in {} min from {} writers ({:.0} a second); {} elections; {} ms without a \
-             write at most; this machine stood still for {stood} ms at most; {} MiB resident at most",
+            "{} writes in {} min from {} writers ({:.0} a second); {} elections; longest gap between \
+             acknowledgements: {} ms; longest stall of this machine: {stood} ms; largest resident \
+             memory of a member: {} MiB",
             written.count,
             options.minutes,
             options.writers,

@@ -136,7 +136,12 @@ impl<S: Side> LoadedSide<S> {
             .take(1000)
             .any(is_new)
         {
-            assert!(killed.elapsed() < TIMEOUT, "{}: no write any more", S::NAME);
+            assert!(
+                killed.elapsed() < TIMEOUT,
+                "{}: no write was accepted within {} s",
+                S::NAME,
+                TIMEOUT.as_secs()
+            );
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -254,8 +259,8 @@ pub async fn run(options: &Options) {
         let stood = machine.take_longest_ms();
         theirs.round(load).await;
         eprintln!(
-            "kill {kill}: lattice {} ms, etcd {} ms; the machine stood still for {stood} and {} ms \
-             at most",
+            "kill {kill}: lattice {} ms, etcd {} ms; longest stalls of the machine: {stood} ms and \
+             {} ms",
             ours.outages_ms.last().unwrap(),
             theirs.outages_ms.last().unwrap(),
             machine.take_longest_ms(),
@@ -294,8 +299,8 @@ fn print(options: &Options, outcomes: &[Outcome]) {
             );
         }
         println!(
-            "{} leaders of each killed (SIGKILL) in turn under {} writers; both beat every \
-             {HEARTBEAT_MS} ms and take {ELECTION_MS} ms of silence for a death",
+            "each leader was killed (SIGKILL) {} times, in turn, under {} writers; heartbeat every \
+             {HEARTBEAT_MS} ms, election timeout {ELECTION_MS} ms",
             options.kills, options.writers
         );
     }

@@ -96,5 +96,5 @@ pub async fn wait_for_leader<S: Side>(side: &S) -> (usize, u64) {
         }
     };
     let waited = tokio::time::timeout(Duration::from_secs(60), wait).await;
-    waited.unwrap_or_else(|_| panic!("{}: no leader that all follow", S::NAME))
+    waited.unwrap_or_else(|_| panic!("{}: members did not agree on a leader within 60 s", S::NAME))
 }

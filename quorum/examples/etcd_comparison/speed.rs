@@ -261,8 +261,8 @@ fn print(
         println!("{writers:>8} | {} | {theirs} | {ratio:>6}", three(lattice));
     }
     println!(
-        "the middle of {} rounds of {} s in turn; a record of {} bytes, which is a command of {} \
-         bytes with its name, key and principal",
+        "median of {} rounds of {} s each, in turn; a record has {} bytes, a command with name, key \
+         and principal {} bytes",
         options.rounds, options.seconds, options.common.bytes, command_bytes
     );
     let said = |name: &str, size: &ResourceUse| {
@@ -275,6 +275,6 @@ fn print(
     said("lattice", ours);
     if let Some(theirs) = theirs {
         said("etcd", theirs);
-        println!("etcd over {connections} connections, which it liked best");
+        println!("etcd over {connections} connections, the number with the highest throughput");
     }
 }

@@ -142,7 +142,7 @@ impl Writer {
         stdin.flush().unwrap();
         let mut line = String::new();
         self.answers.read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "the process that writes has ended");
+        assert!(!line.is_empty(), "the writer process has ended");
         serde_json::from_str(&line).unwrap()
     }
 }

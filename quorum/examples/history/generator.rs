@@ -242,7 +242,7 @@ pub fn write(backup: &Path, count: u64) -> GeneratedHistory {
     } = writer;
     let bytes = state.snapshot();
     println!(
-        "the state has {:.1} MiB, {} segments are apart from it",
+        "the state has {:.1} MiB, plus {} segments",
         super::mib(bytes.len() as u64),
         parts.len()
     );

@@ -64,7 +64,7 @@ async fn measure(count: u64) {
     );
     println!(
         "{:<28} {:>10} {:>12} {:>12} {:>12} {:>14}",
-        "", "serves s", "VmRSS MiB", "old one ms", "page ms", "VmRSS after"
+        "", "start s", "VmRSS MiB", "old read ms", "page read ms", "VmRSS after"
     );
     for row in rows {
         println!(

@@ -153,7 +153,8 @@ impl AgreedHistory {
                     let next = other.map(|(next, _)| next.0);
                     let came = of_revision.len();
                     return Err(format!(
-                        "a watch at {at} got {came} events of {revision}, and {next:?} was next"
+                        "watch at {at} received {came} events of revision {revision}; expected \
+                         revision {next:?}"
                     ));
                 }
             }

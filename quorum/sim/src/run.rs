@@ -185,7 +185,12 @@ async fn run_clients_and_faults(
         match timeout(HEAL_TIMEOUT, client).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(format!("a client broke down: {error}")),
-            Err(_) => return Err("a client is not answered although all is well".to_owned()),
+            Err(_) => {
+                return Err(format!(
+                    "a client got no answer within {} s after the faults ended",
+                    HEAL_TIMEOUT.as_secs()
+                ));
+            }
         }
     }
     watchers.iter().for_each(|watcher| watcher.abort());
@@ -240,7 +245,7 @@ async fn heal(world: &Arc<SimulatedRun>, members: &[Handle]) -> Duration {
             let highest = world.agreed_history.counters().highest;
             if first < Some(highest) {
                 world.violation(format!(
-                    "all members end at {first:?}, and {highest} was applied once"
+                    "all members end at log index {first:?}, but index {highest} was applied before"
                 ));
             }
             return world.elapsed() - from;

@@ -77,8 +77,8 @@ pub enum RestoreFailed {
     },
     /// The requested incarnation is not later than the backup's.
     #[error(
-        "--incarnation {given}: the backup is of incarnation {found}; give a higher number, the \
-         same on every member, or none"
+        "--incarnation {given} is not higher than the backup's incarnation {found}; use a higher \
+         number, equal on every member, or omit the option"
     )]
     OldIncarnation {
         /// Requested number.
@@ -88,8 +88,8 @@ pub enum RestoreFailed {
     },
     /// This member joins a cluster and does not found one.
     #[error(
-        "`join: true`: a member that joins gets everything from the others; restore the members \
-         that found the cluster, and list all of them in `members`"
+        "`join: true`: a joining member receives its data from the others; restore the members that \
+         form the cluster, and list all of them in `members`"
     )]
     Joins,
     /// The data directory cannot be used.

@@ -249,9 +249,9 @@ impl Issuer {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(STEP_TIMEOUT, reached)
-            .await
-            .map_err(|_| unavailable("this member is behind the others"))
+        timeout(STEP_TIMEOUT, reached).await.map_err(|_| {
+            unavailable("this member did not catch up with the log in time; try again")
+        })
     }
 
     /// Proposes a command on behalf of the members, locally or at the leader.

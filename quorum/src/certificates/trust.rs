@@ -130,7 +130,7 @@ async fn put_in_force(
             false
         }
         Err(Some(error)) => {
-            tracing::error!(number, %error, "trust bundle not in force here");
+            tracing::error!(number, %error, "trust bundle could not be applied");
             renewal.refresh_now();
             false
         }

@@ -45,7 +45,10 @@ pub(crate) async fn step_down(
     let _turn =
         turn.map_err(|_| refused("commands in progress were not committed in time".to_owned()))?;
     if !has_everything(member, target).await {
-        return Err(refused(format!("member {target} does not catch up")));
+        return Err(refused(format!(
+            "member {target} did not receive all log entries within {} s",
+            DRAIN_TIMEOUT.as_secs()
+        )));
     }
     let request = TakeLeadership {
         incarnation: member.incarnation.current(),
@@ -143,7 +146,10 @@ pub(crate) async fn take_over(
         }
     }
     if member.is_blank() || member.log.last() < request.last_log_id {
-        return Err(format!("member {} lacks entries", member.id));
+        return Err(format!(
+            "the log of member {} lacks entries of the leader",
+            member.id
+        ));
     }
     let until = Instant::now() + CAMPAIGN_TIMEOUT;
     while Instant::now() < until {

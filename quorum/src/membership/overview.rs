@@ -202,7 +202,7 @@ fn row(
     };
     let fault = match &account {
         Some(account) if !of_ours(account) => Some(format!(
-            "it belongs to incarnation {} of the cluster: stop it, and give it an empty data \
+            "belongs to incarnation {} of the cluster; stop the member and give it an empty data \
              directory",
             account.incarnation
         )),
@@ -255,7 +255,7 @@ fn warnings(view: &QuorumView, newest: &MemberReport) -> Vec<String> {
     for member in &view.members {
         let id = member.id;
         if let Some(fault) = &member.fault {
-            warnings.push(format!("member {id} does not answer: {fault}"));
+            warnings.push(format!("member {id}: {fault}"));
         }
         if let Some(lag) = member.lag.filter(|lag| *lag > MAX_LAG_ENTRIES) {
             warnings.push(format!("member {id} is {lag} log entries behind"));
@@ -273,14 +273,14 @@ fn warnings(view: &QuorumView, newest: &MemberReport) -> Vec<String> {
         } = segments.unwrap_or_default();
         if missing > 0 {
             warnings.push(format!(
-                "member {id} lacks {missing} files of the history, and is fetching them from the \
-                 others"
+                "member {id} lacks {missing} history segments and is fetching them from the other \
+                 members"
             ));
         }
         if replaced > 0 {
             warnings.push(format!(
-                "member {id} has fetched {replaced} files of the history from others since it \
-                 started, because they were missing or damaged: check its disk"
+                "member {id} has fetched {replaced} history segments from other members since it \
+                 started, because they were missing or damaged; check its disk"
             ));
         }
         if member.account.as_ref().is_some_and(|account| account.blank) {
@@ -290,12 +290,14 @@ fn warnings(view: &QuorumView, newest: &MemberReport) -> Vec<String> {
         }
     }
     if newest.changing {
-        warnings
-            .push("a membership change is incomplete: repeat the command that began it".to_owned());
+        warnings.push(
+            "a membership change is incomplete; repeat the command that started the change"
+                .to_owned(),
+        );
     }
     if count > 1 && count % 2 == 0 {
         warnings.push(format!(
-            "{count} voters survive no more failures than {}: add or remove one",
+            "{count} voters tolerate no more failures than {}: add or remove one",
             count - 1
         ));
     }

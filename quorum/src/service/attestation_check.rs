@@ -63,7 +63,9 @@ fn check_node_signature(mesh: &Mesh, proof: &Proof, clock: UnixMillis) -> Result
     let signer = signer.map_err(|refused| refused.to_string())?;
     match signer.role() == Role::Agent && signer.id() == proof.attestation.node.as_str() {
         true => Ok(()),
-        false => Err(format!("the signature is that of {signer}")),
+        false => Err(format!(
+            "the attestation is signed by {signer}, not by the node"
+        )),
     }
 }
 

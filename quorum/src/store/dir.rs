@@ -72,7 +72,7 @@ impl DataDir {
         let log = LogStore::open(platform, &log_path, voter)?;
         let snapshots = SnapshotDir::open(platform, &snapshots, log.purged_index())?;
         if !log.reaches_commit_point(snapshots.last_log_id()) {
-            let reason = "entries that were committed are missing at its end";
+            let reason = "committed entries at its end are missing";
             return Err(OpenError::damaged(log_path, reason));
         }
         // The marker is written last: with a marker, a missing log file is a loss and not a new member.

@@ -63,7 +63,7 @@ pub enum OpenError {
     },
     /// A restore into the directory was interrupted.
     #[error(
-        "a restore into {} was cut short; empty the directory and restore again",
+        "a restore into {} was interrupted; empty the directory and restore again",
         .path.display()
     )]
     Unfinished {
@@ -72,8 +72,8 @@ pub enum OpenError {
     },
     /// The directory is not empty.
     #[error(
-        "{} is not empty: a backup is restored into an empty data directory only; move what is \
-         there away",
+        "{} is not empty; a backup can be restored only into an empty data directory; move the \
+         existing files away",
         .path.display()
     )]
     NotEmpty {

@@ -66,7 +66,8 @@ pub(super) async fn create_restored(
         });
     }
     let unfinished = path.join(UNFINISHED);
-    let text: &[u8] = b"A restore was cut short here. Empty this directory and restore again.\n";
+    let text: &[u8] = b"A restore into this directory was interrupted. Empty the directory and \
+                        restore again.\n";
     files
         .replace(&unfinished, &[text])
         .map_err(OpenError::io(&unfinished))?;

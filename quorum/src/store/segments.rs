@@ -98,7 +98,7 @@ impl SegmentDir {
         }
         for file in files.list(path).map_err(OpenError::io(path))? {
             if !named.contains(&file) {
-                tracing::info!(file = %file.display(), "file removed: no snapshot names it");
+                tracing::info!(file = %file.display(), "unreferenced segment file removed");
                 ignore_missing(files.remove(&file)).map_err(OpenError::io(&file))?;
             }
         }

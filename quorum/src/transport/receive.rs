@@ -126,7 +126,9 @@ fn check_own_vote(caller: &Caller, vote: &Vote) -> Result<(), HandlerFailed> {
         return Ok(());
     }
     tracing::warn!(peer = %caller.identity, %vote, "refused: request in another member's name");
-    Err(HandlerFailed::new("the vote is not that of the caller"))
+    Err(HandlerFailed::new(
+        "the vote in the request belongs to another member than the caller",
+    ))
 }
 
 /// Appends a piece to the received ones.

@@ -218,7 +218,7 @@ fn main() {
     );
     let mut turn = 0;
     print(
-        "one limit changed, applied and written down",
+        "one limit changed, applied",
         measure(
             |_| {
                 turn += 1;

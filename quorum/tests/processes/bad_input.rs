@@ -96,7 +96,7 @@ fn accepts_valid_configuration() {
     let site = Site::prepare("enrolment: {cells: [{name: a, nodes: \"gpu[001-012]\"}]}\n");
     let output = site.run(1, &["--check-config"]);
     assert!(output.status.success(), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("no mistakes"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("configuration is valid"));
     assert!(!site.data_dir(1).exists());
 }
 

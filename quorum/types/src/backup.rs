@@ -88,7 +88,7 @@ pub enum BackupFault {
         reason: String,
     },
     /// The file is truncated.
-    #[error("the backup is cut short in part {part:?}: {missing} bytes are missing")]
+    #[error("the backup is truncated in part {part:?}: {missing} bytes are missing")]
     Truncated {
         /// Name of the truncated part, or `header`.
         part: String,

@@ -19,7 +19,7 @@ pub enum InvalidCidr {
         text: String,
     },
     /// Bits after the prefix are set.
-    #[error("{text:?} has bits set behind its prefix; the network is {meant}")]
+    #[error("{text:?} has host bits set; the network is {meant}")]
     HostBits {
         /// Text as given.
         text: String,

@@ -253,7 +253,7 @@ impl FromStr for DagId {
     type Err = InvalidId;
     fn from_str(s: &str) -> Result<Self, InvalidId> {
         s.parse().map(Self).map_err(|_| InvalidId {
-            kind: "graph id",
+            kind: "DAG id",
             text: s.to_owned(),
             reason: "it must be a whole number, as printed by `lattice dag submit`",
         })

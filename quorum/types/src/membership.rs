@@ -409,7 +409,10 @@ pub enum ChangeRefusal {
         reached: u32,
     },
     /// No other member could take over the leadership.
-    #[error("leadership was not handed over: {reason}. Member {leader} still leads")]
+    #[error(
+        "leadership was not transferred from member {leader}: {reason}; `lattice admin quorum \
+         status` shows the leader"
+    )]
     NotHandedOver {
         /// Number of the present leader.
         leader: VoterId,

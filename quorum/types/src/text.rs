@@ -24,7 +24,7 @@ pub fn with_length_note(text: String, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text;
     }
-    let note = format!(" (cut; it had {} bytes)", text.len());
+    let note = format!(" (truncated; original length {} bytes)", text.len());
     let prefix = truncated(&text, max_bytes.saturating_sub(note.len()));
     format!("{prefix}{note}")
 }
@@ -64,7 +64,7 @@ mod tests {
             let long = format!("{}{}", "x".repeat(shift), "€".repeat(2_000_000));
             let cut = with_length_note(long.clone(), MAX);
             assert!(cut.len() <= MAX && cut.len() > MAX - 4, "{}", cut.len());
-            let note = format!("(cut; it had {} bytes)", long.len());
+            let note = format!("(truncated; original length {} bytes)", long.len());
             assert!(cut.ends_with(&note), "{cut}");
             // A text that was cut once is not cut again.
             assert_eq!(with_length_note(cut.clone(), MAX), cut);

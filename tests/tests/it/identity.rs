@@ -302,7 +302,7 @@ async fn change_authority(site: &Site, off: &mut Daemon) {
         panic!("{went:?}");
     };
     assert!(others.iter().all(|went| *went == enrolled), "{others:?}");
-    let why = format!("this token was made before authority {new}");
+    let why = format!("retired and replaced by authority {new}");
     let says_why = |said: &String| said.contains(&why) && said.contains("admin token create");
     assert!(before.iter().all(says_why), "{before:?}");
 }

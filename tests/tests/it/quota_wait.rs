@@ -1,4 +1,4 @@
-//! Second limit check, with real processes: an accepted allocation that no longer fits waits for quota headroom. The
+//! Second limit check, with real processes: an accepted allocation that no longer fits waits for limit headroom. The
 //! command line and REST name each level that blocks it. It holds nothing and blocks no other allocation. When another
 //! allocation ends or a limit is raised, it gets its nodes without a new request.
 
@@ -39,7 +39,7 @@ fn level(path: &str, limit: &str, current: u64, requested: u64, most: u64) -> St
 
 /// Waits until all interfaces report the reason of the wait, with exactly these levels.
 async fn waits(site: &Site, id: AllocationId, levels: &[String]) {
-    let wanted = format!("waiting for quota headroom; {}", levels.join("; "));
+    let wanted = format!("waiting for limit headroom; {}", levels.join("; "));
     eventually(&format!("allocation {id} is {wanted}"), || async {
         let told = site.api().explanation(id).await.ok()?;
         (told.blocker.as_deref() == Some(wanted.as_str())).then_some(())
@@ -50,7 +50,7 @@ async fn waits(site: &Site, id: AllocationId, levels: &[String]) {
     assert!(view.ranks.is_empty() && view.nodelist.is_empty());
     let reason = view.reason.unwrap();
     assert!(reason.contains(&wanted), "{reason}");
-    let (number, name) = (id.to_string(), "waiting for quota headroom");
+    let (number, name) = (id.to_string(), "waiting for limit headroom");
     let queue = site.lattice(&["status"]);
     let lines = queue.lines();
     let mut its = lines.filter(|line| line.split_whitespace().next() == Some(&number));

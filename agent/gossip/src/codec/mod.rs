@@ -105,9 +105,9 @@ impl Codec {
         let inner = UdpSocket::open(loopback)
             .await
             .map_err(chitchat_failed("cannot open a socket on loopback"))?;
-        let inner_addr = inner
-            .local_addr()
-            .map_err(chitchat_failed("cannot name a socket on loopback"))?;
+        let inner_addr = inner.local_addr().map_err(chitchat_failed(
+            "cannot read the address of a loopback socket",
+        ))?;
         let outer = std::net::UdpSocket::bind(loopback)
             .map_err(system("cannot open a socket on loopback"))?;
         let lock = || -> io::Result<(SocketAddr, std::net::UdpSocket)> {
@@ -119,7 +119,8 @@ impl Codec {
             twin.connect(outer_addr)?;
             Ok((outer_addr, twin))
         };
-        let (outer_addr, twin) = lock().map_err(system("cannot lock the local codec sockets"))?;
+        let (outer_addr, twin) =
+            lock().map_err(system("cannot connect the local codec sockets"))?;
         let mut codec = Self {
             inner,
             twin,
@@ -248,13 +249,13 @@ impl Codec {
         for message in specimens() {
             let bytes = self.encode(message).await?;
             if !self.is_acceptable(&bytes) {
-                return Err(failed("messages have another form than expected"));
+                return Err(failed("encoded messages do not have the expected form"));
             }
         }
         let inner_addr = self
             .twin
             .local_addr()
-            .map_err(system("cannot name a socket"))?;
+            .map_err(system("cannot read the address of a loopback socket"))?;
         let stranger = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
             .map_err(system("cannot open a socket on loopback"))?;
         // The kernel may refuse or drop the datagram.
@@ -275,7 +276,7 @@ impl Codec {
             }
         };
         if first != longest.len() {
-            return Err(failed("a stranger's message came through"));
+            return Err(failed("a datagram from another socket was received"));
         }
         self.outer
             .send(&self.marker)

@@ -206,7 +206,7 @@ async fn run_stream(
     send: &mut SendStream,
 ) -> Result<(), Fault> {
     let gone = || Fault::HandlerFailed {
-        reason: "the reader has gone".to_owned(),
+        reason: "the reader closed the stream".to_owned(),
     };
     let (queue, mut items) = mpsc::channel(ITEM_QUEUE);
     let work = handler(caller, body, queue)?;

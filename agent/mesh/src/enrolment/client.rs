@@ -65,7 +65,7 @@ pub enum EnrolError {
     #[error(transparent)]
     Mesh(#[from] MeshError),
     /// The connection broke; the token may be used up.
-    #[error("the enrolment with {addr} broke off: {reason}")]
+    #[error("enrolment at {addr} was interrupted: {reason}")]
     Lost {
         /// Address of the server.
         addr: SocketAddr,
@@ -88,8 +88,8 @@ fn pin_mismatch_advice(shown: Option<&Pin>) -> String {
     let make = "make a new one with `lattice admin token create`";
     match shown {
         Some(shown) => format!(
-            "Either it is of another cluster, or this token was made before authority {shown} and \
-             the one it names was retired since: then {make}"
+            "Either the server belongs to another cluster, or the authority of this token was \
+             retired and replaced by authority {shown}; in the latter case, {make}"
         ),
         None => format!("If the cluster's authority was changed since the token was made, {make}"),
     }
@@ -139,7 +139,7 @@ pub async fn enrol_at_any(
             }
             Err(error) if error.is_final() => return Some(Err(error)),
             Err(error) => {
-                tracing::warn!(%addr, %error, "not enrolled here");
+                tracing::warn!(%addr, %error, "enrolment attempt failed");
                 // A member's refusal is more informative than another member's absence.
                 if !matches!(last, Some(Err(EnrolError::Refused(_)))) {
                     last = Some(Err(error));

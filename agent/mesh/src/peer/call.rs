@@ -86,7 +86,9 @@ impl Peer {
             let limit = self.max_reply();
             match read_frame(&mut recv, limit).await {
                 Ok((Status::Item, payload)) => decode(&payload).map_err(malformed),
-                Ok((status, _)) => Err(malformed(format!("{status:?} instead of a reply"))),
+                Ok((status, _)) => Err(malformed(format!(
+                    "frame {status:?} received instead of a reply"
+                ))),
                 Err(fault) => Err(fault.into_error(self.addr())),
             }
         };

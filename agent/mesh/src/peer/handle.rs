@@ -219,7 +219,8 @@ impl Peer {
         if let Some(wire) = &core.config.wire {
             let addr = self.addr();
             let dialled = tokio::time::timeout(core.config.connect_timeout, wire.dial(addr)).await;
-            let reached = dialled.unwrap_or_else(|_| Err("no answer".to_owned()));
+            let reached =
+                dialled.unwrap_or_else(|_| Err("no answer within the connect timeout".to_owned()));
             return reached.map_err(|reason| MeshError::Unreachable { addr, reason });
         }
         Ok(self.state.link().await?.identity)

@@ -171,7 +171,7 @@ impl Authority {
     pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, CaError> {
         if !self.key.is_compatible(&rcgen::PKCS_ECDSA_P256_SHA256) {
             return Err(CaError::Signing {
-                reason: "the authority's key is not of the kind ECDSA P-256".to_owned(),
+                reason: "the authority's key is not an ECDSA P-256 key".to_owned(),
             });
         }
         self.key.sign(message).map_err(signing)

@@ -25,7 +25,7 @@ impl EnrolmentSession {
         let mut bytes = [0; 32];
         connection
             .export_keying_material(&mut bytes, LABEL, b"")
-            .map_err(|e| format!("TLS exports nothing of the session: {e:?}"))?;
+            .map_err(|e| format!("TLS cannot export keying material: {e:?}"))?;
         Ok(Self(bytes))
     }
 

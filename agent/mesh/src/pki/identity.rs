@@ -100,7 +100,7 @@ impl FromStr for Identity {
         };
         let rest = text
             .strip_prefix("spiffe://")
-            .ok_or_else(|| fail("no spiffe:// in front"))?;
+            .ok_or_else(|| fail("it does not start with spiffe://"))?;
         let parts: Vec<&str> = rest.split('/').collect();
         let [cluster, role, id] = parts.as_slice() else {
             return Err(fail("the form is spiffe://<cluster>/<role>/<id>"));

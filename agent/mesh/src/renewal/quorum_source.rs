@@ -101,7 +101,7 @@ impl QuorumRenewalSource {
 
 fn not_reached(failures: &[String]) -> RenewError {
     let reason = match failures {
-        [] => "there is no quorum member to ask".to_owned(),
+        [] => "no quorum member is configured or known".to_owned(),
         failures => failures.join("; "),
     };
     RenewError::NotReached { reason }

@@ -148,7 +148,9 @@ async fn exact<const N: usize>(recv: &mut RecvStream) -> Result<[u8; N], ReadFau
 pub(crate) async fn read_method(recv: &mut RecvStream) -> Result<String, ReadFault> {
     let [version] = exact(recv).await?;
     if version != VERSION {
-        let reason = format!("protocol version {version}; this process speaks {VERSION}");
+        let reason = format!(
+            "unsupported protocol version {version}; this process supports version {VERSION}"
+        );
         return Err(ReadFault::Bad(Fault::malformed(reason)));
     }
     let length = usize::from(u16::from_be_bytes(exact(recv).await?));
@@ -193,7 +195,7 @@ pub(crate) async fn read_frame(
         3 => Status::Accepted,
         other => {
             return Err(ReadFault::Bad(Fault::malformed(format!(
-                "reply status {other}"
+                "unknown reply status {other}"
             ))));
         }
     };

@@ -64,7 +64,7 @@ impl<T: serde::Serialize> ItemSender<T> {
         self.queue
             .send(bytes)
             .await
-            .map_err(|_| HandlerFailed::new("the reader has gone"))
+            .map_err(|_| HandlerFailed::new("the reader closed the stream"))
     }
     /// Resolves when the peer has closed the stream.
     pub async fn closed(&self) {

@@ -90,7 +90,9 @@ impl EndpointHandlers {
         let failed = |fault: Fault| fault.into_error(self.addr);
         match self.handler(&caller, method).map_err(failed)? {
             Handler::Unary(handler) => handler(caller, body).map_err(failed)?.await.map_err(failed),
-            Handler::Stream(_) => Err(failed(Fault::malformed("a stream was called"))),
+            Handler::Stream(_) => Err(failed(Fault::malformed(
+                "the method is a stream, not a call",
+            ))),
         }
     }
 
@@ -113,7 +115,9 @@ impl EndpointHandlers {
                 let ended = Box::pin(async move { work.await.map_err(failed) });
                 Ok((items, ended))
             }
-            Handler::Unary(_) => Err(failed(Fault::malformed("a call was opened"))),
+            Handler::Unary(_) => Err(failed(Fault::malformed(
+                "the method is a call, not a stream",
+            ))),
         }
     }
 }

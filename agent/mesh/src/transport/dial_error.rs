@@ -10,11 +10,12 @@ pub(crate) fn dial_error(addr: SocketAddr, error: &ConnectionError) -> MeshError
     let not_trusted = |reason: String| MeshError::NotTrusted { addr, reason };
     match error {
         ConnectionError::TransportError(e) if alert(e.code).is_some() => {
-            not_trusted(refusal("we refuse its certificate", e.code, &e.reason))
+            let what = "this process refuses the peer's certificate";
+            not_trusted(refusal(what, e.code, &e.reason))
         }
         ConnectionError::ConnectionClosed(e) if alert(e.error_code).is_some() => {
             let reason = String::from_utf8_lossy(&e.reason);
-            let what = "it refuses our certificate";
+            let what = "the peer refuses this process's certificate";
             not_trusted(refusal(what, e.error_code, &reason))
         }
         ConnectionError::ApplicationClosed(e)
@@ -24,7 +25,7 @@ pub(crate) fn dial_error(addr: SocketAddr, error: &ConnectionError) -> MeshError
                 || e.error_code == CLOSE_EXPIRED.into() =>
         {
             let reason = String::from_utf8_lossy(&e.reason);
-            not_trusted(format!("it refuses this process: {reason}"))
+            not_trusted(format!("the peer refuses this process: {reason}"))
         }
         other => MeshError::Unreachable {
             addr,
@@ -44,18 +45,20 @@ pub(crate) fn alert(code: quinn::TransportErrorCode) -> Option<u64> {
 /// Describes a TLS alert in words an operator can act on, with the detail from rustls.
 fn refusal(what: &str, code: quinn::TransportErrorCode, detail: &str) -> String {
     if alert(code) == Some(120) {
-        return "it does not offer the requested protocol; new processes enrol at quorum members"
+        return "the peer does not offer the requested protocol; new processes enrol at quorum \
+                members"
             .to_owned();
     }
     let words = match alert(code) {
         Some(44) => "it was revoked; enrol again, or ask the operator that revoked it",
         Some(45) => "it has expired or is not valid yet; check both clocks, then renew it",
         Some(48) => {
-            "it is of another authority; this may be another cluster, or the authority was retired \
-             while the holder of the certificate was away; the holder must then enrol again"
+            "it was issued by an unknown authority: the certificate is from another cluster, or its \
+             authority was retired while its process was offline; in the latter case, enrol that \
+             process again"
         }
-        Some(51) => "its signature is wrong; it may be of another authority",
-        Some(116) => "there is none; enrol first",
+        Some(51) => "its signature is not valid; it may be from an unknown authority",
+        Some(116) => "no certificate was presented; enrol first",
         _ => "it is not acceptable",
     };
     let detail = detail.trim_start_matches("invalid peer certificate: ");

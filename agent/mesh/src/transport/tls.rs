@@ -40,7 +40,7 @@ struct CurrentCertificate(Arc<TrustStore>);
 
 impl fmt::Debug for CurrentCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shown")
+        f.write_str("CurrentCertificate")
     }
 }
 
@@ -63,7 +63,7 @@ struct ServerCertificate {
 
 impl fmt::Debug for ServerCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ShownByServer")
+        f.write_str("ServerCertificate")
     }
 }
 

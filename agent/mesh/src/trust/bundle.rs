@@ -107,7 +107,7 @@ pub enum BundleRefused {
     #[error("the trust bundle is not signed by an authority that is trusted here")]
     NotSigned,
     /// The bundle is from another cluster.
-    #[error("the trust bundle is of cluster {found}; this is {cluster}")]
+    #[error("the trust bundle belongs to cluster {found}, this process to cluster {cluster}")]
     ForeignCluster {
         /// Cluster of this process.
         cluster: String,
@@ -115,7 +115,7 @@ pub enum BundleRefused {
         found: String,
     },
     /// A later bundle is in force: accepting this one would undo revocations.
-    #[error("the trust bundle is number {number}; {in_force} is in force")]
+    #[error("trust bundle {number} is older than bundle {in_force}, which is in force")]
     Older {
         /// Number of the rejected bundle.
         number: u64,

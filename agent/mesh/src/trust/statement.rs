@@ -47,7 +47,7 @@ pub enum StatementRefused {
         reason: String,
     },
     /// The signature is not the signer's, or is for another statement or context.
-    #[error("the statement's signature is wrong")]
+    #[error("the signature of the statement is not valid")]
     WrongSignature,
 }
 

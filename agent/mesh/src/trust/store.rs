@@ -131,7 +131,8 @@ impl Credentials {
             None => Ok(read),
             Some(in_force) if in_force.bundle.cluster != read.identity().cluster() => {
                 let (found, own) = (&in_force.bundle.cluster, read.identity());
-                let reason = format!("it is of cluster {found}; the certificate is of {own}");
+                let reason =
+                    format!("the bundle belongs to cluster {found}, but the certificate to {own}");
                 Err(file_error(&folder.join(BUNDLE_FILE), reason))
             }
             Some(in_force) => Ok(read.with_trust(Arc::new(in_force))),

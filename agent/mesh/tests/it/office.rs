@@ -157,7 +157,7 @@ async fn refuses_token_of_retired_authority() {
     let error = office.learns_nothing_of(&token_of(&old)).await;
     let said = error.to_string();
     assert!(!error.is_final(), "another member may hold the key");
-    let before = format!("this token was made before authority {}", new.pin());
+    let before = format!("retired and replaced by authority {}", new.pin());
     assert!(said.contains(&before), "{said}");
     assert!(said.contains("lattice admin token create"), "{said}");
     // The old authority's certificate without its key does not help.

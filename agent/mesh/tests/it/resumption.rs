@@ -267,7 +267,7 @@ async fn connected_member_rechecks_server() {
                 let text = refused.to_string();
                 format!(
                     "REFUSED ({})",
-                    text.split("each other: ").last().unwrap_or(&text)
+                    text.split(" failed: ").last().unwrap_or(&text)
                 )
             }
         };

@@ -219,7 +219,7 @@ async fn well_signed_bundles_that_say_what_none_may_are_refused() {
         refused("not a CA", &by_hand(&leaf, &[])),
         BundleRefused::Invalid { .. }
     ));
-    let found = refused("bytes too many", &by_hand(&good, &[0]));
+    let found = refused("trailing bytes", &by_hand(&good, &[0]));
     assert!(matches!(found, BundleRefused::Invalid { .. }), "{found}");
     let mut crowd = good.clone();
     crowd.authorities = vec![crowd.authorities[0].clone(); 17];

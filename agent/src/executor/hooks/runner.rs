@@ -67,7 +67,10 @@ impl HookRunner {
         let (mut child, output) = match started {
             Ok(Ok(started)) => started,
             Ok(Err(error)) => return Err(not_started(error.to_string())),
-            Err(_) => return Err(not_started(format!("it hangs since {} s", limit.as_secs()))),
+            Err(_) => {
+                let reason = format!("the start did not complete within {} s", limit.as_secs());
+                return Err(not_started(reason));
+            }
         };
         let mut group = ProcessGroup::of(&child);
         let mut kept = Vec::new();
@@ -105,7 +108,7 @@ impl HookRunner {
             Ok(Ok(status)) if status.success() => return Ok(()),
             Ok(Ok(status)) => describe_status(status),
             Ok(Err(error)) => format!("it cannot be waited for: {error}"),
-            Err(_) => format!("killed at its deadline of {} s", limit.as_secs()),
+            Err(_) => format!("killed after the timeout of {} s", limit.as_secs()),
         };
         Err(self.describe(&what).await)
     }
@@ -125,8 +128,8 @@ impl HookRunner {
         more: &[(&'static str, String)],
     ) -> io::Result<(Child, Receiver)> {
         let starting = self.starting.clone().try_lock_owned();
-        let starting =
-            starting.map_err(|_| io::Error::other("the start before this one still hangs"))?;
+        let starting = starting
+            .map_err(|_| io::Error::other("an earlier start of this hook has not completed"))?;
         let (output, input) = io::pipe()?;
         let mut command = Command::new(&hook.program);
         command
@@ -156,7 +159,7 @@ impl HookRunner {
             })?;
         let child = told
             .await
-            .map_err(|_| io::Error::other("its thread is gone"))??;
+            .map_err(|_| io::Error::other("the thread that starts the hook has ended"))??;
         Ok((child, Receiver::from_owned_fd(output.into())?))
     }
 }

@@ -101,9 +101,9 @@ impl Wiper {
         let reason = match cut.boot == self.boot {
             true => {
                 let left = self.end_leftover_processes(cut.number).await;
-                format!("it was cut short: the agent ended while it ran{left}")
+                format!("interrupted: the agent ended during the wipe{left}")
             }
-            false => "it was cut short: the node rebooted while it ran".to_owned(),
+            false => "interrupted: the node rebooted during the wipe".to_owned(),
         };
         tracing::error!(wipe = cut.number, %reason, "the last wipe has failed");
         let outcome = WipeOutcome::Failed {
@@ -143,7 +143,9 @@ impl Wiper {
             }
         }
         if has_work {
-            return Err("work still runs here; it is ended first".to_owned());
+            return Err(
+                "jobs still run on this node; the wipe starts when they have ended".to_owned(),
+            );
         }
         let record = WipeRecord {
             version: FORMAT,
@@ -223,15 +225,24 @@ impl Wiper {
             let found: Vec<Process> = match found {
                 Ok(Ok(found)) => found,
                 Ok(Err(error)) => {
-                    return format!("; what is left of it cannot be looked for: {error}");
+                    return format!(
+                        "; remaining processes of the hook could not be listed: {error}"
+                    );
                 }
-                Err(error) => return format!("; what is left of it cannot be looked for: {error}"),
+                Err(error) => {
+                    return format!(
+                        "; remaining processes of the hook could not be listed: {error}"
+                    );
+                }
             };
             if found.is_empty() {
                 return String::new();
             }
             if begun.elapsed() >= KILL_TIMEOUT {
-                return format!("; {} processes of it could not be ended", found.len());
+                return format!(
+                    "; {} processes of the hook could not be killed",
+                    found.len()
+                );
             }
             found
                 .iter()

@@ -77,20 +77,20 @@ impl RunAs {
         };
         if account.uid == 0 || account.gid == 0 {
             return Err(NoAccount::Refused(format!(
-                "it would run as {} (uid {}, gid {}), and no work runs as root",
+                "the job would run as {} (uid {}, gid {}), but jobs never run as root",
                 account.name, account.uid, account.gid
             )));
         }
         if account.uid == NO_ID || account.gid == NO_ID {
             return Err(NoAccount::Refused(format!(
-                "{} has uid {} and gid {}; {NO_ID} is not a valid id: the kernel takes it for \
-                 \"unchanged\"",
+                "{} has uid {} and gid {}; {NO_ID} is not a valid id: the kernel interprets it \
+                 as \"do not change\"",
                 account.name, account.uid, account.gid
             )));
         }
         if account.uid < self.min_uid {
             return Err(NoAccount::Refused(format!(
-                "it would run as {} (uid {}), a system account: uids below {} run no work",
+                "the job would run as {} (uid {}), a system account: executor.min_uid is {}",
                 account.name, account.uid, self.min_uid
             )));
         }
@@ -139,7 +139,8 @@ impl RunAs {
             }
             Some((_, MapEntry::Unlisted)) | None if is_account_name(user) => user.to_owned(),
             Some((_, MapEntry::Unlisted)) | None => {
-                let text = "that is no name of a local account; map it in executor.user_map";
+                let text = "the principal is not a valid account name; map it to an account in \
+                            executor.user_map";
                 return Err(NoAccount::Refused(text.to_owned()));
             }
         };

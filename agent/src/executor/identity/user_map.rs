@@ -160,7 +160,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
         .map(|(principal, account)| format!("{principal}: {account:?} is not a valid account name"))
         .collect();
     let roots = accounts.iter().filter(|(_, account)| *account == "root");
-    mistakes.extend(roots.map(|(principal, _)| format!("{principal}: no work runs as root")));
+    mistakes.extend(roots.map(|(principal, _)| format!("{principal}: jobs never run as root")));
     if mistakes.is_empty() {
         Ok(accounts)
     } else {
@@ -211,7 +211,7 @@ mod tests {
         assert!(error().contains("No such file"), "{}", error());
         write(&path, "a: -x\nb: root\nc: fine\nd: '1000'\n");
         let text = error();
-        for part in ["a: \"-x\"", "b: no work runs as root", "d: \"1000\""] {
+        for part in ["a: \"-x\"", "b: jobs never run as root", "d: \"1000\""] {
             assert!(text.contains(part), "{text}");
         }
         write(&path, "a: b\na: c\n");

@@ -77,7 +77,7 @@ impl Executor {
             unreadable(error)
         })?;
         let (allocation, attempt) = (key.allocation, key.attempt);
-        tracing::info!(%allocation, attempt, number = given, "a checkpoint is wanted");
+        tracing::info!(%allocation, attempt, number = given, "checkpoint requested");
         wake(&dir).map_err(unreadable)?;
         Ok(CheckpointStatus::Asked { at })
     }

@@ -131,7 +131,10 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
                 if finishing.is_another_due().await {
                     supervise(shared, rank).await;
                 } else {
-                    let fault = format!("its epilog or wipe did not run: {}", no_supervisor(rank));
+                    let fault = format!(
+                        "the epilog or wipe of the attempt did not run: {}",
+                        no_supervisor(rank)
+                    );
                     let fault = Some(fault);
                     let exit = ExitRecord { fault, ..end };
                     lost::write_end(shared, rank, exit, AttemptDir::write_exit).await;
@@ -188,7 +191,7 @@ impl StartCounter {
 
 fn no_supervisor(rank: &Rank) -> String {
     format!(
-        "its supervisor did not come up in {MAX_STARTS} tries; see {} on the node",
+        "the supervisor did not start in {MAX_STARTS} tries; see {} on the node",
         rank.dir().supervisor_log().display()
     )
 }

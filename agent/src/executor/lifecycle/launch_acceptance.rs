@@ -42,11 +42,11 @@ impl Shared {
         let reason = match (orphans.is_empty(), finishing.is_empty()) {
             (true, true) => return Ok(()),
             (false, _) => format!(
-                "processes of {} run of which nothing is recorded",
+                "processes of attempts without a record are running: {}",
                 names(BlockReason::Orphans)
             ),
             (true, false) => format!(
-                "the node was rebooted, and the epilog or wipe of {} is not done",
+                "the node has rebooted, and the epilog or wipe of {} has not completed",
                 names(BlockReason::Finishing)
             ),
         };

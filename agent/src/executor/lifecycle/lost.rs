@@ -25,7 +25,7 @@ pub(in crate::executor) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     }
     remove_shared_folder(rank).await;
     let evidence = search.evidence();
-    tracing::warn!(attempt = %rank, %evidence, "a rank is lost");
+    tracing::warn!(attempt = %rank, %evidence, "rank lost");
     let lost = RankExit::Lost { evidence };
     let exit = ExitRecord::new(shared.clock.now(), lost);
     write_end(shared, rank, exit, AttemptDir::write_job_end_or_exit).await;
@@ -79,7 +79,7 @@ fn kill_remaining(
 ) -> Result<OrphanProcesses, String> {
     let failed = |error: &dyn std::error::Error| crate::with_causes(error);
     let launch = dir.launch().map_err(|e| failed(&e))?;
-    let launch = launch.ok_or("the record of what was to run is missing")?;
+    let launch = launch.ok_or("the launch record is missing")?;
     // Process ids are valid only for the boot that assigned them. These files are not flushed: after a machine crash
     // they may be empty.
     let (supervisor, started) = match launch.boot_id == boot_id {

@@ -35,11 +35,11 @@ pub(in crate::executor) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     let clearing = kill_until_empty(rank.as_ref(), move || finder.kill(key));
     let search = block_jobs_until(shared, key, clearing).await;
     let evidence = format!(
-        "nothing was recorded of it on this node; {} processes with its mark, in its cgroup or \
-         supervising it were found and ended",
+        "this node has no record of the attempt; {} processes with the attempt's marker or in its \
+         cgroup, supervisors included, were found and killed",
         search.ended()
     );
-    tracing::warn!(attempt = %rank, %evidence, "a rank is lost");
+    tracing::warn!(attempt = %rank, %evidence, "rank lost");
     let lost = RankExit::Lost { evidence };
     let exit = ExitRecord::new(shared.clock.now(), lost);
     lost::write_end(shared, rank, exit, create_and_write_exit).await;
@@ -110,7 +110,7 @@ impl Executor {
             Ok(found) => Some(self.resume_attempt(key, &found.pids())),
             Err(error) => {
                 // The processes may still run: the search repeats until it succeeds.
-                tracing::error!(%error, "cannot look for processes of an attempt");
+                tracing::error!(%error, "search for processes of an attempt failed");
                 Some(self.resume_attempt(key, &[]))
             }
         }
@@ -141,7 +141,7 @@ impl Executor {
         let everything = match finder.all_attempts() {
             Ok(everything) => everything,
             Err(error) => {
-                tracing::error!(%error, "cannot look for processes without a record");
+                tracing::error!(%error, "search for processes without a record failed");
                 return;
             }
         };
@@ -195,8 +195,8 @@ impl Executor {
         let (allocation, attempt, pids) = (key.allocation, key.attempt, found.pids());
         tracing::error!(
             %allocation, attempt, ?pids,
-            "processes without a record are running; executor.orphans is report: end them, and \
-             this node takes work again"
+            "processes without a record are running and executor.orphans is `report`; the node \
+             accepts jobs again when they have ended"
         );
         self.shared.block_reasons.add(BlockReason::Orphans, key);
         let (shared, finder) = (self.shared.clone(), self.shared.finder());

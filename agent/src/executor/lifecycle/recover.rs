@@ -65,7 +65,8 @@ fn end_after_reboot(
         return Ok(None);
     }
     let (boot_then, boot_now) = (&launch.boot_id, &shared.settings.boot_id);
-    let evidence = format!("the machine was rebooted: boot id {boot_then} then, {boot_now} now");
+    let evidence =
+        format!("node has rebooted since launch (boot id {boot_now}, expected {boot_then})");
     let exit = ExitRecord::new(shared.clock.now(), RankExit::Lost { evidence });
     let written = dir.write_job_end_or_exit(&exit);
     if let Err(error) = &written {

@@ -56,7 +56,7 @@ impl Executor {
                     unreadable(error)
                 })?;
                 let (allocation, attempt) = (key.allocation, key.attempt);
-                tracing::info!(%allocation, attempt, number, walltime_ms, "has another walltime");
+                tracing::info!(%allocation, attempt, number, walltime_ms, "walltime changed");
                 record
             }
         };

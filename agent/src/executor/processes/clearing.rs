@@ -34,19 +34,18 @@ impl FoundProcesses {
 
     /// Evidence text: states only what was checked.
     pub(in crate::executor) fn evidence(&self) -> String {
-        let mut text = "its supervisor ended without recording an end; ".to_owned();
+        let mut text = "the supervisor ended without recording an end; ".to_owned();
         text += &match self.ended.len() {
-            0 => "no process with its mark, in its cgroup, in its session or on its way to its \
-                  program was found"
+            0 => "no process of the attempt was found by marker, cgroup, session or pending start"
                 .to_owned(),
             n => format!(
-                "{n} processes with its mark, in its cgroup, in its session or on their way to its \
-                 program were found and ended"
+                "{n} processes of the attempt, found by marker, cgroup, session or pending start, \
+                 were killed"
             ),
         };
         if !self.unverified.is_empty() {
             let n = self.unverified.len();
-            text += &format!("; {n} of its user's that could not be read were waited for");
+            text += &format!("; the end of {n} unreadable processes of the user was awaited");
         }
         text
     }
@@ -112,8 +111,8 @@ fn obstacle(left: &OrphanProcesses) -> Option<String> {
     if !left.possibly_of_attempt.is_empty() {
         let unknown = pids(&left.possibly_of_attempt);
         parts.push(format!(
-            "the environment of processes of its user cannot be read: {unknown}; end them if they \
-             are its own"
+            "the environment of some processes of the user cannot be read: {unknown}; kill them if \
+             they belong to the attempt"
         ));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
@@ -152,7 +151,7 @@ mod tests {
     #[test]
     fn evidence_lists_only_checked_items() {
         let mut search = FoundProcesses::default();
-        assert!(search.evidence().contains("no process with its mark"));
+        assert!(search.evidence().contains("no process of the attempt"));
         for _ in 0..2 {
             search.add(&OrphanProcesses {
                 of_attempt: vec![process(7, 'R'), process(8, 'D')],
@@ -160,9 +159,9 @@ mod tests {
             });
         }
         let text = search.evidence();
-        assert!(text.contains("2 processes with its mark"), "{text}");
+        assert!(text.contains("2 processes of the attempt"), "{text}");
         assert!(
-            text.contains("1 of its user's that could not be read"),
+            text.contains("1 unreadable processes of the user"),
             "{text}"
         );
     }

@@ -301,7 +301,7 @@ impl OpenedJournal {
             tracing::warn!(
                 path = %segment.path.display(),
                 bytes = torn,
-                "the journal's last line was not written to its end; cut off"
+                "partial last line of the journal removed"
             );
             // If the truncation fails, the segment is not appended to.
             let file = OpenOptions::new().write(true).open(&segment.path);
@@ -407,7 +407,7 @@ fn set_aside(segment: &Segment, scan: &Scan, bytes: &[u8]) {
         path = %segment.path.display(),
         lines = scan.damaged,
         aside = %aside.display(),
-        "lines of the history were changed on the disk; they are left out"
+        "corrupt lines found in a history segment; they are omitted"
     );
     let written = write_durably(&aside, bytes).and_then(|()| {
         let good = scan.lines.iter().map(|(_, at)| &bytes[at.clone()]);

@@ -208,7 +208,7 @@ impl NodeHistory {
             let at = state.waiting.iter().position(is_event);
             if let Some(lost) = state.waiting.remove(at.unwrap_or(0)) {
                 if state.lost == 0 {
-                    tracing::error!("entries of the history are lost: too many wait for the disk");
+                    tracing::error!("history entries dropped: too many entries wait for the disk");
                 }
                 state.lost = state.lost.saturating_add(1);
                 if at.is_none() && state.is_open {
@@ -326,9 +326,12 @@ impl NodeHistory {
         self.0.status.send_if_modified(|now| {
             match (&now.fault, &fault) {
                 (None, Some(error)) => {
-                    tracing::error!(%error, waiting, "the history cannot be written; it waits");
+                    tracing::error!(
+                        %error, waiting,
+                        "history cannot be written; entries wait in memory"
+                    );
                 }
-                (Some(_), None) => tracing::info!("the history can be written again"),
+                (Some(_), None) => tracing::info!("history can be written again"),
                 _ => {}
             }
             let next = HistoryStatus {

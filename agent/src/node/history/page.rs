@@ -53,7 +53,7 @@ impl NodeHistory {
             .filter(|record| number(record) > since && number(record) <= last);
         let (entries, next) = json_list(after.by_ref().take(most), MAX_PAGE_BYTES)?;
         if is_there && next.is_none() {
-            return Err("the history was changed on the disk".to_owned());
+            return Err("a history segment was modified on disk".to_owned());
         }
         Ok(HistoryPage {
             journal,
@@ -67,7 +67,7 @@ impl NodeHistory {
 
     async fn read(&self, path: PathBuf) -> Result<Vec<HistoryRecord>, String> {
         let turn = self.turn().await;
-        let turn = turn.ok_or("the disk does not answer; ask again later")?;
+        let turn = turn.ok_or("the disk does not respond; repeat the request later")?;
         let limits = self.0.limits.clone();
         let read = tokio::task::spawn_blocking(move || {
             let bytes = read_bounded(&path, &limits);

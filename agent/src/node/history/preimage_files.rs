@@ -131,7 +131,7 @@ pub(super) fn read(folder: &Path, digest: &Digest) -> Option<(Bytes, ClassRecord
         Ok(record) => Some((bytes.into(), record)),
         Err(error) => {
             let error = crate::with_causes(&error);
-            tracing::error!(path = %path.display(), %error, "damaged history record removed");
+            tracing::error!(path = %path.display(), %error, "corrupt preimage file removed");
             let _ = std::fs::remove_file(&path);
             None
         }

@@ -106,7 +106,7 @@ impl NodeHistory {
             journal: &journal,
             records,
         };
-        tracing::info!(last = journal.last(), "the history can be read");
+        tracing::info!(last = journal.last(), "history readable again");
         (resume.0)(self, reopened);
         shared.status.send_if_modified(|now| {
             now.damaged = journal.damaged > 0;

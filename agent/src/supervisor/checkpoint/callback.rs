@@ -71,7 +71,7 @@ pub(super) fn serve(
     let server = async move {
         if let Err(error) = server.await {
             super::super::supervisor_log::log_line(format_args!(
-                "the job cannot be served: {error}"
+                "the checkpoint service for the job failed: {error}"
             ));
         }
     };

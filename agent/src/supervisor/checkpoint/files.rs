@@ -79,7 +79,7 @@ impl Part {
     pub(super) fn prepare(&self) -> Result<(), String> {
         let directory = self.directory.display();
         let made = make_directory(&self.directory);
-        made.map_err(|error| format!("{directory} cannot be made: {error}"))?;
+        made.map_err(|error| format!("{directory} cannot be created: {error}"))?;
         let mut folder = open_directory(&self.directory)
             .map_err(|error| format!("{directory} cannot be opened: {error}"))?;
         let mut path = self.directory.clone();
@@ -88,7 +88,7 @@ impl Part {
             let refused = |why: String| format!("{}: {why}", path.display());
             match mkdirat(&folder, &*part, Mode::from_raw_mode(0o700)) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(refused(format!("cannot be made: {error}"))),
+                Err(error) => return Err(refused(format!("cannot be created: {error}"))),
             }
             folder = enter(&folder, &part).map_err(|error| refused(describe_error(error)))?;
             let owner = fstat(&folder)
@@ -97,7 +97,7 @@ impl Part {
             if owner != self.uid {
                 let uid = self.uid;
                 return Err(refused(format!(
-                    "belongs to uid {owner}, and the job is uid {uid}"
+                    "belongs to uid {owner}, but the job runs as uid {uid}"
                 )));
             }
         }
@@ -106,7 +106,9 @@ impl Part {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(error) => {
                     let path = path.display();
-                    return Err(format!("{path}/{name} is there already and stays: {error}"));
+                    return Err(format!(
+                        "{path}/{name} exists and cannot be removed: {error}"
+                    ));
                 }
             }
         }
@@ -176,12 +178,17 @@ impl Part {
         let file = match openat(folder, name, how, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(format!("{name} does not count: {}", describe_error(error))),
+            Err(error) => {
+                let reason = describe_error(error);
+                return Err(format!("{name} is not a valid answer: {reason}"));
+            }
         };
         let is_file = fstat(&file)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         if !is_file {
-            return Err(format!("{name} does not count: it is no file"));
+            return Err(format!(
+                "{name} is not a valid answer: it is not a regular file"
+            ));
         }
         let mut bytes = Vec::new();
         let read = File::from(file)
@@ -197,7 +204,7 @@ impl Part {
         let number: String = number.chars().take(20).collect();
         let wanted = self.number;
         Err(format!(
-            "{name} does not count: it holds {number:?} and not {wanted}"
+            "{name} is not a valid answer: it contains number {number:?}, expected {wanted}"
         ))
     }
 
@@ -244,8 +251,8 @@ fn enter(folder: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
 /// Text of an error. With `O_DIRECTORY`, the kernel reports a link as "not a directory".
 fn describe_error(error: Errno) -> String {
     match error {
-        Errno::LOOP => "it is a link, and links are not followed".to_owned(),
-        Errno::NOTDIR => "it is no folder, or a link, and links are not followed".to_owned(),
+        Errno::LOOP => "it is a symbolic link (symbolic links are not followed)".to_owned(),
+        Errno::NOTDIR => "it is not a folder (symbolic links are not followed)".to_owned(),
         error => error.to_string(),
     }
 }

@@ -74,10 +74,10 @@ pub(super) fn prepare(launch: &LaunchRecord) -> Result<Option<PreparedCheckpoint
     let (to, said) = mpsc::unbounded_channel();
     let channel = open(&plan, launch).map_err(|error| {
         let mode = plan.setup.mode;
-        format!("what checkpoints in mode {mode} need cannot be made: {error}")
+        format!("cannot set up checkpoints in mode {mode}: {error}")
     })?;
     let eyes = UserFileThread::open(user)
-        .map_err(|why| format!("its files cannot be inspected: {why}"))?;
+        .map_err(|why| format!("cannot access files as the job's user: {why}"))?;
     Ok(Some(PreparedCheckpoints {
         plan,
         rank: launch.rank,
@@ -134,7 +134,9 @@ impl PreparedCheckpoints {
                 match begun {
                     Some(Ok(begun)) => *serving = Some(begun),
                     Some(Err(error)) => {
-                        log_line(format_args!("the job cannot be served: {error}"));
+                        log_line(format_args!(
+                            "the checkpoint service for the job failed: {error}"
+                        ));
                     }
                     None => {}
                 }

@@ -48,7 +48,7 @@ impl CheckpointRequestParams {
             return seen;
         }
         let path = self.part.as_ref().map(Part::path).unwrap_or_default();
-        let why = format!("the filesystem of {} does not answer", path.display());
+        let why = format!("the filesystem of {} is unresponsive", path.display());
         self.reports
             .report_obstacle(CheckpointFailure::Storage, why);
         let seen = seen.await;
@@ -69,7 +69,7 @@ impl CheckpointRequestParams {
         let why = match made {
             Some(Ok(())) => return true,
             Some(Err(why)) => why,
-            None => "the thread that looks at files is gone".to_owned(),
+            None => "the thread for file access has ended".to_owned(),
         };
         self.reports
             .send(ReportContent::DestinationUnavailable(why));
@@ -113,8 +113,8 @@ impl CheckpointRequestParams {
                 }
             }
             if !is_said {
-                let why = "its first process has no handler for SIGUSR1, which would end it: it was \
-                           not asked";
+                let why = "the first process of the job has no handler for SIGUSR1; the request was not \
+                           sent, because the signal would end the process";
                 self.reports
                     .report_obstacle(CheckpointFailure::Unresponsive, why);
                 is_said = true;
@@ -148,10 +148,9 @@ impl CheckpointRequestParams {
                     }
                     obstacle
                 }
-                Some(Err(error)) => Some(format!(
-                    "{} cannot be looked at: {error}",
-                    part.path().display()
-                )),
+                Some(Err(error)) => {
+                    Some(format!("{} cannot be read: {error}", part.path().display()))
+                }
             };
             if now != obstacle {
                 match &now {
@@ -230,7 +229,7 @@ impl CheckpointRequestParams {
                 is_deaf = !listens;
                 match is_deaf {
                     true => {
-                        let why = "the job does not listen: nothing watches on its socket";
+                        let why = "no process of the job is connected to the checkpoint socket";
                         self.reports
                             .report_obstacle(CheckpointFailure::Unresponsive, why);
                     }
@@ -252,7 +251,7 @@ fn answer_from_numbers(
         return Some(ReportContent::Complete { bytes: None });
     }
     if now.failed == number {
-        let why = "the job reports in its shared file that it cannot".to_owned();
+        let why = "the job reported a failure in the shared file".to_owned();
         return Some(ReportContent::Declined(why));
     }
     let has_begun = now.acknowledged == number

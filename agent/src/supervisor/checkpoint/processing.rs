@@ -48,7 +48,7 @@ pub(super) async fn serve(
             () = look.notified() => {}
             Some(said) = prepared.reports.recv() => {
                 let number = said.number;
-                let why = format!("number: {number} is not asked for");
+                let why = format!("number: checkpoint {number} is not requested");
                 answer(said.reply, Err(ReportRejection::NotRequested(why)));
             }
         }
@@ -61,9 +61,7 @@ fn next(dir: &AttemptDir, done: u32) -> Option<OrderRecord> {
         Ok(order) => order.filter(|order| order.order.number > done),
         Err(error) => {
             let error = crate::with_causes(&error);
-            log_line(format_args!(
-                "which checkpoint is wanted cannot be read: {error}"
-            ));
+            log_line(format_args!("checkpoint order unreadable: {error}"));
             None
         }
     }
@@ -214,12 +212,14 @@ impl CheckpointTask {
         } = said;
         if number != self.number() {
             let wanted = self.number();
-            let why = format!("number: {number} is over; {wanted} is asked for");
+            let why = format!(
+                "number: checkpoint {number} has ended; the current checkpoint is {wanted}"
+            );
             answer(reply, Err(ReportRejection::NotRequested(why)));
             return (StepResult::Wait, None);
         }
         if reply.is_some() && !self.is_request_sent {
-            let why = format!("number: {number} is not asked for yet");
+            let why = format!("number: checkpoint {number} is not requested yet");
             answer(reply, Err(ReportRejection::NotRequested(why)));
             return (StepResult::Wait, None);
         }
@@ -279,7 +279,7 @@ impl CheckpointTask {
         let within = seconds(now.since(self.order_record.asked_at));
         let mut reason = match self.timing.last_report_at() {
             Some(at) => format!(
-                "it was not complete within {within}; the last report came {} before",
+                "checkpoint not complete within {within}; the last report was received {} earlier",
                 seconds(now.since(at))
             ),
             None => format!("no report within {within}"),

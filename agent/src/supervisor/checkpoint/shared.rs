@@ -77,7 +77,10 @@ impl SharedFile {
         let mut text = folder.as_bytes().to_vec();
         text.push(0);
         if text.len() > MAX_FOLDER_BYTES || folder.contains('\0') {
-            return Err(io::Error::other("the folder's path is too long for it"));
+            return Err(io::Error::other(format!(
+                "the folder path exceeds {} bytes or contains NUL",
+                MAX_FOLDER_BYTES - 1
+            )));
         }
         self.file.write_all_at(&text, FOLDER)?;
         let [a, b] = [number, !number].map(u32::to_le_bytes);

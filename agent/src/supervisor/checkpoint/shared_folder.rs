@@ -15,7 +15,7 @@ const MODE: u32 = 0o711;
 pub(super) fn make(plan: &CheckpointPlan) -> Result<(), String> {
     let place = &plan.place;
     let failed =
-        |path: &Path, error: io::Error| format!("{} cannot be made: {error}", path.display());
+        |path: &Path, error: io::Error| format!("{} cannot be created: {error}", path.display());
     plan.remove_shared_folder()
         .map_err(|error| failed(place, error))?;
     // The folder of this agent, and the parent of all agents' folders.
@@ -30,8 +30,7 @@ pub(super) fn make(plan: &CheckpointPlan) -> Result<(), String> {
 fn make_one(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(MODE).create(path)?;
     if let Some((uid, mode)) = foreign_write_access(path)? {
-        let why =
-            format!("it belongs to uid {uid} with mode {mode:04o}, so others could change it");
+        let why = format!("owner uid {uid} with mode {mode:04o}: other users could change it");
         return Err(io::Error::other(why));
     }
     let mode = std::fs::metadata(path)?.permissions().mode();

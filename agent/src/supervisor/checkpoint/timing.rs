@@ -66,7 +66,7 @@ impl Timing {
         }
         if self.deferrals.times >= order.most_deferrals {
             let most = order.most_deferrals;
-            return Err(format!("it may be put off {most} times, and was"));
+            return Err(format!("the limit of {most} deferrals is reached"));
         }
         let unused = self.deferrals.until.map_or(0, |until| until.since(now));
         let before = self.deferrals.total_ms.saturating_sub(unused);
@@ -75,7 +75,7 @@ impl Timing {
         if total_ms > most {
             let left = most.saturating_sub(before);
             return Err(format!(
-                "for_ms: {for_ms} is too much: it may be put off for {most} ms in all, {left} are left"
+                "for_ms: {for_ms} exceeds the remaining deferral time of {left} ms (limit {most} ms)"
             ));
         }
         let until = now.after(for_ms);

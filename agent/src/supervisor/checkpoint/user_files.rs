@@ -33,7 +33,12 @@ impl UserFileThread {
     pub(super) fn open(user: Option<&LocalUser>) -> Result<Self, String> {
         let user = match user {
             Some(user) => Some(FileAccessIds::of(user)?),
-            None if geteuid().is_root() => return Err("no work runs as root".to_owned()),
+            None if geteuid().is_root() => {
+                return Err(
+                    "the launch record names no user, and root does not access checkpoint files"
+                        .to_owned(),
+                );
+            }
             None => None,
         };
         let (work, asked) = mpsc::channel::<Work>();
@@ -46,7 +51,7 @@ impl UserFileThread {
                 asked.into_iter().for_each(|work| work());
             }
         };
-        let thread = Builder::new().name("eyes".to_owned()).spawn(body);
+        let thread = Builder::new().name("user-files".to_owned()).spawn(body);
         thread.map_err(|error| error.to_string())?;
         let begun = ready.recv_timeout(SETUP_TIMEOUT);
         begun.map_err(|error| error.to_string())??;
@@ -80,7 +85,7 @@ impl FileAccessIds {
         let (uid, gid) = (user.uid, user.gid);
         if is_nobodys(uid) || is_nobodys(gid) {
             return Err(format!(
-                "no work runs as {} (uid {uid}, gid {gid})",
+                "user {} (uid {uid}, gid {gid}) cannot run jobs: root and id 4294967295 are not permitted",
                 user.name
             ));
         }
@@ -102,7 +107,7 @@ fn become_user(user: Option<&FileAccessIds>) -> Result<(), String> {
         if !set_fs_ids(user.uid, user.gid) {
             let (uid, gid) = (user.uid, user.gid);
             return Err(format!(
-                "the kernel does not let it be uid {uid}, gid {gid} for files"
+                "the kernel refused the filesystem ids uid {uid}, gid {gid} (setfsuid, setfsgid)"
             ));
         }
     }

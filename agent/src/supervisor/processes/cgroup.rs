@@ -76,7 +76,7 @@ pub enum CgroupError {
     },
     /// The host cannot enforce a configured limit.
     #[error(
-        "the {controller} controller is not available in {}, so {key} cannot be kept; enable it \
+        "the {controller} controller is not available in {}, so {key} cannot be enforced; enable it \
          (on hosts that still mount version 1: boot with cgroup_no_v1={controller}), remove the \
          key, or set executor.cgroup to auto",
         path.display()
@@ -113,7 +113,7 @@ impl Cgroups {
             Ok(opened) => Ok(Some(opened)),
             Err(error) if settings.use_of_cgroups == CgroupUse::Auto => {
                 let error = crate::with_causes(&error);
-                tracing::info!(%error, "ranks are not put into cgroups");
+                tracing::info!(%error, "cgroups unavailable; ranks run without cgroups");
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -197,7 +197,7 @@ impl Cgroups {
         if self.is_required {
             return Err(error);
         }
-        tracing::warn!(%error, "a limit is not kept");
+        tracing::warn!(%error, "cgroup limit not enforced");
         Ok(false)
     }
 

@@ -34,7 +34,7 @@ impl Process {
 pub fn process(pid: Pid) -> io::Result<Process> {
     let pid = pid.as_raw_nonzero().get();
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse(pid, &text).ok_or_else(|| io::Error::other("/proc/<pid>/stat has another form"))
+    parse(pid, &text).ok_or_else(|| io::Error::other("/proc/<pid>/stat has an unknown format"))
 }
 
 /// Parses a line of `stat`. The name in the second field may contain any character, so fields are counted after its

@@ -91,7 +91,10 @@ pub(in crate::supervisor) fn environment(
     }
     for (name, value) in env {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(format!("{name:?} cannot be an environment variable"));
+            return Err(format!(
+                "environment variable {name:?} is not valid: the name is empty or contains '=' or NUL, or the value \
+                 contains NUL"
+            ));
         }
         all.push((name.clone(), value.clone()));
     }

@@ -45,14 +45,17 @@ pub(in crate::supervisor) fn prepare(
     procs: Option<OwnedFd>,
 ) -> Result<PreparedJob, String> {
     let script: Option<Script> = match &launch.workload.script {
-        Some(text) => {
-            Some(script::create_sealed(text).map_err(|e| format!("cannot hold the script: {e}"))?)
-        }
+        Some(text) => Some(
+            script::create_sealed(text)
+                .map_err(|e| format!("cannot create the script file in memory: {e}"))?,
+        ),
         None => None,
     };
     let mut argv: Vec<String> = script.as_ref().map(Script::argv).unwrap_or_default();
     argv.extend(launch.workload.argv.iter().cloned());
-    let (program, arguments) = argv.split_first().ok_or("there is nothing to run")?;
+    let (program, arguments) = argv
+        .split_first()
+        .ok_or("the job has neither a program nor a script")?;
     let places = JobPaths::of(launch, program)?;
     let (steps, told) =
         pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|e| e.to_string())?;
@@ -125,7 +128,8 @@ fn output_stream(
     if file.is_some() {
         return Ok((Stdio::null(), None));
     }
-    let (from, to) = io::pipe().map_err(|error| format!("no pipe for its output: {error}"))?;
+    let (from, to) = io::pipe()
+        .map_err(|error| format!("cannot create a pipe for the job's output: {error}"))?;
     if let Some(user) = user.filter(|user| user.uid != u32::MAX && user.gid != u32::MAX) {
         let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
         if let Err(error) = fchown(&to, Some(uid), Some(gid)) {
@@ -152,11 +156,11 @@ fn child(
     let user = match &launch.become_user {
         Some(user) => Some(ChildUser::of(user).ok_or_else(|| {
             let (name, uid, gid) = (&user.name, user.uid, user.gid);
-            format!("no work runs as {name} (uid {uid}, gid {gid})")
+            format!("user {name} (uid {uid}, gid {gid}) cannot run jobs: root and id 4294967295 are not permitted")
         })?),
         // A record without a user is valid only if the agent is not root.
         None if geteuid().is_root() => {
-            return Err("its record names no user to become, and no work runs as root".to_owned());
+            return Err("the launch record names no user, and jobs never run as root".to_owned());
         }
         None => None,
     };

@@ -57,12 +57,12 @@ impl JobPaths {
     /// Text for the present step of a child.
     pub(in crate::supervisor) fn step_text(&self, step: Option<Step>) -> String {
         match step {
-            None => "its fork".to_owned(),
-            Some(Step::Session | Step::Parent) => "its ties to its supervisor".to_owned(),
-            Some(Step::Cgroup) => "its cgroup".to_owned(),
-            Some(Step::User) => format!("becoming {}", self.user),
-            Some(Step::Privileges) => "giving up privileges".to_owned(),
-            Some(Step::Keyring) => "its session keyring".to_owned(),
+            None => "forking the process".to_owned(),
+            Some(Step::Session | Step::Parent) => "setting up the session".to_owned(),
+            Some(Step::Cgroup) => "entering the cgroup".to_owned(),
+            Some(Step::User) => format!("changing to user {}", self.user),
+            Some(Step::Privileges) => "dropping privileges".to_owned(),
+            Some(Step::Keyring) => "creating a session keyring".to_owned(),
             Some(Step::Directory) => format!("working directory {}", self.directory.display()),
             Some(Step::Stdout) => output_at(self.stdout.as_deref()),
             Some(Step::Stderr) => output_at(self.stderr.as_deref()),
@@ -74,12 +74,14 @@ impl JobPaths {
     pub(in crate::supervisor) fn explain(&self, step: Option<Step>, error: &io::Error) -> String {
         match step {
             None | Some(Step::Program) => format!("{}: {error}", self.program),
-            Some(Step::Session | Step::Parent) => format!("its supervisor went: {error}"),
-            Some(Step::Cgroup) => format!("it cannot enter its cgroup: {error}"),
-            Some(Step::User) => format!("it cannot become {}: {error}", self.user),
-            Some(Step::Privileges) => format!("it cannot give up privileges: {error}"),
+            Some(Step::Session | Step::Parent) => {
+                format!("the supervisor exited during the start: {error}")
+            }
+            Some(Step::Cgroup) => format!("cannot enter the job's cgroup: {error}"),
+            Some(Step::User) => format!("cannot change to user {}: {error}", self.user),
+            Some(Step::Privileges) => format!("cannot drop privileges: {error}"),
             Some(Step::Keyring) => {
-                format!("it cannot have a session keyring of its own: {error}")
+                format!("cannot create a session keyring: {error}")
             }
             Some(Step::Directory) => format!("{}: {error}", self.step_text(step)),
             Some(Step::Stdout | Step::Stderr) => {
@@ -87,7 +89,7 @@ impl JobPaths {
                 let file = self.step_text(step);
                 match errno.map(rustix::io::Errno::from_raw_os_error) {
                     Some(rustix::io::Errno::LOOP) => {
-                        format!("{file}: it is a link, and links are not followed")
+                        format!("{file}: it is a symbolic link (symbolic links are not followed)")
                     }
                     Some(rustix::io::Errno::NXIO) => {
                         format!("{file}: it is neither a file nor a device")

@@ -28,7 +28,7 @@ async fn an_answer_that_was_there_before_is_none() {
     std::fs::write(scene.path(&order).join("complete"), "7\n").unwrap();
     let (_, reason) = failure(&scene.outcome(key(1), &order).await);
     assert!(
-        reason.contains("complete does not count: it holds \"7\" and not 8"),
+        reason.contains("complete is not a valid answer: it contains number \"7\", expected 8"),
         "{reason}"
     );
     scene.executor.terminate(terminate(key(1))).await.unwrap();
@@ -80,7 +80,7 @@ async fn nothing_but_files_is_done_as_the_user() {
     let mut eyes = 0;
     for thread in threads(supervisor) {
         let folder = format!("/proc/{supervisor}/task/{thread}");
-        let is_eyes = std::fs::read_to_string(format!("{folder}/comm")).unwrap() == "eyes\n";
+        let is_eyes = std::fs::read_to_string(format!("{folder}/comm")).unwrap() == "user-files\n";
         let ids = match is_eyes {
             true => ["0", "0", "0", "65534"],
             false => ["0"; 4],
@@ -187,7 +187,7 @@ async fn a_dead_filesystem(hang: Hang) {
         let order = CheckpointOrder::new(1, directory.to_str().unwrap(), 800);
         let (cause, reason) = failure(&scene.outcome(key(number), &order).await);
         assert_eq!(cause, CheckpointFailure::Storage, "{mode}: {reason}");
-        assert!(reason.contains("does not answer"), "{reason}");
+        assert!(reason.contains("is unresponsive"), "{reason}");
         scene
             .executor
             .terminate(terminate(key(number)))

@@ -57,7 +57,9 @@ impl TryFrom<v1::Scale> for ScaleBody {
             Some(Metric::Gpu(false) | Metric::Cpu(false)) | None => {
                 return Err(FieldError {
                     field: "scale.metric".to_owned(),
-                    reason: "give gpu, cpu or prometheus".to_owned(),
+                    reason:
+                        "no metric is given; set gpu or cpu to true, or give a prometheus query"
+                            .to_owned(),
                 });
             }
         };

@@ -159,7 +159,8 @@ impl TryFrom<v1::SchedulerChange> for SchedulerChange {
     fn try_from(change: v1::SchedulerChange) -> Result<Self, FieldError> {
         let checkpoint_gb_s = match (change.checkpoint_gb_s, change.no_checkpoint_gb_s) {
             (Some(_), true) => {
-                let reason = "it is set, and unset by no_checkpoint_gb_s; give one of the two";
+                let reason =
+                    "checkpoint_gb_s and no_checkpoint_gb_s are both given; give one of them";
                 return Err(setting_error("checkpoint_gb_s", reason));
             }
             (None, true) => Some(None),

@@ -203,7 +203,7 @@ where
 fn check_working_dir(text: Option<String>) -> Result<Option<String>, FieldError> {
     match text {
         Some(text) if !text.starts_with('/') => {
-            let reason = format!("{text:?} does not begin at the root; write it like /scratch/run");
+            let reason = format!("{text:?} is not an absolute path; give one such as /scratch/run");
             Err(field_error("working_dir")(reason))
         }
         text => Ok(text),
@@ -218,10 +218,13 @@ fn check_output_file(
     let Some(text) = text else { return Ok(None) };
     let fail = |reason: String| Err(field_error(field)(reason));
     if text.trim().is_empty() {
-        return fail("give a file, or leave it out to have it kept as logs".to_owned());
+        return fail(
+            "the file name is empty; give a name, or leave the field out to keep the output as logs"
+                .to_owned(),
+        );
     }
     if text.chars().any(char::is_control) {
-        return fail("a file's name has no control characters".to_owned());
+        return fail(format!("file name {text:?} contains control characters"));
     }
     if text.ends_with('/') {
         return fail(format!("{text:?} is a folder; name a file in it"));
@@ -255,7 +258,9 @@ impl AllocationRequest {
     pub fn into_spec_with(self, known: &RequestContext) -> Result<AllocationSpec, FieldError> {
         self.check_not_empty()?;
         if self.nodes == 0 {
-            return Err(field_error("nodes")("ask for at least 1 node"));
+            return Err(field_error("nodes")(
+                "0 is not a valid number of nodes; request at least 1 node",
+            ));
         }
         let (demand, terms) = (self.demand()?, self.terms(known)?);
         Ok(AllocationSpec {

@@ -63,8 +63,8 @@ impl DagRequest {
                 return Err(FieldError {
                     field: field_of(&name, "constraints"),
                     reason: format!(
-                        "the nodelist and exclude of all members up to it name more than {MAX_HOSTS} nodes; name \
-                         fewer, or ask for constraints.features"
+                        "nodelist and exclude of the members up to this one name more than {MAX_HOSTS} nodes; name \
+                         fewer nodes, or use constraints.features"
                     ),
                 });
             }

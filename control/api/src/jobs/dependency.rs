@@ -39,10 +39,10 @@ pub struct Dependencies {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DependencyError {
     /// An empty part, or an empty text.
-    #[error("a part of it is empty; write it like afterok:12:13,afternotok:14")]
+    #[error("a dependency is empty; write the list like afterok:12:13,afternotok:14")]
     Empty,
     /// A space anywhere.
-    #[error("there is a space in it; write it without, like afterok:12:13,afternotok:14")]
+    #[error("the list contains a space; write it without spaces, like afterok:12:13,afternotok:14")]
     Space,
     /// `?` between parts.
     #[error(
@@ -106,7 +106,8 @@ pub enum DependencyError {
     },
     /// More than [`MAX_DEPENDENCIES`] allocations.
     #[error(
-        "it names more than {MAX_DEPENDENCIES} allocations; let one of them come after the others"
+        "the list names more than {MAX_DEPENDENCIES} allocations; insert an allocation that depends on some \
+         of them, and depend on that one"
     )]
     TooMany,
 }

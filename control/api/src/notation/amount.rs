@@ -41,7 +41,7 @@ pub trait Amount: Copy {
     fn from_number(number: f64) -> Result<Self, String> {
         if !(0.0..=MAX_NUMBER).contains(&number) {
             return Err(format!(
-                "{number} is not a valid number of {}; give 0 or more",
+                "{number} is not a valid {}; it must be from 0 to {MAX_NUMBER}",
                 Self::QUANTITY
             ));
         }
@@ -53,7 +53,7 @@ pub trait Amount: Copy {
 
 impl Amount for Hours {
     const UNITS_PER_ONE: u64 = HOUR_MS;
-    const QUANTITY: &'static str = "hours";
+    const QUANTITY: &'static str = "number of hours";
     fn from_small_units(small: u64) -> Self {
         Self(small)
     }
@@ -64,7 +64,7 @@ impl Amount for Hours {
 
 impl Amount for Fraction {
     const UNITS_PER_ONE: u64 = ONE_PPM;
-    const QUANTITY: &'static str = "parts of the whole";
+    const QUANTITY: &'static str = "fraction";
     fn from_small_units(small: u64) -> Self {
         Self(small)
     }

@@ -65,7 +65,7 @@ impl SettingValue {
     fn check(self) -> Result<(), String> {
         match self {
             Self::Seconds(seconds) if !(0.0..=MAX_S).contains(&seconds) => Err(format!(
-                "it is {seconds} s; it must be from 0 to a year ({MAX_S} s)"
+                "{seconds} s is out of range; it must be from 0 to {MAX_S} s (366 days)"
             )),
             Self::Number(part) if !part.is_finite() => {
                 Err(format!("it is {part}; it must be a finite number"))
@@ -220,7 +220,7 @@ macro_rules! settings {
                         let slot = &mut self.$group.get_or_insert_default().$field;
                         return match slot.replace(value) {
                             None => Ok(()),
-                            Some(_) => Err(setting_error(name, "it is given twice; give it once")),
+                            Some(_) => Err(setting_error(name, "the setting is given twice; give it once")),
                         };
                     }
                 )* )*

@@ -77,7 +77,7 @@ impl ReservationRequest {
         }
         if nodes.is_empty() {
             return Err(at("nodes")(
-                "name nodes, as gpu[001-016], or groups that have some",
+                "no nodes are selected; give nodes such as gpu[001-016], or groups that contain nodes",
             ));
         }
         let from = match non_blank(&self.from) {
@@ -107,7 +107,7 @@ impl ReservationRequest {
                 Ok(Some(from.after(ms)))
             }
             (Some(_), Some(_)) => Err(at("duration")(
-                "it sets the end, and so does `until`; give one of them",
+                "duration and until are both given; give one of them",
             )),
         }
     }

@@ -129,7 +129,10 @@ impl TokenRequest {
             return Err(fail("ttl", reason));
         }
         if self.uses == 0 {
-            return Err(fail("uses", "a token is good for at least 1 use"));
+            return Err(fail(
+                "uses",
+                "0 is not a valid number of uses; it must be at least 1",
+            ));
         }
         if self.uses > MAX_USES {
             let reason = format!("{} is more than {MAX_USES}", self.uses);

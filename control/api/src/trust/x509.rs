@@ -127,7 +127,7 @@ pub fn read_authority(text: &str) -> Result<(Vec<u8>, CertificateFields), FieldE
     };
     let mut all = read_pem(text).map_err(fail)?;
     let (Some(der), true) = (all.pop(), all.is_empty()) else {
-        let reason = "it holds several certificates; give the authority's alone";
+        let reason = "it contains several certificates; give only the CA certificate";
         return Err(fail(reason.to_owned()));
     };
     let described = parse_certificate(&der).map_err(fail)?;

@@ -56,7 +56,7 @@ pub async fn run(command: AccountingCommand, connection: &Connection) -> Result<
             let rows = found.differences.iter().map(difference);
             output::print(connection.format, &found, DIFFERENCES, rows)?;
             if found.differences.is_empty() {
-                eprintln!("every total matches the usage");
+                eprintln!("all totals match the recorded usage");
             }
             let left = found
                 .differences
@@ -123,8 +123,8 @@ fn remarks(status: &AccountingStatus) -> Vec<String> {
     }
     if status.dropped > 0 {
         said.push(
-            "events were dropped; no total changes by it. `lattice admin accounting reconcile` \
-             sends them again"
+            "events were dropped; totals are unaffected. `lattice admin accounting reconcile` \
+             sends the events again"
                 .to_owned(),
         );
     }

@@ -121,7 +121,7 @@ pub fn issue(args: &IssueArgs) -> anyhow::Result<()> {
     let key = args.out.join("identity.key");
     if key.exists() {
         bail!(
-            "{} is there already; give another --out, or move it away",
+            "{} exists already; give another --out, or move the file away",
             key.display()
         );
     }
@@ -190,7 +190,9 @@ async fn add(file: PathBuf, connection: &Connection) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(format!("{}: {}", file.display(), error.reason)))?;
     connection.client.add_authority(&text, None).await?;
     let (pin, subject) = (short_pin(&described.pin), &described.subject);
-    eprintln!("authority {pin} ({subject}) is trusted; another one still issues");
+    eprintln!(
+        "authority {pin} ({subject}) is trusted; the current authority still issues certificates"
+    );
     eprintln!(
         "  next: when every quorum member has its folder in enrolment.authority and has loaded it \
          (SIGHUP): lattice admin ca promote {pin}"
@@ -221,6 +223,6 @@ async fn retire(args: &RetireArgs, connection: &Connection) -> Result<(), Failur
         "authority {} is no longer trusted; its certificates are refused",
         args.pin
     );
-    eprintln!("  join tokens that name no newer authority are unusable: create new ones");
+    eprintln!("  join tokens with the pin of this authority only no longer work: create new ones");
     Ok(())
 }

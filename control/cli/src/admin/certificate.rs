@@ -116,10 +116,10 @@ async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
     if all.is_empty() {
         let which = match (args.role, within) {
             (None, None) => "",
-            _ => " of this kind",
+            _ => "matching ",
         };
         eprintln!(
-            "no certificate{which} issued by the quorum (certificates made by `ca issue` are \
+            "no {which}certificate issued by the quorum (certificates made by `ca issue` are \
             not tracked)"
         );
     }
@@ -184,7 +184,7 @@ fn reenrolment_hint(role: Role, names: &str) -> String {
         n => format!(" --uses {n}"),
     };
     format!(
-        "to let it in again: lattice admin token create --role {role} --nodes '{names}'{uses} \
+        "to enrol it again: lattice admin token create --role {role} --nodes '{names}'{uses} \
          --replace, and join.replace in its configuration"
     )
 }
@@ -216,7 +216,7 @@ fn file_in(path: &Path) -> PathBuf {
 
 fn read_certificates(path: &Path) -> anyhow::Result<Vec<CertificateFields>> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let about = || format!("{}: not a certificate's file", path.display());
+    let about = || format!("{}: not a certificate file", path.display());
     let all = x509::read_pem(&text)
         .map_err(anyhow::Error::msg)
         .with_context(about)?;

@@ -278,7 +278,7 @@ where
                 let now = match (step.at, step.of, &step.fault) {
                     (_, _, Some(fault)) => format!("{what}: unreachable: {fault}"),
                     (Some(at), Some(of), None) => {
-                        format!("{what}: it has {at} of {of} log entries")
+                        format!("{what}: {at} of {of} log entries replicated")
                     }
                     _ => format!("{what}: under way"),
                 };
@@ -307,7 +307,7 @@ async fn add(connection: &Connection, id: u64, address: &str, wait: Wait) -> Res
     let done =
         repeat_until_done(&what, wait, || client.add_member(id, address, Some(&key))).await?;
     match done.unchanged {
-        true => eprintln!("member {id} votes already"),
+        true => eprintln!("member {id} is already a voter"),
         false => eprintln!("member {id} at {address} votes from now on"),
     }
     Ok(())
@@ -329,7 +329,7 @@ async fn remove(
         false => {
             eprintln!("member {id} is removed; its machine can be stopped");
             eprintln!(
-                "  next: take it out of `members` in the configurations of the others and of the \
+                "  next: remove member {id} from `members` in the configurations of the other members and of the \
                  controls; if its machine is lost: lattice admin certificate revoke quorum/{id}"
             );
         }
@@ -345,7 +345,9 @@ async fn step_down(connection: &Connection, to: Option<u64>) -> Result<(), Failu
     match (done.leader, done.unchanged) {
         (Some(id), true) => eprintln!("member {id} leads already"),
         (Some(id), false) => eprintln!("member {id} leads now"),
-        (None, _) => eprintln!("leadership was given up; see `lattice admin quorum status`"),
+        (None, _) => eprintln!(
+            "the leader stepped down, and no new leader is elected yet; see `lattice admin quorum status`"
+        ),
     }
     Ok(())
 }

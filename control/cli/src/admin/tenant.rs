@@ -249,7 +249,7 @@ mod tests {
         let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
         match line.command {
             TenantCommand::Update(args) => Ok(args.changes),
-            _ => Err("it is no update".to_owned()),
+            _ => Err("not an update command".to_owned()),
         }
     }
 

@@ -131,8 +131,8 @@ fn in_words(request: &TokenRequest, created: &TokenCreated) -> String {
     let names = names.map_or(0, |names| names.len());
     if names > *uses as usize {
         text.push_str(&format!(
-            "\nnote: it is for {names} names and good for {enrolments}; --uses {names} lets all of \
-             them in"
+            "\nnote: the token covers {names} names but permits only {enrolments}; use --uses {names} to \
+             enrol all of them"
         ));
     }
     text
@@ -183,7 +183,9 @@ async fn revoke(ids: &[String], connection: &Connection) -> Result<(), Failure> 
     let mut first = None;
     for id in ids {
         match connection.client.revoke_token(id, None).await {
-            Ok(_) => eprintln!("{id}: withdrawn; members that enrolled with it stay enrolled"),
+            Ok(_) => {
+                eprintln!("{id}: revoked; members that enrolled with this token stay enrolled")
+            }
             Err(error) => Failure::keep_first(&mut first, Failure::from(error)),
         }
     }

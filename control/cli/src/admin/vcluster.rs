@@ -94,7 +94,7 @@ pub struct SetArgs {
 fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((_, "")) => {
-            Err("its value is empty; --unset takes one back to its default".to_owned())
+            Err("the value is empty; --unset NAME resets a setting to its default".to_owned())
         }
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
         None => Err("it must be NAME=VALUE, as in preemption.patience_s=30".to_owned()),

@@ -177,10 +177,7 @@ fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
     let writing = checkpoints.and_then(|all| all.in_progress.as_ref());
     present_lines([
         ("elements", tally),
-        (
-            "graph",
-            dag.map(|of| format!("{}, as {}", of.dag, of.member)),
-        ),
+        ("dag", dag.map(|of| format!("{}, as {}", of.dag, of.member))),
         (
             "preempted",
             (a.preempted > 0).then(|| a.preempted.to_string()),
@@ -197,7 +194,7 @@ fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
             "last checkpoint",
             kept.map(|kept| {
                 format!(
-                    "{} of {}, in {}; took {}; {} of work are in it",
+                    "{} of {}, in {}; took {}; contains {} of run time",
                     kept.number,
                     time(&kept.written_at),
                     kept.directory,

@@ -53,7 +53,7 @@ fn in_words(fault: AuditFault) -> String {
         AuditFault::Gap { number, expected } if number > expected => {
             let last = number - 1;
             match last == expected {
-                true => format!("entry {expected} is missing (entry {number} stands in its place)"),
+                true => format!("entry {expected} is missing: entry {number} follows in its place"),
                 false => format!("entries {expected} to {last} are missing"),
             }
         }
@@ -208,7 +208,7 @@ impl Checker {
                 let sealed = sealed.map_err(|reason| {
                     AuditCheckError::at(
                         number,
-                        format!("is not a checkpoint of this audit: {reason}"),
+                        format!("is not a valid signed head of this audit: {reason}"),
                     )
                 })?;
                 self.cluster.get_or_insert_with(|| of.cluster.clone());
@@ -231,7 +231,7 @@ impl Checker {
     ) -> Result<VerifiedHead, String> {
         if let Some(cluster) = self.cluster.as_ref().filter(|own| **own != of.cluster) {
             return Err(format!(
-                "it is of cluster {}, this is {cluster}",
+                "it belongs to cluster {}, expected {cluster}",
                 of.cluster
             ));
         }
@@ -245,7 +245,7 @@ impl Checker {
         if off > MAX_SIGNED_HEAD_SKEW_MS {
             let (signed, written) = (time(of.at), time(entry.at));
             return Err(format!(
-                "it was signed {signed}, but written down {written}"
+                "it was signed at {signed}, but recorded at {written}"
             ));
         }
         if let Some((_, written)) = self.entry_at(of.number).filter(|(_, at)| *at > of.at) {
@@ -294,7 +294,7 @@ impl Checker {
         {
             let void = time(*void);
             return Err(format!(
-                "the certificate of {signer} was not valid since {void}"
+                "the certificate of {signer} was revoked or replaced at {void}"
             ));
         }
         Ok(VerifiedHead {
@@ -316,26 +316,27 @@ impl Checker {
         for sealed in &self.signed_heads {
             let is_over = self.retired.get(&sealed.authority);
             if is_over.is_some_and(|over| *over < sealed.entry) {
-                let reason = "is not a checkpoint of this audit: its authority was retired before";
+                let reason =
+                    "is not a valid signed head of this audit: its authority was retired before";
                 return Err(AuditCheckError::at(sealed.entry, reason));
             }
             if !trusted.contains(&sealed.authority) {
                 let pin = &sealed.authority;
                 let reason = format!(
-                    "is a checkpoint under authority {pin}, which is not trusted; if it was one of \
+                    "is a signed head under authority {pin}, which is not trusted; if it was one of \
                      this cluster's, give its certificate with --ca too"
                 );
                 return Err(AuditCheckError::at(sealed.entry, reason));
             }
         }
         let Some(newest) = self.signed_heads.iter().max_by_key(|sealed| sealed.of) else {
-            let reason = "no entry is signed: there is no checkpoint in it";
+            let reason = "no entry is signed: the audit contains no signed head";
             return Err(AuditCheckError::Unsigned(reason.to_owned()));
         };
         if newest.of <= self.start.0 {
             let (of, first) = (newest.of, self.start.0 + 1);
             let reason = format!(
-                "no entry is signed: the last checkpoint covers entry {of}, and the first one here \
+                "no entry is signed: the last signed head covers entry {of}, and the first one here \
                  is {first}"
             );
             return Err(AuditCheckError::Unsigned(reason));

@@ -53,7 +53,8 @@ struct ExportResult<'a> {
 pub async fn run(args: &ExportArgs, connection: &Connection) -> Result<(), Failure> {
     if args.file.exists() {
         let file = args.file.display();
-        let text = format!("{file} is there already: an export replaces nothing; name another");
+        let text =
+            format!("{file} exists already, and exports never overwrite a file; give another name");
         return Err(Failure::refused(text));
     }
     let head = connection.client.sign_audit().await?;

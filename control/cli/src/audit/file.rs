@@ -219,7 +219,7 @@ impl<R: BufRead> Reader<R> {
     pub fn next(&mut self) -> Result<Option<AuditEntry>, ExportReadError> {
         let (last, _) = self.last;
         let cut = || {
-            let what = format!("the file is cut: its last line is missing behind entry {last}");
+            let what = format!("the file is truncated after entry {last}: the end line is missing");
             AuditCheckError::Unsigned(what)
         };
         self.next_line()?;

@@ -248,7 +248,8 @@ pub fn rows(report: &Report) -> Vec<Vec<String>> {
     if report.covered == 0 {
         row(
             "signed",
-            "not checked: a writer of the whole log could have forged it".to_owned(),
+            "not verified: without signatures, a writer of the complete log could have forged it"
+                .to_owned(),
         );
         return rows;
     }
@@ -258,7 +259,7 @@ pub fn rows(report: &Report) -> Vec<Vec<String>> {
         .map(|(name, n)| format!("{name} ({n})"));
     let signers: Vec<String> = signers.collect();
     let count = report.checkpoints;
-    row("checkpoints", format!("{count}: {}", signers.join(", ")));
+    row("signed heads", format!("{count}: {}", signers.join(", ")));
     for pin in &report.authorities {
         row("authority", pin.clone());
     }
@@ -266,8 +267,11 @@ pub fn rows(report: &Report) -> Vec<Vec<String>> {
     row("covered", format!("{first} to {covered}, signed {signed}"));
     let open = match report.not_covered {
         0 => "-".to_owned(),
-        1 => format!("{last}: until the next checkpoint"),
-        n => format!("{} to {last} ({n}): until the next checkpoint", covered + 1),
+        1 => format!("{last}: until the next signed head"),
+        n => format!(
+            "{} to {last} ({n}): until the next signed head",
+            covered + 1
+        ),
     };
     row("not covered", open);
     rows

@@ -22,7 +22,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Shown for a baseline version that no node is compared with now.
-const NOT_JUDGED: &str = "not yet";
+const NOT_JUDGED: &str = "not compared";
 
 /// Baseline subcommands. `set` and `delete` are for operators.
 #[derive(Subcommand)]
@@ -197,7 +197,7 @@ fn consequences(set: &BaselineResult) -> Vec<String> {
     }
     match (set.dry_run, standing.compared_count) {
         (true, _) => lines.push("nothing is set: --dry-run".to_owned()),
-        (false, 0) => lines.push("it matches no nodes now".to_owned()),
+        (false, 0) => lines.push("the baseline applies to no nodes now".to_owned()),
         (false, _) => {}
     }
     lines
@@ -502,7 +502,7 @@ mod tests {
             applies_to_text(&baseline),
             "no node is checked against version 2 now"
         );
-        assert_eq!(comparison_cell(baseline.differ.as_deref()), "not yet");
+        assert_eq!(comparison_cell(baseline.differ.as_deref()), "not compared");
         baseline.compared = Some("gpu[001-003]".to_owned());
         baseline.compared_count = Some(3);
         baseline.differ = Some(String::new());
@@ -546,7 +546,7 @@ mod tests {
             ["differ: gpu005", "to be drained: gpu005", warning]
         );
         set.comparison = BaselineComparisonView::default();
-        assert_eq!(consequences(&set), ["it matches no nodes now"]);
+        assert_eq!(consequences(&set), ["the baseline applies to no nodes now"]);
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub async fn run_firmware_change(
     bmcs.flash(node, VERSION)?;
     let flashed_at = Instant::now();
     progress.print_line(&format!(
-        "the BMC of {name} is flashed with {VERSION}, and looked at: lattice node reprobe {name}"
+        "flashed the BMC of {name} with {VERSION}; probing the node again: lattice node reprobe {name}"
     ));
     client.reprobe(name).await?;
     let entry = with_timeout("the new firmware in the history", async {
@@ -95,7 +95,7 @@ pub async fn run_firmware_change(
     let change = changes.find(|change| change.key == KEY);
     let change = change.context("an entry without the key that changed")?;
     progress.print_line(&format!(
-        "known {known_after_s:.1} s later, read twice; try: lattice conformance groups --class \
+        "detected after {known_after_s:.1} s and two readings; try: lattice conformance groups --class \
          {CLASS}; lattice conformance drift; lattice node history {name}"
     ));
     Ok(Some(ChangeResult {

@@ -152,7 +152,7 @@ impl Cluster {
                 .map(|a| a.executor().end_all_ranks(END_TIMEOUT));
             let left: usize = join_all(ending).await.into_iter().sum();
             if left > 0 {
-                eprintln!("{left} processes did not end in time and still run");
+                eprintln!("{left} processes are still running after the time limit");
             }
         }
         join_all(self.agents.into_iter().map(lattice_agent::App::stop)).await;

@@ -70,7 +70,7 @@ impl Folder {
             && names(&path).with_context(about)?.any(|name| name != "lock");
         if foreign {
             bail!(
-                "{} is neither empty nor a demo's; give another folder",
+                "{} is not empty and was not created by a demo; give another folder",
                 about()
             );
         }
@@ -200,7 +200,7 @@ mod tests {
     fn foreign_and_newer_folders_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("thesis.tex"), "x").unwrap();
-        assert!(error(dir.path(), None).contains("neither empty nor a demo's"));
+        assert!(error(dir.path(), None).contains("not empty and was not created by a demo"));
         fs::write(dir.path().join("demo.json"), r#"{"format":2,"cells":[]}"#).unwrap();
         assert!(
             error(dir.path(), None)

@@ -166,7 +166,7 @@ async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<SubmitOutcome>
             Ok(answer) => {
                 let id = answer
                     .id
-                    .context("a submit was answered without a number")?;
+                    .context("the answer to a submit has no allocation number")?;
                 return Ok(SubmitOutcome::Accepted(id, job.name.clone()));
             }
             Err(ClientError::Refused(problem)) if problem.code == "limit_exceeded" => {

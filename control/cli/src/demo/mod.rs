@@ -191,7 +191,7 @@ impl Demo {
         let faults = verdict::find_faults(&outcome, &endings, &self.nodes);
         verdict::print(&outcome, &faults, format)?;
         if !exit {
-            progress.print_line("\nThe cluster stays up; Ctrl-C ends it.");
+            progress.print_line("\nThe cluster keeps running; press Ctrl-C to stop it.");
             interrupted.await;
         }
         Ok(ExitCode::from(u8::from(!faults.is_empty())))

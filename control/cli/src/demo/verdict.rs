@@ -80,7 +80,10 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::NotFound { node, key } => write!(f, "{node} was not found to differ in {key}"),
+            Fault::NotFound { node, key } => write!(
+                f,
+                "the planted difference of {node} in {key} was not detected"
+            ),
             Fault::UnexpectedDrift(d) => write!(
                 f,
                 "{} differs in {}: expected {}, found {}",
@@ -181,7 +184,7 @@ fn changed(changed: &ChangeResult) -> Vec<Vec<String>> {
     let mut rows = vec![vec![
         "changed".to_owned(),
         format!(
-            "{node} {key}: {to} (was {from}), on the occasion: {}, {:.1} s after the flash",
+            "{node} {key}: {to} (was {from}), trigger: {}, {:.1} s after the flash",
             changed.cause, changed.known_after_s
         ),
     ]];
@@ -353,7 +356,10 @@ mod tests {
             .collect();
         assert_eq!(texts.len(), 5, "{texts:#?}");
         assert!(texts[0].contains("24 agents were started, 23 joined"));
-        assert!(texts[1].contains("gpu005 was not found to differ in nic.0.firmware"));
+        assert!(
+            texts[1]
+                .contains("the planted difference of gpu005 in nic.0.firmware was not detected")
+        );
         assert!(texts[2].contains("gpu002 differs in nic.3.firmware"));
         assert!(texts[3].contains("kth-001 ended as failed, the log has state completed"));
         assert!(texts[4].contains("the refusal lacks"));

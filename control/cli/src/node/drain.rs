@@ -48,7 +48,7 @@ struct NodeResult<T> {
 fn in_words(node: &NodeId, args: &DrainArgs, drained: &DrainResult) -> String {
     match (&drained.force_released_from, args.force_release) {
         (Some(held), _) => format!(
-            "{node}: taken from allocation {} attempt {}, which counts as lost on {node}; its \
+            "{node}: released by force from allocation {} attempt {}; the rank on {node} counts as lost, and its \
              processes may still run there; the node stays drained",
             held.allocation, held.attempt
         ),
@@ -62,7 +62,9 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
     let nodes = expand(&args.nodes)?;
     if args.reason.trim().is_empty() {
         let why = match args.force_release {
-            true => "--reason: give the reason, and how it is known that nothing runs there",
+            true => {
+                "--reason: give the reason, and the proof that no process of the allocation runs on the node"
+            }
             false => "--reason: give the reason, which is shown with the node",
         };
         return Err(Failure::usage(why));

@@ -52,7 +52,7 @@ fn not_cleared_failure(clear: &str, found: &NodeHealthView) -> Failure {
         .iter()
         .filter(|reason| reason.code == code && part.is_none_or(|part| part == reason.entity));
     let why = match same.next() {
-        Some(_) => "its BMC reports it, and clears it itself",
+        Some(_) => "the BMC reports this reason, and only the BMC can clear it",
         None => "its agent reports no such reason",
     };
     Failure::refused(format!(

@@ -83,7 +83,7 @@ fn check(nodes: &[NodeId], there: &[NodeView], undone: &str) -> Result<(), Failu
             let noun = if count == 1 { "node" } else { "nodes" };
             let unknown = hostlist::fold(unknown);
             Err(Failure::not_found(format!(
-                "unknown {noun} {unknown}{undone} (`lattice node list` shows those there are)"
+                "unknown {noun} {unknown}{undone}; `lattice node list` lists the known nodes"
             )))
         }
     }
@@ -95,7 +95,7 @@ pub fn single_node(text: &str, instead: impl Fn(&str) -> String) -> Result<&str,
     match several {
         false => Ok(text),
         true => Err(Failure::usage(format!(
-            "one node, not {text}; for several: {}",
+            "expected one node, got {text}; for several: {}",
             instead(text)
         ))),
     }
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(several.code, 2);
         assert_eq!(
             several.text,
-            "one node, not gpu[001-002]; for several: `lattice node list 'gpu[001-002]'`"
+            "expected one node, got gpu[001-002]; for several: `lattice node list 'gpu[001-002]'`"
         );
     }
 }

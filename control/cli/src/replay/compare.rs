@@ -250,7 +250,7 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     );
     let title = match report.seeds {
         1 => title,
-        _ => format!("{title}, submits shaken by up to {} s", report.shaken_s),
+        _ => format!("{title}, submits shifted by up to {} s", report.shaken_s),
     };
     output::title(format, &title)?;
     let mut columns = vec!["measure"];

@@ -46,7 +46,7 @@ pub async fn run(args: &RecordArgs, connection: &Connection) -> Result<(), Failu
     let there = || {
         let file = file.display();
         Failure::refused(format!(
-            "{file} is there already: a record replaces nothing; name another"
+            "{file} exists already, and records never overwrite a file; give another name"
         ))
     };
     if file.exists() {

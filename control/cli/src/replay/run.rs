@@ -103,7 +103,7 @@ impl ReplayOptionArgs {
         }
         if self.same_instant.is_some() && !deciders.iter().any(is_textbook) {
             return Err(Failure::usage(
-                "--same-instant: only easy, conservative, fcfs and sjbf have a choice",
+                "--same-instant: it applies only to easy, conservative, fcfs and sjbf",
             ));
         }
         Ok(())
@@ -136,7 +136,7 @@ impl ReplayOptionArgs {
             false => {
                 let known = known.join(", ");
                 Err(Failure::usage(format!(
-                    "--vcluster: there is no {name:?}; one of {known}"
+                    "--vcluster: unknown vCluster {name:?}; valid are {known}"
                 )))
             }
         }
@@ -225,7 +225,7 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
     }
     if how.checks && outcome.faults.is_none() {
         print_message(
-            "note: what was recorded is not checked: it may have shared what is counted here",
+            "note: the recorded schedule is not checked: its jobs may have shared nodes or processors",
         );
     }
     let checked = match &outcome.faults {
@@ -415,7 +415,7 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     add("backfilled", m.backfilled.to_string());
     add("preempted", m.preempted.to_string());
     if let Some(span) = m.group_span_mean {
-        add("groups a job, mean", format!("{span:.3}"));
+        add("groups per job, mean", format!("{span:.3}"));
     }
     for SizeClass {
         from,

@@ -41,7 +41,7 @@ The file of --over names what is varied:
     reservations: [1, 8]
     sample: 200
 
-The vectors that are printed were replayed again with the quorum as the judge. --save writes the one that is nearest
+The printed vectors are replayed again with the rules of the quorum. --save writes the vector that is nearest
 to the best in every objective at once, for `lattice admin vcluster set-weights NAME --from FILE`.";
 
 /// Try many weight vectors on the same workload, and print the Pareto front.
@@ -103,7 +103,7 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
             .any(|known| known.name == measure.name)
         {
             return Err(Failure::usage(format!(
-                "--objective: {} is there twice",
+                "--objective: {} is given twice",
                 measure.name
             )));
         }
@@ -310,9 +310,8 @@ fn points(
     points.sort_by(|a, b| a.values[first].total_cmp(&b.values[first]));
     if points.iter().any(|point| !point.confirmed) {
         print_message(
-            "note: with the quorum as the judge, some of these give other results: it refuses \
-             submits over a limit, and they are repeated, where here they wait; these results are \
-             in brackets",
+            "note: with the rules of the quorum, some of these vectors give other results, which are shown \
+             in brackets: the quorum refuses submits over a limit, and they are repeated; in the sweep, they wait",
         );
     }
     Ok(points)
@@ -320,7 +319,7 @@ fn points(
 
 fn print(report: &Report<'_>, space: &SweepSpace, format: Format) -> Result<(), Failure> {
     let title = format!(
-        "{}: {} on {} {}; {} tried in {:.1} s ({:.0} jobs/s); those that no other beats, and what is not varied",
+        "{}: {} on {} {}; {} tried in {:.1} s ({:.0} jobs/s); Pareto front and the base vector",
         report.trace,
         count(report.jobs, "job"),
         report.machine_size,

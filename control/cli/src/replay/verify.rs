@@ -57,7 +57,7 @@ fn print(verdict: &VerificationResult, format: Format) -> Result<(), Failure> {
         ("plans that place the same", of(v.cycles_equal, v.cycles)),
         ("started in the same plan", of(v.same_start, v.allocations)),
         (
-            "started there on the same nodes",
+            "started in the same plan, same nodes",
             of(v.same_nodes, v.allocations),
         ),
         ("start difference, mean", time(v.mean_start_difference_s)),

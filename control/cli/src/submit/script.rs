@@ -179,8 +179,8 @@ pub fn one_line_error(error: &clap::Error) -> String {
         (error.kind(), context(ContextKind::InvalidArg))
     {
         return match context(ContextKind::SuggestedArg) {
-            Some(known) => format!("there is no option {word:?}; is {known} meant?"),
-            None => format!("there is no option {word:?}"),
+            Some(known) => format!("unknown option {word:?}; did you mean {known}?"),
+            None => format!("unknown option {word:?}"),
         };
     }
     let text = error.to_string();
@@ -209,7 +209,7 @@ fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> 
             .iter()
             .find(|directive| directive.given.flag == given.flag);
         if let Some(before) = before.filter(|before| !may_repeat && before.line != line.number) {
-            let reason = format!("line {} gives it already; give it once", before.line);
+            let reason = format!("option already set on line {}; set it once", before.line);
             return Err(fault(line, &option, reason));
         }
         all.push(Directive {
@@ -289,7 +289,7 @@ fn slurm_option(
                 let (place, flag) = (before.line, flag);
                 let other = &before.option;
                 return Err(fail(format!(
-                    "{other} on line {place} contradicts it (--{flag}); leave one of them out"
+                    "conflicts with {other} on line {place} (both set --{flag}); remove one of them"
                 )));
             }
         }

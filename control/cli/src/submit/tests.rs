@@ -70,10 +70,10 @@ fn what_is_missing_or_too_much_is_named() {
         (&["nosuch.sh"] as &[&str], "a command is written after --"),
         (
             &["--nodez", "4", "--", "true"],
-            "there is no option \"--nodez\"; is --nodes meant? (see",
+            "unknown option \"--nodez\"; did you mean --nodes? (see",
         ),
-        (&["--nodez", "4", &file], "is --nodes meant?"),
-        (&["-Z"], "there is no option \"-Z\""),
+        (&["--nodez", "4", &file], "did you mean --nodes?"),
+        (&["-Z"], "unknown option \"-Z\""),
     ] {
         let error = request(words).unwrap_err();
         assert!(error.contains(why), "{words:?}: {error}");

@@ -82,7 +82,7 @@ fn tokens(cluster: &Cluster) {
     assert_eq!(token["nodes"], "gpu[101-164]");
     let id = token["id"].as_str().unwrap();
     let said = cluster.said(&["admin", "token", "revoke", id]);
-    assert!(said.contains("withdrawn"), "{said}");
+    assert!(said.contains("revoked"), "{said}");
     assert_eq!(
         cluster.json(&["admin", "token", "list"]),
         Value::Array(vec![])
@@ -143,7 +143,7 @@ fn forced(cluster: &Cluster, held: &str) {
     assert_eq!(
         said.trim(),
         format!(
-            "gpu003: taken from allocation {held} attempt 1, which counts as lost on gpu003; its \
+            "gpu003: released by force from allocation {held} attempt 1; the rank on gpu003 counts as lost, and its \
              processes may still run there; the node stays drained"
         )
     );

@@ -80,7 +80,7 @@ fn missing_cluster_error_names_demo() {
         &["node", "list"],
         3,
         &[
-            "no cluster is known",
+            "no context file found",
             "--context FILE",
             "LATTICE_CONTEXT",
             "lattice demo",
@@ -158,7 +158,7 @@ fn a_demo_does_not_start_on_what_is_not_its_own() {
         &sandbox,
         &["demo", "--data-dir", arg],
         1,
-        &["neither empty nor a demo's"],
+        &["not empty and was not created by a demo"],
     );
     assert_eq!(
         fs::read_dir(&dir).unwrap().count(),
@@ -227,7 +227,7 @@ fn an_authority_is_made_once_and_issues_what_a_member_needs() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-    assert!(issue("quorum", "1").stderr.contains("is there already"));
+    assert!(issue("quorum", "1").stderr.contains("exists already"));
     fs::remove_dir_all(sandbox.path("member")).unwrap();
     assert_eq!(issue("voter", "1").code, Some(2));
     assert!(issue("quorum", "one").stderr.contains("its number"));
@@ -322,7 +322,9 @@ fn each_flag_of_administrators_names_its_mistakes() {
         ),
         (
             vec!["node", "drain", "gpu1", "--force-release", "--reason", " "],
-            &["--reason: give the reason, and how it is known that nothing runs there"],
+            &[
+                "--reason: give the reason, and the proof that no process of the allocation runs on the node",
+            ],
         ),
         (
             vec!["node", "drain", "gpu[1-", "--reason", "x"],
@@ -511,7 +513,7 @@ fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
         ),
         (
             &["--storage", "scratch=2000000TB/s"],
-            &["--storage: 2000000000GB/s of scratch is more than"],
+            &["--storage: 2000000000GB/s of scratch exceeds the maximum"],
         ),
         (&["--checkpoint-time", "0"], &["--checkpoint-time"]),
         (

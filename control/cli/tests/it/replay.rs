@@ -269,7 +269,7 @@ fn wrong_input_is_named() {
     refused(
         &done,
         1,
-        &["it is cut off: the gzip stream ends in the middle, after line 7118"],
+        &["the file is truncated: the gzip stream ends prematurely after line 7118"],
     );
     refused(
         &lattice(&["run", "--trace", "nowhere.swf"]),
@@ -300,7 +300,7 @@ fn wrong_input_is_named() {
     refused(
         &lattice(&[&easy[..], &["--procs", "1"]].concat()),
         0,
-        &["jobs skipped: each asks for more than the machine has"],
+        &["jobs skipped: each requests more processors or nodes than the machine has"],
     );
     refused(
         &lattice(&[&easy[..], &["--every", "soon"]].concat()),
@@ -352,7 +352,7 @@ fn wrong_input_is_named() {
     refused(
         &sweep("mean_wait_s", &over),
         1,
-        &["over.yaml", "weight \"speed\" does not exist"],
+        &["over.yaml", "unknown weight \"speed\""],
     );
     refused(&sweep("speed", &over), 2, &["--objective", "mean_wait_s"]);
     let over = written(&sandbox, "over.yaml", SPACE);
@@ -364,7 +364,7 @@ fn wrong_input_is_named() {
     refused(
         &lattice(&["compare", "recorded", "--trace", &theta, "--procs", "5000"]),
         1,
-        &["no wait times of its jobs"],
+        &["the trace has no wait times"],
     );
     refused(
         &lattice(&["verify", &good]),
@@ -378,7 +378,7 @@ fn wrong_input_is_named() {
 fn a_recorded_demo_is_decided_again() {
     let sandbox = Sandbox::new();
     let mut demo = Demo::start(&sandbox, &[]);
-    demo.wait_for("The cluster stays up", PLAYED);
+    demo.wait_for("The cluster keeps running", PLAYED);
     let log = sandbox.path("log.jsonl.zst");
     let log = log.to_str().unwrap();
     let recorded = sandbox
@@ -388,7 +388,7 @@ fn a_recorded_demo_is_decided_again() {
     refused(
         &sandbox.lattice(&["replay", "record", "--output", log]),
         1,
-        &["is there already"],
+        &["exists already"],
     );
     refused(
         &sandbox.lattice(&["replay", "record", "--since", "soon", "--output", "x"]),
@@ -493,9 +493,9 @@ fn changed(sandbox: &Sandbox, log: &Path) {
         1,
         &[
             &what,
-            "999], and now is on ",
+            "999] in the record and on ",
             &line,
-            "cause: its inputs are those of the record",
+            "cause: the inputs are those of the record",
         ],
     );
     // Half a line at the end of a record is invalid.

@@ -177,7 +177,7 @@ impl BmcPlan {
         }
         for (node, _) in targets.iter().flat_map(|target: &BmcTarget| &target.nodes) {
             if !seen.insert(node) {
-                wrong.push(format!("{node} is listed with two BMCs, or twice with one"));
+                wrong.push(format!("node {node} is listed twice"));
             }
         }
         let table = table(file.table.as_deref()).map_err(|why| wrong.push(why));
@@ -238,8 +238,8 @@ impl Entry {
                 && nodes.iter().any(|(_, system)| *system == Selector::Only)
             {
                 return Err(
-                    "nodes: one BMC for several nodes needs each one's system, as \
-                     `gpu001: Node0`; or write {node} into the url"
+                    "nodes: a BMC with several nodes needs the Redfish system id of each node, such as \
+                     `gpu001: Node0`; or use {node} in the url"
                         .to_owned(),
                 );
             }

@@ -262,8 +262,8 @@ impl Node {
     fn silence_reason(&self, report: &BmcReport) -> String {
         match (&report.unselected, &self.selector) {
             (Some(why), _) => why.to_string(),
-            (None, Selector::Id(id)) => format!("the BMC serves no system \"{id}\""),
-            (None, _) => "the BMC serves no system".to_owned(),
+            (None, Selector::Id(id)) => format!("the BMC has no system \"{id}\""),
+            (None, _) => "the BMC has no system".to_owned(),
         }
     }
 
@@ -281,7 +281,7 @@ impl Node {
         reading: &Reading<String>,
         look: &ReadingCause,
     ) -> NextReadingStep {
-        tracing::warn!(node = %self.name, why, "the node's BMC does not report it");
+        tracing::warn!(node = %self.name, why, "BMC returned no data for the node");
         // A change to unknown is published at once, and so is the return to the last known value.
         self.observe(&unread(reading), look);
         self.bmc_health
@@ -353,10 +353,10 @@ impl Node {
             let counted = self.published.get(class);
             let is_old = counted.is_none_or(|counted| counted.state().digest().is_some());
             if is_unknown && (is_old || self.unstable.contains(class)) {
-                let record = record.clone().unsettled("does not hold still");
+                let record = record.clone().unsettled("value changes with every reading");
                 self.published.insert(*class, record);
             } else if is_unknown && !self.bmc_health.was_asked() {
-                let why = "was not known before, and counts once it is read twice";
+                let why = "first reading; published once a second reading confirms it";
                 self.published.insert(*class, record.clone().unsettled(why));
             }
         }

@@ -65,7 +65,7 @@ pub(super) fn match_node(system: &SystemName, host: &Identity) -> NodeMatch {
                 told.join(" ")
             };
             NodeMatch::Other(format!(
-                "the host is {}, the BMC's system {} is {}",
+                "host is {}, but BMC system {} is {}",
                 named([&host.vendor, &host.product]),
                 system.id,
                 named([&system.vendor, &system.model])
@@ -178,8 +178,7 @@ mod tests {
     fn foreign_bmc_is_reported_unverified() {
         let cray = ["HPE", "HPE Cray EX235n", "DP20300012"];
         let other = compare(cray, ["Dell Inc.", "PowerEdge XE9680", ""]);
-        let said =
-            "the host is HPE HPE Cray EX235n, the BMC's system 1 is Dell Inc. PowerEdge XE9680";
+        let said = "host is HPE HPE Cray EX235n, but BMC system 1 is Dell Inc. PowerEdge XE9680";
         assert_eq!(other, NodeMatch::Other(said.to_owned()));
         assert!(matches!(
             compare(cray, ["Dell Inc.", "", ""]),

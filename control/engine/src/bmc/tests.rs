@@ -476,14 +476,14 @@ fn a_file_of_bmcs_is_checked_whole() {
     );
     wrong(
         &["url: 'https://b', nodes: 'gpu[1-2]'"],
-        "needs each one's system",
+        "needs the Redfish system id of each node",
     );
     wrong(
         &[
             "url: 'https://b', nodes: gpu001",
             "url: 'https://c', nodes: gpu001",
         ],
-        "gpu001 is listed with two BMCs",
+        "node gpu001 is listed twice",
     );
     wrong(
         &["url: 'https://b', nodes: gpu001, certificate: '12'"],
@@ -495,11 +495,11 @@ fn a_file_of_bmcs_is_checked_whole() {
     );
     wrong(
         &["url: 'https://b', nodes: gpu001, ca_file: /nowhere/ca.pem"],
-        "bmcs.0: ca_file: /nowhere/ca.pem: no certificate authorities",
+        "bmcs.0: ca_file: /nowhere/ca.pem: cannot read certificate authorities",
     );
     wrong(
         &["url: 'https://{node}', nodes: 'gpu[1-2]', ca_file: /dev/null"],
-        "bmcs.0: ca_file: /dev/null: no certificate authorities",
+        "bmcs.0: ca_file: /dev/null: cannot read certificate authorities",
     );
 }
 

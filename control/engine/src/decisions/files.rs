@@ -302,7 +302,7 @@ impl RecordLines {
 
 impl std::fmt::Debug for RecordLines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Since")
+        f.debug_struct("RecordLines")
             .field("files", &self.files)
             .finish_non_exhaustive()
     }

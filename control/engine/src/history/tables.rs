@@ -54,7 +54,7 @@ pub enum HistoryError {
         found: Option<u64>,
     },
     /// The database returned an error.
-    #[error("the history at {}", .path.display())]
+    #[error("cannot access the history database {}", .path.display())]
     Database {
         /// Path of the database; empty for one in memory.
         path: PathBuf,

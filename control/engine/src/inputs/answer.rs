@@ -11,13 +11,13 @@ const SHOWN: usize = 60;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerError {
     /// The reply is not JSON.
-    #[error("the answer is not valid JSON: {reason}")]
+    #[error("response is not valid JSON: {reason}")]
     NotJson {
         /// Parse error with line and column.
         reason: String,
     },
     /// The reply has no value at the pointer.
-    #[error("the answer has nothing at {pointer}")]
+    #[error("response has no value at {pointer}")]
     Missing {
         /// JSON pointer.
         pointer: String,
@@ -46,7 +46,7 @@ pub(crate) fn number(
         reason: error.to_string(),
     })?;
     let pointer_text = || match pointer {
-        "" => "its top".to_owned(),
+        "" => "the document root".to_owned(),
         pointer => pointer.to_owned(),
     };
     let found = answer.pointer(pointer);

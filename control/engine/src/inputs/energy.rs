@@ -112,8 +112,8 @@ impl Series {
             match step(&row) {
                 Ok((at, price)) => match steps.last() {
                     Some((before, _)) if *before >= at => {
-                        let reason = "is not later than that of the line before; sort the lines, and \
-                                      name each time once";
+                        let reason = "is not later than the previous timestamp; sort the lines and \
+                                      remove duplicates";
                         faults.add(line, "timestamp", reason);
                     }
                     _ => steps.push((at, price)),
@@ -141,8 +141,8 @@ impl Series {
             [.., (before, _), (last, Some(_))] => last.after(last.since(*before)),
             _ => {
                 return Err(
-                    "it has one line, which gives no end of its price; add a line with the time of \
-                     its end and no price, like 2026-11-24T00:00:00Z,",
+                    "a series with one line has no end; add a line with the end time and an empty \
+                     price, such as 2026-11-24T00:00:00Z,",
                 );
             }
         };

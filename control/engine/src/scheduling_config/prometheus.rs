@@ -22,7 +22,7 @@ impl PrometheusConfig {
     pub(super) fn check(&self, problems: &mut Problems) {
         check_url("url", &self.url, self.token_file.is_some(), problems);
         if self.url.contains(['?', '#']) {
-            problems.add("url", "must end with a path: the query is added to it");
+            problems.add("url", "must not contain a query or fragment");
         }
         if self.url.trim_end_matches('/').ends_with("/api/v1") {
             problems.add("url", "must be without /api/v1: that is added to it");
@@ -59,7 +59,11 @@ mod tests {
         let wrong = told(
             r#"{"url": "http://prometheus.example/api/v1/?x=1", "token_file": "/t", "deadline_s": 0}"#,
         );
-        for part in ["unencrypted", "must end with a path", "1 to 300 seconds"] {
+        for part in [
+            "unencrypted",
+            "must not contain a query or fragment",
+            "1 to 300 seconds",
+        ] {
             assert!(wrong.contains(part), "{part}: {wrong}");
         }
         let deep = told(r#"{"url": "https://prometheus.example/api/v1"}"#);

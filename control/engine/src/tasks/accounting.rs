@@ -186,7 +186,7 @@ impl AccountedCluster for ControlledCluster {
         match self.core.read(query).await {
             Ok(Answer::UsageRecords(facts, head)) => Ok((facts, head)),
             Ok(_) => Err(unavailable(
-                "the answer does not match the request".to_owned(),
+                "unexpected response type from the quorum".to_owned(),
             )),
             Err(error) => Err(unavailable(error.to_string())),
         }

@@ -142,7 +142,7 @@ impl Reconciler for Attempts {
         while let Some(answered) = self.queries.join_next().await {
             let report = self.note(answered);
             if report.stopped + report.orphans > 0 {
-                tracing::warn!(?report, "agent runs other attempts than the quorum records");
+                tracing::warn!(?report, "attempts of agent differ from quorum state");
             }
         }
         std::future::pending().await
@@ -284,7 +284,7 @@ async fn compare(
             Ok(stopped) => compared.stopped += usize::from(stopped),
             Err(error) => {
                 compared.unfinished = true;
-                tracing::warn!(%node, id = %key.allocation, %error, "surplus attempt not stopped yet");
+                tracing::warn!(%node, id = %key.allocation, %error, "allocation with lost rank not stopped yet");
             }
         }
     }

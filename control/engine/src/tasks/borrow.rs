@@ -82,7 +82,7 @@ impl Reconciler for Borrow {
     async fn pass(&mut self, fence: Fence) {
         let report = self.reconcile(&fence).await;
         if report != BorrowReport::default() {
-            tracing::info!(?report, "nodes of vClusters");
+            tracing::info!(?report, "node sharing between vClusters changed");
         }
     }
 
@@ -292,7 +292,7 @@ impl Borrow {
         let answers = match answers.await {
             Ok(answers) => answers,
             Err(error) => {
-                tracing::warn!(%error, "node moves not answered; trying again");
+                tracing::warn!(%error, "node move proposal not answered; trying again");
                 return report;
             }
         };

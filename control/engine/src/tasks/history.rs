@@ -263,7 +263,7 @@ async fn read_within(
     read.unwrap_or_else(|_| {
         Err(ReadError::Journal {
             node: node.clone(),
-            reason: format!("it takes longer than {NODE_TIMEOUT:?}"),
+            reason: format!("not read within {NODE_TIMEOUT:?}"),
         })
     })
 }

@@ -122,7 +122,7 @@ impl HistoryEventsTask {
         loop {
             activation.next().await;
             match self.reconcile().await {
-                Ok(report) if report.noted > 0 => tracing::debug!(?report, "nodes noted"),
+                Ok(report) if report.noted > 0 => tracing::debug!(?report, "node events recorded"),
                 Ok(_) => {}
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;

@@ -202,7 +202,7 @@ impl Lease {
     /// Logs the result if it differs from the last one.
     pub(crate) fn log_change(&self, last: &mut Option<LeaseReport>, report: LeaseReport) {
         if last.as_ref() != Some(&report) {
-            tracing::info!(lease = %self.name, ?report, "lease");
+            tracing::info!(lease = %self.name, ?report, "lease state changed");
             *last = Some(report);
         }
     }

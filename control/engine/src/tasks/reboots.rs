@@ -245,7 +245,7 @@ pub(crate) async fn report_never_started(
     (then, now): (&str, &str),
 ) -> Result<Applied, ProposeError> {
     let evidence = sanitize::shortened(format!(
-        "boot {then} was over before a launch was taken, {now} is"
+        "node rebooted before the launch was accepted (boot id {now}, expected {then})"
     ));
     tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "rank never started");
     let exit = RankExit::NeverStarted { evidence };
@@ -281,8 +281,10 @@ async fn report_lost(
         node, key, boot, ..
     } = lost;
     let evidence = match taken.since(&core.view(), lost) {
-        true => format!("its name was taken over with a token, boot {boot} is over"),
-        false => format!("node rebooted: boot {boot} is over, {now} is"),
+        true => format!(
+            "another machine enrolled under the node name with a join token (boot id {boot} is no longer current)"
+        ),
+        false => format!("node has rebooted since the assignment (boot id {now}, expected {boot})"),
     };
     tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "rank lost");
     propose(core, fence, node, *key, RankExit::Lost { evidence }, at).await

@@ -286,7 +286,7 @@ impl Schedule {
         let answers = match self.core.store.propose(envelopes).await {
             Ok(answers) => answers,
             Err(error) => {
-                tracing::warn!(%error, "assignments not answered; the next cycle plans on their outcome");
+                tracing::warn!(%error, "assignment proposal not answered; the next cycle plans again");
                 let why = UnassignedReason::NoAnswer(error.to_string());
                 for of in proposed {
                     self.unassigned.hold_back(of, &why);

@@ -293,8 +293,12 @@ pub async fn watch_own(core: Arc<Core>) {
             let state = core.certificate();
             let error = state.as_ref().and_then(|state| state.last_error.clone());
             match problem {
-                Some(reason) => tracing::error!(reason, ?error, "this control's certificate"),
-                None => tracing::info!("this control's certificate is valid again"),
+                Some(reason) => tracing::error!(
+                    reason,
+                    ?error,
+                    "certificate of this control needs attention"
+                ),
+                None => tracing::info!("certificate of this control is valid again"),
             }
             said = problem;
         }

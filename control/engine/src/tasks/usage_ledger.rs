@@ -122,7 +122,7 @@ impl<'a> LedgerUpdater<'a> {
                 tracing::info!(
                     known = after,
                     last = head.last,
-                    "quorum has fewer usage facts than were read; reading again"
+                    "quorum has fewer usage records than the ledger; reading all usage records again"
                 );
                 return Ok(false);
             }

@@ -5,7 +5,7 @@
 
 #![expect(
     clippy::result_large_err,
-    reason = "a \"no\" is made once for each answer; its size costs nothing beside the socket"
+    reason = "one error per response; its size is negligible next to the socket I/O"
 )]
 
 mod admin;

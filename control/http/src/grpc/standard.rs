@@ -112,7 +112,7 @@ impl Health for HealthService {
         let name = request.into_inner().service;
         if !self.knows(&name) {
             return Err(Status::not_found(format!(
-                "there is no service {name:?}; reflection lists what there is"
+                "unknown service {name:?}; reflection lists all services"
             )));
         }
         Ok(Response::new(answer(status(&self.api))))

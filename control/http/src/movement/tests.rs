@@ -211,7 +211,7 @@ fn the_whole_must_fit_together() {
             usual,
             &[("sharing.lending_limit", "5")][..],
             "sharing.lending_limit",
-            "lending_limit is 5, and the vCluster has 4 nodes; set at most 4",
+            "lending_limit 5 exceeds the 4 nodes of the vCluster; set at most 4",
         ),
         (
             usual,
@@ -271,7 +271,7 @@ fn the_whole_must_fit_together() {
             sensitive,
             &[("sharing.allow_lending", "true")],
             "sharing.allow_lending",
-            "such nodes are not lent",
+            "cannot be true for a vCluster for sensitive work",
         ),
     ] {
         let next = set(&before, &change(settings)).unwrap();

@@ -121,7 +121,8 @@ impl Rules {
         let tenants = self.tenants(&claims, &name)?;
         if role == Role::TenantAdmin && tenants.is_none() {
             return not_allowed(format!(
-                "{name} has the role {role}, which is limited to named tenants, but the token grants all"
+                "{name} has the role {role}, which requires named tenants, but the token grants access to \
+                 all tenants"
             ));
         }
         Ok(TokenIdentity {
@@ -144,13 +145,13 @@ impl Rules {
                 now.since(ends) / 1_000
             ));
         }
-        for (claim, what) in [("nbf", "is not valid before"), ("iat", "was made in")] {
+        for (claim, what) in [("nbf", "becomes valid"), ("iat", "was issued")] {
             let Some(at) = time_claim(claims, claim)? else {
                 continue;
             };
             if at.0 > now.0.saturating_add(leeway) {
                 return not_valid(format!(
-                    "the token {what} {} s from now (`{claim}`); are the clocks right?",
+                    "the token {what} {} s in the future (`{claim}`); check the clocks of the issuer and of this host",
                     at.since(now).div_ceil(1_000)
                 ));
             }
@@ -171,7 +172,9 @@ impl Rules {
             .filter_map(|claim| claim_at_path(claims, claim));
         let Some(name) = found.find_map(Value::as_str).filter(|n| !n.is_empty()) else {
             let claims = named.join("` or `");
-            return not_allowed(format!("the token names no user: it has no `{claims}`"));
+            return not_allowed(format!(
+                "the token contains no user name: claim `{claims}` is missing"
+            ));
         };
         match is_name(name) {
             true => Ok(name.to_owned()),
@@ -186,7 +189,7 @@ impl Rules {
         let claim = &self.roles_claim;
         let Some(value) = claim_at_path(claims, claim) else {
             return not_allowed(format!(
-                "{name} has no role here: the token has no claim `{claim}`"
+                "{name} has no role on this cluster: the token has no claim `{claim}`"
             ));
         };
         let mapped: Vec<Role> = words(value)
@@ -197,7 +200,7 @@ impl Rules {
         match strongest {
             Some(role) => Ok(role),
             None => not_allowed(format!(
-                "{name} has no role here: no value of the token's claim `{claim}` is mapped to a \
+                "{name} has no role on this cluster: no value of the token's claim `{claim}` is mapped to a \
                  role"
             )),
         }
@@ -215,7 +218,7 @@ impl Rules {
         };
         let Some(value) = claim_at_path(claims, claim) else {
             return not_allowed(format!(
-                "{name} is in no tenant here: the token has no claim `{claim}`"
+                "{name} has no tenant on this cluster: the token has no claim `{claim}`"
             ));
         };
         let words = words(value);
@@ -227,7 +230,7 @@ impl Rules {
         match tenants.is_empty() {
             false => Ok(Some(tenants)),
             true => not_allowed(format!(
-                "{name} is in no tenant here: no value of the token's claim `{claim}` is the name \
+                "{name} has no tenant on this cluster: no value of the token's claim `{claim}` is the name \
                  of a tenant"
             )),
         }
@@ -317,9 +320,12 @@ mod tests {
             (json!({"nbf": s + 60}), "ada user"),
             (
                 json!({"nbf": s + 61}),
-                "401 the token is not valid before 61 s",
+                "401 the token becomes valid 61 s in the future",
             ),
-            (json!({"iat": s + 61}), "401 the token was made in 61 s"),
+            (
+                json!({"iat": s + 61}),
+                "401 the token was issued 61 s in the future",
+            ),
             (json!({"nbf": null, "iat": null}), "ada user"),
         ] {
             let said = says(&rules, changes.clone());
@@ -338,7 +344,10 @@ mod tests {
         }
         rules.name_claim = Some("email".to_owned());
         let said = says(&rules, json!({}));
-        assert_eq!(said, "403 the token names no user: it has no `email`");
+        assert_eq!(
+            said,
+            "403 the token contains no user name: claim `email` is missing"
+        );
         assert_eq!(says(&rules, json!({"email": "ada@x"})), "ada@x user");
     }
 

@@ -77,11 +77,11 @@ enum KeysError {
     Fetch { url: Url, source: FetchError },
     #[error("{url}: unexpected answer: {source}")]
     Unreadable { url: Url, source: serde_json::Error },
-    #[error("{url}: it names another issuer than `https.oidc.issuer`")]
+    #[error("{url}: `issuer` in the discovery document differs from `https.oidc.issuer`")]
     OtherIssuer { url: Url },
-    #[error("{url}: its `jwks_uri` is not an https URL")]
+    #[error("{url}: `jwks_uri` in the discovery document is not an https URL")]
     Insecure { url: Url },
-    #[error("{url}: it has no signature key of a supported kind")]
+    #[error("{url}: the key set has no signature key of a supported type")]
     NoKeys { url: Url },
 }
 
@@ -271,7 +271,9 @@ impl Issuer {
         match signed {
             Some(true) => {}
             Some(false) => {
-                return Err(unauthenticated("the token's signature is not its issuer's"));
+                return Err(unauthenticated(
+                    "the token's signature is not valid for the issuer's key",
+                ));
             }
             None => {
                 return Err(unauthenticated(
@@ -348,7 +350,7 @@ fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, IssuerError>
     };
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
-        Ok(found) if found.is_empty() => Err(wrong("it holds no certificate".to_owned())),
+        Ok(found) if found.is_empty() => Err(wrong("the file contains no certificate".to_owned())),
         Ok(found) => Ok(found),
         Err(error) => Err(wrong(error.to_string())),
     }

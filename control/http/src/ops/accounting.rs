@@ -73,7 +73,7 @@ pub(crate) async fn reconcile(
     caller: &Caller,
     request: ReconcileRequest,
 ) -> Result<ReconcileView, Problem> {
-    caller.check_cluster_role(Role::Admin, "setting what an accounting system has")?;
+    caller.check_cluster_role(Role::Admin, "reconciling accounting totals")?;
     let connection = connection_if_acting(core)?;
     let moment = |field: &str, given: &str| {
         text::moment(given, core.now()).map_err(|why| Problem::field(field, why))
@@ -83,7 +83,7 @@ pub(crate) async fn reconcile(
         moment("until", &request.until)?,
     );
     if since >= until {
-        return Err(Problem::field("until", "it must be behind `since`"));
+        return Err(Problem::field("until", "must be later than `since`"));
     }
     let done = connection.reconcile(since, until, request.dry_run).await;
     let differences = done.map_err(|error| match error {
@@ -118,14 +118,16 @@ pub(crate) async fn webhook(core: &Core, secret: &str) -> Result<(), Problem> {
 }
 
 fn connection_if_acting(core: &Core) -> Result<&Arc<AccountingConnection>, Problem> {
-    let off = "accounting is off on this cluster; see `accounting` in control's file";
+    let off =
+        "accounting is disabled on this cluster; see `accounting` in control's configuration file";
     let connection = core.accounting();
     let connection =
         connection.ok_or_else(|| Problem::new(Kind::Conflict, "accounting_off", off))?;
     match core.view().dispatches {
         true => Ok(connection),
         false => {
-            let detail = "another control does the accounting; use that one";
+            let detail = "accounting runs on another control (the one that holds the dispatch lease); \
+                          send the request there";
             Err(Problem::new(Kind::Unavailable, "not_acting", detail))
         }
     }

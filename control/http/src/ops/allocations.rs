@@ -211,8 +211,7 @@ impl AllocationAction {
                     WalltimeChange::Increment(ms) => {
                         let present = record(core, caller, id).await?.spec.walltime_ms;
                         let unbounded = || {
-                            let reason =
-                                "the allocation has no walltime limit; give a whole walltime";
+                            let reason = "the allocation has no walltime; give an absolute walltime instead of an extension";
                             Problem::field("walltime", reason)
                         };
                         let sum = present.ok_or_else(unbounded)?.saturating_add(ms);
@@ -239,7 +238,8 @@ async fn checkpoint(
         None => {
             let record = record(core, caller, id).await?;
             let nowhere = || {
-                let reason = "neither the allocation nor the site gives a directory; give one";
+                let reason = "no checkpoint directory is configured for the allocation or the site; \
+                              set `directory`";
                 Problem::field("directory", reason)
             };
             // For an allocation without checkpoints, the quorum returns the error.

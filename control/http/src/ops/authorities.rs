@@ -204,9 +204,9 @@ async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
     let short = pin.get(..12).unwrap_or(pin);
     if let Some(still) = in_use(core).await?.remove(pin) {
         return refused(format!(
-            "{} members still hold certificates that authority {short} issued: {}. They renew by \
-             themselves within ten minutes of a promotion, while they are connected: wait until \
-             `lattice admin ca list` counts none, or revoke those that are gone for good.",
+            "{} members still hold certificates that authority {short} issued: {}. Connected \
+             members renew within ten minutes of a promotion: wait until `lattice admin ca list` \
+             shows 0, or revoke the certificates of members that are permanently gone.",
             still.len(),
             members(still.iter().map(|known| (known.role, known.name.as_str())))
         ));
@@ -215,7 +215,7 @@ async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
     if !unseen.is_empty() {
         return refused(format!(
             "the issuer of the certificates of these members is unknown: {}. They were issued by \
-             hand and not renewed since. They renew by themselves within ten minutes of a promotion; \
+             hand and not renewed since. Connected members renew within ten minutes of a promotion; \
              wait until `lattice admin certificate list` shows them.",
             members(unseen.iter().map(|(role, name)| (*role, name.as_str())))
         ));

@@ -136,7 +136,8 @@ fn baseline_view(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView
     for class in &kept.unknown_classes {
         if let Some(rule) = definition.classes.get(class) {
             let mut told = rule_view(Class::Gpu, rule, Keys::PartialOnly);
-            told.unreadable = Some("the class is unknown to this control".to_owned());
+            told.unreadable =
+                Some("this control does not support the conformance class".to_owned());
             classes.insert(class.clone(), told);
         }
     }

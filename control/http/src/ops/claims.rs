@@ -45,7 +45,7 @@ pub(crate) async fn claim(
     let proven = attestations::prove(core, &nodes).await;
     let proven = proven.map_err(|faults| {
         let detail = format!(
-            "these nodes cannot be claimed for sensitive work:\n{}",
+            "these nodes cannot be claimed for sensitive allocations:\n{}",
             faults.join("\n")
         );
         Problem::new(Kind::Conflict, "not_conforming", detail)

@@ -110,7 +110,7 @@ fn why_not_read(core: &Core, view: &View, name: &str, scope: &Scope) -> Option<&
     let is_off = |class: &Class| entry.marks().get(class) == Some(&ClassMark::Disabled);
     match scope.classes().into_iter().find(is_off)? {
         Class::Bmc if core.bmc.parts(&id).is_none() => Some("no BMC configured"),
-        _ => Some("switched off at the node"),
+        _ => Some("disabled on the node"),
     }
 }
 
@@ -232,7 +232,7 @@ fn missing_keys_text(missing: &[(String, Reading<Value>)]) -> Option<String> {
     };
     Some(match missing.len() {
         1 => first,
-        more => format!("{first}, and {} keys more", more - 1),
+        more => format!("{first}, and {} more keys", more - 1),
     })
 }
 

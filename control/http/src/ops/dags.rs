@@ -228,7 +228,10 @@ pub(crate) async fn cancel(
     let before = record(core, caller, id).await?;
     // The quorum does not check whether the DAG has ended.
     if before.state != DagState::Running {
-        let detail = format!("graph {id} is {}; there is nothing to cancel", before.state);
+        let detail = format!(
+            "DAG {id} is {}; only a running DAG can be cancelled",
+            before.state
+        );
         return Err(Problem::new(Kind::Conflict, "wrong_state", detail));
     }
     propose(core, caller, key, Command::CancelDag { id }).await?;

@@ -37,7 +37,8 @@ pub(crate) async fn drain(
     } = request;
     let hint = match force_release {
         true => {
-            "give the reason, and how it is known that nothing runs there; it is written to the audit log"
+            "give the reason, and the proof that no process of the allocation runs on the node; \
+             both are written to the audit log"
         }
         false => "give the reason of the drain",
     };
@@ -224,8 +225,9 @@ fn check_has_own_reason(caller: &Caller, record: &Node) -> Result<(), Problem> {
     let others = drains.iter().map(|d| format!("{}: {}", d.owner, d.reason));
     let others: Vec<String> = others.collect();
     let detail = format!(
-        "node {} stays drained: no drain reason of yours is left. Each other reason is cleared by \
-         its owner; a service clears its own once node and BMC no longer report the fault: {}",
+        "node {} stays drained: you own none of its drain reasons. Each owner clears its own \
+         reason; a service does so when node and BMC no longer report the fault. Remaining \
+         reasons: {}",
         record.id,
         others.join("; ")
     );
@@ -256,34 +258,37 @@ async fn gate(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem
 fn remedy(error: &GateError, node: &NodeId) -> String {
     const SKIP: &str = "an administrator can undrain it with --skip-gate (skip_gate=true)";
     match error {
-        GateError::StillRuns { .. } => "; undrain it again once they are gone".to_owned(),
+        GateError::StillRuns { .. } => {
+            "; undrain the node again when these processes are gone".to_owned()
+        }
         GateError::Failed { .. } => {
-            format!("; it stays drained. Repair it and undrain it again, or {SKIP}")
+            format!("; the node stays drained. Repair it and undrain it again, or {SKIP}")
         }
         GateError::Faulty { .. } => format!(
-            "; it stays drained. Repair it, end what a repair does not end by itself (`lattice node \
-             health {node} --clear CODE`) and undrain it again, or {SKIP}"
+            "; the node stays drained. Repair it, clear the reasons that a repair does not clear \
+             (`lattice node health {node} --clear CODE`), and undrain it again, or {SKIP}"
         ),
         GateError::FaultyByBmc { .. } => format!(
-            "; it stays drained. Repair it and undrain it again: a fault that the BMC reports \
+            "; the node stays drained. Repair it and undrain it again: a fault that the BMC reports \
              cannot be cleared by hand, it ends when the BMC no longer reports it (`lattice node \
              health {node} --fresh`); or {SKIP}"
         ),
         GateError::Differs { .. } => format!(
-            "; it stays drained. Make it conform to its baseline, or change the baseline, and \
+            "; the node stays drained. Make it conform to its baseline, or change the baseline, and \
              undrain it again, or {SKIP}"
         ),
         GateError::Unverified { why, .. } if bmc::is_from_bmc(why) => format!(
-            "; it stays drained until its BMC reports the fault ended (`lattice node health {node} \
-             --fresh`). Remove a BMC that is gone for good from control's file of BMCs; or {SKIP}"
+            "; the node stays drained until its BMC no longer reports the fault (`lattice node health \
+             {node} --fresh`). Remove a BMC that no longer exists from the BMC file of control; or \
+             {SKIP}"
         ),
         GateError::Unverified { .. } => format!(
-            "; it stays drained. Check it (`lattice node health {node} --fresh`) and undrain it \
+            "; the node stays drained. Check it (`lattice node health {node} --fresh`) and undrain it \
              again, or {SKIP}"
         ),
         GateError::Agent(_) | GateError::Unavailable(_) => {
-            "; its health could not be checked, so it stays drained. An administrator may undrain \
-             it with --skip-gate (skip_gate=true)"
+            "; the health of the node could not be checked, so the node stays drained. An \
+             administrator may undrain it with --skip-gate (skip_gate=true)"
                 .to_owned()
         }
     }

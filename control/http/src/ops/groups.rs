@@ -71,8 +71,8 @@ impl ComparisonSide {
         }
         if digits.len() < MIN_DIGEST_DIGITS {
             let reason = format!(
-                "{text:?} is not the name of a node; a group is named by {MIN_DIGEST_DIGITS} digits of \
-                 its digest or more"
+                "{text:?} is not the name of a node; to name a group, give at least \
+                 {MIN_DIGEST_DIGITS} digits of its digest"
             );
             return Err(Problem::field(field, reason));
         }

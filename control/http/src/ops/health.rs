@@ -72,7 +72,7 @@ async fn query_agent(
     if told.enabled {
         return Ok(told);
     }
-    let reason = "health checks are switched off on this node (health.disabled)";
+    let reason = "health checks are disabled on this node (health.disabled)";
     let (node, reason) = (node.clone(), reason.to_owned());
     Err(AgentError::Refused { node, reason })
 }
@@ -170,7 +170,7 @@ async fn other_reasons(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<
         let evidence = match class {
             Some(class) => conformance::why_incomplete(core, node, class).await,
             None if code == SILENT => entry.liveness_reason.clone(),
-            None => Some("its agent announces it".to_owned()),
+            None => Some("reported by the agent".to_owned()),
         };
         let severity = match class {
             Some(_) => "unknown",

@@ -94,7 +94,10 @@ async fn around_range(
     let Some(around) = asked.around.filter(|text| !text.is_empty()) else {
         return match asked.within {
             None | Some("") => Ok(None),
-            Some(_) => Err(Problem::field("within", "it belongs to `around`")),
+            Some(_) => Err(Problem::field(
+                "within",
+                "is valid only together with `around`",
+            )),
         };
     };
     let within = lattice_api::history::context_ms(asked.within);
@@ -105,7 +108,7 @@ async fn around_range(
             let found = core.history.numbered(name, number, hides_people).await;
             let found = found.map_err(|error| problem(&error))?;
             let none = || {
-                let reason = format!("no line {number} of {node} is kept");
+                let reason = format!("history line {number} of {node} is not stored");
                 Problem::field("around", reason)
             };
             found.ok_or_else(none)?.position().when
@@ -349,12 +352,13 @@ fn compare_with_past(class: Class, then: &PastClassState, now: &ClassRecord) -> 
         PastClassState::Disabled => diff(&ClassRecord::disabled(class, "was not probed"), now),
         PastClassState::Lost { digest } if now.state().digest() == Some(*digest) => Vec::new(),
         PastClassState::Lost { digest } => {
-            let why = format!("its record of then ({}) is not stored", digest.short());
+            let why = format!("the record of that time ({}) is not stored", digest.short());
             unknown_class_line(now, &why)
         }
-        PastClassState::NotKept => {
-            unknown_class_line(now, "no history of it reaches that far back")
-        }
+        PastClassState::NotKept => unknown_class_line(
+            now,
+            "the stored history of the class does not reach back to that time",
+        ),
     }
 }
 

@@ -114,7 +114,7 @@ fn event(happened: &PositionedEvent) -> HistoryEntryView {
         EventContent::Noted(noted) => self::observation(noted),
         EventContent::Bmc(did) => bmc::bmc_event(did),
         EventContent::Other(_) => (
-            "event of a newer version, unknown to this control".to_owned(),
+            "event of a newer version that this control does not support".to_owned(),
             NodeEventView::default(),
         ),
     };
@@ -149,7 +149,10 @@ fn agent_event(event: &Event) -> (String, NodeEventView) {
         }
     }
     if event.left_out > 0 {
-        what.push_str(&format!(" ({} before it are not listed)", event.left_out));
+        what.push_str(&format!(
+            " ({} earlier ones are not listed)",
+            event.left_out
+        ));
         parts.left_out = event.left_out;
     }
     (what, parts)
@@ -260,7 +263,7 @@ fn agent_event_text(happened: &EventKind) -> (String, NodeEventView) {
             entity,
             reasons,
         } => {
-            let whose = entity.as_deref().unwrap_or("every part");
+            let whose = entity.as_deref().unwrap_or("all parts");
             let parts = NodeEventView {
                 entity: entity.clone(),
                 code: some(code),
@@ -271,7 +274,7 @@ fn agent_event_text(happened: &EventKind) -> (String, NodeEventView) {
                 1 => String::new(),
                 reasons => format!(", {reasons} reasons"),
             };
-            (format!("{code} of {whose} cleared by {by}{times}"), parts)
+            (format!("{code} on {whose} cleared by {by}{times}"), parts)
         }
     }
 }
@@ -352,7 +355,7 @@ fn observation(noted: &NodeObservation) -> (String, NodeEventView) {
                 (false, None) => "unreachable".to_owned(),
             };
             if *left_out > 0 {
-                what.push_str(&format!(" ({left_out} turns before it are not listed)"));
+                what.push_str(&format!(" ({left_out} earlier changes are not listed)"));
             }
             let parts = NodeEventView {
                 state: some(state),
@@ -374,7 +377,7 @@ fn observation(noted: &NodeObservation) -> (String, NodeEventView) {
             }
             what.push_str("; then it answered again");
             if *left_out > 0 {
-                what.push_str(&format!(" ({left_out} times before it are not listed)"));
+                what.push_str(&format!(" ({left_out} earlier times are not listed)"));
             }
             let parts = NodeEventView {
                 state: some("suspect"),
@@ -400,7 +403,7 @@ fn observation(noted: &NodeObservation) -> (String, NodeEventView) {
         }
     };
     if parts.late {
-        what.push_str(" (then or before: this control did not look)");
+        what.push_str(" (at this time or earlier: this control was not running or not connected)");
     }
     (what, parts)
 }

@@ -41,7 +41,7 @@ pub(crate) async fn logs(
     let record = record(core, caller, id).await?;
     if visibility(&core.view(), caller, &record) == WorkloadAccess::WithoutWorkload {
         let detail = format!(
-            "the output of allocation {id} is for {}, the administrators of {} and operators",
+            "only {}, the administrators of {} and operators may read the output of allocation {id}",
             record.user, record.spec.project
         );
         return Err(Problem::new(Kind::Forbidden, "forbidden", detail));

@@ -37,8 +37,8 @@ async fn compare_sides(core: &Core, left: &str, right: &str) -> Result<DiffView,
     let scope = match (group(&left), right.as_ref().and_then(group)) {
         (Some(one), Some(other)) if one != other => {
             let reason = format!(
-                "a group by {one} cannot be compared with a group by {other}; compare groups of \
-                 one kind"
+                "a group by {one} cannot be compared with a group by {other}; compare two \
+                 groups by the same classes"
             );
             return Err(Problem::field("with", reason));
         }

@@ -148,7 +148,7 @@ fn in_groups(view: &View, groups: &[String]) -> Result<BTreeSet<NodeId>, Problem
             let all: BTreeSet<&str> = view.nodes.values().filter_map(|e| e.group()).collect();
             let known: Vec<&str> = all.into_iter().take(10).collect();
             let reason = format!(
-                "no node is in the topology group {group:?}; there are {}",
+                "no node is in the topology group {group:?}; existing groups: {}",
                 known.join(", ")
             );
             return Err(Problem::field("groups", reason));

@@ -119,7 +119,7 @@ fn check_checkpoint(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     match terms.is_some_and(|terms| terms.directory.is_none()) && !core.has_checkpoint_directory() {
         true => Err(impossible(
             "checkpoint.directory",
-            "this site has no default for checkpoints; give a directory".to_owned(),
+            "the site has no default checkpoint directory; set one".to_owned(),
         )),
         false => Ok(()),
     }
@@ -150,13 +150,13 @@ fn check_storage(view: &View, spec: &AllocationSpec) -> Result<(), Problem> {
         let Some(system) = systems.get(name) else {
             let known: Vec<&str> = systems.keys().map(String::as_str).collect();
             let known = known.join(", ");
-            let reason = format!("no storage system is named \"{name}\"; there are {known}");
+            let reason = format!("unknown storage system \"{name}\"; configured: {known}");
             return Err(impossible(field, reason));
         };
         if *mb_s > system.budget_mb_s {
             let gb_s = |mb_s: u64| mb_s as f64 / 1e3;
             let reason = format!(
-                "{} GB/s of \"{name}\" are asked for; it has {} GB/s in all",
+                "requested {} GB/s of \"{name}\"; its total bandwidth is {} GB/s",
                 gb_s(*mb_s),
                 gb_s(system.budget_mb_s)
             );

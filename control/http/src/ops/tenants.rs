@@ -111,14 +111,14 @@ fn check_soft(request: &TenantRequest) -> Result<(), Problem> {
     if !within(request.fair_share_target, 0, ONE_PPM) {
         return Err(Problem::field(
             "fair_share_target",
-            "a share is a fraction of the whole: 0 to 1",
+            "must be a fraction of the cluster: 0 to 1",
         ));
     }
     match within(request.burst_allowance, ONE_PPM, MAX_BURST_PPM) {
         true => Ok(()),
         false => Err(Problem::field(
             "burst_allowance",
-            "it is the multiple of its share that a tenant may hold: 1 to 10000",
+            "must be a multiple of the tenant's share: 1 to 10000",
         )),
     }
 }

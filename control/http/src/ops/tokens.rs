@@ -23,7 +23,7 @@ pub(crate) async fn create(
     founder: Pin,
     request: TokenRequest,
 ) -> Result<TokenCreated, Problem> {
-    caller.check_cluster_role(Role::Admin, "making join tokens")?;
+    caller.check_cluster_role(Role::Admin, "creating join tokens")?;
     let terms = request.into_terms()?;
     let (role, uses) = (terms.role, terms.uses);
     let (first, others) = trust::pins(core).await?.unwrap_or((founder, Vec::new()));
@@ -33,7 +33,7 @@ pub(crate) async fn create(
     // Proposed without the caller's idempotency key, because a repeat could not return the text again.
     propose(core, caller, None, Command::CreateToken { grant }).await?;
     let id = short_hash(&token.hash());
-    tracing::info!(by = %caller.name, id, %role, uses, "join token made");
+    tracing::info!(by = %caller.name, id, %role, uses, "join token created");
     Ok(TokenCreated {
         token: token.expose().expose_secret().to_owned(),
         expires_at: time(expires_at),

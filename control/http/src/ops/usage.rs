@@ -39,7 +39,8 @@ impl DayWindow {
 }
 
 fn not_read() -> Problem {
-    let detail = "usage is still being read since this control started; try again in a few seconds";
+    let detail = "the usage ledger is still loading after the start of this control; try again in a \
+                  few seconds";
     Problem::new(Kind::Unavailable, "not_ready", detail)
 }
 

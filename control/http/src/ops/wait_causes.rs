@@ -91,7 +91,7 @@ pub(crate) fn wait_text(a: &Allocation, waits: &WaitsFor) -> String {
     }
     match (&a.spec.terms.mutex, waits.mutex) {
         (Some(mutex), Some(holder)) => {
-            format!("waits for allocation {holder}, which has the mutex {mutex:?}")
+            format!("waits for the mutex {mutex:?}, held by allocation {holder}")
         }
         _ => "waits for another allocation".to_owned(),
     }

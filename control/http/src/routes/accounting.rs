@@ -12,7 +12,7 @@ use lattice_api::accounting::{AccountingStatus, ReconcileRequest, ReconcileView}
 
 /// Show the accounting status.
 ///
-/// It contains what the accounting system has, the pending data and the rejected data. For operators.
+/// The status lists the acknowledged, the pending and the rejected data. For operators of the whole cluster.
 #[utoipa::path(get, path = "/accounting/status", tag = "accounting", responses(
     (status = 200, body = AccountingStatus)))]
 pub(super) async fn status(State(api): State<Api>, caller: Caller) -> Answer<AccountingStatus> {
@@ -37,8 +37,8 @@ pub(super) async fn reconcile(
 
 /// Receive Waldur's webhook.
 ///
-/// Its address is the `destination_url` of a `hooks-web`. The secret in the path replaces a token. The body is not
-/// read: the changes are read from Waldur itself.
+/// Set the URL of this path as the `destination_url` of a Waldur `hooks-web`. The secret in the path replaces a token.
+/// The body is ignored; changes are read from Waldur.
 #[utoipa::path(post, path = "/accounting/hook/{secret}", tag = "accounting", security(()),
     params(("secret" = String, Path)), responses(
     (status = 204)))]

@@ -27,7 +27,7 @@ pub(super) struct AuditListQuery {
     limit: Option<u32>,
     /// Only actions of this principal.
     by: Option<String>,
-    /// Only entries about this user: their actions, their node claims and their allocations.
+    /// Only entries about this user: the user's actions, node claims and allocations.
     user: Option<String>,
     /// Only entries about these nodes, as a hostlist.
     node: Option<String>,
@@ -46,7 +46,7 @@ pub(super) struct AuditListQuery {
     newest_first: bool,
 }
 
-/// List audit entries, oldest first.
+/// List audit entries, oldest first by default.
 ///
 /// Operators of the whole cluster read all entries. Operators and administrators of some tenants read entries about
 /// these tenants alone. Users read entries about their own actions and objects.
@@ -76,7 +76,7 @@ pub(super) async fn query(
     ))
 }
 
-/// Have the leader sign the current audit head, if it is not signed yet, and return it.
+/// Sign the current audit head, unless it is signed already, and return the signed head.
 ///
 /// An export made afterwards is verifiable up to that head. For operators of the whole cluster.
 #[utoipa::path(post, path = "/audit/checkpoint", tag = "audit", responses(

@@ -65,7 +65,7 @@ pub(super) async fn promote(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ForceQuery {
-    /// Retire the authority even while certificates it issued are in use; the holders must enrol again.
+    /// Retire the authority although its certificates are still in use; their members must enrol again.
     #[serde(default)]
     force: bool,
 }

@@ -34,7 +34,7 @@ pub(super) async fn list(
 
 /// Revoke all certificates of a member issued until now.
 ///
-/// Its connections end everywhere, and it must enrol again with a new token. For administrators.
+/// All connections of the member end, and the member must enrol again with a new join token. For administrators.
 #[utoipa::path(post, path = "/certificates/{role}/{name}/revoke", tag = "certificates", params(
     ("role" = String, Path, pattern = "^(agent|control|quorum)$"), ("name" = inline(Name), Path), Key),
     request_body = RevokeRequest, responses(

@@ -63,7 +63,7 @@ pub(super) struct DagSubmitQuery {
 #[utoipa::path(post, path = "/dags", tag = "dags", params(DagSubmitQuery, Key),
     request_body(content((DagRequest = "application/json"), (DagRequest = "application/yaml"))),
     responses((status = 201, body = DagSubmitResult), (status = 200, body = DagDryRunResult,
-        description = "Dry run: the graph would be accepted, with the allocations to submit."),
+        description = "Dry run: the DAG would be accepted; the response lists the allocations to submit."),
         (status = 422, body = Problem,
             description = "No set of the vCluster's nodes could ever satisfy a member.")))]
 pub(super) async fn submit(

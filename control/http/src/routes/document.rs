@@ -107,7 +107,7 @@ fn add_problem_responses(operation: &mut Operation, writes: bool) {
         (
             is_read,
             "400",
-            "The request is not valid: `field` names the place.",
+            "The request is not valid; `field` names the invalid field.",
         ),
         (is_closed, "401", "No token, or an unknown token."),
         (
@@ -169,7 +169,7 @@ fn describe(status: &str, response: &mut Response) {
         let words = match status {
             "201" => "Created.",
             "204" => "Done.",
-            _ => "The answer.",
+            _ => "The requested data.",
         };
         words.clone_into(&mut response.description);
     }

@@ -25,7 +25,7 @@ pub(super) struct HistoryListQuery {
     /// Only changes of this class.
     class: Option<String>,
     /// Only these kinds, comma-separated: change, boot, agent, driver, device, xid, health, cleared, drain, lifecycle,
-    /// liveness; audit, for callers that may read it.
+    /// liveness; audit and bmc, for operators of the whole cluster only.
     kind: Option<String>,
     /// Only entries around the time of the entry with this number, or around this time.
     around: Option<String>,
@@ -42,8 +42,8 @@ pub(super) struct HistoryListQuery {
 ///
 /// They cover boots, drivers, XIDs, health, drains and liveness.
 ///
-/// This control answers from its own history, also while the node is down. Audit entries about the node are left out
-/// for callers that may not read the audit.
+/// This control answers from its own history, also while the node is down. Audit and BMC log
+/// entries about the node are included for operators of the whole cluster only.
 #[utoipa::path(get, path = "/nodes/{id}/history", tag = "nodes",
     params(("id" = inline(Name), Path), HistoryListQuery), responses(
     (status = 200, body = Page<HistoryEntryView>)))]

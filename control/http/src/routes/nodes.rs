@@ -79,7 +79,8 @@ pub(super) async fn inventory(
 ///
 /// For operators, because it causes load on the node.
 ///
-/// The node announces a difference once it was read twice; its history names the caller as the cause.
+/// The node publishes a difference after the second reading that shows it; the node history records the caller as the
+/// cause.
 #[utoipa::path(post, path = "/nodes/{id}/reprobe", tag = "nodes", params(("id" = inline(Name), Path)),
     responses((status = 200, body = ReprobeResult)))]
 pub(super) async fn reprobe(
@@ -109,7 +110,7 @@ pub(super) struct DiffQuery {
 #[utoipa::path(get, path = "/nodes/{id}/diff", tag = "nodes",
     params(("id" = inline(Name), Path), DiffQuery), responses(
     (status = 200, body = DiffView),
-    (status = 409, body = Problem, description = "The node has no cohort, or too little of it is known for a comparison.")))]
+    (status = 409, body = Problem, description = "The cohort of the node is unknown or too small for a comparison.")))]
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,

@@ -21,7 +21,7 @@ use utoipa::IntoParams;
 #[into_params(names("Idempotency-Key"), parameter_in = Header)]
 #[expect(
     dead_code,
-    reason = "it is read as any other key; its document is another"
+    reason = "the extractor `Key` reads the header; this type only documents it"
 )]
 struct Once(
     /// Idempotency key. Calls with the same key are recorded once.
@@ -62,7 +62,8 @@ pub(super) struct Removal {
     #[serde(default)]
     #[param(required = true, min_length = 1, max_length = 512, pattern = "[^ ]")]
     reason: String,
-    /// Remove the member even if a majority of the others does not answer; no change is possible then until it does.
+    /// Remove the member even if a majority of the remaining members does not answer. Until that majority answers
+    /// again, no change is possible.
     #[serde(default)]
     force: bool,
 }
@@ -72,7 +73,7 @@ pub(super) struct Removal {
 /// Each call makes one step; a leader hands over first. Repeat the call until it is done. Rejected while a majority of
 /// the others does not answer. For administrators.
 #[utoipa::path(delete, path = "/quorum/members/{id}", tag = "quorum", params(
-    ("id" = u64, Path, description = "Its number."), Removal, Once),
+    ("id" = u64, Path, description = "Member number."), Removal, Once),
     responses((status = 200, body = QuorumStep)))]
 pub(super) async fn remove(
     State(api): State<Api>,

@@ -10,7 +10,7 @@ use crate::{
 use axum::{Json, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use lattice_api::{Problem, status::StatusView};
 
-/// Show the cluster status in numbers, and the caller.
+/// Show the cluster status, and the principal and roles of the caller.
 #[utoipa::path(get, path = "/status", tag = "service", responses(
     (status = 200, body = StatusView)))]
 pub(super) async fn status(State(api): State<Api>, caller: Caller) -> Answer<StatusView> {

@@ -64,9 +64,9 @@ pub(super) async fn get(
 
 /// Change the limits of a tenant.
 ///
-/// A field left out stays; `null` removes the limit where that is allowed. A limit may go below the usage, which ends
-/// nothing. Below the sum of the project limits it is rejected with 409, unless `force` is given, which marks the
-/// tenant as overcommitted. For administrators of the whole cluster.
+/// A field left out stays; `null` removes the limit where that is allowed. A limit may be set below the present usage;
+/// running allocations are not affected. Below the sum of the project limits it is rejected with 409, unless `force` is
+/// given, which marks the tenant as overcommitted. For administrators of the whole cluster.
 #[utoipa::path(put, path = "/tenants/{id}", tag = "tenants", request_body = TenantUpdate,
     params(("id" = inline(Name), Path), Key),
     responses((status = 200, body = TenantView)))]
@@ -105,8 +105,8 @@ pub(super) async fn limits(State(api): State<Api>, caller: Caller) -> Answer<Sys
 
 /// Change the cluster-wide limits.
 ///
-/// A field left out stays; `null` removes the limit. A limit may go below the usage, which ends nothing. For
-/// administrators of the whole cluster.
+/// A field left out stays; `null` removes the limit. A limit may be set below the present usage; running allocations
+/// are not affected. For administrators of the whole cluster.
 #[utoipa::path(put, path = "/system/limits", tag = "system", request_body = SystemLimitsUpdate,
     params(Key),
     responses((status = 200, body = SystemLimitsView)))]

@@ -14,7 +14,8 @@ use lattice_api::{
 
 /// Create a join token for new agents, quorum members or controls.
 ///
-/// Its text is returned only here; only its hash is stored. For administrators of the whole cluster.
+/// Only this response contains the token text; the cluster stores only its hash. For administrators of the whole
+/// cluster.
 #[utoipa::path(post, path = "/tokens", tag = "tokens", request_body = TokenRequest, responses(
     (status = 201, body = TokenCreated)))]
 pub(super) async fn create(

@@ -81,7 +81,7 @@ pub(super) async fn delete(
     ))
 }
 
-/// Assign nodes to a vCluster, which they then belong to and serve: all or none.
+/// Assign nodes to a vCluster as their home and current vCluster, all or none.
 ///
 /// Each node must be neither held nor claimed. A node of another defined vCluster is moved only if `from` names that
 /// vCluster. A refusal with the code `ownership_conflict` names each unavailable node and the reason. For

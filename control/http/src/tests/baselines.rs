@@ -91,7 +91,7 @@ async fn group_is_defined_by_digest() {
     };
     let nobody_has_it = Digest([0; 32]);
     let why = refused(&nobody_has_it).await;
-    assert!(why.contains("no member of it answers"), "{why}");
+    assert!(why.contains("no member of the group answers"), "{why}");
     answers(&fixture, "gpu001");
     let why = refused(&nobody_has_it).await;
     assert!(

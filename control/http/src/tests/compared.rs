@@ -257,7 +257,7 @@ async fn a_group_is_compared_by_its_digest_and_one_of_its_nodes_stands_for_it() 
             &kernel[0][..7],
             "gpu001",
             400,
-            "8 digits of its digest or more",
+            "give at least 8 digits of its digest",
         ),
         ("gpu001", nobodys, 404, "the start of a group's digest"),
         (

@@ -300,7 +300,7 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
         (unknown.verdict.as_str(), unknown.left.as_str()),
         (
             "unknown",
-            "<failed: no history of it reaches that far back>"
+            "<failed: the stored history of the class does not reach back to that time>"
         )
     );
     // The present value is shown, rather than that the class is unsupported.

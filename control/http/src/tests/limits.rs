@@ -292,7 +292,7 @@ async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() 
     println!("{view:#?}");
     assert_eq!(view.state, AllocationState::Pending.as_str());
     let reason = view.reason.unwrap();
-    assert!(reason.contains("waiting for quota headroom"), "{reason}");
+    assert!(reason.contains("waiting for limit headroom"), "{reason}");
     assert!(
         reason.contains("project \"atlas/web\" max_nodes (current: 0, requested: 2, limit: 1)"),
         "{reason}"

@@ -178,11 +178,11 @@ async fn bandwidth_that_no_system_of_the_site_has_is_refused() {
         };
         assert_eq!(
             refused("scratch", 40.5).await,
-            "storage_gb_s: 40.5 GB/s of \"scratch\" are asked for; it has 40 GB/s in all"
+            "storage_gb_s: requested 40.5 GB/s of \"scratch\"; its total bandwidth is 40 GB/s"
         );
         assert_eq!(
             refused("tape", 1.0).await,
-            "storage_gb_s: no storage system is named \"tape\"; there are home, scratch"
+            "storage_gb_s: unknown storage system \"tape\"; configured: home, scratch"
         );
         assert!(
             submit(&fixture, &asking("scratch", 40.0), dry_run)

@@ -184,7 +184,7 @@ async fn an_array_waits_for_what_its_first_element_waits_for() {
     let id = submit(&fixture, "alice", &array("0-3%1")).await;
     fixture.assign(AllocationId(id.0 + 1), &["gpu001"]).await;
     let told = alice.allocation(id).await.unwrap().reason;
-    let reason = "array limit: 1 of at most 1 elements are running";
+    let reason = "array limit reached: at most 1 elements run at once";
     assert_eq!(told.as_deref(), Some(reason));
     assert_eq!(
         alice.explanation(element(id, 2)).await.unwrap().summary,
@@ -278,7 +278,7 @@ async fn of_singletons_one_waits_for_the_other() {
     let blocked = alice.allocation(second).await.unwrap();
     assert_eq!(blocked.state, "blocked");
     assert_eq!(blocked.waits_for.unwrap().mutex, Some(first));
-    let reason = format!("waits for allocation {first}, which has the mutex \"nightly\"");
+    let reason = format!("waits for the mutex \"nightly\", held by allocation {first}");
     assert_eq!(blocked.reason, Some(reason));
     assert_eq!(alice.allocation(others).await.unwrap().state, "pending");
 }

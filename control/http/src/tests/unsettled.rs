@@ -47,7 +47,7 @@ fn restless() -> World {
     let records = Class::ALL.into_iter().map(|class| match class {
         Class::Nic => nic(),
         Class::Kernel => kernel(),
-        _ => ClassRecord::disabled(class, "switched off at the node"),
+        _ => ClassRecord::disabled(class, "disabled on the node"),
     });
     let records = records.map(|record| (record.class, record)).collect();
     says.inventory = Some(Inventory {

@@ -611,7 +611,7 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
             "sharing",
             "return_grace_s",
             json!(-1),
-            "it is -1 s; it must be from 0",
+            "-1 s is out of range; it must be from 0",
         ),
         ("sharing", "return_grace_s", json!("soon"), "invalid type"),
         (
@@ -747,7 +747,7 @@ async fn reports_stored_settings_that_do_not_fit() {
     assert_eq!(
         movement.unread,
         [
-            "movement.scaling.up_window_s: in milliseconds it is 120000; it must be at most 1440 times \
+            "movement.scaling.up_window_s: it is 120000 ms; it must be at most 1440 times \
              evaluation_s (1440)"
         ]
     );

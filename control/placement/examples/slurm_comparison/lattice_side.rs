@@ -25,8 +25,8 @@ pub(crate) fn rows(nodes: u32, jobs: &[Job]) -> anyhow::Result<Vec<Row>> {
         ..no_weights()
     })?;
     let kinds = [
-        (PlannedReservations::All, "ours, a reservation each"),
-        (PlannedReservations::First(1), "ours, one reservation"),
+        (PlannedReservations::All, "Lattice, one reservation per job"),
+        (PlannedReservations::First(1), "Lattice, one reservation"),
     ];
     let row = |(reservations, who): (PlannedReservations, &str)| {
         let policy = Policy {

@@ -66,11 +66,14 @@ fn jobs(count: u64, most_nodes: u32) -> Vec<Job> {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    ensure!(args.jobs > 0, "--jobs is 0; something must wait");
+    ensure!(
+        args.jobs > 0,
+        "--jobs is 0; at least one job must be pending"
+    );
     let version =
         slurm::version().context("slurmctld does not answer; Debian has it in slurm-wlm")?;
     println!(
-        "{version}; whole nodes on both sides; {} jobs wait",
+        "{version}; exclusive nodes on both sides; {} pending jobs",
         args.jobs
     );
     println!(

@@ -122,7 +122,7 @@ fn configuration(
     let port = || TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     let folder = folder.display();
     let mut text = format!(
-        "ClusterName=beside\nSlurmctldHost=localhost(127.0.0.1)\nAuthType=auth/none\nCredType=cred/none\n\
+        "ClusterName=comparison\nSlurmctldHost=localhost(127.0.0.1)\nAuthType=auth/none\nCredType=cred/none\n\
          SlurmUser=root\nSlurmdUser=root\nStateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool\n\
          SlurmctldPidFile={folder}/slurmctld.pid\nSlurmctldLogFile={folder}/slurmctld.log\n\
          ProctrackType=proctrack/pgid\nTaskPlugin=task/none\nSwitchType=switch/none\nMpiDefault=none\n\
@@ -221,7 +221,7 @@ pub(crate) fn row(
         Select::Linear => "linear",
     };
     let depth = match depth {
-        Depth::Default => "as it comes",
+        Depth::Default => "default depth",
         Depth::All => "every job",
     };
     Ok(Row {

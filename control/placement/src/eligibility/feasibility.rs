@@ -198,7 +198,7 @@ impl ConstraintFilter<'_> {
         let whose = if before == self.total {
             format!("of vCluster {vcluster}")
         } else {
-            format!("of those of vCluster {vcluster} that meet the other constraints ({before})")
+            format!("of the {before} nodes of vCluster {vcluster} that meet the other constraints")
         };
         let there_is = there_is(&self.left);
         let reason = match fit.len() {
@@ -226,7 +226,7 @@ impl ConstraintFilter<'_> {
             available_text(nodes, |facts| match (&facts.gpu_model, facts.gpu_count) {
                 (Some(model), _) => model.clone(),
                 (None, Some(0)) => "no GPU".to_owned(),
-                (None, _) => "not known".to_owned(),
+                (None, _) => "unknown".to_owned(),
             })
         })
     }
@@ -242,7 +242,7 @@ impl ConstraintFilter<'_> {
                 Some(0) => "no GPU".to_owned(),
                 Some(1) => "1 GPU".to_owned(),
                 Some(count) => format!("{count} GPUs"),
-                None => "not known".to_owned(),
+                None => "unknown".to_owned(),
             })
         })
     }
@@ -262,7 +262,7 @@ impl ConstraintFilter<'_> {
 
     fn feature(&mut self, feature: &str) -> Result<(), Infeasible> {
         let may = |_: &NodeId, facts: &NodeFacts| NodeRequirements::feature(feature, facts);
-        let has = format!("carries {feature}");
+        let has = format!("has the feature {feature}");
         self.keep("constraints.features", has, may, |nodes| {
             let mut carried: BTreeMap<&str, usize> = BTreeMap::new();
             let all = nodes.iter().flat_map(|(_, facts)| &facts.features);
@@ -271,7 +271,7 @@ impl ConstraintFilter<'_> {
             }
             match carried.is_empty() {
                 true => String::new(),
-                false => format!("; there are {}", KindCounts(carried)),
+                false => format!("; available: {}", KindCounts(carried)),
             }
         })
     }
@@ -286,7 +286,12 @@ impl ConstraintFilter<'_> {
             no_more,
         )?;
         let is_left = |id: &NodeId, _: &NodeFacts| !wanted.exclude.contains(id);
-        self.keep("constraints.exclude", "is left", is_left, no_more)?;
+        self.keep(
+            "constraints.exclude",
+            "remains after the exclusions",
+            is_left,
+            no_more,
+        )?;
         let Some(within) = wanted.within else {
             return Ok(());
         };
@@ -296,13 +301,13 @@ impl ConstraintFilter<'_> {
     }
 }
 
-/// Text with the kinds of the nodes: `; it has a (3), b (1)`.
+/// Text with the kinds of the nodes: `; available: a (3), b (1)`.
 fn available_text(nodes: &[(&NodeId, &NodeFacts)], kind: impl Fn(&NodeFacts) -> String) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for (_, facts) in nodes {
         *kinds.entry(kind(facts)).or_default() += 1;
     }
-    format!("; it has {}", KindCounts(kinds))
+    format!("; available: {}", KindCounts(kinds))
 }
 
 /// Kinds with the number of nodes of each, most first.
@@ -381,13 +386,13 @@ mod tests {
         let nodes = cluster();
         assert_eq!(
             check(&nodes, &models(&["h200"]), 1),
-            "constraints.gpu_models: no node of vCluster default has h200; it has A100-SXM4 (48), V100 \
+            "constraints.gpu_models: no node of vCluster default has h200; available: A100-SXM4 (48), V100 \
              (16)"
         );
         assert_eq!(
             check(&nodes, &models(&["v100"]), 17),
             "constraints.gpu_models: only 16 nodes of vCluster default match, 17 are requested; \
-             it has A100-SXM4 (48), V100 (16)"
+             available: A100-SXM4 (48), V100 (16)"
         );
         assert_eq!(check(&nodes, &models(&["v100", "a100"]), 64), "possible");
         assert_eq!(
@@ -400,8 +405,8 @@ mod tests {
         };
         assert_eq!(
             check(&nodes, &gpus, 1),
-            "constraints.gpus_per_node: no node of vCluster default has 8 GPUs; it has 4 GPUs (48), 2 \
-             GPUs (16)"
+            "constraints.gpus_per_node: no node of vCluster default has 8 GPUs; available: 4 GPUs \
+             (48), 2 GPUs (16)"
         );
         let memory = Constraints {
             memory_bytes: Some(1 << 40),
@@ -418,8 +423,8 @@ mod tests {
         };
         assert_eq!(
             check(&nodes, &feature, 1),
-            "constraints.features: no node of vCluster default carries sve; there are nvlink (64), rdma \
-             (64)"
+            "constraints.features: no node of vCluster default has the feature sve; available: nvlink \
+             (64), rdma (64)"
         );
     }
 
@@ -432,8 +437,8 @@ mod tests {
         };
         assert_eq!(
             check(&nodes, &wanted, 1),
-            "constraints.gpus_per_node: no node of those of vCluster default that meet the other \
-             constraints (16) has 4 GPUs; it has 2 GPUs (16)"
+            "constraints.gpus_per_node: no node of the 16 nodes of vCluster default that meet the other \
+             constraints has 4 GPUs; available: 2 GPUs (16)"
         );
         let listed = Constraints {
             nodelist: vec![id("a00"), id("v00"), id("v01")],
@@ -442,8 +447,8 @@ mod tests {
         assert_eq!(check(&nodes, &listed, 1), "possible");
         assert_eq!(
             check(&nodes, &listed, 2),
-            "constraints.nodelist: 1 node of those of vCluster default that meet the other \
-             constraints (48) is on the node list, 2 are requested"
+            "constraints.nodelist: 1 node of the 48 nodes of vCluster default that meet the other \
+             constraints is on the node list, 2 are requested"
         );
         let excluded = Constraints {
             exclude: (0..16).map(|n| id(&format!("v{n:02}"))).collect(),
@@ -486,7 +491,7 @@ mod tests {
         );
         assert_eq!(
             check(&["a00", "v00"], &models(&["a100"]), 2),
-            "reservation: 1 node of those of vCluster default that meet the other constraints (48) \
+            "reservation: 1 node of the 48 nodes of vCluster default that meet the other constraints \
              belongs to reservation course, 2 are requested"
         );
     }
@@ -511,7 +516,7 @@ mod tests {
         let cpu: BTreeMap<_, _> = [(id("c0"), none)].into();
         assert_eq!(
             check(&cpu, &models(&["a100"]), 1),
-            "constraints.gpu_models: no node of vCluster default has a100; it has no GPU (1)"
+            "constraints.gpu_models: no node of vCluster default has a100; available: no GPU (1)"
         );
         // A node with some properties unread may have features that could not be read.
         let part = NodeFacts {

@@ -64,8 +64,8 @@ impl Default for Policy {
 /// Error of a lending limit above the number of owned nodes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "lending_limit is {given}, and the vCluster has {owned} nodes; \
-     set at most {owned}, or leave it unset for all"
+    "lending_limit {given} exceeds the {owned} nodes of the vCluster; \
+     set at most {owned}, or remove the limit"
 )]
 pub struct InvalidLimit {
     /// Configured limit.
@@ -278,7 +278,8 @@ pub enum BorrowRefusal {
     NotAllowed,
     /// The vCluster of the job would exceed its borrowing limit.
     #[error(
-        "its vCluster has borrowed {borrowed} nodes, needs {missing} more and may have {limit}"
+        "the vCluster would exceed its borrowing limit: {borrowed} borrowed, {missing} more needed, \
+         limit {limit}"
     )]
     Limit {
         /// Nodes missing.

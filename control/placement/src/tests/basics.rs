@@ -86,7 +86,7 @@ fn limits_are_used_up_within_the_plan() {
     assert_eq!(placed(&plan).len(), 1);
     assert_eq!(
         why(&plan, 2).blocker.to_string(),
-        "waiting for quota headroom; tenant \"t\" max_nodes (current: 9, requested: 2, limit: 10)"
+        "waiting for limit headroom; tenant \"t\" max_nodes (current: 9, requested: 2, limit: 10)"
     );
 }
 
@@ -137,7 +137,7 @@ fn what_is_not_known_is_not_usable_and_worse_than_degraded() {
         assert!(plan.placements.is_empty());
         assert_eq!(
             why(&plan, 1).to_string(),
-            "needs 2 of 2 nodes: 1 usable, 1 free; cannot start: 1 short, even if all were free"
+            "needs 2 of 2 nodes: 1 usable, 1 free; cannot start: 1 too few, even if all were free"
         );
     }
 }

@@ -30,7 +30,7 @@ fn each_constraint_counts_remaining_nodes() {
     );
     assert_eq!(
         text(&view, 1),
-        "needs 5 of 8 nodes: 7 match the GPU type, 6 in service, 5 not set aside for \
+        "needs 5 of 8 nodes: 7 match the GPU type, 6 in service, 5 not promised to \
          others, 3 free; waiting for 2 more to be free; estimated start 1970-01-01 00:23 UTC"
     );
 }
@@ -43,7 +43,7 @@ fn impossible_job_holds_nothing_back() {
     let plan = plan(&view);
     assert_eq!(
         why(&plan, 1).to_string(),
-        "needs 5 of 4 nodes: 4 free; cannot start: 1 short, even if all were free"
+        "needs 5 of 4 nodes: 4 free; cannot start: 1 too few, even if all were free"
     );
     assert!(plan.reservations.is_empty());
     assert_eq!(placed(&plan).len(), 1);
@@ -86,7 +86,7 @@ fn sensitive_job_avoids_degraded_node() {
     let plan = plan(&view);
     assert_eq!(
         why(&plan, 1).to_string(),
-        "needs 3 of 4 nodes: 2 healthy, 2 free, 2 conforming; cannot start: 1 short, even if \
+        "needs 3 of 4 nodes: 2 healthy, 2 free, 2 conforming; cannot start: 1 too few, even if \
          all were free"
     );
     assert_eq!(placed(&plan)[0].1.len(), 4);
@@ -133,7 +133,7 @@ fn every_level_without_headroom_is_named_from_the_project_up() {
     );
     assert_eq!(
         text(&view, 1),
-        "needs 2 of 4 nodes: 4 free; waiting for quota headroom; project \"t/a\" max_nodes \
+        "needs 2 of 4 nodes: 4 free; waiting for limit headroom; project \"t/a\" max_nodes \
          (current: 4, requested: 2, limit: 5); tenant \"t\" max_nodes (current: 9, requested: 2, \
          limit: 10)"
     );

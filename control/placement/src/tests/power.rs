@@ -74,7 +74,7 @@ fn power_of_work_without_an_end_is_not_counted_on() {
     for number in 1..4 {
         assert_eq!(
             why(&plan, number).to_string(),
-            "needs 4 of 8 nodes: 4 not excluded, 4 free; waiting for power to run 1 more"
+            "needs 4 of 8 nodes: 4 not excluded, 4 free; waiting for power for 1 more of its nodes"
         );
     }
     assert_eq!(plan.reservations, []);
@@ -128,7 +128,7 @@ fn power_wait_reports_reserved_power() {
     let plan = super::build::plan(&view);
     assert_eq!(
         why(&plan, 2).to_string(),
-        "needs 3 of 8 nodes: 6 free, 3 not reserved; waiting for power to run 1 more"
+        "needs 3 of 8 nodes: 6 free, 3 not reserved; waiting for power for 1 more of its nodes"
     );
 }
 

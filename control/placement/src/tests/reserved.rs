@@ -116,7 +116,7 @@ fn work_that_names_it_has_its_nodes_and_no_others_while_it_holds() {
     let before = plan(&view);
     assert_eq!(
         why(&before, 1).to_string(),
-        "needs 2 of 4 nodes: 2 of its reservation, 2 free; its reservation course starts at 1970-01-01 \
+        "needs 2 of 4 nodes: 2 in its reservation, 2 free; its reservation course starts at 1970-01-01 \
          01:16:40 UTC"
     );
     // The job needs no further reservation of its own.

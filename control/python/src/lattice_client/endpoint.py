@@ -30,7 +30,9 @@ class Endpoint:
         if parts.scheme != "https" or not parts.hostname or not plain:
             raise EndpointError(f"{self.url!r} must be https://host:port")
         if not self.token or not all("!" <= c <= "~" for c in self.token):
-            raise EndpointError("the token is empty, or holds characters a header cannot carry")
+            raise EndpointError(
+                "the token is empty, or contains characters that are not valid in an HTTP header"
+            )
         object.__setattr__(self, "url", f"https://{parts.netloc}")
 
     def tls(self) -> ssl.SSLContext:

@@ -83,7 +83,8 @@ fn a_node_of_two_jobs_is_found() {
     workload.jobs[7].run_ms *= 50;
     let told = found(&workload, &schedule, true);
     assert!(
-        told.iter().any(|told| told.contains("is job 8's until")),
+        told.iter()
+            .any(|told| told.contains("is held by job 8 until")),
         "{told:?}"
     );
 }
@@ -95,7 +96,7 @@ fn a_promise_that_is_not_kept_is_found() {
     schedule.served[promise.job as usize].start_ms = promise.starts_ms + 1;
     let number = workload.jobs[promise.job as usize].number;
     let wanted = format!(
-        "job {number} was promised a start at {} ms, and starts",
+        "job {number} had a promised start at {} ms but starts",
         promise.starts_ms
     );
     let told = found(&workload, &schedule, true);
@@ -116,7 +117,8 @@ fn a_promise_that_moves_back_is_found() {
     promises.insert(1, later);
     let told = found(&workload, &schedule, true);
     assert!(
-        told.iter().any(|told| told.contains("only one at")),
+        told.iter()
+            .any(|told| told.contains("the promised start moved to")),
         "{told:?}"
     );
     // Where factors other than age count, another job may have been served in turn.
@@ -124,7 +126,7 @@ fn a_promise_that_moves_back_is_found() {
     assert!(
         nobody_overtakes
             .iter()
-            .any(|told| told.contains("only one at")),
+            .any(|told| told.contains("the promised start moved to")),
         "{nobody_overtakes:?}"
     );
     let at = schedule.promises.as_ref().unwrap()[0].at_ms;
@@ -136,7 +138,9 @@ fn a_promise_that_moves_back_is_found() {
     (other.start_ms, other.is_backfilled) = (at, false);
     let overtaken = found(&workload, &schedule, false);
     assert!(
-        !overtaken.iter().any(|told| told.contains("only one at")),
+        !overtaken
+            .iter()
+            .any(|told| told.contains("the promised start moved to")),
         "{overtaken:?}"
     );
 }

@@ -225,7 +225,10 @@ impl ClusterReader {
                 while let Some(parent) = up.and_then(|up| up.parent.as_ref()) {
                     steps += 1;
                     if steps > domains.len() {
-                        self.add_fault(format!("{field}.parent"), "it contains itself");
+                        self.add_fault(
+                            format!("{field}.parent"),
+                            "the power domain contains itself through its parents",
+                        );
                         break;
                     }
                     up = domains.get(parent);
@@ -402,7 +405,7 @@ impl ClusterReader {
         if shares > 1.0 + 1e-9 {
             self.add_fault(
                 "projects",
-                format!("shares add up to {shares}; they may to 1, which is the whole machine"),
+                format!("shares add up to {shares}; the sum must be at most 1"),
             );
         }
         let projects = &self.cluster.projects;
@@ -419,7 +422,7 @@ impl ClusterReader {
         for path in open {
             self.add_fault(
                 format!("projects.{path}.max_nodes"),
-                "it needs a number, since the project above it has one",
+                "it is required, because the parent project has a limit",
             );
         }
         let missing: BTreeSet<ProjectPath> = self

@@ -27,7 +27,7 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Cluster, ClusterError> {
         }
     }
     if cluster.nodes.is_empty() && faults.is_empty() {
-        faults.push("it has no node".to_owned());
+        faults.push("the file lists no nodes".to_owned());
     }
     if !faults.is_empty() {
         return Err(ClusterError::Faults {
@@ -42,7 +42,10 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Cluster, ClusterError> {
 fn host(line: &str, vcluster: &VclusterName) -> Result<(NodeId, Host), String> {
     let cells: Vec<&str> = line.split(',').map(str::trim).collect();
     let [name, _, memory, gpus, model] = cells[..] else {
-        return Err(format!("it has {} columns, 5 are needed", cells.len()));
+        return Err(format!(
+            "the line has {} columns; 5 are required",
+            cells.len()
+        ));
     };
     let number = |column: &str, text: &str| {
         let wrong = |_| format!("{column}: {text:?} is not a whole number");

@@ -85,7 +85,7 @@ impl Inner {
         let nature = JobBehavior::of(&launch.workload)?;
         let others = machine.runs.keys().map(|of| format!("{of:?}"));
         for other in others.collect::<Vec<_>>() {
-            let what = format!("{node} gets {key:?} while {other} runs still");
+            let what = format!("{node} receives {key:?} while {other} still runs");
             self.checks.add(self.now, what);
         }
         let mut restore = checkpoint.and_then(|setup| setup.restore.as_ref());
@@ -134,7 +134,7 @@ impl Inner {
         let is_new = work.attempt.number < launch.key.attempt;
         let content = work.contents.get(&number);
         if number > 0 && !content.is_some_and(CheckpointContent::is_complete) {
-            let what = format!("{id} goes on from checkpoint {number}, which is not whole");
+            let what = format!("{id} resumes from incomplete checkpoint {number}");
             self.checks.add(now, what);
         }
         if number != usable {
@@ -142,7 +142,8 @@ impl Inner {
                 0 => "the beginning".to_owned(),
                 number => format!("checkpoint {number}"),
             };
-            let what = format!("{id} goes on from {from}, though checkpoint {usable} is the last");
+            let what =
+                format!("{id} resumes from {from}, although checkpoint {usable} is the last");
             self.checks.add(now, what);
         }
         let base_ms = content.map_or(0, |content| content.ran_ms);
@@ -170,9 +171,8 @@ impl Inner {
                 used_ms <= base_ms && base_ms - used_ms <= super::MAX_PASS_INTERVAL_MS * writes;
             let is_over = base_ms >= asked_ms && given_ms == 1;
             if !is_whole && !is_over {
-                let what = format!(
-                    "of {id}, {used_ms} ms of its walltime are used, and it goes on from {base_ms} ms"
-                );
+                let what =
+                    format!("{id} used {used_ms} ms of its walltime but resumes from {base_ms} ms");
                 self.checks.add(now, what);
             }
         }
@@ -258,7 +258,7 @@ impl Inner {
             is_one.then_some(key.allocation)
         };
         let Some(id) = machine.runs.iter().find_map(serves) else {
-            return Some(Err("nothing of a service runs here".to_owned()));
+            return Some(Err("no rank of a service runs on this node".to_owned()));
         };
         let of_it = |machine: &&Machine| {
             let mut runs = machine.runs.iter();
@@ -266,7 +266,7 @@ impl Inner {
         };
         let nodes = self.machines.values().filter(of_it).count();
         if self.rng.chance(10) {
-            return Some(Err("its driver does not answer".to_owned()));
+            return Some(Err("the GPU driver does not respond".to_owned()));
         }
         let load = self.load(id) / nodes.max(1) as f64;
         Some(Ok((load.clamp(0.0, 1.0) * 1e6) as u32))

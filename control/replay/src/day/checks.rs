@@ -158,27 +158,30 @@ impl Checks {
         let mut left = Vec::new();
         for held in state.live_allocations() {
             let id = held.id;
-            left.push(format!("{id} never ended: it is {}", held.state));
+            left.push(format!("{id} never ended; its state is {}", held.state));
         }
         for node in state.nodes() {
             let (id, home, current) = (&node.id, &node.home, &node.current);
             if home != current {
-                left.push(format!("{id} of {home} is not home: {current} has it"));
+                left.push(format!("node {id} of {home} was not returned by {current}"));
             }
             if let Some(by) = node.promised {
-                left.push(format!("{id} is promised to {by} still"));
+                left.push(format!("node {id} is still promised to {by}"));
             }
             if node.reclaimed_at.is_some() {
-                left.push(format!("{id} is asked back still"));
+                left.push(format!("node {id} is still reclaimed"));
             }
             if let Some(holder) = node.holder {
-                left.push(format!("{id} is held by {} still", holder.allocation));
+                left.push(format!("node {id} is still held by {}", holder.allocation));
             }
         }
         for project in state.projects() {
             let (own, below) = (project.own, project.subtree);
             if own.nodes + own.allocations + below.nodes + below.allocations > 0 {
-                left.push(format!("{} is not empty: {own:?}, {below:?}", project.path));
+                left.push(format!(
+                    "project {} still has usage: own {own:?}, subtree {below:?}",
+                    project.path
+                ));
             }
         }
         for what in left {

@@ -309,7 +309,7 @@ impl Inner {
             return;
         };
         for key in std::mem::take(&mut machine.lost) {
-            let evidence = "the node was booted anew".to_owned();
+            let evidence = "the node rebooted".to_owned();
             self.report(key, node, ended(self.now, RankExit::Lost { evidence }));
         }
     }

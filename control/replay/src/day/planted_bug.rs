@@ -52,18 +52,18 @@ impl PlantedBug {
     /// Part of the text of the violation by which the checks report the bug.
     pub fn violation_text(self) -> &'static str {
         match self {
-            Self::PromiseDropped => "is promised no more",
-            Self::LostWorkCredited => "is not whole",
-            Self::CheckpointForgotten => "though checkpoint",
+            Self::PromiseDropped => "is no longer promised",
+            Self::LostWorkCredited => "incomplete checkpoint",
+            Self::CheckpointForgotten => "although checkpoint",
             Self::WalltimeGivenTwice => "walltime",
-            Self::LoanKept => "is not home",
+            Self::LoanKept => "was not returned",
             Self::LimitsDoubled => "above its limit",
-            Self::ThrashAllowed => "was moved just now",
+            Self::ThrashAllowed => "was moved recently",
             Self::NearEndTaken => "near its end",
             Self::SensitiveLent => "sensitive",
-            Self::EndedTooSoon => "runs still",
+            Self::EndedTooSoon => "still runs",
             Self::LeftSuspended => "never ended",
-            Self::NoGrace => "before its grace was over",
+            Self::NoGrace => "before the grace period was over",
         }
     }
 

@@ -39,40 +39,40 @@ impl Counts {
         for event in &applied.events {
             if let EventKind::Allocation { change, record } = &event.kind {
                 match change {
-                    AllocationChange::Submitted => self.one("work: submitted"),
+                    AllocationChange::Submitted => self.one("allocations: submitted"),
                     AllocationChange::Ended => match record.state.as_str() {
-                        "completed" => self.one("work: completed"),
-                        "failed" => self.one("work: failed"),
-                        _ => self.one("work: cancelled"),
+                        "completed" => self.one("allocations: completed"),
+                        "failed" => self.one("allocations: failed"),
+                        _ => self.one("allocations: cancelled"),
                     },
-                    AllocationChange::Requeued => self.one("work: queued again"),
-                    AllocationChange::Checkpointing => self.one("checkpoints: asked for"),
+                    AllocationChange::Requeued => self.one("allocations: requeued"),
+                    AllocationChange::Checkpointing => self.one("checkpoints: requested"),
                     _ => {}
                 }
             }
         }
         match &envelope.command {
             Command::Preempt { victims, .. } => {
-                self.one("room made for a higher class");
+                self.one("preemptions");
                 self.many("  victims", victims.len() as u64);
             }
             Command::MakeRoom {
                 reason: MoveReason::Reclaimed { .. },
                 ..
-            } => self.one("  victims of owners"),
+            } => self.one("  victims of reclaims"),
             Command::LendNode { .. } => self.one("nodes lent"),
-            Command::ReturnNode { .. } => self.one("nodes home again"),
-            Command::ReclaimNode { wanted: true, .. } => self.one("nodes asked back"),
-            Command::ReclaimNode { .. } => self.one("nodes asked back no more"),
+            Command::ReturnNode { .. } => self.one("nodes returned"),
+            Command::ReclaimNode { wanted: true, .. } => self.one("nodes reclaimed"),
+            Command::ReclaimNode { .. } => self.one("reclaims withdrawn"),
             Command::Grow { .. } => self.one("services grown"),
             Command::Shrink { .. } => self.one("services shrunk"),
-            Command::Resume { .. } => self.one("work: resumed"),
-            Command::Expire { .. } => self.one("work: too late for its deadline"),
+            Command::Resume { .. } => self.one("allocations: resumed"),
+            Command::Expire { .. } => self.one("allocations: missed deadline"),
             Command::WithdrawPromise { .. } => self.one("promises withdrawn"),
-            Command::ExtendCheckpoint { .. } => self.one("checkpoints: given more time"),
+            Command::ExtendCheckpoint { .. } => self.one("checkpoints: extended"),
             Command::GiveUpCheckpoint { .. } => self.one("checkpoints: given up"),
-            Command::Assign { .. } => self.one("assigned"),
-            Command::AssignSensitive { .. } => self.one("assigned, sensitive"),
+            Command::Assign { .. } => self.one("allocations: assigned"),
+            Command::AssignSensitive { .. } => self.one("allocations: assigned, sensitive"),
             Command::Report {
                 report: RankReport::Checkpoint { of },
                 ..
@@ -150,8 +150,8 @@ impl DaySummary {
 impl fmt::Display for DaySummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = [
-            ("days, a seed each", self.days),
-            ("events of nodes and people", self.counts.events),
+            ("days (one seed each)", self.days),
+            ("events of nodes and users", self.counts.events),
             ("decision rounds", self.counts.passes),
             ("nodes failed", self.counts.failures),
             ("ranks launched", self.counts.launches),
@@ -173,8 +173,8 @@ impl fmt::Display for DaySummary {
             self.failed.len()
         )?;
         let ms = self.longest.as_millis();
-        writeln!(f, "{:<36} {ms:>9} ms", "the longest day took")?;
+        writeln!(f, "{:<36} {ms:>9} ms", "longest day")?;
         let seconds = self.took.as_secs_f64();
-        write!(f, "{:<36} {seconds:>10.1} s", "all took")
+        write!(f, "{:<36} {seconds:>10.1} s", "all days")
     }
 }

@@ -90,7 +90,7 @@ pub enum LiveError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// The state machine refuses the described cluster.
-    #[error("the quorum refuses the cluster as it is described: {0}")]
+    #[error("the quorum refuses the described cluster: {0}")]
     Setup(Refusal),
     /// The state machine refuses the end of a job: a bug in Lattice.
     #[error("job {job}: the quorum refuses its end: {refusal}")]
@@ -597,8 +597,12 @@ fn request_values(
     };
     let vcluster = cluster.vcluster_of(request).cloned();
     let queue = || request.queue.clone().unwrap_or_else(|| "-".to_owned());
-    let vcluster =
-        vcluster.ok_or_else(|| format!("no vCluster takes work of queue {:?}", queue()))?;
+    let vcluster = vcluster.ok_or_else(|| {
+        format!(
+            "no vCluster accepts jobs of queue {:?}; add the queue to a vCluster in the cluster file",
+            queue()
+        )
+    })?;
     Ok(RequestValues {
         project,
         vcluster,

@@ -311,7 +311,8 @@ fn gpus_count_where_they_are_described() {
     let described = "groups: [{nodes: a, model: m}, {nodes: b}]\nmodels: {m: {gpus: 2}}\n";
     let (has_started, told) = served(clusters_file(described));
     assert!(
-        !has_started && told[0].contains("line 2 asks for nodes that the machine has not"),
+        !has_started
+            && told[0].contains("line 2 requests more matching nodes than the machine has"),
         "{told:?}"
     );
 }

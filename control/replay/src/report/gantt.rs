@@ -22,8 +22,8 @@ pub(super) fn charts(page: &Page<'_>) -> String {
     let begin = page.workload.jobs.first().map_or(0, |job| job.submit_ms);
     let hours = |ms: u64| ms.saturating_sub(begin) as f64 / 3_600_000.0;
     let mut html = format!(
-        "<h2>A window</h2>\n<p>From {:.1} to {:.1} hours after the first submit: which job has which \
-         part of the machine. The colour is the tenant's, or the job's with one tenant only; \
+        "<h2>A window</h2>\n<p>From {:.1} to {:.1} hours after the first submit: jobs on the nodes or \
+         processors of the machine. The colour shows the tenant, or the job if there is one tenant; \
          the tooltip describes the job.</p>\n",
         hours(from),
         hours(to)
@@ -94,7 +94,7 @@ fn title(page: &Page<'_>, side: &PolicySchedule<'_>, place: usize) -> String {
         .get(job.tenant as usize)
         .map_or("", String::as_str);
     let how = if served.is_backfilled {
-        ", out of turn"
+        ", backfilled"
     } else {
         ""
     };

@@ -102,14 +102,14 @@ pub fn page(page: &Page<'_>) -> String {
     );
     section(
         "Distribution of waits",
-        "The part of all jobs that waited no longer than that. What began within a second is at the left end.",
+        "Part of all jobs that waited at most this long. Waits below one second are at the left end.",
         distribution(page),
     );
     if intended_shares(page.workload, page.terms).len() > 1 {
         section(
             "Tenants",
-            "The share of the work done that each tenant had in the window, over the share that it is meant to have: 1 is \
-         what is meant. The largest tenants.",
+            "Used share of the work divided by the intended share, in the window: 1 is as intended. Only the largest \
+             tenants are shown.",
             tenants(page),
         );
     }
@@ -139,8 +139,8 @@ fn table(page: &Page<'_>) -> String {
     let seeds = match page.seeds {
         0 | 1 => "one replay of each policy: noise is unknown (use more --seeds)".to_owned(),
         seeds => format!(
-            "means of {seeds} replays of each policy, of which all but one have submits shaken by up to {} s; \
-             differences are to {}, within what 95 of a hundred such experiments would give",
+            "means of {seeds} replays of each policy; all but one have submits shifted by up to {} s; differences are \
+             relative to {}, and noise if their 95 % confidence interval contains 0",
             page.max_shift_s,
             escaped(first)
         ),

@@ -48,12 +48,12 @@ fn a_sample_is_drawn_by_its_seed() {
 #[test]
 fn what_cannot_be_tried_is_named() {
     let told = |text: &str| vectors(text).unwrap_err().to_string();
-    assert!(told("over: {}").starts_with("over: name at least one weight"));
-    assert!(told("over: {speed: [1]}").contains("weight \"speed\" does not exist"));
+    assert!(told("over: {}").starts_with("over: give at least one weight"));
+    assert!(told("over: {speed: [1]}").contains("unknown weight \"speed\""));
     assert_eq!(told("over: {energy: []}"), "over.energy: it has no values");
     assert_eq!(
         told("over: {energy: {from: 0, to: 1, steps: 1}}"),
-        "over.energy: steps must be 2 at least"
+        "over.energy: steps must be at least 2"
     );
     assert!(told("over: {energy: [-1]}").contains("weight energy is -1"));
     assert!(told("over: {energy: [1]}\nreservations: [some]").contains("reservations is \"some\""));

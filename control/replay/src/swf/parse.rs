@@ -69,7 +69,7 @@ impl SwfError {
             Self::Read(error) => error.to_string(),
             Self::NotText { .. } => "it is not UTF-8 text".to_owned(),
             Self::MissingColumn { found, .. } => format!(
-                "it has {found} columns, 18 are needed; the first missing one is \"{}\"",
+                "the line has {found} columns; 18 are required; the first missing one is \"{}\"",
                 COLUMNS[*found]
             ),
             Self::BadColumn {

@@ -45,7 +45,7 @@ impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SkipReason::NoSubmitTime => "it has no submit time",
-            SkipReason::NoSize => "it has no processors, requested or allocated",
+            SkipReason::NoSize => "it has no requested or allocated processors",
             SkipReason::NoRunTime => "it has no run time",
             SkipReason::PartOfAJob => "it is a part of a job that has its own line",
         })

@@ -181,7 +181,7 @@ fn errors_name_line_and_column() {
     );
     assert_eq!(
         message("1 2 3 4"),
-        "line 1: it has 4 columns, 18 are needed; the first missing one is \"allocated processors\""
+        "line 1: the line has 4 columns; 18 are required; the first missing one is \"allocated processors\""
     );
     assert_eq!(
         message("1 2 3 4 5 nan 7 8 9 10 1 12 13 14 15 16 17 18"),

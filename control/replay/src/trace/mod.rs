@@ -205,7 +205,7 @@ pub enum TraceError {
     },
     /// Unknown format.
     #[error(
-        "{}, line {line}: no trace that is known begins like this: {text:?}; {}name its kind with --trace-format ({})",
+        "{}, line {line}: unknown trace format: the first line is {text:?}; {}set --trace-format ({})",
         path.display(), hint(text), names()
     )]
     UnknownFormat {
@@ -227,7 +227,7 @@ pub enum TraceError {
         reason: String,
     },
     /// No job can be replayed.
-    #[error("{}: it has no job that can be replayed ({} lines, {} skipped)", path.display(), lines, skipped.total())]
+    #[error("{}: no job can be replayed ({} lines, {} skipped)", path.display(), lines, skipped.total())]
     Empty {
         /// Path of the file.
         path: PathBuf,

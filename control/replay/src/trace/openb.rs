@@ -44,7 +44,9 @@ impl Reader for Openb {
         let cells: Vec<&str> = line.text.split(',').map(str::trim).collect();
         if cells.len() != self.columns.len() {
             let (found, wanted) = (cells.len(), self.columns.len());
-            return Err(format!("it has {found} columns, the header {wanted}"));
+            return Err(format!(
+                "the line has {found} columns, the header has {wanted}"
+            ));
         }
         let get = |wanted: &str| {
             let place = self.columns.iter().position(|name| name == wanted)?;
@@ -126,8 +128,8 @@ impl Reader for Openb {
         if self.shared > 0 {
             let shared = self.shared;
             workload.notes.push(format!(
-                "{shared} tasks ask for no GPU or a part of one, and shared their node; here each has a whole node, \
-                 which is another workload"
+                "{shared} tasks request no GPU or a part of one and shared their node; the replay gives each a full \
+                 node, so the load differs from the recorded load"
             ));
         }
     }

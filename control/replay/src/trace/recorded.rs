@@ -37,7 +37,7 @@ impl Reader for RecordedTrace {
         match parsed {
             record::Line::Begin { format, .. } if format != RECORD_FORMAT => {
                 return Err(format!(
-                    "the record has form {format}, and {RECORD_FORMAT} is read"
+                    "the record has format {format}; this version of Lattice reads format {RECORD_FORMAT}"
                 ));
             }
             record::Line::View { vcluster, view, .. } => {

@@ -102,7 +102,9 @@ impl Reader for Sacct {
         }
         if cells.len() != self.columns.len() {
             let (found, wanted) = (cells.len(), self.columns.len());
-            return Err(format!("it has {found} columns, the header {wanted}"));
+            return Err(format!(
+                "the line has {found} columns, the header has {wanted}"
+            ));
         }
         let columns = std::mem::take(&mut self.columns);
         let row = Row {
@@ -125,13 +127,13 @@ impl Reader for Sacct {
         // Times without a zone are read as UTC, because only differences between times matter.
         workload.epoch_ms = Some(0);
         if self.has_local_times {
-            let note = "times have no zone: an hour that a summer time takes or gives is in them";
+            let note = "times have no time zone: a change to or from daylight saving time shifts them by an hour";
             workload.notes.push(note.to_owned());
         }
         if self.late > 0 {
             let late = self.late;
             workload.notes.push(format!(
-                "{late} jobs were eligible later than they were submitted: they come, and wait, from then on"
+                "{late} jobs became eligible after their submission: the replay submits them at their eligible time"
             ));
         }
         if self.steps > 0 {

@@ -39,16 +39,16 @@ impl fmt::Display for SkipReason {
         f.write_str(match self {
             Self::NotRead => "cannot be read",
             Self::NoSubmitTime => "has no submit time",
-            Self::NoSize => "has no size, requested or allocated",
-            Self::NoRunTime => "has no run time: it never ran, or that was not recorded",
+            Self::NoSize => "has no requested or allocated size",
+            Self::NoRunTime => "has no run time: the job never ran, or its run time was not recorded",
             Self::ZeroRunTime => "ran for 0 s",
             Self::StillRunning => "had not ended when the trace was written",
             Self::PartOfAJob => "is a part of a job that has its own line",
             Self::Implausible => {
-                "has a time that cannot be: submitted after 2200, or longer than ten years"
+                "has an implausible time: submitted after 2200, run time above ten years, or estimate above a century"
             }
-            Self::TooLarge => "asks for more than the machine has",
-            Self::Impossible => "asks for nodes that the machine has not, or not so many",
+            Self::TooLarge => "requests more processors or nodes than the machine has",
+            Self::Impossible => "requests more matching nodes than the machine has",
             Self::Refused => "is refused by the quorum",
             Self::NeverStarted => "never starts",
         })

@@ -59,7 +59,7 @@ impl Reader for Swf {
         if let Some(said) = said.filter(|said| *said != self.records) {
             let found = self.records;
             workload.notes.push(format!(
-                "the header names {said} records, the file has {found}: those present are replayed"
+                "the header gives {said} records, the file has {found}; the records in the file are replayed"
             ));
         }
         if self.extra > 0 {
@@ -72,8 +72,8 @@ impl Reader for Swf {
             && procs > nodes
         {
             workload.notes.push(format!(
-                "sizes are processors ({procs} on {nodes} nodes): jobs that share nodes are replayed as such \
-                 only with interchangeable processors; rounded up to whole nodes they are another workload"
+                "sizes are processors ({procs} on {nodes} nodes): node sharing is replayed only with interchangeable \
+                 processors; with sizes rounded up to full nodes, the load differs from the recorded load"
             ));
         }
     }

@@ -180,7 +180,7 @@ fn reads_gzip_and_zstd_and_reports_truncation() {
         };
         let told = source.to_string();
         assert!(
-            told.starts_with(&format!("it is cut off: the {packing} stream ends")),
+            told.starts_with(&format!("the file is truncated: the {packing} stream ends")),
             "{told}"
         );
     }
@@ -229,24 +229,21 @@ fn what_is_no_trace_is_refused() {
     let error = |text: &str| read_with(text, Options::default()).unwrap_err().to_string();
     let told = error("\n# Lattice\n");
     assert!(
-        told.starts_with("trace, line 2: no trace that is known begins like this: \"# Lattice\""),
+        told.starts_with("trace, line 2: unknown trace format: the first line is \"# Lattice\""),
         "{told}"
     );
     assert_eq!(
         error(""),
-        "trace: it has no job that can be replayed (0 lines, 0 skipped)"
+        "trace: no job can be replayed (0 lines, 0 skipped)"
     );
-    assert!(error("1 2 3").contains("no trace that is known"));
+    assert!(error("1 2 3").contains("unknown trace format"));
     assert!(error("12|eve|phys|COMPLETED").contains("without --noheader"));
     let forced = Options {
         format: Some(Format::Swf),
         ..Options::default()
     };
     let told = read_with("1 2 3", forced).unwrap_err().to_string();
-    assert_eq!(
-        told,
-        "trace: it has no job that can be replayed (1 lines, 1 skipped)"
-    );
+    assert_eq!(told, "trace: no job can be replayed (1 lines, 1 skipped)");
 }
 
 const SACCT: &str = "JobID|User|Account|Partition|QOS|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocNodes|AllocCPUS|AllocTRES|State";
@@ -322,8 +319,8 @@ fn arrays_of_slurm_and_lines_that_are_wrong_alike() {
     assert_eq!(
         workload.skipped.descriptions(),
         [
-            "line 4 cannot be read: it has 3 columns, the header 5 (line 6 likewise)",
-            "line 5 cannot be read: it has 6 columns, the header 5",
+            "line 4 cannot be read: the line has 3 columns, the header has 5 (line 6 likewise)",
+            "line 5 cannot be read: the line has 6 columns, the header has 5",
         ]
     );
 }
@@ -342,7 +339,7 @@ fn work_of_slurm_comes_when_it_is_eligible() {
         .collect();
     assert_eq!(times, [(2, 1_700_000_000, 60), (1, 1_700_003_600, 100)]);
     assert!(
-        workload.notes[0].starts_with("1 jobs were eligible later"),
+        workload.notes[0].starts_with("1 jobs became eligible after"),
         "{:?}",
         workload.notes
     );
@@ -392,7 +389,10 @@ fn slurm_may_write_times_and_columns_otherwise() {
     );
     assert!(told.contains("sacct --parsable2"), "{told}");
     let told = refused("JobID|Submit|NNodes|Elapsed\n1|2\n");
-    assert_eq!(told, "trace, line 2: it has 2 columns, the header 4");
+    assert_eq!(
+        told,
+        "trace, line 2: the line has 2 columns, the header has 4"
+    );
 }
 
 #[test]

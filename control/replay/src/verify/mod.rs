@@ -241,15 +241,15 @@ fn divergence(
         (Some(was), Some(is)) if was.id == is.id && was.nodes == is.nodes => {
             let how = |of: &PlacedAllocation| {
                 if of.backfilled {
-                    "out of turn"
+                    "by backfill"
                 } else {
-                    "in turn"
+                    "in queue order"
                 }
             };
             (
                 Some(was.id),
                 format!(
-                    "allocation {} was placed {}, and now is {}",
+                    "allocation {} was placed {} in the record and {} in the replay",
                     was.id,
                     how(was),
                     how(is)
@@ -259,7 +259,7 @@ fn divergence(
         (Some(was), Some(is)) if was.id == is.id => (
             Some(was.id),
             format!(
-                "allocation {} was placed on {}, and now is on {}",
+                "allocation {} was placed on {} in the record and on {} in the replay",
                 was.id,
                 nodes(was),
                 nodes(is)
@@ -267,16 +267,16 @@ fn divergence(
         ),
         (Some(was), _) => {
             let now = match found.waits.get(&was.id) {
-                Some(why) => format!("now waits: {}", why.lines().next().unwrap_or_default()),
+                Some(why) => format!("waits: {}", why.lines().next().unwrap_or_default()),
                 None => match is {
-                    Some(is) => format!("now comes after allocation {}", is.id),
-                    None => "is not in the queue now".to_owned(),
+                    Some(is) => format!("comes after allocation {}", is.id),
+                    None => "is not in the queue".to_owned(),
                 },
             };
             (
                 Some(was.id),
                 format!(
-                    "allocation {} was placed on {}, and {now}",
+                    "allocation {} was placed on {} in the record; in the replay it {now}",
                     was.id,
                     nodes(was)
                 ),
@@ -285,7 +285,7 @@ fn divergence(
         (None, Some(is)) => (
             Some(is.id),
             format!(
-                "allocation {} was not placed, and now is on {}",
+                "allocation {} was not placed in the record and is on {} in the replay",
                 is.id,
                 nodes(is)
             ),
@@ -294,11 +294,11 @@ fn divergence(
     };
     let version = env!("CARGO_PKG_VERSION");
     let cause = match record.version == version {
-        true => "its inputs are those of the record: the solver is another one than the control had, of the same \
-                 version, or the record was changed"
+        true => "the inputs are those of the record: the solver differs from that of the control although the \
+                 versions are equal, or the record was changed"
             .to_owned(),
         false => format!(
-            "its inputs are those of the record: the control was of version {}, this is {version}",
+            "the inputs are those of the record: the control had version {}, this is version {version}",
             record.version
         ),
     };
@@ -324,7 +324,7 @@ fn reservation(cycle: &Cycle, found: &PlannerDecision) -> (Option<AllocationId>,
     };
     let id = was.or(is).map(|of| of.id);
     let what = format!(
-        "nodes were held for {}, and now are for {}",
+        "the record reserves nodes for {}, the replay for {}",
         shown(was),
         shown(is)
     );

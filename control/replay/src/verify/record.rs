@@ -61,7 +61,11 @@ pub enum RecordError {
         reason: String,
     },
     /// Unsupported format version.
-    #[error("{}, line {line}: the record has form {found}, and {RECORD_FORMAT} is read: use the lattice that goes with the control", path.display())]
+    #[error(
+        "{}, line {line}: the record has format {found}; this version of Lattice reads format {RECORD_FORMAT}; use the \
+         version of the control that wrote the record",
+        path.display()
+    )]
     Form {
         /// Path of the file.
         path: PathBuf,

@@ -193,7 +193,7 @@ fn other_weights_are_found_with_their_consequences() {
         "{first:?}"
     );
     assert!(
-        first.cause.contains("the control was of version "),
+        first.cause.contains("the control had version "),
         "{first:?}"
     );
     assert!(verdict.cycles_equal < verdict.cycles && verdict.cycles_equal > 0);
@@ -291,9 +291,9 @@ fn a_changed_placement_is_named() {
     let first = verdict.first_divergence.unwrap();
     assert_eq!(first.id, Some(id));
     assert!(
-        first
-            .what
-            .starts_with(&format!("allocation {id} was not placed, and now is on n")),
+        first.what.starts_with(&format!(
+            "allocation {id} was not placed in the record and is on n"
+        )),
         "{}",
         first.what
     );
@@ -313,7 +313,7 @@ fn what_is_no_record_is_refused() {
         unreachable!()
     };
     *format = RECORD_FORMAT + 1;
-    assert!(told(&other).contains("has form 2, and 1 is read"));
+    assert!(told(&other).contains("has format 2; this version of Lattice reads format 1"));
     // A plan of a scheduler without a recorded view.
     assert_eq!(
         told(&[lines[0].clone(), lines[2].clone()]),
@@ -328,7 +328,7 @@ fn what_was_written_before_a_crash_is_a_record() {
     let cut = packed[..packed.len() * 3 / 4].to_vec();
     let verdict = decided_again(cut).unwrap();
     assert!(
-        verdict.cut_off.as_ref().unwrap().contains("cut off"),
+        verdict.cut_off.as_ref().unwrap().contains("truncated"),
         "{:?}",
         verdict.cut_off
     );

@@ -167,8 +167,8 @@ pub fn check_lending(settings: &SchedulerSettings) -> Result<(), SettingMisfit> 
     if !is_set || !scheduler::is_for_sensitive(settings) {
         return Ok(());
     }
-    let reason = "the vCluster has the weights of sensitive work, and such nodes are not lent; set it to \
-                  false, take it back, or give the vCluster another scheduler.profile";
+    let reason = "it cannot be true for a vCluster for sensitive work (scheduler.profile); set it to false, clear it, \
+                  or change the profile";
     Err(misfit(ALLOW_LENDING, reason))
 }
 
@@ -264,8 +264,9 @@ fn check_extension(policy: &checkpoint::Policy) -> Option<SettingMisfit> {
         deadlines.longest_ms().saturating_sub(deadlines.timeout_ms)
     };
     let extension_ms = extension_ms(false).max(extension_ms(true));
-    let must =
-        format!("so short that half of the timeout and it are at most a day ({MAX_TIMEOUT_MS})");
+    let must = format!(
+        "such that half of the timeout plus max_deferral_ms is at most one day ({MAX_TIMEOUT_MS} ms)"
+    );
     let deferral = policy.max_deferral_ms.to_string();
     let is_too_long = extension_ms > MAX_TIMEOUT_MS;
     is_too_long.then(|| policy_misfit("checkpoint", "max_deferral_ms", &deferral, &must))
@@ -281,7 +282,7 @@ fn policy_misfit(group: &str, field: &str, found: &str, must: &str) -> SettingMi
     };
     let must = named(must);
     let reason = match field.ends_with("_ms") {
-        true => format!("in milliseconds it is {found}; it must be {must}"),
+        true => format!("it is {found} ms; it must be {must}"),
         false => format!("it is {found}; it must be {must}"),
     };
     misfit(&format!("{group}.{}", named(field)), reason)

@@ -350,7 +350,7 @@ impl WaldurClient {
                 let order = self.post("marketplace-orders/", &body).await?;
                 let uuid = order["marketplace_resource_uuid"].as_str();
                 let odd = || WaldurError::Unreached {
-                    reason: "its order names no resource".to_owned(),
+                    reason: "the order in the reply has no resource UUID".to_owned(),
                 };
                 uuid.ok_or_else(odd)?.to_owned()
             }

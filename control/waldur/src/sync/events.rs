@@ -141,6 +141,9 @@ fn invalid_event(event: &Event) -> WaldurError {
     WaldurError::Refused {
         what: format!("event {}", event.id),
         status: 400,
-        reason: format!("it names nothing that could be billed: {}", json!(event)),
+        reason: format!(
+            "the event has no valid tenant, project, vCluster or allocation: {}",
+            json!(event)
+        ),
     }
 }

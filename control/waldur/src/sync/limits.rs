@@ -53,7 +53,7 @@ impl AccountingSync {
                 };
                 match self.cluster.set_limits(tenant, patch).await {
                     Ok(()) => {
-                        tracing::info!(%tenant, bought = purchased.summary(), "project limits match Waldur")
+                        tracing::info!(%tenant, bought = purchased.summary(), "tenant limits set from Waldur")
                     }
                     Err(ClusterError::Refused { text }) => {
                         self.park(&name, text);
@@ -90,7 +90,7 @@ impl AccountingSync {
             tracing::info!(
                 resource = scope.backend_id(),
                 reported = self.reported.keys().any(&is_reported),
-                "its project is gone"
+                "terminating the resource of a deleted project"
             );
             let ended = self.waldur.terminate(&mut self.objects, uuid).await;
             self.accept_or_park(&name, ended)?;

@@ -95,11 +95,12 @@ impl AccountingSync {
         let outcome = match (&resource, only_look) {
             (_, true) => Outcome::Found,
             (None, false) => Outcome::NotBookable {
-                reason: "it has no resource in Waldur, and none could be ordered".to_owned(),
+                reason: "no resource in Waldur, and ordering one failed".to_owned(),
             },
             (Some(_), false) if elsewhere.node > amounts.node || elsewhere.gpu > amounts.gpu => {
                 Outcome::NotBookable {
-                    reason: "ended resources have more usage, and accept no correction".to_owned(),
+                    reason: "terminated resources already have more usage and cannot be corrected"
+                        .to_owned(),
                 }
             }
             (Some(resource), false) => {

@@ -190,7 +190,7 @@ impl Expectation {
         let (schema, found) = match mark {
             None => return unknown("never seen"),
             Some(ClassMark::Incomplete) => return unknown("incomplete"),
-            Some(ClassMark::Disabled) => return unknown("switched off at the node"),
+            Some(ClassMark::Disabled) => return unknown("disabled on the node"),
             Some(ClassMark::Complete { schema, digest }) => (*schema, digest),
         };
         let asked = match self {
@@ -240,7 +240,7 @@ impl Expectation {
     pub fn verdict_for_record(&self, record: &ClassRecord) -> BaselineVerdict {
         if let Some(why) = &record.disabled {
             return BaselineVerdict::Unknown {
-                why: format!("switched off at the node: {why}"),
+                why: format!("disabled on the node: {why}"),
             };
         }
         if let Some(why) = record.why_unsettled() {

@@ -83,12 +83,12 @@ fn what_cannot_be_read_never_differs() {
     let partly = Expectation::Partial(vec![constraint("nic.*.firmware", &["28.41"])]);
     for rule in [&rule, &partly] {
         for firmware in ["28.41", "28.42"] {
-            let record = nic(&[firmware]).unsettled("does not hold still");
+            let record = nic(&[firmware]).unsettled("value changes with every reading");
             let standing = rule.verdict_for_record(&record);
             let BaselineVerdict::Unknown { why } = standing else {
                 panic!("{standing:?}")
             };
-            assert!(why.contains("does not hold still"), "{why}");
+            assert!(why.contains("value changes with every reading"), "{why}");
         }
     }
     // By gossip alone: the preimage omits unknown values.

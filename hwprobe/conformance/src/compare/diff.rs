@@ -166,7 +166,7 @@ fn readings(
     };
     let otherwise = |schema| match shared {
         KeyRelation::Changed => {
-            Reading::disabled(format!("means something else in schema {schema}"))
+            Reading::disabled(format!("has another meaning in schema {schema}"))
         }
         KeyRelation::Same | KeyRelation::Missing => Schemas::missing_in_schema(schema),
     };

@@ -104,7 +104,7 @@ impl Condition {
             return bad(value == wanted, "which is a fault".to_owned());
         }
         if let Some(wanted) = &self.is_not {
-            return bad(value != wanted, format!("not {wanted}"));
+            return bad(value != wanted, format!("expected {wanted}"));
         }
         let Some(number) = value.as_number() else {
             return ConditionResult::Unknown;
@@ -113,7 +113,10 @@ impl Condition {
             return bad(number >= limit, format!("the limit is {limit}"));
         }
         if let Some(bits) = self.has_bits {
-            return bad(number & bits != 0, format!("with bits of {bits:#x}"));
+            return bad(
+                number & bits != 0,
+                format!("which has bits of mask {bits:#x}"),
+            );
         }
         let Some(pattern) = self.other_key() else {
             return ConditionResult::Unknown;

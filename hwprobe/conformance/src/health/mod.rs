@@ -70,7 +70,7 @@ impl Action {
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
-            Self::None => "nothing",
+            Self::None => "no action",
             Self::RestartApplication => "restart the application",
             Self::ResetGpu => "reset the GPU",
             Self::Reboot => "reboot the node",

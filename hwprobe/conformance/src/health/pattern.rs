@@ -81,7 +81,8 @@ impl<'de> Deserialize<'de> for Pattern {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| {
             de::Error::custom(format!(
-                "\"{text}\" is not a valid key pattern: segments between dots, `*` alone for any one"
+                "\"{text}\" is not a valid key pattern: segments are separated by dots; `*` must be a \
+                 segment of its own"
             ))
         })
     }

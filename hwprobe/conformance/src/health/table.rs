@@ -337,12 +337,13 @@ impl Check {
         let strange = named.find(|name| FindingCode::from_name(name).is_none());
         if let (Some(strange), false) = (strange, self.key.is_some() && self.finding.is_some()) {
             let known = FindingCode::ALL.map(FindingCode::name).join(", ");
-            return Some(format!("no probe finds \"{strange}\" (there are {known})"));
+            return Some(format!("unknown finding \"{strange}\" (known: {known})"));
         }
         match (&self.key, &self.finding) {
             (Some(_), Some(_)) | (None, None) => Some("give either key or finding".to_owned()),
             (None, Some(_)) => {
-                (self.when != Condition::default()).then(|| "a finding has no when".to_owned())
+                (self.when != Condition::default())
+                    .then(|| "a check of a finding must not have `when`".to_owned())
             }
             (Some(key), None) if self.when.has_one_condition() => {
                 let stars = self.when.other_key().map_or(0, Pattern::wildcards);
@@ -372,7 +373,7 @@ fn no_such<T>(code: &str, what: &str, known: &BTreeMap<String, T>) -> String {
         .take(8)
         .collect();
     match like.is_empty() {
-        true => format!("no such {what}"),
-        false => format!("no such {what} (there are {})", like.join(", ")),
+        true => format!("unknown {what}"),
+        false => format!("unknown {what} (similar: {})", like.join(", ")),
     }
 }

@@ -246,12 +246,12 @@ fn with_changing_keys(before: Option<&ClassRecord>, now: &ClassRecord) -> ClassR
     });
     for key in &keys {
         let was = before.map_or_else(Reading::default, |before| before.get(key));
-        let why = format!("does not hold still: {was}, then {}", now.get(key));
+        let why = format!("changes with every reading: {was}, then {}", now.get(key));
         record.require(key.as_str(), Reading::<Value>::failed(text::excerpt(&why)));
     }
     if record.state().digest().is_some() {
         // The changing keys are not known, so the whole record is unsettled.
-        return record.unsettled("does not hold still");
+        return record.unsettled("value changes with every reading");
     }
     record
 }

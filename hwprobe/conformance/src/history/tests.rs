@@ -423,7 +423,7 @@ fn unstable_class_is_incomplete_with_keys() {
         .collect();
     assert_eq!(keys, ["nic.0.firmware"]);
     let why = entries[0].changes[0].to.to_string();
-    assert_eq!(why, "<failed: does not hold still: 28.3, then 28.2>");
+    assert_eq!(why, "<failed: changes with every reading: 28.3, then 28.2>");
     let (entries, confirm) = bench.read(&with("28.3"), Cause::Periodic);
     assert!(entries.is_empty() && !confirm);
     // After two equal reads, the class takes their value.

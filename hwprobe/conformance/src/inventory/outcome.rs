@@ -51,12 +51,12 @@ pub enum ProbeFailure {
 }
 
 impl ProbeFailure {
-    /// The reason as text for operators: `probe hung: nic, nothing after 10000 ms`.
+    /// The reason as text for operators: `probe hung: nic did not answer within 10000 ms`.
     #[must_use]
     pub fn why(&self, probe: &str) -> String {
         match self {
             Self::Hung { after_ms } => {
-                format!("probe hung: {probe}, nothing after {after_ms} ms")
+                format!("probe hung: {probe} did not answer within {after_ms} ms")
             }
             Self::Stuck { processes, .. } => format!(
                 "probe hung: {probe} is not started again while {processes} processes of earlier \

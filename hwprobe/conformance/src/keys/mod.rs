@@ -120,17 +120,17 @@ pub fn markdown() -> String {
          Written from `src/keys`; `LATTICE_BLESS=1 cargo test -p lattice-conformance --test it keys::` \
          rewrites it.\n\n\
          `<slot>` is a rank, by PCI address for devices on the bus; `<name>` is any text. A class has \
-         no digest while a required key of it was asked and is not known, or any key was not \
-         answered in time; keys of a source that is not asked, as of a BMC, are not in the record. \
-         Every number is in the unit of its row; what was asked and is not there is `absent`, what \
-         cannot be read is `unsupported`.\n",
+         no digest while a required key that was requested is unknown, or any key timed out. Keys \
+         of a source that is not read, such as a BMC, are not in the record. Numbers have the unit \
+         of their row. A value that does not exist is `absent`; a value that the device cannot \
+         provide is `unsupported`.\n",
     );
     for class in Class::ALL {
         let rows = ROWS
             .iter()
             .filter(|row| row.class() == Ok(class) && row.until.is_none());
         let asked = match class.is_optional() {
-            true => ", only where the site asks for it",
+            true => ", only if the site requests it",
             false => "",
         };
         let _ = write!(

@@ -8,7 +8,8 @@ const MLXCONFIG: &str = "mlxconfig or mstconfig";
 const DRIVER: &str = "/proc/driver/nvidia";
 const PCI: &str = "sysfs (PCI)";
 /// Meaning of every `pci_switch` key.
-const SWITCH: &str = "rank of the nearest PCIe switch above it among the machine's, from 0, by PCI address of their upstream ports; absent with no switch between it and its root port";
+const SWITCH: &str = "rank, from 0, of the nearest upstream PCIe switch among all switches of the node, ordered \
+     by the PCI address of their upstream ports; absent if no switch lies between device and root port";
 const RDMA: &str = "sysfs (infiniband)";
 const CXI: &str = "sysfs (cxi), cxi_stat";
 const ETHTOOL: &str = "ethtool";
@@ -75,7 +76,7 @@ pub const ROWS: &[KeyRow] = &[
     ),
     row(
         "gpu.probe.<name>",
-        "only while that probe gave nothing: never known",
+        "in the record only while the probe gives no result; always unknown",
         "",
         "the agent",
     )
@@ -125,7 +126,7 @@ pub const ROWS: &[KeyRow] = &[
         NVML,
     ),
     row("gpu.<slot>.ecc", "memory error correction is on", "", NVML),
-    row("gpu.<slot>.mig", "split into instances", "", NVML),
+    row("gpu.<slot>.mig", "MIG mode is on", "", NVML),
     row(
         "gpu.<slot>.persistence",
         "the driver stays loaded without users",
@@ -140,7 +141,7 @@ pub const ROWS: &[KeyRow] = &[
     ),
     row(
         "gpu.<slot>.compute_mode",
-        "which processes may compute",
+        "compute mode: processes that may create contexts",
         "",
         NVML,
     ),
@@ -152,12 +153,17 @@ pub const ROWS: &[KeyRow] = &[
     ),
     row(
         "gpu.<slot>.gsp.enabled",
-        "the GPU's own system processor is used",
+        "GSP firmware is enabled",
         "",
         NVML,
     ),
-    row("gpu.<slot>.gsp.default", "it would be by default", "", NVML),
-    row("gpu.<slot>.gsp.firmware", "its firmware", "", NVML),
+    row(
+        "gpu.<slot>.gsp.default",
+        "GSP firmware is used by default",
+        "",
+        NVML,
+    ),
+    row("gpu.<slot>.gsp.firmware", "GSP firmware version", "", NVML),
     row(
         "gpu.<slot>.inforom.<name>",
         "InfoROM object's version",
@@ -189,7 +195,7 @@ pub const ROWS: &[KeyRow] = &[
         NVML,
     ),
     row("gpu.<slot>.nvlink.links", "NVLinks of the part", "", NVML),
-    row("gpu.<slot>.nvlink.version", "their version", "", NVML),
+    row("gpu.<slot>.nvlink.version", "NVLink version", "", NVML),
     row(
         "gpu.<slot>.nvlink.capabilities",
         "capabilities of the NVLinks",
@@ -276,7 +282,7 @@ pub const ROWS: &[KeyRow] = &[
     row("nic.ofed", "version of the vendor's drivers", "", SYSFS),
     row(
         "nic.probe.<name>",
-        "only while that probe gave nothing: never known",
+        "in the record only while the probe gives no result; always unknown",
         "",
         "the agent",
     )
@@ -324,7 +330,12 @@ pub const ROWS: &[KeyRow] = &[
         PCI,
     ),
     row("nic.<slot>.driver", "kernel driver", "", PCI),
-    row("nic.<slot>.driver_version", "its version", "", ETHTOOL),
+    row(
+        "nic.<slot>.driver_version",
+        "version of the kernel driver",
+        "",
+        ETHTOOL,
+    ),
     row(
         "nic.<slot>.firmware",
         "running firmware",
@@ -340,7 +351,7 @@ pub const ROWS: &[KeyRow] = &[
     ),
     row(
         "nic.<slot>.running",
-        "only while devlink does not answer in time: never known",
+        "in the record only while devlink does not answer in time; always unknown",
         "",
         DEVLINK,
     )
@@ -354,7 +365,7 @@ pub const ROWS: &[KeyRow] = &[
     ),
     row(
         "nic.<slot>.fixed.<name>",
-        "what no update changes: board, revision",
+        "fixed version: board, revision",
         "",
         DEVLINK,
     ),
@@ -447,16 +458,16 @@ pub const ROWS: &[KeyRow] = &[
     .needs_hardware(),
     row(
         "nic.<slot>.config.<name>",
-        "one of them as it runs",
+        "firmware setting in force",
         "",
         MLXCONFIG,
     )
     .needs_hardware(),
     // bios
     row("bios.version", "system firmware version", "", DMI).required(),
-    row("bios.release", "its release number", "", DMI),
-    row("bios.date", "its date", "", DMI),
-    row("bios.vendor", "its vendor", "", DMI).required(),
+    row("bios.release", "system firmware release number", "", DMI),
+    row("bios.date", "system firmware date", "", DMI),
+    row("bios.vendor", "system firmware vendor", "", DMI).required(),
     row("bios.ec_release", "embedded controller's release", "", DMI),
     row("bios.system.vendor", "system vendor", "", DMI).required(),
     row("bios.product.name", "product name", "", DMI).required(),
@@ -523,7 +534,7 @@ pub const ROWS: &[KeyRow] = &[
     .required(),
     row(
         "bios.inventory.version",
-        "the same in the BMC's firmware inventory",
+        "system firmware version in the BMC's firmware inventory",
         "",
         REDFISH,
     )
@@ -535,10 +546,16 @@ pub const ROWS: &[KeyRow] = &[
         REDFISH,
     )
     .required(),
-    row("bios.redfish.secure_boot_mode", "its mode", "", REDFISH).required(),
+    row(
+        "bios.redfish.secure_boot_mode",
+        "secure boot mode, as the BMC reports it",
+        "",
+        REDFISH,
+    )
+    .required(),
     row(
         "bios.probe.<name>",
-        "only while that probe gave nothing: never known",
+        "in the record only while the probe gives no result; always unknown",
         "",
         "the agent",
     )
@@ -549,7 +566,7 @@ pub const ROWS: &[KeyRow] = &[
     row("bmc.model", "the BMC's model", "", REDFISH).required(),
     row(
         "bmc.power.exception_action",
-        "action when a limit cannot be kept",
+        "action for a limit that cannot be enforced",
         "",
         REDFISH,
     )
@@ -584,7 +601,7 @@ pub const ROWS: &[KeyRow] = &[
     ),
     row(
         "bmc.probe.<name>",
-        "only while that probe gave nothing: never known",
+        "in the record only while the probe gives no result; always unknown",
         "",
         "the agent",
     )
@@ -628,13 +645,13 @@ pub const ROWS: &[KeyRow] = &[
     row("kernel.smt", "simultaneous multithreading", "", CPU),
     row(
         "kernel.isolated_cpus",
-        "processors without the scheduler",
+        "CPUs isolated from the scheduler",
         "",
         CPU,
     ),
     row(
         "kernel.nohz_full_cpus",
-        "processors without the tick",
+        "CPUs in adaptive-tick mode (nohz_full)",
         "",
         CPU,
     ),
@@ -701,7 +718,7 @@ pub const ROWS: &[KeyRow] = &[
     ),
     row(
         "kernel.probe.<name>",
-        "only while that probe gave nothing: never known",
+        "in the record only while the probe gives no result; always unknown",
         "",
         "the agent",
     )
@@ -730,7 +747,7 @@ pub const ROWS: &[KeyRow] = &[
     row("cpu.cache.<name>", "size of that cache", "bytes", CPU),
     row(
         "cpu.probe.<name>",
-        "only while that probe gave nothing: never known",
+        "in the record only while the probe gives no result; always unknown",
         "",
         "the agent",
     )
@@ -774,13 +791,13 @@ pub const ROWS: &[KeyRow] = &[
     ),
     row(
         "memory.edac.<slot>.size",
-        "such a module's size",
+        "size of a module reported by EDAC",
         "bytes",
         EDAC,
     ),
     row(
         "memory.edac.<slot>.<name>",
-        "its type, place and error correction",
+        "type, location and error correction of a module reported by EDAC",
         "",
         EDAC,
     ),
@@ -802,7 +819,7 @@ pub const ROWS: &[KeyRow] = &[
     .needs_hardware(),
     row(
         "memory.probe.<name>",
-        "only while that probe gave nothing: never known",
+        "in the record only while the probe gives no result; always unknown",
         "",
         "the agent",
     )
@@ -909,7 +926,7 @@ pub const ROWS: &[KeyRow] = &[
     ),
     row(
         "storage.probe.<name>",
-        "only while that probe gave nothing: never known",
+        "in the record only while the probe gives no result; always unknown",
         "",
         "the agent",
     )
@@ -951,7 +968,7 @@ pub const ROWS: &[KeyRow] = &[
     .needs_hardware(),
     row(
         "software.probe.<name>",
-        "only while that probe gave nothing: never known",
+        "in the record only while the probe gives no result; always unknown",
         "",
         "the agent",
     )
@@ -975,19 +992,19 @@ pub const ROWS: &[KeyRow] = &[
     .required(),
     row(
         "optics.<slot>.net.<slot>.vendor",
-        "vendor of that module",
+        "vendor of the module",
         "",
         MODULE,
     ),
     row(
         "optics.<slot>.net.<slot>.revision",
-        "revision of that part",
+        "revision of the module",
         "",
         MODULE,
     ),
     row(
         "optics.<slot>.net.<slot>.firmware",
-        "firmware that runs in it (CMIS)",
+        "running firmware of the module (CMIS)",
         "",
         MODULE,
     ),

@@ -577,7 +577,7 @@ fn a_changed_meaning_is_neither_equal_nor_different() {
             row(
                 "nic.0.speed",
                 "100",
-                "<disabled: means something else in schema 2>",
+                "<disabled: has another meaning in schema 2>",
                 KeyVerdict::Unknown
             ),
         ]

@@ -117,7 +117,7 @@ impl BmcEventsRead {
     fn record_list(&mut self, list: &ResourcePath, page: &page::NewestMembers<'_>, is_whole: bool) {
         self.lists.insert(list.clone());
         if !page.is_reached {
-            let why = Reading::failed("its newest entries are not reached");
+            let why = Reading::failed("newest entries not reached within 4 pages");
             self.unread.push((list.clone(), why));
         }
         if let Some(why) = &page.invalid_entry {

@@ -33,7 +33,8 @@ pub enum BreakerState {
 /// The breaker is open: no request was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no request sent: the last {failures} requests failed, the next is made in {} s; {last}",
+    "no request sent: circuit breaker open after {failures} failed requests; next request in {} s; \
+     last error: {last}",
     .retry_in.as_millis().div_ceil(1000)
 )]
 pub struct BreakerOpen {

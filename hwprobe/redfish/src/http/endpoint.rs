@@ -51,13 +51,15 @@ pub enum EndpointError {
         url: String,
     },
     /// The password would be sent in clear text.
-    #[error("{url}: HTTP without TLS is for loopback, or must be allowed as insecure")]
+    #[error(
+        "{url}: HTTP without TLS is allowed only for loopback addresses, or with `insecure: true`"
+    )]
     ClearText {
         /// The rejected URL, without the part that may be a password.
         url: String,
     },
     /// The accounts for reading and for limits are on different BMCs.
-    #[error("limits are to be set at {caps}, but readings come from {reads}")]
+    #[error("the accounts for limits ({caps}) and for reading ({reads}) are on different BMCs")]
     DifferentBmcs {
         /// Address of the read-only account.
         reads: String,

@@ -28,7 +28,7 @@ pub enum FetchError {
         status: u16,
     },
     /// The BMC has no free session.
-    #[error("no session left on the BMC (status {status}){}", message_suffix(.message))]
+    #[error("no free session on the BMC (status {status}){}", message_suffix(.message))]
     SessionsExhausted {
         /// HTTP status.
         status: u16,
@@ -36,11 +36,12 @@ pub enum FetchError {
         message: String,
     },
     /// The BMC has no session service, and Basic authentication is disabled.
-    #[error("the BMC makes no sessions, and Basic authentication is switched off")]
+    #[error("the BMC has no session service, and Basic authentication is disabled")]
     NoSessionService,
     /// The certificate is not the pinned one.
     #[error(
-        "the certificate is {shown}, not the pinned {pinned}: if it was replaced, pin that one"
+        "certificate fingerprint is {shown}, expected {pinned}; if the certificate was replaced, \
+         pin {shown}"
     )]
     OtherCertificate {
         /// Fingerprint of the expected certificate.
@@ -101,7 +102,7 @@ pub enum FetchError {
         why: String,
     },
     /// The path is outside the Redfish service.
-    #[error("the path leads away from the Redfish service")]
+    #[error("the path is outside the Redfish service")]
     OutsideService,
     /// The BMC demanded a delay that exceeds the remaining time.
     #[error("the BMC is busy; try again in {} s", .retry_in.as_secs())]

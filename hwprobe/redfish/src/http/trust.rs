@@ -31,7 +31,7 @@ pub enum Trust {
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The file of authorities cannot be used.
-    #[error("{path}: no certificate authorities can be read from it")]
+    #[error("{path}: cannot read certificate authorities")]
     CaFile {
         /// Path of the file.
         path: PathBuf,

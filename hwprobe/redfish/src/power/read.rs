@@ -46,7 +46,7 @@ pub(crate) fn read(
         let told = match walk.get(&source.path) {
             Reading::Present(value) if is_list(value) => {
                 out.has_readable_list = true;
-                let why = Reading::failed("its list is readable, and was not read yet");
+                let why = Reading::failed("the list of sources is readable now, but not read yet");
                 SourcePower::unread(source.shape, &why)
             }
             Reading::Present(value) => read_source(walk, source, value, system),

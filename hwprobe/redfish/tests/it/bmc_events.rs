@@ -446,7 +446,7 @@ fn unreached_newest_entries_are_not_reported() {
     };
     let long = read(&pages(5));
     let entries = ResourcePath::parse(ENTRIES).expect("path");
-    let why = Reading::failed("its newest entries are not reached");
+    let why = Reading::failed("newest entries not reached within 4 pages");
     assert_eq!(long.unread, [(entries, why)]);
     assert_eq!(long.events.len(), 8, "what was read is told");
     let short = read(&pages(4));

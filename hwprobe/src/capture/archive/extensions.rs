@@ -83,7 +83,7 @@ fn content(entry: &mut impl Read) -> Result<Vec<u8>, ArchiveError> {
     read.map_err(ArchiveError::Unreadable)?;
     match bytes.len() as u64 > MAX_EXTENSION_BYTES {
         true => Err(too_large(format!(
-            "{MAX_EXTENSION_BYTES} bytes ahead of an entry"
+            "{MAX_EXTENSION_BYTES} bytes of extension data before one entry"
         ))),
         false => Ok(bytes),
     }

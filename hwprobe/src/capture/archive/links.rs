@@ -50,7 +50,8 @@ impl Links {
         let mut followed = 0;
         while let Some(part) = todo.pop_front() {
             let steps = left.checked_sub(1);
-            *left = steps.ok_or_else(|| too_large("links than can be followed".to_owned()))?;
+            *left = steps
+                .ok_or_else(|| too_large(format!("{MAX_STEPS} path components in all links")))?;
             if part == ".." {
                 if !done.pop() {
                     return Err(invalid_entry(path, "is a link that leads out of the tree"));

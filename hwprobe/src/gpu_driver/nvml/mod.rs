@@ -97,7 +97,7 @@ fn load_failure(library: &str, error: &NvmlError) -> Reading<String> {
         }
         NvmlError::LibraryNotFound => Reading::Absent,
         NvmlError::NoPermission => Reading::denied(error.to_string()),
-        _ => Reading::failed(format!("NVML did not start: {error}")),
+        _ => Reading::failed(format!("NVML initialisation failed: {error}")),
     }
 }
 

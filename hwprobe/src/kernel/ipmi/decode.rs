@@ -14,8 +14,11 @@ impl Completion {
             // Invalid command, invalid for this LUN, invalid data field, not supported in the present state.
             0xc1 | 0xc2 | 0xcc | 0xd5 => Reading::Unsupported,
             0xc3 => Reading::failed("the BMC timed out while it processed the command"),
-            0xd4 | 0xd6 => Reading::denied(format!("the BMC refuses (code {:#04x})", self.0)),
-            code => Reading::failed(format!("the BMC answers code {code:#04x}")),
+            0xd4 | 0xd6 => Reading::denied(format!(
+                "the BMC denied the command (completion code {:#04x}: insufficient privilege or disabled)",
+                self.0
+            )),
+            code => Reading::failed(format!("the BMC returned completion code {code:#04x}")),
         }
     }
 }
@@ -73,7 +76,10 @@ impl DeviceId {
             ref more @ ..,
         ] = data
         else {
-            return Reading::failed(format!("{} bytes are not a valid device id", data.len()));
+            return Reading::failed(format!(
+                "the Get Device ID answer has {} bytes, fewer than 11",
+                data.len()
+            ));
         };
         Reading::Present(Self {
             device_id: id,

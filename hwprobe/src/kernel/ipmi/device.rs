@@ -73,7 +73,7 @@ fn exchange(
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other(
-        "the IPMI device sent only answers to other requests",
-    ))
+    Err(io::Error::other(format!(
+        "no answer to this request in {MAX_UNRELATED_MESSAGES} reads of the IPMI device"
+    )))
 }

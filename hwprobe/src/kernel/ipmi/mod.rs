@@ -66,7 +66,7 @@ impl IpmiReport {
 /// Queries `source`. Blocks for at most five seconds.
 #[must_use]
 pub fn query_bmc(source: &IpmiSource) -> Reading<IpmiReport> {
-    source.query("in-band BMC queries are switched off", |path| {
+    source.query("in-band BMC queries are disabled", |path| {
         query_device(path.clone())
     })
 }

@@ -54,13 +54,13 @@ pub struct DevlinkEvent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDevlinkEvent {
     /// The message is longer than any that the kernel sends.
-    #[error("a message of {0} bytes")]
+    #[error("devlink message of {0} bytes exceeds {MAX_MESSAGE_BYTES} bytes")]
     TooLong(usize),
     /// A length is inconsistent.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The message does not name its device.
-    #[error("a message without the device's {0}")]
+    #[error("devlink message lacks the device's {0}")]
     Missing(&'static str),
 }
 

@@ -113,7 +113,7 @@ impl InterfaceReport {
     /// A report with the same state for all answers; `state` must not be present.
     pub(crate) fn with_state(state: &Reading<()>) -> Self {
         fn unknown<T>(state: &Reading<()>) -> Reading<T> {
-            let why = || Reading::failed("not asked");
+            let why = || Reading::failed("not queried");
             state.clone().and_then(|()| why())
         }
         Self {
@@ -251,9 +251,9 @@ impl EthtoolQuery {
                 }
                 match word(answer, 16) as usize {
                     0 => Reading::Unsupported,
-                    count if count > MAX_STRINGS => {
-                        Reading::failed(format!("{count} names in a set"))
-                    }
+                    count if count > MAX_STRINGS => Reading::failed(format!(
+                        "string set has {count} names, limit {MAX_STRINGS}"
+                    )),
                     count => Reading::Present(count),
                 }
             });
@@ -277,7 +277,9 @@ impl EthtoolQuery {
             .send_command(name, &[GLINKSETTINGS])
             .and_then(|answer| match i8::from_ne_bytes(bytes(answer, WORDS_AT)) {
                 negative @ ..0 => Reading::Present(negative.unsigned_abs()),
-                _ => Reading::failed("ethtool: no length of link settings"),
+                _ => {
+                    Reading::failed("ethtool: the kernel returned no length of the link mode masks")
+                }
             });
         let words = match words {
             Reading::Present(words) => words,

@@ -82,7 +82,11 @@ pub(super) fn family(socket: &mut Socket, name: &str) -> io::Result<NetlinkFamil
     push(&mut payload, FAMILY_NAME, format!("{name}\0").as_bytes());
     let mut found = Ok(None);
     socket.request_all(CONTROL, false, &payload, |answer| found = decode(answer))?;
-    let unnamed = || io::Error::other(format!("the kernel has no id for {name}"));
+    let unnamed = || {
+        io::Error::other(format!(
+            "the kernel returned no id for the netlink family {name}"
+        ))
+    };
     found.map_err(io::Error::other)?.ok_or_else(unnamed)
 }
 

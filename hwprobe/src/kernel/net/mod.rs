@@ -33,7 +33,7 @@ const MAX_INTERFACES: usize = 256;
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Reason for a missing answer if no source is configured.
-const QUERIES_DISABLED: &str = "kernel queries about interfaces are switched off";
+const QUERIES_DISABLED: &str = "kernel queries about interfaces are disabled";
 
 static CALLS: CallKind = CallKind::new("probe-ethtool");
 

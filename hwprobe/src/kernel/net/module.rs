@@ -102,7 +102,7 @@ impl Module {
     #[must_use]
     pub fn identity(&self) -> Reading<ModuleIdentity> {
         let Some(identifier) = self.0.first() else {
-            return Reading::failed("the module gave no bytes");
+            return Reading::failed("the module's EEPROM returned no bytes");
         };
         let Some(layout) = layout(*identifier) else {
             return Reading::Unsupported;
@@ -121,7 +121,10 @@ impl Module {
     fn bytes(&self, range: Range<usize>) -> Reading<&[u8]> {
         match self.0.get(range) {
             Some(bytes) => Reading::Present(bytes),
-            None => Reading::failed(format!("the module gave {} bytes", self.0.len())),
+            None => Reading::failed(format!(
+                "the module's EEPROM returned only {} bytes",
+                self.0.len()
+            )),
         }
     }
 
@@ -132,7 +135,7 @@ impl Module {
             let bytes = &bytes[..end.map_or(0, |end| end + 1)];
             match std::str::from_utf8(bytes) {
                 Ok(text) if text.is_ascii() => text::firmware(text),
-                _ => Reading::failed("the module's EEPROM has no text there"),
+                _ => Reading::failed("the field in the module's EEPROM is not ASCII text"),
             }
         })
     }

@@ -36,7 +36,7 @@ const RECEIVE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer bytes remain than a header needs.
-    #[error("{left} bytes are left where a header of {needed} must be")]
+    #[error("truncated netlink message: header needs {needed} bytes, {left} remain")]
     Header {
         /// Number of remaining bytes.
         left: usize,
@@ -44,7 +44,7 @@ pub enum Malformed {
         needed: usize,
     },
     /// A length field is inconsistent.
-    #[error("an attribute has length {length}, but {left} bytes are left")]
+    #[error("netlink attribute has length {length}, but {left} bytes remain")]
     Length {
         /// Value of the length field, in bytes.
         length: usize,
@@ -240,14 +240,18 @@ impl Socket {
         for _ in 0..MAX_DATAGRAMS {
             let (_, length) = recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC)?;
             let Some(datagram) = buffer.get(..length) else {
-                return Err(io::Error::other("netlink: an answer was cut off"));
+                return Err(io::Error::other(format!(
+                    "netlink: the answer exceeds the receive buffer of {MAX_DATAGRAM_BYTES} bytes"
+                )));
             };
             match decode_answer(datagram, self.sequence, is_dump, &mut take)? {
                 Progress::Complete => return Ok(()),
                 Progress::More => {}
             }
         }
-        Err(io::Error::other("netlink: the answer does not end"))
+        Err(io::Error::other(format!(
+            "netlink: the answer has more than {MAX_DATAGRAMS} datagrams"
+        )))
     }
 }
 

@@ -32,7 +32,7 @@ const DRIVERS: &[&str] = &["nvidia", "nouveau"];
 pub fn probe(host: &Host) -> ProbeResult {
     let mut probed = ProbeResult::new(Class::Gpu);
     if host.nvml == NvmlSource::Disabled {
-        probed.record = ClassRecord::disabled(Class::Gpu, "GPU driver queries are switched off");
+        probed.record = ClassRecord::disabled(Class::Gpu, "GPU driver queries are disabled");
         return probed;
     }
     let root = &host.root;
@@ -232,7 +232,7 @@ fn describe(
         let modes = device.pending.join(", ");
         probed.add_finding(
             FindingCode::GpuModePending,
-            format!("gpu {slot}: {modes} after reset"),
+            format!("gpu {slot}: pending until the next reset: {modes}"),
         );
     }
     if device.lost {
@@ -291,7 +291,10 @@ fn cross_check(
     {
         probed.add_finding(
             FindingCode::GpuDriverMismatch,
-            format!("the library is for driver {driver}, the loaded module is {module}"),
+            format!(
+                "NVML is from driver {driver}, the loaded kernel module from {module}; reload the \
+                 module or reboot"
+            ),
         );
     }
 }

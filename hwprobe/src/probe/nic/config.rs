@@ -128,7 +128,7 @@ pub fn parse_settings(answer: &str) -> Reading<BTreeMap<String, Setting>> {
     }
     match columns {
         Some(_) => Reading::Present(settings),
-        None => Reading::failed("an answer without a list of settings"),
+        None => Reading::failed("the tool's output has no line \"Configurations:\""),
     }
 }
 
@@ -136,7 +136,7 @@ fn setting(columns: &[usize], values: &[&str]) -> Setting {
     if columns.len() != values.len() {
         let torn = || {
             Reading::failed(format!(
-                "{} values in {} columns",
+                "{} values for {} columns in the tool's output",
                 values.len(),
                 columns.len()
             ))

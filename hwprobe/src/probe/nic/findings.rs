@@ -61,7 +61,7 @@ fn report_missing_verbs(root: &Root, nics: &[Nic], probed: &mut ProbeResult) {
         .collect();
     if !missing.is_empty() {
         let detail = format!(
-            "{}: a port is ACTIVE and {NODES} has no device for programs",
+            "{}: a port is ACTIVE, but {NODES} has no uverbs device, so programs cannot use it",
             missing.join(" ")
         );
         probed.add_finding(FindingCode::NicVerbsMissing, detail);

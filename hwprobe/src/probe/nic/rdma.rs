@@ -159,7 +159,7 @@ fn put_live_values(
             .get(file)
             .and_then(|words| match words.as_number() {
                 Some(words) => Reading::Present(Value::Number(words.saturating_mul(4))),
-                None => Reading::failed("a counter beyond all traffic"),
+                None => Reading::failed("counter value exceeds the range of a 64-bit integer"),
             });
         vitals.put(format!("{key}.{name}"), bytes);
     }

@@ -158,7 +158,11 @@ pub fn rpm_packages(answer: &[u8]) -> Reading<Packages> {
             Some((name, version)) if is_valid_field(name) && is_valid_field(version) => {
                 all.add(name, version.to_owned());
             }
-            _ => return Reading::failed("rpm's answer has a line that names no package"),
+            _ => {
+                return Reading::failed(
+                    "rpm's output has a line without a valid package name and version",
+                );
+            }
         }
     }
     Reading::Present(all)

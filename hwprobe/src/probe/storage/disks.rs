@@ -173,7 +173,7 @@ fn page_serial(root: &Root, device: &str) -> Reading<String> {
     root.bytes(format!("{device}/vpd_pg80")).and_then(|page| {
         match page.get(4..).map(std::str::from_utf8) {
             Some(Ok(serial)) => text::firmware(serial),
-            _ => Reading::failed("the page of the serial number is not text"),
+            _ => Reading::failed("VPD page 0x80 (serial number) is not text"),
         }
     })
 }

@@ -152,7 +152,7 @@ pub(super) fn keys(root: &Root, probed: &mut ProbeResult) {
 pub fn parse(table: impl AsRef<[u8]>) -> Reading<Vec<Mount>> {
     let mounts: Option<Vec<Mount>> = lines(table.as_ref()).map(mount).collect();
     mounts.map_or_else(
-        || Reading::failed("the mount table has a line of another form"),
+        || Reading::failed("the mount table has a malformed line"),
         Reading::Present,
     )
 }

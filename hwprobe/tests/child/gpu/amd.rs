@@ -157,17 +157,17 @@ pub(crate) fn amd_gpus_without_a_driver_are_not_known() {
             "nobody can say that they are broken"
         );
     };
-    is_blind("4 AMD devices on the bus and no driver");
+    is_blind("4 AMD GPUs on the bus are not bound: no driver");
     // Another driver is bound to one of them, for a guest.
     driven(&tree, FOUR[0], "vfio-pci");
-    is_blind("3 AMD devices on the bus and no driver");
+    is_blind("3 AMD GPUs on the bus are not bound: no driver");
     // During start and removal, the driver is bound to some of them.
     tree.file(MODULE, "coming");
     tree.remove(&format!("/sys/bus/pci/devices/{}/driver", FOUR[0]));
     driven(&tree, FOUR[0], "amdgpu");
-    is_blind("3 AMD devices on the bus and a driver that is still starting");
+    is_blind("3 AMD GPUs on the bus are not bound: the driver is still starting");
     tree.file(MODULE, "going");
-    is_blind("3 AMD devices on the bus and a driver that is being removed");
+    is_blind("3 AMD GPUs on the bus are not bound: the driver is being removed");
 }
 
 pub(crate) fn an_amd_gpu_that_is_given_away_is_no_fault() {
@@ -249,7 +249,7 @@ pub(crate) fn a_screen_needs_no_driver() {
     for class in ["030000", "038000"] {
         let tree = screen(class, "1002", "164e");
         tree.file(BOOT, "0");
-        let count = "<failed: 1 AMD devices on the bus and no driver>";
+        let count = "<failed: 1 AMD GPUs on the bus are not bound: no driver>";
         assert_eq!(missing(&without_library(&tree))["gpu.amd.count"], count);
         tree.pci("0000:c1:00.2", "108000", "1022", "1649");
         is_nothing(&tree, class);

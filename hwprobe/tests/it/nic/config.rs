@@ -216,7 +216,10 @@ fn no_pending_change_needs_reported_settings() {
         assert_eq!(of(nothing), "<unsupported>", "{nothing}");
     }
     let torn = "SRIOV_EN False(0) True(1) True(1)\nNUM_OF_VFS 0 1616\n";
-    assert_eq!(of(torn), "<failed: 2 values in 3 columns>");
+    assert_eq!(
+        of(torn),
+        "<failed: 2 values for 3 columns in the tool's output>"
+    );
     // Known pending changes are counted in spite of the unknown ones.
     let both = "SRIOV_EN False(0) True(1) False(0)\nNUM_OF_VFS 0 1616\n";
     assert_eq!(of(both), "1");

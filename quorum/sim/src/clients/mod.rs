@@ -157,7 +157,7 @@ impl Client {
         let written = self.world.agreed_history.audit();
         if read != written && !self.world.is_broken() {
             let (read, written) = (read.len(), written.len());
-            let violation = format!("{read} audit entries are read, {written} were written");
+            let violation = format!("{read} audit entries read, {written} written");
             self.world.violation(violation);
         }
     }

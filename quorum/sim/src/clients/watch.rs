@@ -32,8 +32,7 @@ pub async fn watch(world: Arc<SimulatedRun>, nth: u64) -> Result<(), String> {
                 WatchItem::Idle(upto) => {
                     if let Some(missed) = world.agreed_history.missed(at, upto) {
                         world.violation(format!(
-                            "a watch at {at} received that nothing happened up to {upto}, but \
-                             {missed} did"
+                            "watch at {at} received Idle up to {upto}, but missed revision {missed}"
                         ));
                         return Ok(());
                     }

@@ -37,7 +37,7 @@ pub fn usage(state: &State) -> Result<Usage, String> {
         let kept = (kept.get(Resource::Nodes), kept.get(Resource::Allocations));
         if counted != kept {
             return Err(format!(
-                "{} counts {kept:?}, and {counted:?} are held",
+                "{}: recorded usage {kept:?}, recounted {counted:?}",
                 project.path
             ));
         }

@@ -33,7 +33,7 @@ pub fn owners(state: &State) -> Result<(), String> {
     for node in state.nodes() {
         if node.holder.map(|h| h.allocation) != holders.get(&node.id).copied() {
             return Err(format!(
-                "{} names {:?} as its holder, which does not hold it",
+                "{}: recorded holder {:?} does not match the ranks on the node",
                 node.id, node.holder
             ));
         }

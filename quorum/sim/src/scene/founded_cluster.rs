@@ -137,10 +137,10 @@ impl FoundedCluster {
                 return Ok(is);
             }
             if self.world.is_broken() {
-                return Err(format!("broken while it was waited that {what}"));
+                return Err(format!("a violation occurred while waiting until {what}"));
             }
             if self.world.elapsed() > patience {
-                return Err(format!("it did not happen that {what}: {standings:?}"));
+                return Err(format!("timeout while waiting until {what}: {standings:?}"));
             }
             sleep(Duration::from_millis(1)).await;
         }

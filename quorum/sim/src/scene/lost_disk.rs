@@ -67,7 +67,7 @@ async fn check_write_kept(
         return Ok(());
     }
     Err(format!(
-        "what was acknowledged at {at} took effect at {again}"
+        "the write acknowledged at {at} took effect at {again}"
     ))
 }
 

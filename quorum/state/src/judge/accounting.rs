@@ -71,14 +71,13 @@ pub(super) fn update_tenant(
 
 fn check_soft(soft: &SoftLimits) -> Result<(), Refusal> {
     if soft.fair_share_ppm.is_some_and(|share| share > ONE_PPM) {
-        let reason = "a share must be 0 to 1, a part of the whole";
-        return Err(invalid("fair_share_target", reason));
+        return Err(invalid("fair_share_target", "must be from 0 to 1"));
     }
     let range = ONE_PPM..=MAX_BURST_PPM;
     match soft.burst_ppm.is_some_and(|burst| !range.contains(&burst)) {
         true => Err(invalid(
             "burst_allowance",
-            "must be 1 to 10000, the multiple of its share that a tenant may hold",
+            "must be from 1 to 10000 (multiple of the tenant's share)",
         )),
         false => Ok(()),
     }
@@ -129,14 +128,17 @@ pub(super) fn note_credits(
 pub(super) fn acknowledge(case: Case<'_>, through: u64, dropped: u64) -> Result<Verdict, Refusal> {
     let head = case.state.usage_records_head();
     if through > head.last {
-        let reason = format!("the last fact has number {}", head.last);
+        let reason = format!("the last usage record has number {}", head.last);
         return Err(invalid("through", reason));
     }
     if through <= head.acknowledged {
         return Ok(Verdict::unchanged());
     }
     if dropped > through - head.acknowledged {
-        let reason = "no more can be dropped than are acknowledged";
+        let reason = format!(
+            "must be at most {}, the number of newly acknowledged usage records",
+            through - head.acknowledged
+        );
         return Err(invalid("dropped", reason));
     }
     let changes = vec![Change::AcknowledgeUsage { through, dropped }];

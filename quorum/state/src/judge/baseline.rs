@@ -36,7 +36,7 @@ pub(super) fn set(
 ) -> Result<Verdict, Refusal> {
     check_form(asked)?;
     if asked.nodes.len() as u64 > MAX_BYTES {
-        let reason = format!("at most {MAX_BYTES} bytes fit");
+        let reason = format!("at most {MAX_BYTES} bytes are allowed");
         return Err(invalid("nodes", reason));
     }
     let nodes = expand(&asked.nodes)?;
@@ -123,7 +123,7 @@ pub(super) fn release_brake(case: Case<'_>, reason: &str) -> Result<Verdict, Ref
     if reason.trim().is_empty() {
         return Err(invalid(
             "reason",
-            "give the finding as a reason: it is recorded",
+            "must not be empty; give the cause that you found (the audit records it)",
         ));
     }
     let Some(held) = case.state.baselines.brake() else {
@@ -159,7 +159,7 @@ fn check_expected(
 
 fn check_form(definition: &BaselineDefinition) -> Result<(), Refusal> {
     if definition.description.len() > MAX_FREE_TEXT_BYTES {
-        let reason = format!("at most {MAX_FREE_TEXT_BYTES} bytes fit");
+        let reason = format!("at most {MAX_FREE_TEXT_BYTES} bytes are allowed");
         return Err(invalid("description", reason));
     }
     match &definition.cohort {
@@ -176,7 +176,7 @@ fn check_form(definition: &BaselineDefinition) -> Result<(), Refusal> {
             let texts = [&cohort.vendor, &cohort.product, &cohort.gpu_model];
             let mut texts = texts.into_iter().flatten();
             if texts.any(|text| text.is_empty() || text.len() > MAX_FREE_TEXT_BYTES) {
-                let reason = format!("a part that is given has 1 to {MAX_FREE_TEXT_BYTES} bytes");
+                let reason = format!("each given part must have 1 to {MAX_FREE_TEXT_BYTES} bytes");
                 return Err(invalid("cohort", reason));
             }
         }
@@ -242,7 +242,7 @@ fn fault(constraint: &Constraint) -> Option<String> {
         return Some(format!("a key has 1 to {MAX_KEY_BYTES} bytes"));
     }
     if any_of.len() > MAX_VALUES {
-        return Some(format!("at most {MAX_VALUES} values fit"));
+        return Some(format!("at most {MAX_VALUES} values are allowed"));
     }
     if any_of.is_empty() && !or_absent {
         return Some("give a value, or absent".to_owned());
@@ -251,7 +251,7 @@ fn fault(constraint: &Constraint) -> Option<String> {
     any_of
         .iter()
         .any(is_empty)
-        .then(|| "the value of a key is never empty; use absent if the key is missing".to_owned())
+        .then(|| "an empty value is not valid; use absent for a missing key".to_owned())
 }
 
 /// Expands the hostlist of a baseline, in name order.

@@ -101,7 +101,7 @@ fn with_edges(
 
 fn check_name(field: &str, name: &str, may_be_empty: bool) -> Result<(), Refusal> {
     if name.is_empty() && !may_be_empty {
-        return Err(invalid(field, "give it a name"));
+        return Err(invalid(field, "must not be empty"));
     }
     if name.len() > MAX_NAME_BYTES {
         return Err(invalid(
@@ -110,7 +110,7 @@ fn check_name(field: &str, name: &str, may_be_empty: bool) -> Result<(), Refusal
         ));
     }
     match name.chars().any(char::is_control) {
-        true => Err(invalid(field, "use no control characters: it is printed")),
+        true => Err(invalid(field, "must not contain control characters")),
         false => Ok(()),
     }
 }
@@ -118,7 +118,8 @@ fn check_name(field: &str, name: &str, may_be_empty: bool) -> Result<(), Refusal
 /// Position of each member, by member name.
 fn member_positions(asked: &DagSpec) -> Result<BTreeMap<&str, usize>, Refusal> {
     if asked.members.is_empty() {
-        return Err(invalid("members", "a graph has at least one member"));
+        let reason = "a DAG must have at least one member";
+        return Err(invalid("members", reason));
     }
     if asked.members.len() > MAX_MEMBERS {
         return Err(Refusal::DagTooLarge {
@@ -144,7 +145,7 @@ fn edges(
 ) -> Result<Vec<Vec<(u32, Condition)>>, Refusal> {
     let count: usize = asked.members.iter().map(|member| member.after.len()).sum();
     if count > MAX_EDGES {
-        let reason = format!("the graph has {count} edges; {MAX_EDGES} at most");
+        let reason = format!("the DAG has {count} edges; at most {MAX_EDGES} are allowed");
         return Err(invalid("members", reason));
     }
     let mut all = Vec::with_capacity(asked.members.len());
@@ -164,7 +165,8 @@ fn edges(
             let against = |other: &(u32, Condition)| other.0 == edge.0 && other.1.excludes(edge.1);
             if before.iter().any(against) {
                 let reason = format!(
-                    "{} would have to complete and to fail; leave one of them out, or write any",
+                    "the conditions on {} exclude each other (success and failure); remove one, or use \
+                     the condition any",
                     asked.members[*place].name
                 );
                 return Err(invalid(&field, reason));
@@ -243,12 +245,14 @@ fn check_member(
     check_feasible(case, spec).map_err(named)?;
     check_references(case, spec).map_err(named)?;
     if edges.len() + spec.terms.after.len() > MAX_DEPENDENCIES {
-        let reason = format!("it comes after more than {MAX_DEPENDENCIES} others");
+        let reason = format!("the member has more than {MAX_DEPENDENCIES} dependencies");
         return Err(named(invalid("after", reason)));
     }
     let tenant = asked.members[0].spec.project.tenant();
     if spec.project.tenant() != tenant {
-        let reason = format!("all members are of one tenant, and the first is of \"{tenant}\"");
+        let reason = format!(
+            "all members must belong to one tenant; the first member belongs to \"{tenant}\""
+        );
         return Err(named(invalid("project", reason)));
     }
     let is_array = |spec: &AllocationSpec| spec.terms.array.is_some();
@@ -256,8 +260,8 @@ fn check_member(
         let other = &asked.members[*other as usize];
         if *condition == Condition::Corresponding && is_array(spec) != is_array(&other.spec) {
             let reason = format!(
-                "corresponding needs two arrays, or two allocations that are not arrays, and {} is \
-                 of the other kind; use success",
+                "the condition corresponding needs two job arrays, or two allocations that are not \
+                 job arrays; {} does not match; use the condition success",
                 other.name
             );
             return Err(named(invalid("after", reason)));
@@ -273,7 +277,7 @@ pub(super) fn cancel(case: Case<'_>, id: DagId) -> Result<Verdict, Refusal> {
     if case.principal.power == Privilege::User && by != dag.user {
         return Err(forbidden(
             case.principal,
-            "the user that submitted the graph, or the role operator or admin",
+            "the user that submitted the DAG, or the role operator or admin",
         ));
     }
     let cause = StopCause::DagCancelled { by };

@@ -69,7 +69,7 @@ pub(super) fn with_new_checkpoint(
     }
     check_directory("directory", &asked.directory, terms.mode)?;
     if asked.timeout_ms == 0 || asked.timeout_ms > MAX_TIMEOUT_MS {
-        let reason = format!("from 1 to {MAX_TIMEOUT_MS} ms");
+        let reason = format!("must be from 1 to {MAX_TIMEOUT_MS} ms");
         return Err(invalid("timeout_ms", reason));
     }
     let mut next = in_state(case, present, AllocationState::Checkpointing);
@@ -96,7 +96,7 @@ pub(super) fn with_other_action(
     within_ms: u64,
 ) -> Result<Allocation, Refusal> {
     if within_ms == 0 || within_ms > MAX_TIMEOUT_MS {
-        let reason = format!("from 1 to {MAX_TIMEOUT_MS} ms");
+        let reason = format!("must be from 1 to {MAX_TIMEOUT_MS} ms");
         return Err(invalid("timeout_ms", reason));
     }
     let mut next = present.clone();
@@ -135,7 +135,8 @@ pub(super) fn extend(
         return Err(invalid("number", reason));
     }
     if by_ms == 0 || by_ms > MAX_TIMEOUT_MS {
-        return Err(invalid("by_ms", format!("from 1 to {MAX_TIMEOUT_MS} ms")));
+        let reason = format!("must be from 1 to {MAX_TIMEOUT_MS} ms");
+        return Err(invalid("by_ms", reason));
     }
     let mut next = present.clone();
     if let Some(writing) = next.progress.writing.as_mut() {
@@ -153,7 +154,7 @@ pub(super) fn give_up(case: Case<'_>, id: AllocationId, number: u32) -> Result<V
     let Some((present, _)) = current(case, id, number, "give up a checkpoint of")? else {
         return Ok(Verdict::unchanged());
     };
-    let because = "it was not whole in time".to_owned();
+    let because = "not all ranks wrote their parts within the timeout".to_owned();
     Ok(Verdict::done(vec![checkpoint_failed(
         case, present, because,
     )]))

@@ -78,7 +78,7 @@ fn check_purpose(purpose: &str) -> Result<(), Refusal> {
         return Err(invalid("purpose", reason));
     }
     if purpose.chars().any(char::is_control) {
-        return Err(invalid("purpose", "use no control characters"));
+        return Err(invalid("purpose", "must not contain control characters"));
     }
     Ok(())
 }
@@ -363,7 +363,10 @@ fn end_claim(
 ) -> Vec<Change> {
     let mut next = node.clone();
     if has_failed {
-        let reason = format!("it was not wiped at once after {}; {wipe}", node_claim.user);
+        let reason = format!(
+            "not wiped at the first attempt after the claim of {}; {wipe}",
+            node_claim.user
+        );
         next = records::with_reason(&next, records::HOOKS, &truncated_text(&reason), case.now);
         next.lifecycle = Lifecycle::Drained;
     }
@@ -435,7 +438,7 @@ pub(super) fn accept_unwiped(
     let wipe = WipeOutcome::Failed {
         at: case.now,
         boot: String::new(),
-        reason: truncated_text(&format!("{by} answers for it: {reason}")),
+        reason: truncated_text(&format!("accepted unwiped by {by}: {reason}")),
     };
     let changes = end_claim(case, node, node_claim, wipe, true);
     Ok(Verdict::done(audited(case, action, changes)))

@@ -62,7 +62,10 @@ pub(super) fn set_lifecycle(
             _ => {
                 let owners: Vec<_> = present.drain.iter().map(|d| d.owner.as_str()).collect();
                 let owners = owners.join(", ");
-                let reason = format!("node {id} is drained by {owners}; each clears its own");
+                let reason = format!(
+                    "node {id} is drained by {owners}; each owner must clear its own reason, or \
+                     an administrator must set the node to ready"
+                );
                 return Err(invalid("lifecycle", reason));
             }
         },

@@ -166,7 +166,7 @@ pub(super) fn preempt(
     let pending = case.live(id, "preempt for")?;
     if pending.progress.tally.is_some() {
         let reason =
-            format!("allocation {id} is an array; nodes are reserved only for its elements");
+            format!("allocation {id} is a job array; nodes can be promised only to its elements");
         return Err(invalid("id", reason));
     }
     if pending.state != AllocationState::Pending {
@@ -174,7 +174,7 @@ pub(super) fn preempt(
     }
     if case.state.order.is_promised(id) {
         let reason =
-            format!("allocation {id} already has nodes reserved for it; withdraw them first");
+            format!("nodes are already promised to allocation {id}; withdraw the promise first");
         return Err(invalid("id", reason));
     }
     check_numbers(pending, nodes, victims)?;

@@ -137,7 +137,7 @@ fn check_fields(path: &ProjectPath, admins: &[String], description: &str) -> Res
         true => Ok(()),
         false => Err(invalid(
             field,
-            format!("it has {found} {unit}; at most {most} fit"),
+            format!("has {found} {unit}; at most {most} are allowed"),
         )),
     };
     within("path", path.as_str().len(), MAX_PATH_BYTES, "bytes")?;
@@ -152,7 +152,7 @@ fn check_fields(path: &ProjectPath, admins: &[String], description: &str) -> Res
     for admin in admins {
         within("admins", admin.len(), MAX_NAME_BYTES, "bytes in one name")?;
         if admin.is_empty() || admin.chars().any(char::is_control) {
-            let reason = "each is a name, without control characters";
+            let reason = "a name must not be empty and must not contain control characters";
             return Err(invalid("admins", reason));
         }
     }
@@ -226,7 +226,7 @@ pub(super) fn set_limits_unchecked(
     insist: OvercommitMode,
 ) -> Result<Verdict, Refusal> {
     if insist == OvercommitMode::ByForce && case.principal.power != Privilege::Admin {
-        let needs = "the role admin: by force limits overbook a level";
+        let needs = "the role admin (forced limits may overcommit a project)";
         return Err(forbidden(case.principal, needs.to_owned()));
     }
     if changes.is_empty() {

@@ -17,7 +17,10 @@ pub(super) fn note(case: Case<'_>, action: &AuditAction) -> Result<Verdict, Refu
         }
         other => Err(invalid(
             "action",
-            format!("{} cannot be recorded by itself", other.word()),
+            format!(
+                "{} is recorded only by the command that performs it",
+                other.word()
+            ),
         )),
     }
 }

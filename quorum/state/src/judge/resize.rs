@@ -23,10 +23,10 @@ pub(super) fn grow(
 ) -> Result<Verdict, Refusal> {
     let present = resizable(case, id, "grow")?;
     if present.spec.sensitive {
-        let reason = "sensitive allocations do not grow: their nodes are compared with each other \
-                      when all are assigned at once. Claim the missing nodes (`lattice node \
-                      claim`), then submit the rest as another allocation, or cancel this one and \
-                      submit it with as many nodes as it needs";
+        let reason = "a sensitive allocation cannot grow, because all its nodes are compared with \
+                      each other when they are assigned at once. Claim the missing nodes \
+                      (`lattice node claim`), then submit the rest as another allocation, or \
+                      cancel this one and submit it with as many nodes as it needs";
         return Err(invalid("nodes", reason));
     }
     if expected.is_empty() {

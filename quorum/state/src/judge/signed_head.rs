@@ -26,7 +26,7 @@ pub(super) fn sign(case: Case<'_>, signed_head: &SignedHead) -> Result<Verdict, 
     let tail = case.state.audit.tail();
     let place = tail.partition_point(|entry| entry.number < *number);
     let Some(signed) = tail.get(place).filter(|entry| entry.number == *number) else {
-        let reason = format!("entry {number} is not among the last ones of the audit");
+        let reason = format!("audit entry {number} is not among the recent entries in memory");
         return Err(invalid("of.number", reason));
     };
     if *hash != signed.hash.into() {
@@ -46,7 +46,11 @@ pub(super) fn sign(case: Case<'_>, signed_head: &SignedHead) -> Result<Verdict, 
         return Ok(Verdict::unchanged());
     }
     if *at < signed.at || at.since(case.now).max(case.now.since(*at)) > MAX_SIGNED_HEAD_SKEW_MS {
-        let reason = format!("{at} is not the time of this command, {}", case.now);
+        let reason = format!(
+            "the time {at} is before that of the signed entry, or differs from the state time {} \
+             by more than {MAX_SIGNED_HEAD_SKEW_MS} ms",
+            case.now
+        );
         return Err(invalid("of.at", reason));
     }
     let name = signed_head.signer.strip_prefix("quorum/");

@@ -144,7 +144,7 @@ pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
         .as_ref()
         .is_some_and(|name| name.chars().any(char::is_control))
     {
-        return Err(invalid("name", "use no control characters: it is printed"));
+        return Err(invalid("name", "must not contain control characters"));
     }
     check_output(spec)?;
     (spec.demand.check())
@@ -175,7 +175,7 @@ fn check_output(spec: &AllocationSpec) -> Result<(), Refusal> {
             ));
         }
         if file.chars().any(char::is_control) {
-            return Err(invalid(field, "use no control characters"));
+            return Err(invalid(field, "must not contain control characters"));
         }
         OutputFiles::check(file, spec.terms.array.is_some())
             .map_err(|error| invalid(field, error.to_string()))?;

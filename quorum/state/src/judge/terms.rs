@@ -84,7 +84,7 @@ fn check_text(field: &str, text: &str) -> Result<(), Refusal> {
         return Err(invalid(field, format!("use 1 to {MAX_TERM_BYTES} bytes")));
     }
     if text.chars().any(char::is_control) {
-        return Err(invalid(field, "use no control characters: it is printed"));
+        return Err(invalid(field, "must not contain control characters"));
     }
     Ok(())
 }
@@ -141,7 +141,8 @@ fn check_dependency(
     if of_array && other.is_array.is_none() {
         // The final states of its elements are no longer in memory.
         let reason = format!(
-            "allocation {on} has ended long ago; name the elements that each index comes after"
+            "allocation {on} ended long ago, and the states of its elements are no longer in \
+             memory; name the elements as dependencies"
         );
         return Err(invalid("dependencies", reason));
     }
@@ -149,8 +150,8 @@ fn check_dependency(
     let differs = other.is_array.is_some_and(|other| other != is_array);
     if condition == Condition::Corresponding && differs {
         let reason = format!(
-            "corresponding needs two arrays, or two allocations that are not arrays, and \
-             allocation {on} is of the other kind; use success"
+            "the condition corresponding needs two job arrays, or two allocations that are not job \
+             arrays; allocation {on} does not match; use the condition success"
         );
         return Err(invalid("dependencies", reason));
     }

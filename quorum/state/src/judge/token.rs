@@ -50,15 +50,18 @@ pub(super) fn create(case: Case<'_>, grant: &TokenGrant) -> Result<Verdict, Refu
     }
     match &grant.names {
         Some(names) if names.is_empty() => {
-            return Err(invalid("names", "name at least one, or leave it out"));
+            let reason = "must not be empty; omit the field to permit any name";
+            return Err(invalid("names", reason));
         }
         Some(names) if names.len() > MAX_NAMES => {
-            return Err(invalid("names", format!("at most {MAX_NAMES} fit")));
+            let reason = format!("at most {MAX_NAMES} names are allowed");
+            return Err(invalid("names", reason));
         }
         _ => {}
     }
     if grant.cidrs.len() > MAX_CIDRS {
-        return Err(invalid("cidrs", format!("at most {MAX_CIDRS} fit")));
+        let reason = format!("at most {MAX_CIDRS} networks are allowed");
+        return Err(invalid("cidrs", reason));
     }
     let action = AuditAction::TokenCreated {
         id: token::short_hash(hash),
@@ -260,12 +263,12 @@ fn may_replace(asked: &Enrolment<'_>, token: &Token) -> Result<(), Refusal> {
     let needs = match (asked.replace, token.grant.replace) {
         (true, true) => return Ok(()),
         (true, false) => {
-            "this token does not permit to take the name over; create one with `lattice admin \
+            "this token does not permit a takeover of the name; create one with `lattice admin \
              token create --replace`"
         }
-        (false, true) => "to take the name over, set join.replace = true",
+        (false, true) => "to take over the name, set join.replace = true",
         (false, false) => {
-            "to take the name over, create a token with `lattice admin token create --replace` and \
+            "to take over the name, create a token with `lattice admin token create --replace` and \
              set join.replace = true"
         }
     };

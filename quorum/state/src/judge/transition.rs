@@ -14,7 +14,8 @@ pub(super) fn in_state(case: Case<'_>, present: &Allocation, state: AllocationSt
     // An allocation that leaves `Checkpointing` early produces no checkpoint.
     if state != AllocationState::Checkpointing && next.progress.writing.take().is_some() {
         next.progress.failed_checkpoints += 1;
-        next.progress.failed_because = Some("the work was stopped before it was whole".to_owned());
+        let reason = "the allocation was stopped before the checkpoint was complete";
+        next.progress.failed_because = Some(reason.to_owned());
     }
     Allocation {
         state,

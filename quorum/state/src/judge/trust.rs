@@ -94,7 +94,9 @@ pub(super) fn check_issue(
         let earliest = earliest.0.div_ceil(1000);
         return Err(invalid(
             field,
-            format!("certificates of this name are issued from second {earliest} on"),
+            format!(
+                "the next certificate of this name can be issued from Unix time {earliest} s on"
+            ),
         ));
     }
     if issued_at > case.now.after(MAX_FORWARD_MS) {
@@ -314,7 +316,7 @@ pub(super) fn check_reason(reason: &str) -> Result<(), Refusal> {
         return Err(invalid("reason", reason));
     }
     if reason.chars().any(char::is_control) {
-        return Err(invalid("reason", "use no control characters"));
+        return Err(invalid("reason", "must not contain control characters"));
     }
     Ok(())
 }

@@ -287,7 +287,7 @@ pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
         false => starts_at.after(present.walltime_left_ms().unwrap_or(0)),
     };
     if deadline_at.is_none_or(|deadline_at| ends_at <= deadline_at) {
-        let reason = format!("allocation {id} can still end before its deadline, or has none");
+        let reason = format!("allocation {id} has no deadline, or can still end before it");
         return Err(invalid("id", reason));
     }
     let cause = StopCause::Deadline;

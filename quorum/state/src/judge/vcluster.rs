@@ -90,7 +90,8 @@ fn store(
         });
     }
     if present.is_none() && case.state.vclusters.all().len() >= MAX_VCLUSTERS {
-        let reason = format!("there are {MAX_VCLUSTERS} vClusters already, the most there can be");
+        let reason =
+            format!("there are already {MAX_VCLUSTERS} vClusters, the maximum; delete one first");
         return Err(invalid("name", reason));
     }
     let action = AuditAction::VclusterSet {
@@ -213,7 +214,7 @@ fn check(case: Case<'_>, definition: &VclusterDefinition) -> Result<(), Refusal>
     } = definition;
     if description.len() > MAX_DESCRIPTION_BYTES {
         let bytes = description.len();
-        let reason = format!("it has {bytes} bytes; at most {MAX_DESCRIPTION_BYTES} fit");
+        let reason = format!("has {bytes} bytes; at most {MAX_DESCRIPTION_BYTES} are allowed");
         return Err(invalid("description", reason));
     }
     let settings = scheduler.check();

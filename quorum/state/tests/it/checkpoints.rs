@@ -251,7 +251,10 @@ fn one_that_is_given_up_leaves_the_work_running() {
     let progress = &c.of(id).progress;
     assert_eq!((c.state_of(id), progress.failed_checkpoints), (Running, 1));
     let because = progress.failed_because.as_deref();
-    assert_eq!(because, Some("it was not whole in time"));
+    assert_eq!(
+        because,
+        Some("not all ranks wrote their parts within the timeout")
+    );
     c.service(give_up(1)).unwrap();
     assert_eq!(c.of(id).progress.failed_checkpoints, 1);
     // Too late.

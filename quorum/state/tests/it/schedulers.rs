@@ -184,8 +184,8 @@ fn settings_alone_make_no_vcluster() {
         let refused = c.admin(settings("mll", energy(), expected)).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "vCluster \"mll\" is not defined; `lattice admin vcluster list` shows the vClusters \
-             there are, and an administrator defines one: `lattice admin vcluster set mll`"
+            "vCluster \"mll\" is not defined; `lattice admin vcluster list` shows all vClusters, \
+             and an administrator can define one with `lattice admin vcluster set mll`"
         );
     }
     assert!(c.state.vcluster(&vc("mll")).is_none());

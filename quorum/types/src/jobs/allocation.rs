@@ -237,7 +237,7 @@ impl fmt::Display for StopCause {
             ),
             StopCause::Deadline => f.write_str("it could not end by its deadline"),
             StopCause::Requeued { by } => write!(f, "requeued by {by}"),
-            StopCause::DagCancelled { by } => write!(f, "its graph was cancelled by {by}"),
+            StopCause::DagCancelled { by } => write!(f, "its DAG was cancelled by {by}"),
         }
     }
 }

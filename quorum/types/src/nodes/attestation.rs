@@ -168,7 +168,7 @@ impl Proof {
         self.attestation
             .check()
             .map_err(|error| InvalidAttestation {
-                field: format!("claim.{}", error.field),
+                field: format!("attestation.{}", error.field),
                 ..error
             })?;
         within(
@@ -223,7 +223,7 @@ fn within(field: &str, found: usize, most: usize, unit: &str) -> Result<(), Inva
     }
     Err(invalid(
         field,
-        format!("it has {found} {unit}; at most {most} fit"),
+        format!("has {found} {unit}; at most {most} are allowed"),
     ))
 }
 
@@ -290,16 +290,16 @@ mod tests {
             }),
         ];
         let begins = [
-            "claim.boot_id: it has 1048576 bytes; at most 128 fit",
-            "claim.boot_id: it is empty",
-            "claim.classes: it has 33 classes; at most 32 fit",
-            "claim.classes: \"xxxx",
-            "claim.classes: \"GPU\" is not a valid class",
-            "claim.classes: \"gpu.1\" is not a valid class",
-            "claim.cohort.product: it has 1048576 bytes; at most 1024 fit",
-            "signature: it has 1048576 bytes; at most 40960 fit",
+            "attestation.boot_id: has 1048576 bytes; at most 128 are allowed",
+            "attestation.boot_id: it is empty",
+            "attestation.classes: has 33 classes; at most 32 are allowed",
+            "attestation.classes: \"xxxx",
+            "attestation.classes: \"GPU\" is not a valid class",
+            "attestation.classes: \"gpu.1\" is not a valid class",
+            "attestation.cohort.product: has 1048576 bytes; at most 1024 are allowed",
+            "signature: has 1048576 bytes; at most 40960 are allowed",
             "completed: \"\" is not a valid class",
-            "conforms: it has 40 classes; at most 32 fit",
+            "conforms: has 40 classes; at most 32 are allowed",
         ];
         for (told, begins) in told.iter().zip(begins) {
             assert!(told.starts_with(begins) && told.len() < 160, "{told}");

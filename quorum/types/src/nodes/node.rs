@@ -216,7 +216,7 @@ impl fmt::Display for UnavailableReason {
             Self::OutOfService { lifecycle } => write!(f, "is {lifecycle}"),
             Self::Changed => f.write_str("has changed since it was read"),
             Self::Vcluster { home } => write!(f, "belongs to vCluster \"{home}\""),
-            Self::Promised { id } => write!(f, "is reserved for allocation {id}"),
+            Self::Promised { id } => write!(f, "is promised to allocation {id}"),
         }
     }
 }

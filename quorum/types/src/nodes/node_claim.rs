@@ -130,7 +130,7 @@ impl fmt::Display for WipeOutcome {
         match self {
             Self::Wiped { evidence, .. } if evidence.is_empty() => f.write_str("wiped"),
             Self::Wiped { evidence, .. } => write!(f, "wiped: {evidence}"),
-            Self::NotNeeded { .. } => f.write_str("the site says that nothing is to be wiped"),
+            Self::NotNeeded { .. } => f.write_str("no wipe needed, by configuration of the agent"),
             Self::Failed { reason, .. } => write!(f, "not wiped: {reason}"),
         }
     }

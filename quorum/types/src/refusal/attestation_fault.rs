@@ -279,7 +279,7 @@ impl fmt::Display for ProofFault {
             } => write!(f, "class {class} was not compared with {baseline}"),
             Self::MadeOfAnother { class } => write!(
                 f,
-                "class {class} was completed by its BMC from another reading than the attested one"
+                "class {class} was completed by control from another reading than the attested one"
             ),
         }
     }

@@ -26,7 +26,7 @@ impl fmt::Display for Refusal {
             }
             Refusal::UnknownProject { path } => write!(
                 f,
-                "unknown project \"{path}\"; `lattice project tree` shows the projects there are"
+                "unknown project \"{path}\"; `lattice project tree` shows all projects"
             ),
             Refusal::ProjectExists { path } => write!(f, "project \"{path}\" exists already"),
             Refusal::ProjectNotEmpty {
@@ -41,12 +41,12 @@ impl fmt::Display for Refusal {
             Refusal::UnknownNode { node } => {
                 write!(
                     f,
-                    "unknown node \"{node}\"; `lattice node list` shows the nodes there are"
+                    "unknown node \"{node}\"; `lattice node list` shows all nodes"
                 )
             }
             Refusal::UnknownAllocation { id } => write!(
                 f,
-                "unknown allocation {id}; `lattice status` shows the allocations there are"
+                "unknown allocation {id}; `lattice status --all` shows all allocations"
             ),
             Refusal::WrongState { id, state, action } => {
                 write!(f, "cannot {action} allocation {id}: it is {state}")
@@ -83,8 +83,8 @@ impl fmt::Display for Refusal {
             Refusal::Paused { project, vcluster } => write!(
                 f,
                 "allocation rejected: project \"{project}\" is paused in vCluster \"{vcluster}\" by the accounting \
-                 system\n  Hint: Nothing new begins there until it lifts the pause; ask your tenant admin, or use \
-                 its portal."
+                 system\n  Hint: No new allocation starts there until the accounting system lifts the pause; \
+                 contact your tenant admin, or use the portal of the accounting system."
             ),
             Refusal::OfMember { member, refusal } => write!(f, "members.{member}: {refusal}"),
             Refusal::TooLarge { registered: 0, .. } => f.write_str(
@@ -133,8 +133,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::UnknownBaseline { name } => write!(
                 f,
-                "unknown baseline \"{name}\"; `lattice conformance baseline list` shows the \
-                 baselines there are"
+                "unknown baseline \"{name}\"; `lattice conformance baseline list` shows all baselines"
             ),
             Refusal::BaselineChanged {
                 name,
@@ -186,7 +185,7 @@ impl fmt::Display for Refusal {
             Refusal::Unproven { id, faults, more } => {
                 write!(
                     f,
-                    "allocation {id} is sensitive and cannot be given these nodes:"
+                    "allocation {id} is sensitive and cannot be assigned these nodes:"
                 )?;
                 for fault in faults {
                     write!(f, "\n{fault}")?;
@@ -204,7 +203,10 @@ impl fmt::Display for Refusal {
                 };
                 let others = nodes.iter().filter(|taken| elsewhere(taken)).count();
                 f.write_str(match others {
-                    0 => "; none of the nodes was given: name others, or wait until these are free",
+                    0 => {
+                        "; no node was assigned or claimed; choose other nodes, or wait until \
+                         these are free"
+                    }
                     all if all == nodes.len() => {
                         "; none of the nodes was moved: name the vCluster they are to be taken from \
                          (`--from`), or other nodes"
@@ -221,7 +223,7 @@ impl fmt::Display for Refusal {
                 limit,
             } => fmt_pool(f, (*current, *requested, *limit)),
             Refusal::NotConforming { faults, more } => {
-                f.write_str("these nodes cannot be claimed for sensitive work:")?;
+                f.write_str("these nodes cannot be claimed for sensitive allocations:")?;
                 for fault in faults {
                     write!(f, "\n{fault}")?;
                 }
@@ -271,9 +273,9 @@ impl fmt::Display for Refusal {
             ),
             Refusal::UnknownVcluster { vcluster } => write!(
                 f,
-                "vCluster \"{vcluster}\" is not defined; `lattice admin vcluster list` shows the \
-                 vClusters there are, and an administrator defines one: `lattice admin vcluster \
-                 set {vcluster}`"
+                "vCluster \"{vcluster}\" is not defined; `lattice admin vcluster list` shows all \
+                 vClusters, and an administrator can define one with `lattice admin vcluster set \
+                 {vcluster}`"
             ),
             Refusal::VclusterInUse { vcluster, nodes } => {
                 let nodes = hostlist::fold(nodes);
@@ -292,13 +294,15 @@ impl fmt::Display for Refusal {
             ),
             Refusal::UnknownDag { id } => write!(
                 f,
-                "unknown graph {id}; `lattice dag list` shows the graphs there are"
+                "unknown DAG {id}; `lattice dag list --all` shows all DAGs"
             ),
             Refusal::NotMovable { id, reason } => {
                 write!(f, "allocation {id} cannot be preempted or moved: {reason}")
             }
             Refusal::Reserved { nodes } => {
-                f.write_str("reserved for others during its walltime:")?;
+                f.write_str(
+                    "nodes are reserved for others during the walltime of the allocation:",
+                )?;
                 for (node, name) in nodes.iter().take(16) {
                     write!(f, " node {node} by reservation \"{name}\";")?;
                 }
@@ -309,7 +313,7 @@ impl fmt::Display for Refusal {
             }
             Refusal::UnknownReservation { name } => write!(
                 f,
-                "unknown reservation \"{name}\"; `lattice reservation list` shows those there are"
+                "unknown reservation \"{name}\"; `lattice reservation list` shows all reservations"
             ),
             Refusal::ReservationChanged {
                 name,

@@ -125,7 +125,7 @@ async fn is_refused_while_its_bmc_names_it(bench: &Bench, clock: &mut Stopwatch)
     clock.step("undrain refused by a look that was made for it");
     assert_eq!(code, Some(1));
     assert!(
-        text.contains(&format!("node {NODE}: {NAMED}; it stays drained")),
+        text.contains(&format!("node {NODE}: {NAMED}; the node stays drained")),
         "{text}"
     );
     assert!(

@@ -200,10 +200,10 @@ impl<'a> Job<'a> {
 
     fn truth(&self) -> (&'static str, &'static str) {
         match (self.victim, self.step) {
-            (Victim::Supervisor, Step::Stopping) => ("cancelled", "lost: its supervisor"),
+            (Victim::Supervisor, Step::Stopping) => ("cancelled", "lost: the supervisor"),
             // The end of the job was recorded before the epilog.
             (Victim::Supervisor, Step::Epilog) => ("failed", "exit code 7"),
-            (Victim::Supervisor, _) => ("failed", "lost: its supervisor"),
+            (Victim::Supervisor, _) => ("failed", "lost: the supervisor"),
             (_, Step::Stopping) => ("cancelled", "stopped"),
             _ => ("failed", "exit code 7"),
         }

@@ -27,7 +27,7 @@ pub(super) async fn look_up(getent: &Path, deadline: Duration, key: &Key) -> Ans
         };
         let line = said.lines().next().unwrap_or_default();
         let user = parse_line(line);
-        let user = user.ok_or_else(|| failed(format!("{line:?} is no account")))?;
+        let user = user.ok_or_else(|| failed(format!("{line:?} is not a valid passwd line")))?;
         let groups = match key {
             Key::Uid(uid) if user.uid == *uid => return Ok(Some(user)),
             Key::Name(name) if user.name == *name => run_getent(getent, &["initgroups", name])
@@ -42,7 +42,9 @@ pub(super) async fn look_up(getent: &Path, deadline: Duration, key: &Key) -> Ans
                 )));
             }
         };
-        let said = groups.ok_or_else(|| failed("its groups are not known".to_owned()))?;
+        let said = groups.ok_or_else(|| {
+            failed("the supplementary groups of the account could not be read".to_owned())
+        })?;
         let groups = said
             .split_whitespace()
             .skip(1)

@@ -39,7 +39,7 @@ async fn root_agent_runs_as_submitter_never_root() {
     assert!(
         reason(&rules, "root")
             .await
-            .contains("no work runs as root")
+            .contains("jobs never run as root")
     );
     assert!(reason(&rules, "staff").await.contains("gid 0"));
     assert!(reason(&rules, "daemon").await.contains("system account"));
@@ -47,12 +47,12 @@ async fn root_agent_runs_as_submitter_never_root() {
     assert!(
         reason(&rules, "-s alice")
             .await
-            .contains("no name of a local account")
+            .contains("not a valid account name")
     );
     assert!(
         reason(&rules, "1000")
             .await
-            .contains("no name of a local account")
+            .contains("not a valid account name")
     );
 }
 
@@ -113,7 +113,7 @@ async fn a_fixed_account_serves_everybody_and_is_held_to_the_same_rules() {
     assert!(
         reason(&fixed(0, 0), "alice")
             .await
-            .contains("no work runs as root")
+            .contains("jobs never run as root")
     );
     assert!(reason(&fixed(1000, 0), "alice").await.contains("gid 0"));
     for ids in [fixed(u32::MAX, 1000), fixed(1000, u32::MAX)] {
@@ -154,6 +154,6 @@ async fn allowing_the_same_user_never_lets_root_run_work() {
     assert!(
         reason(&rules, "root")
             .await
-            .contains("no work runs as root")
+            .contains("jobs never run as root")
     );
 }

@@ -78,7 +78,9 @@ fn part_is_complete_when_file_has_its_number() {
     };
     scene.write(COMPLETE, "2\n");
     assert!(
-        scene.obstacle().contains("holds \"2\" and not 3"),
+        scene
+            .obstacle()
+            .contains("contains number \"2\", expected 3"),
         "{}",
         scene.obstacle()
     );
@@ -92,7 +94,7 @@ fn job_reports_reason_without_checkpoint() {
     let scene = Scene::new();
     scene.part.prepare().unwrap();
     scene.write(FAILED, "2 an old one");
-    assert!(scene.obstacle().starts_with("failed does not count"));
+    assert!(scene.obstacle().starts_with("failed is not a valid answer"));
     scene.write(FAILED, "3 no space\nleft on it\n");
     let sight = scene.part.read_state().unwrap();
     assert_eq!(sight, PartState::Failed("no space left on it".to_owned()));
@@ -113,7 +115,10 @@ fn answers_that_were_there_before_the_question_are_removed() {
     assert_eq!(scene.part.read_state().unwrap(), none);
     std::fs::create_dir(scene.part.path().join(COMPLETE)).unwrap();
     let error = scene.part.prepare().unwrap_err();
-    assert!(error.contains("complete is there already"), "{error}");
+    assert!(
+        error.contains("complete exists and cannot be removed"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -163,7 +168,7 @@ fn pipe_in_place_of_file_does_not_block() {
     scene.part.prepare().unwrap();
     let pipe = scene.part.path().join(COMPLETE);
     rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-    assert!(scene.obstacle().contains("it is no file"));
+    assert!(scene.obstacle().contains("it is not a regular file"));
 }
 
 #[test]

@@ -89,15 +89,13 @@ fn request_error(error: InvalidDemand) -> FieldError {
                 duration::format(ms),
                 duration::format(Demand::MAX_CHECKPOINT_MS),
             );
-            field_error("checkpoint_time")(format!(
-                "{given} is longer than {most}, the longest there is"
-            ))
+            field_error("checkpoint_time")(format!("{given} exceeds the maximum of {most}"))
         }
         InvalidDemand::Bandwidth { system, mb_s } => {
             let shown = |mb_s: u64| write_bandwidth(mb_s as f64 / MB_IN_GB);
             let (given, most) = (shown(mb_s), shown(Demand::MAX_MB_S));
             field_error("storage_gb_s")(format!(
-                "{given} of {system} is more than {most}, the most there is"
+                "{given} of {system} exceeds the maximum of {most}"
             ))
         }
         InvalidDemand::TooManySystems { .. } | InvalidDemand::System { .. } => {

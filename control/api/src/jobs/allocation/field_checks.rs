@@ -4,7 +4,7 @@ use super::{AllocationRequest, FieldError, RequestContext, field_error};
 use crate::notation::begin;
 
 fn empty(field: &'static str) -> FieldError {
-    field_error(field)("it is empty; give a text, or leave it out")
+    field_error(field)("the value is empty; give a value, or leave the field out")
 }
 
 impl AllocationRequest {

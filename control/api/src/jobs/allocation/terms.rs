@@ -172,7 +172,7 @@ impl AllocationRequest {
                 text.parse().map_err(field_error("dependencies"))
             }
             (false, Some(_)) => Err(field_error("dependency")(
-                "it has the same meaning as `dependencies`; give one of them",
+                "dependency and dependencies are both given; give one of them",
             )),
         }
     }
@@ -222,12 +222,13 @@ impl AllocationRequest {
         match (self.singleton || is_singleton, given) {
             (false, given) => Ok(given.map(str::to_owned)),
             (true, Some(_)) => Err(field_error("mutex")(
-                "a singleton's mutex is its name; give `mutex`, or `singleton`",
+                "mutex and singleton are both given, but a singleton uses the allocation's name as its \
+                 mutex; give one of them",
             )),
             (true, None) => match self.name.as_deref() {
                 Some(name) => Ok(Some(name.to_owned())),
                 None => Err(field_error("name")(
-                    "a singleton is one at a time of the same name; give it a name",
+                    "a singleton requires a name; give the allocation a name",
                 )),
             },
         }
@@ -308,7 +309,7 @@ fn scale(body: &ScaleBody) -> Result<ScalingSpec, FieldError> {
         // Below a million, so the cast is exact.
         true => Ok((part * MICRO).round() as u32),
         false => Err(field_error("scale.down_threshold")(format!(
-            "{part} does not lie between 0 and 1; it is a part of the target"
+            "{part} is not between 0 and 1; give a fraction of the target"
         ))),
     };
     let scale = ScalingSpec {

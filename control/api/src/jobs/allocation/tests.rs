@@ -51,7 +51,10 @@ fn a_request_that_cannot_be_read_names_the_field() {
         (r#"{"project":"a","nodes":1,"output":"o-%x.txt"}"#, "output"),
         (r#"{"project":"a","nodes":1,"error":"half%"}"#, "error"),
         (r#"{"nodes":1}"#, "project"),
-        (r#"{"project":"a","nodes":0}"#, "nodes: ask for at least 1"),
+        (
+            r#"{"project":"a","nodes":0}"#,
+            "nodes: 0 is not a valid number of nodes",
+        ),
         (r#"{"project":"a","nodes":1,"walltime":"0"}"#, "walltime: "),
         (
             r#"{"project":"a","nodes":1,"walltime":"00:00:00"}"#,
@@ -79,7 +82,7 @@ fn a_request_that_cannot_be_read_names_the_field() {
         ),
         (
             r#"{"project":"a","nodes":1,"checkpoint_time":"8d"}"#,
-            "checkpoint_time: 8d is longer than 7d",
+            "checkpoint_time: 8d exceeds the maximum of 7d",
         ),
         (
             r#"{"project":"a","nodes":1,"checkpoint_time":"soon"}"#,
@@ -95,7 +98,7 @@ fn a_request_that_cannot_be_read_names_the_field() {
         ),
         (
             r#"{"project":"a","nodes":1,"storage_gb_s":{"scratch":2e9}}"#,
-            "storage_gb_s: 2000000000GB/s of scratch is more than 1000000000GB/s, ",
+            "storage_gb_s: 2000000000GB/s of scratch exceeds the maximum of 1000000000GB/s",
         ),
         (
             r#"{"project":"a","nodes":1,"storage_gb_s":{"scratch":1e300}}"#,

@@ -56,10 +56,10 @@ fn what_is_read_is_written_back() {
 #[test]
 fn what_is_not_supported_is_refused_by_its_name() {
     for (text, why) in [
-        ("", "a part of it is empty"),
-        ("afterok:1,", "a part of it is empty"),
-        (":1", "a part of it is empty"),
-        ("afterok:1, afterok:2", "there is a space in it"),
+        ("", "a dependency is empty"),
+        ("afterok:1,", "a dependency is empty"),
+        (":1", "a dependency is empty"),
+        ("afterok:1, afterok:2", "the list contains a space"),
         (
             "afterok:1?afterok:2",
             "'?' (any one dependency is enough) is not supported",

@@ -89,10 +89,10 @@ fn error_names_field_and_remedy() {
         (
             "preemption.patience_s",
             "-1",
-            "it is -1 s; it must be from 0",
+            "-1 s is out of range; it must be from 0",
         ),
-        ("preemption.patience_s", "NaN", "it is NaN s; it must be"),
-        ("checkpoint.timeout_s", "inf", "to a year (31622400 s)"),
+        ("preemption.patience_s", "NaN", "NaN s is out of range"),
+        ("checkpoint.timeout_s", "inf", "to 31622400 s (366 days)"),
         (
             "checkpoint.timeout_s",
             "soon",

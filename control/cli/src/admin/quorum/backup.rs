@@ -27,7 +27,7 @@ fn faulty(file: &Path, fault: &BackupFault) -> Failure {
 pub async fn write_backup(connection: &Connection, file: &Path) -> Result<(), Failure> {
     let there = || {
         Failure::refused(format!(
-            "{} is there already and is not written over; give another name",
+            "{} exists already, and backups never overwrite a file; give another name",
             file.display()
         ))
     };
@@ -103,7 +103,7 @@ fn print_summary(format: Format, file: &Path, header: &BackupHeader) -> Result<(
         bytes(header).to_string(),
     ];
     output::print(format, header, columns, [row])?;
-    eprintln!("{} is whole", file.display());
+    eprintln!("{}: the backup is complete", file.display());
     Ok(())
 }
 
@@ -114,7 +114,7 @@ pub fn restore(file: &Path) -> Result<(), Failure> {
     let at = output::time(&lattice_api::text::time(header.at));
     let next = header.incarnation.number + 1;
     let text = format!(
-        "{file} is a whole backup of cluster {cluster:?} as of {at}, revision {}.
+        "{file} is a complete backup of cluster {cluster:?} as of {at}, revision {}.
 
 To restore it into new machines:
 
@@ -127,7 +127,7 @@ To restore it into new machines:
       lattice-quorum --config member-N.yaml restore {file}
  4. Start them. They found the cluster together; all members are equal. Then start the controls.
 
-What was done after {at} is not in it: look through what was submitted, ended and revoked since.",
+Changes after {at} are not in the backup: review the submits, cancellations and revocations since then.",
         header.revision
     );
     Ok(output::line(&text)?)

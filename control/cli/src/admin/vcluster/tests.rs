@@ -112,7 +112,7 @@ fn what_is_wrong_is_named_by_its_flag() {
         ),
         (
             "set ml --set preemption.patience_s=-1",
-            "--set preemption.patience_s: it is -1 s; it must be from 0 to a year",
+            "--set preemption.patience_s: -1 s is out of range; it must be from 0 to 31622400 s",
         ),
         (
             "set ml --set sharing.lending_limits=1",
@@ -120,7 +120,7 @@ fn what_is_wrong_is_named_by_its_flag() {
         ),
         (
             "set ml --set scaling.retries=1 --unset scaling.retries",
-            "--unset scaling.retries: it is given twice",
+            "--unset scaling.retries: the setting is given twice",
         ),
         ("set ml --unset nope", "--unset nope: unknown setting; "),
         (

@@ -56,7 +56,7 @@ fn untrusted_signature_verifies_nothing() {
     let stranger = TestCluster::new("site");
     let said = verdict(&stranger, &all).unwrap_err();
     assert!(
-        said.starts_with("entry 6 is a checkpoint under authority"),
+        said.starts_with("entry 6 is a signed head under authority"),
         "{said}"
     );
     assert!(judged(&BTreeSet::new(), &all).is_err());
@@ -87,7 +87,7 @@ fn audit_entry_extends_trust_to_new_authority() {
     // CA.
     let said = verdict(&new, &all).unwrap_err();
     assert!(
-        said.starts_with("entry 3 is a checkpoint under authority"),
+        said.starts_with("entry 3 is a signed head under authority"),
         "{said}"
     );
     // The same chain without the entry that the old CA covers.
@@ -97,7 +97,7 @@ fn audit_entry_extends_trust_to_new_authority() {
     new.sign(&mut unknown, 1);
     let said = verdict(&old, &unknown).unwrap_err();
     assert!(
-        said.starts_with("entry 5 is a checkpoint under authority"),
+        said.starts_with("entry 5 is a signed head under authority"),
         "{said}"
     );
     // A retired CA cannot sign afterwards.
@@ -135,10 +135,13 @@ fn whoever_signs_must_be_a_member_with_a_certificate_in_force_then() {
         ),
         (
             with(&|all| TestCluster::new("other").with_key_of(&site).sign(all, 1)),
-            "of cluster other",
+            "to cluster other",
         ),
     ] {
-        assert!(said.starts_with("entry 4 is not a checkpoint"), "{said}");
+        assert!(
+            said.starts_with("entry 4 is not a valid signed head"),
+            "{said}"
+        );
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     let other = TestCluster::new("other");
@@ -148,7 +151,7 @@ fn whoever_signs_must_be_a_member_with_a_certificate_in_force_then() {
     other.sign(&mut all, 1);
     let said = verdict(&site, &all).unwrap_err();
     assert!(
-        said.contains("entry 6") && said.contains("it is of cluster other, this is site"),
+        said.contains("entry 6") && said.contains("it belongs to cluster other, expected site"),
         "{said}"
     );
 }
@@ -173,7 +176,7 @@ fn revoked_member_signature_is_invalid() {
     site.sign(&mut all, 1);
     let said = verdict(&site, &all).unwrap_err();
     assert!(
-        said.contains("entry 6") && said.contains("not valid since"),
+        said.contains("entry 6") && said.contains("revoked or replaced at"),
         "{said}"
     );
 }

@@ -88,7 +88,7 @@ fn trust_anchor_is_required() {
     fs::write(&ca, x509::to_pem(other.authority.certificate())).unwrap();
     let said = ask(&|a| a.ca = vec![ca.clone()]).unwrap_err();
     assert!(
-        said.text.contains("entry 5 is a checkpoint under"),
+        said.text.contains("entry 5 is a signed head under"),
         "{said:?}"
     );
     let said = ask(&|a| a.pin = vec!["12".to_owned()]).unwrap_err();
@@ -182,8 +182,8 @@ fn every_change_of_a_file_is_found() {
             swapped.swap(i, i + 1);
             verdict(&joined(&swapped), &site).unwrap_err();
             let cut = verdict(&joined(&lines[..=i]), &site).unwrap_err();
-            let behind = format!("behind entry {i}");
-            assert!(cut.contains("cut") && cut.contains(&behind), "{cut}");
+            let behind = format!("after entry {i}:");
+            assert!(cut.contains("truncated") && cut.contains(&behind), "{cut}");
         }
         let half = &text[..text.find(line).unwrap() + line.len() / 2];
         verdict(half, &site).unwrap_err();
@@ -217,7 +217,7 @@ fn a_forger_without_a_key_gets_no_further_than_behind_the_last_checkpoint() {
         let said = verdict(&again(&forged), &site).unwrap_err();
         let first = if i < 4 { 5 } else { 9 };
         assert!(
-            said.contains(&format!("entry {first} is not a checkpoint")),
+            said.contains(&format!("entry {first} is not a valid signed head")),
             "{i}: {said}"
         );
         let mut removed = all.clone();
@@ -234,7 +234,10 @@ fn a_forger_without_a_key_gets_no_further_than_behind_the_last_checkpoint() {
         *signature = Hex(vec![0; 70].into());
     }
     let said = verdict(&again(&unsigned), &site).unwrap_err();
-    assert!(said.contains("entry 9 is not a checkpoint"), "{said}");
+    assert!(
+        said.contains("entry 9 is not a valid signed head"),
+        "{said}"
+    );
     // A shortened file with a valid last line is found by a comparison with a longer export.
     let folder = tempfile::tempdir().unwrap();
     let (whole, cut) = (folder.path().join("whole"), folder.path().join("cut"));
@@ -302,13 +305,14 @@ fn prints_findings_as_rows() {
              entries: 1 to 11 (11)\n\
              written: 2026-09-21T14:13:20Z to 2026-09-21T14:13:30Z\n\
              last hash: {hash}\n\
-             checkpoints: 2: quorum/1 (1), quorum/2 (1)\n\
+             signed heads: 2: quorum/1 (1), quorum/2 (1)\n\
              authority: {pin}\n\
              covered: 1 to 8, signed 2026-09-21T14:13:27Z\n\
-             not covered: 9 to 11 (3): until the next checkpoint"
+             not covered: 9 to 11 (3): until the next signed head"
         )
     );
-    assert!(chain.ends_with("signed: not checked: a writer of the whole log could have forged it"));
+    let unsigned = "signed: not verified: without signatures, a writer of the complete log could have forged it";
+    assert!(chain.ends_with(unsigned), "{chain}");
 }
 
 /// Every later version must verify the first export that was written. `LATTICE_BLESS=1` creates it if it is missing.

@@ -51,8 +51,8 @@ fn comment(line: &str) -> Comment<'_> {
         .is_some_and(|c| c == '-' || c.is_ascii_alphabetic());
     if matches!(marker, "#PBS" | "#BSUB") && (rest.is_empty() || rest.starts_with([' ', '\t'])) {
         return Comment::OtherSystem(
-            "only #LATTICE and #SBATCH are read; write it with one of them, or, where it is for \
-             another system, add #SBATCH --ignore-pbs",
+            "only #LATTICE and #SBATCH are read; convert the line, or add #SBATCH --ignore-pbs to \
+             ignore it",
         );
     }
     let Some(kind) = MARKERS.into_iter().find(|kind| {
@@ -64,10 +64,8 @@ fn comment(line: &str) -> Comment<'_> {
     };
     if !marker.eq_ignore_ascii_case(kind.marker()) {
         return Comment::Malformed(match kind {
-            DirectiveKind::Lattice => {
-                "is #LATTICE meant? Put a space after # where it is a comment"
-            }
-            DirectiveKind::Slurm => "is #SBATCH meant? Put a space after # where it is a comment",
+            DirectiveKind::Lattice => "did you mean #LATTICE? Put a space after # for a comment",
+            DirectiveKind::Slurm => "did you mean #SBATCH? Put a space after # for a comment",
         });
     }
     match rest.chars().next() {
@@ -77,13 +75,13 @@ fn comment(line: &str) -> Comment<'_> {
     }
     if marker != kind.marker() {
         return Comment::Malformed(
-            "it is written in capitals; put a space after # where it is a comment",
+            "must be upper case, #LATTICE or #SBATCH; put a space after # for a comment",
         );
     }
     if text.len() < line.len() {
         return Comment::Malformed(
-            "it does not begin in the first column, and sbatch passes it over; move it there, or put a space \
-             after # where it is a comment",
+            "must begin in the first column (sbatch ignores it otherwise); move it there, or put a space after # for \
+             a comment",
         );
     }
     Comment::Directive(kind, rest)
@@ -142,7 +140,7 @@ pub(super) fn read(text: &str) -> Header<'_> {
                 if let Comment::Directive(..) = comment(line) {
                     header.faults.push(fault(&format!(
                         "it is below the first command (line {command}), where sbatch does not read it either; \
-                         move it up, or put a space after # where it is a comment"
+                         move it up, or put a space after # for a comment"
                     )));
                 }
             }

@@ -38,9 +38,12 @@ const PATTERN: [(char, PatternMeaning); 11] = [
     ('a', PatternMeaning::Replace("%a")),
     (
         'b',
-        PatternMeaning::Unsupported("a part of an index is not known; leave it out"),
+        PatternMeaning::Unsupported("not supported (array index modulo 10); use %a"),
     ),
-    ('u', PatternMeaning::Unsupported("write your name itself")),
+    (
+        'u',
+        PatternMeaning::Unsupported("not supported; write the user name"),
+    ),
     (
         'J',
         PatternMeaning::Unsupported("there are no steps; write %j"),
@@ -82,7 +85,7 @@ fn pattern(job: &Job<'_>, text: &str) -> Result<String, String> {
                 Some(name) => file += &name.replace('%', "%%"),
             },
             None if letter.is_some_and(|letter| letter.is_ascii_digit()) => {
-                return fail("numbers are written as they are; leave the width out");
+                return fail("field widths are not supported; remove the number");
             }
             None => {
                 return fail("it is not supported; valid are %j, %A, %a, %N, %n, %t, %x and %%");

@@ -20,7 +20,7 @@ pub fn split(line: &str) -> Result<Vec<String>, &'static str> {
             ('\\', None | Some('"')) => {
                 let next = characters
                     .next()
-                    .ok_or("it ends with a backslash; write the whole of it on one line")?;
+                    .ok_or("line continuation is not supported; write the directive on one line")?;
                 let word = word.get_or_insert_default();
                 // In double quotes a backslash is literal, except before one of these characters.
                 if !is_plain && !matches!(next, '"' | '\\' | '$' | '`') {
@@ -74,7 +74,7 @@ mod tests {
             ("-J 'x", "a quote is not closed"),
             ("-J \"x", "a quote is not closed"),
             ("-J a#b", "# within a word; quote"),
-            ("-N 4 \\", "it ends with a backslash"),
+            ("-N 4 \\", "line continuation is not supported"),
         ] {
             assert!(
                 split(line).is_err_and(|error| error.contains(why)),

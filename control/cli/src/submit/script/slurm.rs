@@ -58,17 +58,17 @@ const fn row(
 pub(super) const IGNORE_PBS: &str = "ignore-pbs";
 
 const PROCESSES: OptionTranslation = Refused(
-    "one process is started on each node, with all that the node has; start more of them from the script, and leave \
-     it out",
+    "one process is started per node, with all resources of the node; start further processes in the script and \
+     remove this option",
 );
 const BINDING: OptionTranslation = Refused(
-    "processes are not bound, nodes are allocated whole; let the program bind itself, and leave it \
-     out",
+    "processes are not bound, because nodes are allocated exclusively; bind in the program and remove \
+     this option",
 );
 const PROCESSORS: OptionTranslation =
     Refused("nodes are not chosen by their processors; name such nodes by a feature, --constraint");
 const WHOLE_NODES: OptionTranslation =
-    Refused("nodes are allocated whole, and are never shared; leave it out");
+    Refused("nodes are always allocated exclusively and are never shared; remove this option");
 const BURST_BUFFER: OptionTranslation =
     Refused("burst buffers are not supported; let the script move its files, and leave it out");
 const ACCOUNT: OptionTranslation =
@@ -82,15 +82,13 @@ const CLUSTER: OptionTranslation = Refused(
 const PRIORITY: OptionTranslation =
     Refused("priority is a class here; write #LATTICE --class, 0 to 10 (5 when it is left out)");
 const GROUPS: OptionTranslation = Refused(
-    "nodes are of as few groups as possible anyway; leave it out, or write #LATTICE --spread",
+    "placement already uses as few topology groups as possible; remove this option, or use #LATTICE --spread",
 );
 const BOOT: OptionTranslation = Refused("nodes are not rebooted for a job; leave it out");
-const SETTING: OptionTranslation = Refused(
-    "that is not set for a job; leave it out, or set it in the \
-    script",
-);
+const SETTING: OptionTranslation =
+    Refused("not supported as a job option; remove it, or set it in the script");
 const GPU_SETTING: OptionTranslation =
-    Refused("that is not set for a job; leave it out, and give --gpus-per-node");
+    Refused("not supported as a job option; remove it, and use --gpus-per-node");
 const CONTAINER: OptionTranslation =
     Refused("no container is started; start it in the script, and leave it out");
 
@@ -143,7 +141,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "get-user-env",
         Optional,
-        Refused("an environment is not fetched; write --export=NAME=VALUE"),
+        Refused("the user environment is not loaded; write --export=NAME=VALUE"),
     ),
     row("", "gid", Required, ACCOUNT),
     row("", "gpu-bind", Required, BINDING),
@@ -194,7 +192,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "mcs-label",
         Required,
-        Refused("there are no such labels; what others see of work is set by the site"),
+        Refused("MCS labels are not supported; the site configures the visibility of jobs"),
     ),
     row("", "mem", Required, Read(values::memory)),
     row("", "mem-bind", Required, BINDING),
@@ -292,7 +290,9 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "spread-job",
         Bare,
-        Refused("every node is allocated whole; leave it out, or write #LATTICE --spread spread"),
+        Refused(
+            "nodes are always allocated exclusively; remove this option, or use #LATTICE --spread spread",
+        ),
     ),
     row("", "stepmgr", Bare, PROCESSES),
     row("", "switches", Required, GROUPS),
@@ -316,7 +316,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "time-min",
         Required,
-        Refused("a time limit is not lowered to begin earlier; write --time alone"),
+        Refused("the time limit is never reduced to start a job earlier; use --time only"),
     ),
     row(
         "",
@@ -444,7 +444,10 @@ pub(super) fn line<'a>(line: &'a Line<'a>, all: &mut Vec<SlurmDirective<'a>>) ->
             continue;
         };
         if let Some(before) = all.iter().find(|said| said.option.long == option.long) {
-            let reason = format!("line {} gives it already; give it once", before.line.number);
+            let reason = format!(
+                "option already set on line {}; set it once",
+                before.line.number
+            );
             return Err(fault(line, &format!("--{}", option.long), reason));
         }
         all.push(SlurmDirective {

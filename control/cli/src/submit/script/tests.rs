@@ -239,7 +239,7 @@ fn gpus_are_counted_by_nodes() {
         (
             "--gres=gpu:4 --gpus-per-node=8",
             "--gres",
-            "--gpus-per-node on line 2 contradicts it (--gpus-per-node); leave one of them out",
+            "conflicts with --gpus-per-node on line 2 (both set --gpus-per-node); remove one of them",
         ),
     ] {
         refused(options, option, why);
@@ -271,7 +271,7 @@ fn nodes_and_processes_are_as_many_as_they_can_be() {
         (
             "-n 4",
             "--ntasks",
-            "\"4\" on 1 node: one process is started on each node",
+            "\"4\" on 1 node: one process is started per node",
         ),
         (
             "-N 2 -n 8",
@@ -287,12 +287,12 @@ fn nodes_and_processes_are_as_many_as_they_can_be() {
         (
             "-w n[1-3] -N 4",
             "--nodelist",
-            "it names 3 of 4 nodes. sbatch would add others",
+            "lists 3 of 4 nodes; sbatch would add further nodes",
         ),
         (
             "-w n[1-3] -N 2",
             "--nodelist",
-            "it names 3 nodes, and --nodes is 2",
+            "lists 3 nodes, but --nodes is 2",
         ),
         ("-w n[1-", "--nodelist", "']' is missing"),
         ("-w ./nodes", "--nodelist", "no file of nodes is read"),
@@ -320,10 +320,10 @@ fn files_are_named_in_our_letters() {
         becomes(options, words);
     }
     for (pattern, why) in [
-        ("%u", "%u: write your name itself"),
+        ("%u", "%u: not supported; write the user name"),
         ("%J", "%J: there are no steps"),
         ("%s", "%s: it is not supported"),
-        ("%4j", "%4: numbers are written as they are"),
+        ("%4j", "%4: field widths are not supported"),
         ("x%", "nothing follows its last %"),
         ("'a\\b'", "a backslash is not supported"),
     ] {
@@ -359,7 +359,7 @@ fn what_is_not_supported_is_refused_by_its_name() {
         ("-C !a", "--constraint", "'!' (without a feature)"),
         ("-C 'a&'", "--constraint", "a feature is missing"),
         ("-p a,b", "--partition", "name one of them"),
-        ("-D run", "--chdir", "write the absolute path"),
+        ("-D run", "--chdir", "use an absolute path"),
         (
             "--export=ALL",
             "--export",
@@ -375,12 +375,12 @@ fn what_is_not_supported_is_refused_by_its_name() {
         (
             "--exclusive=user",
             "--exclusive",
-            "\"user\": nodes are allocated whole",
+            "\"user\": nodes are always allocated exclusively",
         ),
         (
             "--open-mode=truncate",
             "--open-mode",
-            "files are appended to",
+            "always opened in append mode",
         ),
         ("--mail-type=ALL", "--mail-type", "no mail is sent"),
         (
@@ -409,16 +409,20 @@ fn what_is_not_supported_is_refused_by_its_name() {
         (
             "--requeue --no-requeue",
             "--requeue",
-            "--no-requeue on line 2 contradicts it",
+            "conflicts with --no-requeue on line 2",
         ),
-        ("--tiem=4", "", "there is no option \"--tiem\"; is --time"),
-        ("--frobnicate", "", "there is no option \"--frobnicate\""),
-        ("-Z", "", "there is no option \"-Z\""),
+        (
+            "--tiem=4",
+            "",
+            "unknown option \"--tiem\"; did you mean --time?",
+        ),
+        ("--frobnicate", "", "unknown option \"--frobnicate\""),
+        ("-Z", "", "unknown option \"-Z\""),
         ("--nodes", "", "a value is required for '--nodes"),
         ("--hold=yes", "", "unexpected value 'yes' for '--hold'"),
         ("-N 1 -N 2", "", "cannot be used multiple times"),
-        ("four", "", "there is no option \"four\""),
-        ("--mem=16 G", "", "there is no option \"G\""),
+        ("four", "", "unknown option \"four\""),
+        ("--mem=16 G", "", "unknown option \"G\""),
         ("-J 'x", "", "a quote is not closed"),
         ("-J x#y -t 5", "", "# within a word"),
         ("hetjob", "hetjob", "submit each part"),
@@ -572,14 +576,14 @@ fn refuses_unused_lines() {
         ),
         (
             " #SBATCH -N 4",
-            "job.sh:1: #SBATCH -N: it does not begin in the first column",
+            "job.sh:1: #SBATCH -N: must begin in the first column",
         ),
-        ("#sbatch -N 4", "it is written in capitals"),
-        ("#Lattice -N 4", "it is written in capitals"),
+        ("#sbatch -N 4", "must be upper case"),
+        ("#Lattice -N 4", "must be upper case"),
         ("#SBATCH-N 4", "put a space before its first option"),
-        ("#SBTACH -N 4", "is #SBATCH meant?"),
-        ("#SLURM -N 4", "is #SBATCH meant?"),
-        ("#LATICE -N 4", "is #LATTICE meant?"),
+        ("#SBTACH -N 4", "did you mean #SBATCH?"),
+        ("#SLURM -N 4", "did you mean #SBATCH?"),
+        ("#LATICE -N 4", "did you mean #LATTICE?"),
         ("#PBS -l nodes=4", "add #SBATCH --ignore-pbs"),
         ("#BSUB -n 4", "only #LATTICE and #SBATCH are read"),
         (

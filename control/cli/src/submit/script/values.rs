@@ -104,11 +104,11 @@ pub(super) fn nodelist(job: &Job<'_>, text: &str) -> Translation {
     let listed = count(text).unwrap_or(0);
     match job.nodes {
         Some(nodes) if nodes > listed => Err(format!(
-            "it names {listed} of {nodes} nodes. sbatch would add others, here no others are used; name all of them, or \
+            "lists {listed} of {nodes} nodes; sbatch would add further nodes, Lattice does not; list all nodes, or \
              write #LATTICE --nodes {listed}"
         )),
         Some(nodes) if nodes < listed => Err(format!(
-            "it names {listed} nodes, and --nodes is {nodes}; give the same number, or write \
+            "lists {listed} nodes, but --nodes is {nodes}; give the same number, or write \
              #LATTICE --nodelist, of which --nodes many are used"
         )),
         Some(_) => Ok(vec![SubmitFlag::new("nodelist", list)]),
@@ -232,7 +232,7 @@ pub(super) fn chdir(_: &Job<'_>, text: &str) -> Translation {
     match text.starts_with('/') {
         true => Ok(vec![SubmitFlag::new("chdir", text)]),
         false => Err(format!(
-            "{text:?}: a relative path is not known on the nodes; write the absolute path"
+            "{text:?}: relative paths are not supported; use an absolute path"
         )),
     }
 }
@@ -294,8 +294,8 @@ fn accept_only(text: &str, so: &str, why: &str) -> Translation {
     }
 }
 
-const ONE_PROCESS: &str = "one process is started on each node, with all that the node has; start more of them from \
-                           the script, and leave it out";
+const ONE_PROCESS: &str = "one process is started per node, with all resources of the node; start further processes \
+                           in the script and remove this option";
 
 /// Accepts only a number of processes equal to the number of nodes.
 pub(super) fn ntasks(job: &Job<'_>, text: &str) -> Translation {
@@ -323,7 +323,7 @@ pub(super) fn exclusive(_: &Job<'_>, text: &str) -> Translation {
     accept_only(
         text,
         "",
-        "nodes are allocated whole; write --exclusive alone, or leave it out",
+        "nodes are always allocated exclusively; write --exclusive without a value, or remove it",
     )
 }
 
@@ -347,7 +347,7 @@ pub(super) fn open_mode(_: &Job<'_>, text: &str) -> Translation {
     accept_only(
         text,
         "append",
-        "files are appended to; leave it out, and have %j in the file's name",
+        "output files are always opened in append mode; remove this option and use %j in the file name",
     )
 }
 

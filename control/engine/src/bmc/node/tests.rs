@@ -74,7 +74,7 @@ fn a_class_that_does_not_hold_still_has_no_digest_until_it_does() {
     let told = bios(&node);
     assert_eq!(told.state().digest(), None, "{told:?}");
     assert_eq!(told.get("bios.setting.Seed"), Reading::Present("b".into()));
-    let why = Reading::failed("does not hold still");
+    let why = Reading::failed("value changes with every reading");
     assert_eq!(told.get("bios.probe.reads"), why);
     let records = node.parts(UnixMillis(0)).records;
     assert!(records[&Class::Bmc].state().digest().is_some());

@@ -128,7 +128,7 @@ async fn the_bmc_of_another_machine_is_a_reason_and_ends_none_of_the_others() {
     assert_eq!((told.len(), &*told[0].code), (1, "bmc.wrong_system"));
     assert_eq!(
         told[0].evidence,
-        "the host is HPE HPE Cray EX235n, the BMC's system 1 is Dell Inc. PowerEdge XE9680"
+        "host is HPE HPE Cray EX235n, but BMC system 1 is Dell Inc. PowerEdge XE9680"
     );
     assert!(!told[0].drains(), "{told:?}");
     // The BMC reports no identity, so its ownership is unknown.

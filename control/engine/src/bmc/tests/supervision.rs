@@ -31,7 +31,10 @@ async fn a_file_of_authorities_that_goes_is_the_reason_until_it_is_back() {
     plan.targets[0].endpoint = ReadOnly(endpoint);
     let fixture = BmcFixture::start(plan);
     let why = fixture.until("silence", silent).await;
-    assert!(why.contains("ca.pem: no certificate authorities"), "{why}");
+    assert!(
+        why.contains("ca.pem: cannot read certificate authorities"),
+        "{why}"
+    );
     assert!(why.contains("No such file"), "{why}");
     let power = fixture.readings.power(&id(NODE)).unwrap();
     assert_eq!(power.power.draw, Reading::failed(why.clone()));

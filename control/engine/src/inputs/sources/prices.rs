@@ -78,7 +78,7 @@ impl Prices {
                 read.send_replace(Some(series));
                 match now >= ends_at {
                     true => Err(format!(
-                        "it ended at {}; no price is in force",
+                        "the price series ended at {}; no current price",
                         lattice_api::text::time(ends_at)
                     )),
                     false => Ok(()),

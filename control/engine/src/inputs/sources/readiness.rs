@@ -61,10 +61,7 @@ impl Readiness {
                 self.publish(core, &mut turns);
                 turns.follow(&waiting_allocations(core), now);
                 if let Some(kept_back) = lines.over(now) {
-                    tracing::warn!(
-                        kept_back,
-                        "data readiness answers dropped: too many allocations"
-                    );
+                    tracing::warn!(kept_back, "data readiness log lines suppressed");
                 }
             }
             while let Some(id) = turns.next(now) {

@@ -90,7 +90,7 @@ fn every_mistake_is_named_by_line_and_field() {
         ("", "it has no price"),
         ("timestamp,price\n", "it has no price"),
         ("1795435200,\n1795438800,\n", "it has no price"),
-        ("1795435200,5\n", "gives no end of its price"),
+        ("1795435200,5\n", "a series with one line has no end"),
         ("1795435200\n1795438800,1\n", "line 1: price: is missing"),
         (
             "1795435200,inf\n1795438800,1\n",

@@ -87,7 +87,7 @@ async fn ended_series_is_unknown() {
     let site = Site::that(ServiceBehaviour::Says(over)).await;
     let control = prices(&clock, Origin::Url(web(None, 1 << 20), site.url("/")));
     let source = Source::EnergyPrice;
-    control.fails(&source, "it ended at ").await;
+    control.fails(&source, "the price series ended at ").await;
     assert_eq!(price(&control.view()), None);
 }
 

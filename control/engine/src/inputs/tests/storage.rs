@@ -21,13 +21,13 @@ fn a_number_is_found_where_the_site_has_it_and_counted_in_its_unit() {
 #[test]
 fn invalid_input_names_position() {
     for (body, part) in [
-        ("<html>", "the answer is not valid JSON"),
-        (r#"{"status":"success"}"#, "nothing at /used"),
+        ("<html>", "response is not valid JSON"),
+        (r#"{"status":"success"}"#, "no value at /used"),
         (r#"{"used":null}"#, "/used is null: the value is unknown"),
         (r#"{"used":-1}"#, "/used is -1, not a number of at least 0"),
         (r#"{"used":"NaN"}"#, "/used is \"NaN\""),
         (r#"{"used":[1]}"#, "/used is [1]"),
-        (r#"{"used":1e999}"#, "the answer is not valid JSON"),
+        (r#"{"used":1e999}"#, "response is not valid JSON"),
     ] {
         let told = used(body.as_bytes(), "/used", BandwidthUnit::GbS);
         let told = told.unwrap_err().to_string();

@@ -80,7 +80,7 @@ async fn a_failure_or_two_of_the_query_change_nothing() {
         (ServiceBehaviour::Fails(500), "status 500"),
         (
             ServiceBehaviour::Says("{}".to_owned()),
-            "nothing at /now/used",
+            "no value at /now/used",
         ),
         (
             ServiceBehaviour::Says(r#"{"now": {"used": null}}"#.to_owned()),

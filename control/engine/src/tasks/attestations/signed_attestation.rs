@@ -65,7 +65,7 @@ pub(super) fn check(
     let off = attestation.skew_ms(now);
     if off > MAX_AGE_MS {
         return Err(format!(
-            "its attestation is {} s off this control's clock; at most {} s are allowed",
+            "attestation time differs by {} s from this control's clock; limit {} s",
             off / 1000,
             MAX_AGE_MS / 1000
         ));
@@ -76,13 +76,15 @@ pub(super) fn check(
 /// Returns how an attestation differs from the view; `None` if both agree.
 pub(super) fn differs(attestation: &Attestation, entry: &NodeEntry) -> Option<String> {
     if entry.boot.as_ref() != Some(&attestation.boot_id) {
-        return Some("it has rebooted since it was planned on".to_owned());
+        return Some(
+            "has rebooted: attested boot id differs from the last reported boot id".to_owned(),
+        );
     }
     // Without the document of the node, its cohort is not available here.
     if entry.document.is_some()
         && entry.cohort().as_ref().map(baselines::cohort) != attestation.cohort
     {
-        return Some("it attests another vendor, product or GPUs than its document has".to_owned());
+        return Some("attested vendor, product or GPUs differ from the node document".to_owned());
     }
     let differs = |class: &Class| {
         let gossiped = entry.published(*class).and_then(|mark| mark.digest());

@@ -24,7 +24,7 @@ pub fn placeholder_proofs(view: &View, nodes: &[NodeId]) -> Vec<AttestedNode> {
         proof: Proof {
             attestation: Attestation {
                 node: node.clone(),
-                boot_id: "not asked yet".to_owned(),
+                boot_id: "not queried yet".to_owned(),
                 cohort: None,
                 classes: BTreeMap::new(),
                 read_at: UnixMillis(0),
@@ -79,7 +79,7 @@ fn attested_node(
         return Err(reason.to_owned());
     }
     if !view.is_judged(entry) {
-        return Err("it was not compared with its baselines yet; try again".to_owned());
+        return Err("not yet compared with its baselines; try again".to_owned());
     }
     match differs(&said.attestation, entry) {
         Some(reason) => Err(reason),

@@ -95,12 +95,14 @@ impl Cause {
     /// Text for the operator: `count` of `nodes` nodes confirmed this cause, and `more` are only suspected.
     pub(super) fn describe(self, count: usize, more: usize, nodes: usize) -> String {
         let how = match self {
-            Self::Health => "are faulty by their own checks or their BMC's word",
-            Self::Conformance => "differ from baselines that say to drain them",
+            Self::Health => "report faults (health checks or BMC)",
+            Self::Conformance => "differ from baselines with policy drain",
         };
         match more {
             0 => format!("{count} of {nodes} nodes {how}"),
-            _ => format!("{count} of {nodes} nodes {how} and {more} more are still to be asked"),
+            _ => format!(
+                "{count} of {nodes} nodes {how}; {more} more are suspected, not confirmed yet"
+            ),
         }
     }
 }

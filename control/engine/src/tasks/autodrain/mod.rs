@@ -195,7 +195,7 @@ impl AutoDrain {
         let written = self.write(fence, heard, Some(reason.clone()), Some(now.revision));
         match written.await {
             Ok(applied) => {
-                tracing::warn!(%node, ?cause, reason, "drained");
+                tracing::warn!(%node, ?cause, reason, "node drained automatically");
                 let counts = brake::counts(now);
                 let when = (applied.revision, self.core.now());
                 self.brake.drained(node.clone(), cause, when, counts);
@@ -234,7 +234,7 @@ impl AutoDrain {
                 true
             }
             Err(reason) => {
-                tracing::info!(%node, ?cause, reason, "stays drained");
+                tracing::info!(%node, ?cause, reason, "node stays drained");
                 self.queries.schedule_requery(heard, ASK_AGAIN);
                 false
             }
@@ -307,7 +307,7 @@ impl AutoDrain {
         };
         let causes: Vec<String> = Cause::ALL.into_iter().filter_map(of).collect();
         format!(
-            "{}; no more than {} are drained in {} minutes without a person",
+            "{}; limit: {} automatic drains in {} minutes; an operator must release the brake",
             causes.join(", and "),
             brake::max_drains(nodes),
             brake::WINDOW_MS / 60_000

@@ -62,7 +62,7 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
         };
         let directory = core.checkpoint_directory(held)?;
         let (id, value, cost) = (held.id, value.total(), cost.total());
-        tracing::info!(%id, value, cost, ?trigger, "a checkpoint pays, in GPU-seconds");
+        tracing::info!(%id, value, cost, ?trigger, "checkpoint due; value and cost in GPU-seconds");
         Some(Command::WriteCheckpoint {
             id,
             directory,

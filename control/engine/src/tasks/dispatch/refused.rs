@@ -111,7 +111,9 @@ pub(super) async fn handle_refusal(
             lease.report_expired(given)
         }
         // The allocation stopped for another reason meanwhile.
-        Err(ProposeError::Refused(refusal)) => tracing::debug!(%id, %refusal, "not stopped"),
+        Err(ProposeError::Refused(refusal)) => {
+            tracing::debug!(%id, %refusal, "allocation not stopped")
+        }
         Err(error) => {
             tracing::warn!(%id, %error, "allocation not stopped yet; the launch is tried again")
         }
@@ -132,7 +134,8 @@ async fn other_boot(
     observed_state::boot(core, node, now, at);
     let named = boots.record_boot(node, now, at);
     if named > MAX_BOOTS {
-        let reason = format!("it named {named} boots within {BOOTS_WITHIN:?}, {now} at last");
+        let reason =
+            format!("node reported {named} boot ids within {BOOTS_WITHIN:?}, most recently {now}");
         if let Err(error) = faults::drain_for_fault(core, fence.clone(), node, &reason).await {
             tracing::warn!(%node, %error, "node not drained yet; the launch is tried again");
             return;

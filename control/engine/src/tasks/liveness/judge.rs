@@ -64,17 +64,19 @@ impl fmt::Display for LivenessReason {
             LivenessReason::NoPeer => {
                 f.write_str("does not answer control; no other agent is available to check it")
             }
-            LivenessReason::ReachedBy(other) => write!(f, "control cannot reach it, {other} can"),
+            LivenessReason::ReachedBy(other) => {
+                write!(f, "does not answer control, but {other} reaches it")
+            }
             LivenessReason::NotYet(others) => {
                 let names = names(others);
                 write!(
                     f,
-                    "does not answer control or {names}, but not for long enough yet"
+                    "does not answer control or {names}; below the unreachable timeout"
                 )
             }
             LivenessReason::Isolated => f.write_str(
-                "does not answer control; so many nodes are silent at once that control itself may \
-                 be cut off",
+                "does not answer control; many nodes are silent at once, so control itself may be \
+                 isolated",
             ),
             LivenessReason::MissedBy(others) => {
                 write!(f, "answers neither control nor {}", names(others))
@@ -254,7 +256,7 @@ mod tests {
             among_others(29, missed_by("c0")),
             (
                 Suspect,
-                "does not answer control or n9, but not for long enough yet".to_owned()
+                "does not answer control or n9; below the unreachable timeout".to_owned()
             )
         );
         assert_eq!(
@@ -269,7 +271,7 @@ mod tests {
         let (word, why) = among_others(3_600, reached());
         assert_eq!(
             (word, why.as_str()),
-            (Suspect, "control cannot reach it, n8 can")
+            (Suspect, "does not answer control, but n8 reaches it")
         );
     }
 

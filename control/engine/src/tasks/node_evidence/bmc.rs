@@ -168,7 +168,7 @@ impl<'c> Bmc<'c> {
 }
 
 impl BmcReadingOutcome {
-    const UNCONFIRMED: &str = "its BMC reports a change, which counts once it is read twice";
+    const UNCONFIRMED: &str = "BMC reports a change; waiting for a second reading to confirm it";
 
     /// Whether the current reading covers the earlier fault `named`. A text names only the worst fault and the number
     /// of the others; if there are others, the reading must cover all checks.
@@ -191,7 +191,7 @@ impl BmcReadingOutcome {
         match &self.outdated {
             Some(why) => why,
             None if !self.unconfirmed.is_empty() => Self::UNCONFIRMED,
-            None => "the BMC does not report now whether the fault ended",
+            None => "BMC does not report the current state of the fault",
         }
     }
 

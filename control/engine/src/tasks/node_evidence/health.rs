@@ -86,7 +86,7 @@ fn health_answer(health: &NodeHealth) -> Answer {
         None if health.blind.is_empty() => Answer::Healthy,
         None => {
             let blind: Vec<&str> = health.blind.iter().take(4).map(String::as_str).collect();
-            Answer::Unknown(format!("its checks get no data: {}", blind.join(", ")))
+            Answer::Unknown(format!("health checks without data: {}", blind.join(", ")))
         }
     }
 }

@@ -81,7 +81,7 @@ async fn what_its_checks_name_keeps_it_out_and_so_does_what_they_do_not_see() {
     says(Ok(blind));
     assert_eq!(
         checked(&world, &Freshness::NOW).await.unwrap_err(),
-        "node a: health unknown: its checks get no data: probe.gpu.hung"
+        "node a: health unknown: health checks without data: probe.gpu.hung"
     );
     says(Err("the probes have not answered within 25 s".to_owned()));
     let hangs = checked(&world, &Freshness::NOW).await.unwrap_err();
@@ -260,7 +260,7 @@ async fn bmc_fault_prevents_join() {
     assert_eq!(
         checked(&world, &now).await,
         Err(format!(
-            "{begins}the BMC does not report now whether the fault ended"
+            "{begins}BMC does not report the current state of the fault"
         ))
     );
     bmc.set_health("OK");

@@ -130,7 +130,7 @@ impl Schedule {
         for (id, promise) in promises {
             let due = match promise {
                 Promise::Waits(_) => continue,
-                Promise::Broken => Err("a reserved node is no longer usable".to_owned()),
+                Promise::Broken => Err("a promised node is no longer usable".to_owned()),
                 Promise::Ready(nodes) => match self.promised_assignment(view, id, &nodes) {
                     Some(due) => due,
                     None => continue,
@@ -141,11 +141,11 @@ impl Schedule {
                 Err(why) => Err(why),
             };
             if let Err(why) = kept {
-                tracing::info!(%id, why, "node reservation of allocation withdrawn");
+                tracing::info!(%id, why, "node promise of allocation withdrawn");
                 let withdraw = Command::WithdrawPromise { id };
                 let proposed = self.core.propose_as_service(Some(fence.clone()), withdraw);
                 if let Err(error) = proposed.await {
-                    tracing::info!(%id, %error, "node reservation not withdrawn yet");
+                    tracing::info!(%id, %error, "node promise not withdrawn yet");
                 }
             }
         }
@@ -168,7 +168,9 @@ impl Schedule {
             Some(nodes) => Some(Ok(Command::AssignSensitive { id, nodes })),
             None => {
                 let refused = self.attestations.refused_node(view, &nodes)?;
-                Some(Err(format!("{refused} is not fit for sensitive work")))
+                Some(Err(format!(
+                    "node {refused} is not eligible for sensitive allocations"
+                )))
             }
         }
     }
@@ -196,17 +198,17 @@ impl Schedule {
             Ok(Err(refusal)) => refusal,
             Err(error) => {
                 tracing::info!(%id, error = %ProposeError::from(error), "allocation with \
-                    reserved nodes not assigned yet");
+                    promised nodes not assigned yet");
                 return Ok(());
             }
         };
-        tracing::info!(%id, %refusal, "allocation with reserved nodes not assigned yet");
+        tracing::info!(%id, %refusal, "allocation with promised nodes not assigned yet");
         self.handle_refusal(&refusal, fence);
         match self
             .promised_refused
             .is_persistent(id, &refusal, Instant::now())
         {
-            true => Err(format!("the quorum refuses it repeatedly: {refusal}")),
+            true => Err(format!("assignment refused repeatedly: {refusal}")),
             false => Ok(()),
         }
     }

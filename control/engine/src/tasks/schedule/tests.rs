@@ -255,7 +255,8 @@ fn no_assignment_names_a_boot_that_is_known_to_be_over() {
         };
         testing::allocation(AllocationState::Pending, vec![rank])
     };
-    let evidence = "boot b1 was over before a launch was taken, b2 is".to_owned();
+    let evidence =
+        "node rebooted before the launch was accepted (boot id b2, expected b1)".to_owned();
     let over = &RankExit::NeverStarted { evidence };
     let named = |waits: Allocation, shown: &str| {
         let mut node = testing::entry("a");
@@ -390,10 +391,7 @@ async fn unfit_attestation_stops_only_that_job() {
     assert!(why.score.is_some() && !why.steps.is_empty(), "{why:?}");
     let why = why.to_string();
     assert!(why.starts_with("needs 2 of 3 nodes"), "{why}");
-    assert!(
-        why.contains("; the signed attestations of its nodes are"),
-        "{why}"
-    );
+    assert!(why.contains("; signed attestations of"), "{why}");
     assert!(why.contains("the quorum accepts 2000 at once"), "{why}");
     // Nor does the allocation take nodes from the others in later plans.
     let placed = async |schedule: &mut Schedule| {

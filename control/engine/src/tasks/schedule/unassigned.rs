@@ -52,8 +52,8 @@ impl fmt::Display for UnassignedReason {
             Self::Refused(refusal) => write!(f, "the quorum refused it: {refusal}"),
             Self::RefusedAgain(refusal) => write!(
                 f,
-                "the quorum refuses it repeatedly: {refusal}; its nodes are open to other \
-                 allocations for {} s at a time, then it is tried again",
+                "assignment refused repeatedly: {refusal}; next attempt after {} s, its nodes are \
+                 available to other allocations meanwhile",
                 SET_ASIDE_TIME.as_secs()
             ),
             Self::NoAnswer(error) => {

@@ -51,7 +51,11 @@ async fn a_rank_of_a_boot_that_is_over_is_lost_with_what_was_seen() {
         .reconcile(&world.fence)
         .await;
     assert_eq!((report.found, report.reported), (1, 1));
-    let ended = assert_lost(&world, key, "node rebooted: boot b1 is over, b2 is");
+    let ended = assert_lost(
+        &world,
+        key,
+        "node has rebooted since the assignment (boot id b2, expected b1)",
+    );
     assert_eq!(ended.state, AllocationState::Failed);
     assert_eq!(world.node().holder, None);
 }
@@ -251,7 +255,8 @@ async fn what_a_node_writes_at_length_is_cut_before_it_is_proposed() {
     let RankPhase::Ended { exit, .. } = &ended.ranks[0].phase else {
         panic!("{ended:?}")
     };
-    assert!(exit.to_string().contains("(cut; it had 5242880 bytes)"));
+    let note = "(truncated; original length 5242880 bytes)";
+    assert!(exit.to_string().contains(note));
 }
 
 #[tokio::test]
@@ -405,6 +410,6 @@ async fn another_machine_under_the_name_is_not_called_a_reboot() {
     assert_lost(
         &world,
         key,
-        "its name was taken over with a token, boot b1 is over",
+        "another machine enrolled under the node name with a join token (boot id b1 is no longer current)",
     );
 }

@@ -108,7 +108,7 @@ async fn assignment_under_old_boot_is_requeued() {
     let exit = exit(&waits);
     assert_eq!(
         exit,
-        "lost: never started: boot b1 was over before a launch was taken, b2 is"
+        "lost: never started: node rebooted before the launch was accepted (boot id b2, expected b1)"
     );
     // The next assignment names the current boot, without a ping in between. An answer to an older ping handled now
     // does not undo that.
@@ -147,7 +147,10 @@ async fn started_under_the_old_boot_with_the_reply_lost_it_counts() {
         fixture.round().await;
         let ended = fixture.world.allocation(allocation);
         assert_eq!(ended.state, wanted, "{ended:?}");
-        assert_eq!(exit(&ended), "lost: node rebooted: boot b1 is over, b2 is");
+        assert_eq!(
+            exit(&ended),
+            "lost: node has rebooted since the assignment (boot id b2, expected b1)"
+        );
         assert_eq!(fixture.shown_boot().as_deref(), Some("b2"));
         assert!(!reboots::is_boot_known_over(&ended, &id(NODE), "b1"));
     }
@@ -176,7 +179,10 @@ async fn what_was_assigned_before_this_dispatcher_looked_counts() {
     fixture.replace_dispatcher().await;
     let ended = fixture.world.allocation(allocation);
     assert_eq!(ended.state, AllocationState::Failed);
-    assert_eq!(exit(&ended), "lost: node rebooted: boot b1 is over, b2 is");
+    assert_eq!(
+        exit(&ended),
+        "lost: node has rebooted since the assignment (boot id b2, expected b1)"
+    );
 }
 
 #[tokio::test]
@@ -246,7 +252,10 @@ async fn a_node_that_is_another_boot_each_time_is_kept_out() {
     assert_eq!(node.lifecycle, Lifecycle::Drained);
     assert_eq!(node.drain[0].owner, faults::OWNER);
     let reason = &node.drain[0].reason;
-    assert!(reason.contains("it named 4 boots within 300s"), "{reason}");
+    assert!(
+        reason.contains("node reported 4 boot ids within 300s"),
+        "{reason}"
+    );
     // The allocation is not lost.
     let waits = fixture.world.allocation(allocation);
     assert_eq!(waits.state, AllocationState::Pending);

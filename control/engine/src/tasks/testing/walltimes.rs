@@ -24,7 +24,11 @@ async fn change_is_sent_once_under_next_number() {
     let mut fixture = DispatcherFixture::new().await;
     let key = fixture.world.start("b1");
     fixture.round().await;
-    assert_eq!(fixture.walltime_changes(), [], "its launch said it");
+    assert_eq!(
+        fixture.walltime_changes(),
+        [],
+        "the launch carried the walltime"
+    );
     fixture.extend(key, 90_000);
     fixture.round().await;
     fixture.round().await;

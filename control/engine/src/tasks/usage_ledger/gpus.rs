@@ -35,8 +35,8 @@ impl GpuCounts {
             tracing::warn!(
                 file = %file.display(),
                 %error,
-                "last GPU counts of nodes unreadable; each node that is down counts one GPU until \
-                 it is back"
+                "stored GPU counts unreadable; each node that is down counts as one GPU until it \
+                 reports again"
             );
             BTreeMap::new()
         });

@@ -109,7 +109,7 @@ fn rule_differences(left: &ParsedBaseline, right: &ParsedBaseline) -> Vec<Differ
         .copied()
         .collect();
     let ask = |kept: &ParsedBaseline, class: Class| match kept.classes().get(&class) {
-        None => Err("<not judged>".to_owned()),
+        None => Err("<no rule>".to_owned()),
         Some(rule) => rule.expectation.clone(),
     };
     let mut told = Vec::new();
@@ -156,7 +156,7 @@ fn constraints(class: Class, a: &[Constraint], b: &[Constraint]) -> Vec<Differen
     };
     let (a, b) = (by_key(a), by_key(b));
     let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    let none = || "<not asked>".to_owned();
+    let none = || "<not required>".to_owned();
     let differ = keys.into_iter().filter(|key| a.get(*key) != b.get(*key));
     differ
         .map(|key| {

@@ -69,10 +69,15 @@ fn exact(class: Class, record: Option<&ClassRecord>) -> Result<Rule, Problem> {
                 .iter()
                 .map(|(key, reading)| format!("{key}: {reading}"))
                 .collect();
-            format!("it is incomplete there: {}", missing.join(", "))
+            format!(
+                "the class is incomplete on the model node: {}",
+                missing.join(", ")
+            )
         }
-        Some(ClassState::Disabled { why }) => format!("it is switched off there: {why}"),
-        None => "it is not read there".to_owned(),
+        Some(ClassState::Disabled { why }) => {
+            format!("the class is disabled on the model node: {why}")
+        }
+        None => "the model node does not read the class".to_owned(),
     };
     let reason = format!("{why}; an unknown value cannot be a reference");
     Err(Problem::field(format!("classes.{class}"), reason))
@@ -127,7 +132,7 @@ async fn group_records(
     }
     let mut alike: Vec<_> = alike.into_iter().collect();
     alike.sort_by_key(|(_, members)| Reverse(members.len()));
-    let mut why = "no member of it answers".to_owned();
+    let mut why = "no member of the group answers".to_owned();
     for (marks, members) in alike.into_iter().take(MAX_MARK_SETS) {
         let Some(member) = members.first() else {
             continue;
@@ -195,7 +200,7 @@ async fn complete_with_bmc(
         .filter(|(class, record)| entry.published(**class) != Some(record.state().mark()));
     let changing: Vec<Class> = changing.map(|(class, _)| *class).collect();
     if !changing.is_empty() {
-        let why = "it is changing: its last reading differs from the published one";
+        let why = "the node is changing: the last reading differs from the published digest";
         return Err(model_unavailable(node, &changing, why));
     }
     let is_part = |(class, record): &(&Class, &ClassRecord)| {

@@ -165,7 +165,7 @@ fn cohort_warnings(view: &View, cohort: &CohortSelector) -> Vec<String> {
         if !values.contains(asked) {
             let values: Vec<_> = values.into_iter().take(MAX_LISTED_VALUES).collect();
             warnings.push(format!(
-                "no node is of {part} {asked} now; there are: {}",
+                "no node has {part} {asked}; existing values: {}",
                 values.join(", ")
             ));
         }

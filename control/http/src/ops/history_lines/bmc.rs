@@ -67,7 +67,7 @@ pub(super) fn bmc_event(did: &ReportedBmcEvent) -> (String, NodeEventView) {
         }
     }
     if did.left_out > 0 {
-        what.push_str(&format!(" ({} before it are not listed)", did.left_out));
+        what.push_str(&format!(" ({} earlier ones are not listed)", did.left_out));
     }
     match (did.plausible_time(), &parts.bmc_time) {
         (Some(_), _) => {}

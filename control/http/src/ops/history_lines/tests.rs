@@ -39,7 +39,7 @@ fn every_happening_is_a_line_for_a_person() {
     };
     assert_eq!(
         what(cleared),
-        "gpu.xid.79 of every part cleared by ada, 2 reasons"
+        "gpu.xid.79 on all parts cleared by ada, 2 reasons"
     );
     let drain = NodeObservation::Drain {
         turn: DrainTurn::Set,
@@ -87,8 +87,8 @@ fn every_happening_is_a_line_for_a_person() {
     };
     assert_eq!(
         observation(&liveness).0,
-        "unreachable: no answer for 30 s (3 turns before it are not listed) \
-         (then or before: this control did not look)"
+        "unreachable: no answer for 30 s (3 earlier changes are not listed) \
+         (at this time or earlier: this control was not running or not connected)"
     );
 }
 

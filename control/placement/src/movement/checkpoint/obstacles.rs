@@ -89,7 +89,7 @@ impl fmt::Display for CheckpointObstacle {
                 let (since, least) = (s(since_ms), s(least_ms));
                 write!(
                     f,
-                    "its last checkpoint is {since} s old, of the required {least} s"
+                    "the last checkpoint is {since} s old; the minimum interval is {least} s"
                 )
             }
             Self::Failed { times, again_at } => {
@@ -108,7 +108,7 @@ impl fmt::Display for CheckpointObstacle {
                 allowed_ms,
             } => write!(
                 f,
-                "a checkpoint takes {} s, and is given up after {} s: set checkpoint_ms, or allow more",
+                "a checkpoint takes {} s, but times out after {} s; set checkpoint_time, or increase the timeout",
                 s(takes_ms),
                 s(allowed_ms)
             ),

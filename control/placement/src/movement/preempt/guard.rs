@@ -46,7 +46,7 @@ impl Protection {
             Self::Unsaved => "of class 7 or above without checkpoints",
             Self::JustMoved => "preempted or resumed just now",
             Self::NotBorrowed => "on nodes that are not borrowed",
-            Self::Unknown => "not known",
+            Self::Unknown => "without facts from the caller",
         }
     }
 }

@@ -138,8 +138,8 @@ class Admin(AsyncTransport):
     ) -> Changed:
         """Revoke all certificates of a member issued until now.
 
-        Its connections end everywhere, and it must enrol again with a new token. For
-        administrators.
+        All connections of the member end, and the member must enrol again with a new join token.
+        For administrators.
         """
         return await self._write(
             Changed,
@@ -160,9 +160,9 @@ class Admin(AsyncTransport):
     async def create_token(self, request: TokenRequest) -> TokenCreated:
         """Create a join token for new agents, quorum members or controls.
 
-        Its text is returned only here. The request is not repeated once the server may have read
-        it: if the response is lost, the first token cannot be read again. For administrators of the
-        whole cluster.
+        Only this response contains the token text. The request is not repeated once the server may
+        have read it: if the response is lost, the first token cannot be read again. For
+        administrators of the whole cluster.
         """
         return await self._write(
             TokenCreated, "POST", "/tokens", {}, body=request, repeatable=False
@@ -178,8 +178,8 @@ class Admin(AsyncTransport):
     async def accounting_status(self) -> AccountingStatus:
         """Show the accounting status.
 
-        It contains what the accounting system has, the pending data and the rejected data. For
-        operators of the whole cluster.
+        The status lists the acknowledged, the pending and the rejected data. For operators of the
+        whole cluster.
         """
         return await self._ask(AccountingStatus, "/accounting/status", {})
 

@@ -76,7 +76,7 @@ class Allocations(AsyncTransport):
         began = monotonic()
         made = await self.submit(request, key=key)
         if made.id is None:
-            raise ProtocolError(f"{self._endpoint.url}{API}/allocations", "no number")
+            raise ProtocolError(f"{self._endpoint.url}{API}/allocations", "no allocation id")
         left = None if timeout is None else max(0.0, timeout - (monotonic() - began))
         return await self.wait(made.id, timeout=left)
 

@@ -68,7 +68,7 @@ class AsyncClient(Tenants, Allocations, Dags, Nodes, Conformance, Vclusters, Aud
         return self._view_age
 
     async def status(self) -> StatusView:
-        """Show the cluster status in numbers, and the caller."""
+        """Show the cluster status, and the principal and roles of the caller."""
         return await self._ask(StatusView, "/status", {})
 
     def watch(self, since: int | None = None) -> AsyncWatch:

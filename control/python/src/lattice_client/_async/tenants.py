@@ -48,10 +48,10 @@ class Tenants(AsyncTransport):
     ) -> TenantView:
         """Change the limits of a tenant.
 
-        A field left out stays; `None` removes the limit where that is allowed. A limit may go below
-        the usage, which ends nothing. Below the sum of the project limits it raises `Refused`,
-        unless `force` is set in `update`, which marks the tenant as overcommitted. For
-        administrators of the whole cluster.
+        A field left out stays; `None` removes the limit where that is allowed. A limit may be set
+        below the present usage; running allocations are not affected. Below the sum of the project
+        limits it raises `Refused`, unless `force` is set in `update`, which marks the tenant as
+        overcommitted. For administrators of the whole cluster.
         """
         return await self._write(
             TenantView, "PUT", "/tenants/{id}", {"id": id}, body=update, key=key

@@ -26,7 +26,7 @@ class Audit(Transport):
         until: str | None = None,
         newest_first: bool = False,
     ) -> Pages[AuditView]:
-        """List audit entries, oldest first.
+        """List audit entries, oldest first by default.
 
         The parameters restrict the list to entries: of actions by the principal `by`; about a user,
         the nodes of a hostlist, an allocation, or a project and its descendants; of these actions;
@@ -49,7 +49,7 @@ class Audit(Transport):
         return self._list(AuditView, "/audit", {}, query=query, cursor="after")
 
     def sign_audit(self) -> AuditHeadView:
-        """Have the leader sign the current audit head, if it is not signed yet, and return it.
+        """Sign the current audit head, unless it is signed already, and return the signed head.
 
         For operators of the whole cluster.
         """

@@ -69,7 +69,7 @@ class Client(Tenants, Allocations, Dags, Nodes, Conformance, Vclusters, Audit, A
         return self._view_age
 
     def status(self) -> StatusView:
-        """Show the cluster status in numbers, and the caller."""
+        """Show the cluster status, and the principal and roles of the caller."""
         return self._ask(StatusView, "/status", {})
 
     def watch(self, since: int | None = None) -> Watch:

@@ -72,7 +72,7 @@ impl Checks {
         let before = std::mem::replace(&mut seen.record, record.clone());
         let mut wrong = Vec::new();
         if record.submitted_at != seen.submitted_at {
-            wrong.push(format!("{id} was submitted at another time by now"));
+            wrong.push(format!("the submit time of {id} changed"));
         }
         let waits = |record: &Allocation| record.state == AllocationState::Pending;
         let is_queued_again =
@@ -86,7 +86,7 @@ impl Checks {
             seen.moved_at = Some(now);
         }
         if seen.has_ended {
-            wrong.push(format!("{id} had ended and is {} now", record.state));
+            wrong.push(format!("{id} had ended and is now {}", record.state));
         }
         if record.state.is_terminal() {
             seen.has_ended = true;
@@ -114,27 +114,27 @@ fn end_contradiction(truth: &TrueProgress, record: &Allocation) -> Option<&'stat
     match (record.state, &record.stop) {
         (AllocationState::Completed, None) => odd(
             work.is_some_and(|work| work.is_done && work.nature.code == 0),
-            "and its work is not done",
+            "although its work is not done",
         ),
         (AllocationState::Cancelled, Some(StopCause::Cancelled { .. })) => odd(
             truth.cancelled.contains(&record.id) || is_of_cancelled(truth, record),
-            "without a request",
+            "without a cancel request",
         ),
         (AllocationState::Cancelled, Some(StopCause::Unsatisfiable { .. })) => None,
         (_, Some(StopCause::Deadline)) => odd(
             record.spec.terms.deadline_at.is_some(),
-            "and it has no deadline",
+            "although it has no deadline",
         ),
         (AllocationState::Failed, Some(StopCause::Walltime)) => odd(
             work.is_some_and(|work| work.is_overdue),
-            "and its time was not over",
+            "although its time limit was not reached",
         ),
         (AllocationState::Failed, Some(StopCause::RankFailed { exit, .. })) => odd(
             work.is_some_and(|work| match exit {
                 RankExit::Exited { code } => *code != 0 && *code == work.nature.code,
                 _ => false,
             }),
-            "and none of it failed",
+            "although no rank failed",
         ),
         (AllocationState::Failed, Some(StopCause::NodeLost { node })) => {
             let key = AttemptKey {
@@ -149,7 +149,7 @@ fn end_contradiction(truth: &TrueProgress, record: &Allocation) -> Option<&'stat
             };
             odd(
                 was_lost && !again,
-                "and it would be queued again, or its node was there",
+                "although it should be requeued, or its node was not lost",
             )
         }
         (
@@ -161,9 +161,9 @@ fn end_contradiction(truth: &TrueProgress, record: &Allocation) -> Option<&'stat
             }),
         ) => odd(
             record.spec.requeue != Requeue::Always,
-            "and it would be queued again",
+            "although it should be requeued",
         ),
-        _ => Some("for no reason that there is"),
+        _ => Some("for an invalid reason"),
     }
 }
 

@@ -28,7 +28,10 @@ impl Checks {
             let present = present.filter(|rank| !matches!(rank.phase, RankPhase::Left { .. }));
             for rank in present.filter(|_| held.state.holds()) {
                 if let Some(other) = holders.insert(&rank.node, held.id) {
-                    wrong.push(format!("{} has {other} and {}", rank.node, held.id));
+                    wrong.push(format!(
+                        "node {} is held by {other} and {}",
+                        rank.node, held.id
+                    ));
                 }
                 let holder = state.node(&rank.node).and_then(|node| node.holder);
                 let is_its = holder.is_some_and(|holder| {
@@ -36,7 +39,7 @@ impl Checks {
                 });
                 if !is_its {
                     wrong.push(format!(
-                        "{} of {} is held by {holder:?}",
+                        "node {} of {} is held by {holder:?}",
                         rank.node, held.id
                     ));
                 }
@@ -47,7 +50,7 @@ impl Checks {
                 && holders.get(&node.id) != Some(&holder.allocation)
             {
                 wrong.push(format!(
-                    "{} has a holder without nodes: {holder:?}",
+                    "node {} has a holder without a rank there: {holder:?}",
                     node.id
                 ));
             }
@@ -93,7 +96,7 @@ impl Checks {
             });
             if counted != Some((nodes, allocations)) {
                 wrong.push(format!(
-                    "{path} has {nodes} nodes, and {counted:?} is counted"
+                    "{path} has {nodes} nodes and {allocations} allocations, but {counted:?} are counted"
                 ));
             }
         }
@@ -117,18 +120,25 @@ impl Checks {
         if node.current != node.home && is_sensitive(&node.home) {
             self.add(
                 now,
-                format!("{id} of sensitive work was lent to {}", node.current),
+                format!("node {id} for sensitive work was lent to {}", node.current),
             );
         }
         let is_moved = node.current != before.current;
         if is_moved && node.current != node.home {
             let is_idle = before.holder.is_none() && before.promised.is_none();
             if !is_idle || before.node_claim.is_some() || !before.drain.is_empty() {
-                self.add(now, format!("{id} was lent and is not idle: {before:?}"));
+                self.add(
+                    now,
+                    format!("node {id} was lent although it was not idle: {before:?}"),
+                );
             }
         }
         if is_moved && (before.holder.is_some() || node.holder.is_some()) {
-            self.add(now, format!("{id} changed hands under {:?}", before.holder));
+            let what = format!(
+                "node {id} changed its vCluster while held by {:?}",
+                before.holder
+            );
+            self.add(now, what);
         }
         if let Some(promised) = before.promised
             && node.promised != before.promised
@@ -181,7 +191,10 @@ impl Checks {
         let is_withdrawn = matches!(envelope.command, Command::WithdrawPromise { .. })
             && (is_broken || is_unusable(state, envelope, to, &all));
         if !(is_kept || is_out || is_over || is_withdrawn) {
-            let what = format!("{} is promised no more to {to}, which waits", node.id);
+            let what = format!(
+                "node {} is no longer promised to {to}, which still waits",
+                node.id
+            );
             self.add(now, what);
         }
     }
@@ -195,19 +208,24 @@ impl Checks {
         let spec = &held.spec;
         let mut wrong = Vec::new();
         if let Some(other) = before.holder {
-            wrong.push(format!("{id} went from {} to {by}", other.allocation));
+            wrong.push(format!("node {id} went from {} to {by}", other.allocation));
         }
         if let Some(other) = before.promised.filter(|other| *other != by) {
-            wrong.push(format!("{id} is promised to {other} and went to {by}"));
+            wrong.push(format!(
+                "node {id} is promised to {other} but was assigned to {by}"
+            ));
         }
         if before.reclaimed_at.is_some() {
-            wrong.push(format!("{id} is asked back and went to {by}"));
+            wrong.push(format!("node {id} is reclaimed but was assigned to {by}"));
         }
         if before.current != spec.vcluster {
-            wrong.push(format!("{id} serves {} and went to {by}", before.current));
+            wrong.push(format!(
+                "node {id} is in vCluster {} but was assigned to {by}",
+                before.current
+            ));
         }
         if self.silent_nodes.get(id) == Some(&None) {
-            wrong.push(format!("{id} is unreachable and went to {by}"));
+            wrong.push(format!("node {id} is unreachable but was assigned to {by}"));
         }
         let is_borrowed = before.home != before.current;
         let is_stuck = spec.class >= 7 && spec.terms.checkpoint.is_none();
@@ -216,11 +234,11 @@ impl Checks {
             spec.sensitive || spec.class == 10 || (is_stuck && spec.terms.scale.is_none());
         if is_borrowed && is_fixed {
             wrong.push(format!(
-                "{id} is borrowed, and {by} cannot be removed from it"
+                "node {id} is borrowed, but {by} cannot be removed from it"
             ));
         }
         if is_borrowed && spec.terms.scale.is_some() && held.state == AllocationState::Starting {
-            wrong.push(format!("the service {by} begins on the borrowed node {id}"));
+            wrong.push(format!("service {by} starts on borrowed node {id}"));
         }
         let until = held.walltime_left_ms().map(|ms| now.after(ms));
         for name in ["r0", "r1"] {
@@ -238,7 +256,9 @@ impl Checks {
             // A rank added to a service ends with the earlier ranks, and that end is not known here. So only starting
             // allocations are checked.
             if meets && !is_its && held.state == AllocationState::Starting {
-                wrong.push(format!("{id} is reserved as {name} and went to {by}"));
+                wrong.push(format!(
+                    "node {id} is reserved by {name} but was assigned to {by}"
+                ));
             }
         }
         for what in wrong {
@@ -262,7 +282,7 @@ impl Checks {
                 let (id, by) = (&node.id, holder.allocation);
                 let state = held.map_or("gone", |held| held.state.as_str());
                 wrong.push(format!(
-                    "{id} is asked back since {since}, and {by} has it still, {state}"
+                    "node {id} is reclaimed since {since}, but {by} ({state}) still holds it"
                 ));
             }
         }

@@ -30,7 +30,11 @@ impl Checks {
                         never_victim_reason(seen).or_else(|| victim_violation(seen, class, now));
                     wrong.extend(why.map(|why| violation_text(victim, *id, why)));
                     if !seen.record.nodes().any(|node| nodes.contains(node)) {
-                        wrong.push(violation_text(victim, *id, "has none of its nodes"));
+                        wrong.push(violation_text(
+                            victim,
+                            *id,
+                            "holds none of the nodes for the job",
+                        ));
                     }
                 }
             }
@@ -41,12 +45,14 @@ impl Checks {
                 let Some(seen) = self.allocations.get(&victim.id) else {
                     return;
                 };
-                wrong.extend(never_victim_reason(seen).map(|why| format!("{} {why}", victim.id)));
+                wrong.extend(never_victim_reason(seen).map(|why| {
+                    format!("{} is stopped for a reclaim although it {why}", victim.id)
+                }));
                 let of_home = seen.record.nodes().filter_map(|node| self.nodes.get(node));
                 let mut lent = of_home.filter(|node| node.home == *home && node.current != *home);
                 let is_due = |at: UnixMillis| now >= at.after(GRACE_MS);
                 if !lent.any(|node| node.reclaimed_at.is_some_and(is_due)) {
-                    let what = "makes room for an owner before its grace was over";
+                    let what = "is stopped for a reclaim before the grace period was over";
                     wrong.push(format!("{} {what}", victim.id));
                 }
             }
@@ -59,7 +65,7 @@ impl Checks {
 }
 
 fn violation_text(victim: &Victim, by: AllocationId, why: &str) -> String {
-    format!("{} makes room for {by}, and {why}", victim.id)
+    format!("{} is preempted for {by} although it {why}", victim.id)
 }
 
 /// Returns the reason why an allocation can never be a victim.
@@ -72,7 +78,7 @@ fn never_victim_reason(seen: &AllocationSnapshot) -> Option<&'static str> {
     match () {
         () if record.spec.sensitive => Some("is sensitive"),
         () if record.spec.class >= 10 => Some("is of class 10"),
-        () if !is_steady => Some("writes a checkpoint, or is being stopped"),
+        () if !is_steady => Some("writes a checkpoint or is being stopped"),
         () => None,
     }
 }
@@ -85,11 +91,11 @@ fn victim_violation(seen: &AllocationSnapshot, class: u8, now: UnixMillis) -> Op
         .is_some_and(|at| now.since(at) < MOVE_INTERVAL_MS);
     let is_near = ends_at(record).is_some_and(|at| at <= now.after(NEAR_END_MS));
     match () {
-        () if counts_as >= class => Some("is not below its class"),
-        () if is_recent => Some("was moved just now"),
+        () if counts_as >= class => Some("is not of a lower class"),
+        () if is_recent => Some("was moved recently"),
         () if is_near => Some("is near its end"),
         () if record.spec.class >= 7 && record.spec.terms.checkpoint.is_none() => {
-            Some("cannot be saved, and is of class 7 or above")
+            Some("has no checkpoint mode and is of class 7 or above")
         }
         () => None,
     }

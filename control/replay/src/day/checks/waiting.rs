@@ -29,7 +29,7 @@ impl Checks {
                     if now.since(since) > MAX_IDLE_MS {
                         let (spec, free) = (&held.spec, free.join(" "));
                         stuck.push(format!(
-                            "{} (class {}, {} nodes) waits for {name}, which has nodes for it: {free}",
+                            "{} (class {}, {} nodes) waits although {name} has nodes for it: {free}",
                             held.id, spec.class, spec.nodes
                         ));
                     }

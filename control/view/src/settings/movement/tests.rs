@@ -78,9 +78,9 @@ fn defaults_replace_a_group_that_does_not_fit() {
     assert_eq!(
         reported,
         [
-            "movement.checkpoint.min_interval_s: in milliseconds it is 300000; it must be at most \
+            "movement.checkpoint.min_interval_s: it is 300000 ms; it must be at most \
              max_interval_s (1)",
-            "movement.scaling.down_window_s: in milliseconds it is 864000000; it must be at most 1440 \
+            "movement.scaling.down_window_s: it is 864000000 ms; it must be at most 1440 \
              times evaluation_s (86400000)",
         ]
     );

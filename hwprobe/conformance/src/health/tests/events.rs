@@ -91,7 +91,7 @@ fn every_event_of_another_driver_has_a_class_and_a_site_names_only_those() {
     let site = "version: x\nevents: { gpu.amd.ring_timout: { observe_only: true } }";
     let error = table.with_site(site).unwrap_err().to_string();
     assert!(
-        error.contains("events.gpu.amd.ring_timout: no such event (there are gpu."),
+        error.contains("events.gpu.amd.ring_timout: unknown event (similar: gpu."),
         "{error}"
     );
 }

@@ -59,7 +59,7 @@ checks:
     let error = Table::shipped().unwrap().with_site(&unknown).unwrap_err();
     let text = error.to_string();
     assert!(
-        text.contains("checks.ours.gone: no probe finds \"gpu_lsot\" (there are "),
+        text.contains("checks.ours.gone: unknown finding \"gpu_lsot\" (known: "),
         "{text}"
     );
 }

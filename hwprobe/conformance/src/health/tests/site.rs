@@ -51,7 +51,7 @@ checks:
     let error = Table::shipped().unwrap().with_site(site).unwrap_err();
     let text = error.to_string();
     for part in [
-        "checks.gpu.row_remap.pendign: no such check (there are gpu.",
+        "checks.gpu.row_remap.pendign: unknown check (similar: gpu.",
         "checks.gpu.row_remap.many: the key or finding of a shipped check cannot",
         "checks.site.both: give either key or finding",
         "checks.site.none: when needs exactly one of",

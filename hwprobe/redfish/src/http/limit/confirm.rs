@@ -181,7 +181,7 @@ fn confirm_safe(
 ) -> Result<ConfirmedLimit, SetLimitError> {
     if asked.is_some() && told.safe_exception().is_none() {
         let action = told.exception_shown();
-        let why = format!("the action when it cannot be kept became {action}");
+        let why = format!("the action for a limit that cannot be enforced changed to {action}");
         return Err(SetLimitError::Unconfirmed { asked, why });
     }
     Ok(told.confirmed())

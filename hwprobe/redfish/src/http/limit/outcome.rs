@@ -69,7 +69,7 @@ pub enum LimitRefusal {
     },
     /// The BMC cuts, or may cut, the power if the limit cannot be enforced.
     #[error(
-        "the BMC's action when a limit cannot be kept is {action}, which may cut the power: \
+        "the BMC's action for a limit that cannot be enforced is {action}, which may cut the power: \
              NoAction or LogEventOnly must be set first"
     )]
     PowerOff {

@@ -331,7 +331,7 @@ const fn struct_version<T>(version: u32) -> u32 {
 /// Converts a counter. The driver returns all ones for a counter that it does not have.
 fn counter_value(count: u64) -> Reading<u64> {
     match count {
-        u64::MAX => Reading::failed("the driver has no number for it"),
+        u64::MAX => Reading::failed("NVML returned no value for the counter"),
         count => Reading::Present(count),
     }
 }

@@ -83,15 +83,17 @@ pub(super) fn count(root: &Root, gpus: &[Gpu]) -> Reading<u32> {
     let why = match root.line(format!("/sys/module/{DRIVER}/initstate")) {
         _ if missing == 0 => None,
         // The driver binds, and releases, one device after another.
-        Reading::Present(state) if state == "coming" => Some("a driver that is still starting"),
-        Reading::Present(state) if state == "going" => Some("a driver that is being removed"),
+        Reading::Present(state) if state == "coming" => Some("the driver is still starting"),
+        Reading::Present(state) if state == "going" => Some("the driver is being removed"),
         Reading::Present(_) => None,
         // A built-in driver has a folder, but not this file.
         _ if has(DriverState::Bound) || root.exists(format!("/sys/module/{DRIVER}")) => None,
         _ => Some("no driver"),
     };
     match why {
-        Some(why) => Reading::failed(format!("{missing} AMD devices on the bus and {why}")),
+        Some(why) => Reading::failed(format!(
+            "{missing} AMD GPUs on the bus are not bound: {why}"
+        )),
         None => Reading::Present(u32::try_from(gpus.len()).unwrap_or(u32::MAX)),
     }
 }

@@ -40,8 +40,8 @@ fn a_claimed_node_is_one_users_alone() {
         let refused = c.give(id, &[0]).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "ownership conflict: node n000 is claimed by alice for project \"t/a\"; none of the nodes \
-             was given: name others, or wait until these are free"
+            "ownership conflict: node n000 is claimed by alice for project \"t/a\"; no node was \
+             assigned or claimed; choose other nodes, or wait until these are free"
         );
         c.give(id, &[3]).unwrap();
         c.end_all(id, RankExit::Exited { code: 0 });

@@ -428,8 +428,8 @@ fn work_for_a_vcluster_that_is_not_there_is_refused() {
     let refused = c.submit_as("alice", work("nihgt")).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "vCluster \"nihgt\" is not defined; `lattice admin vcluster list` shows the vClusters \
-         there are, and an administrator defines one: `lattice admin vcluster set nihgt`"
+        "vCluster \"nihgt\" is not defined; `lattice admin vcluster list` shows all vClusters, \
+         and an administrator can define one with `lattice admin vcluster set nihgt`"
     );
     // A vCluster with nodes exists, defined or not; `default` and newly defined ones need no nodes.
     c.submit_as("alice", work("main")).unwrap();

@@ -10,7 +10,7 @@ pub enum ArrayError {
     #[error("the array has no index; write it like 0-99, 1,3,5-7 or 0-15:4")]
     Empty,
     /// The text contains white space.
-    #[error("there is a space in it; write it without, like 1,3,5-7%10")]
+    #[error("spaces are not allowed; write it like 1,3,5-7%10")]
     Space,
     /// A part is neither an index nor a range.
     #[error(
@@ -48,7 +48,7 @@ pub enum ArrayError {
     #[error("it has more than {MAX_ELEMENTS} elements; submit it as several arrays")]
     TooMany,
     /// An index occurs twice. Accepting it would suggest two runs of the element, but the element would run once.
-    #[error("index {index} is in it twice; name it once")]
+    #[error("index {index} occurs twice; give it once")]
     Repeated {
         /// The lowest repeated index.
         index: u32,

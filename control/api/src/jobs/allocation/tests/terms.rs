@@ -146,7 +146,7 @@ fn what_cannot_be_is_refused_by_its_field() {
         (
             json!({"singleton": true, "name": null}),
             "name",
-            "give it a name",
+            "requires a name",
         ),
         (json!({"begin": "teatime"}), "begin", "16:00"),
         (
@@ -219,7 +219,7 @@ fn what_is_given_and_empty_is_refused() {
     ] {
         let error = request(&asked).into_spec_with(&known()).unwrap_err();
         assert_eq!(error.field, field);
-        assert!(error.reason.starts_with("it is empty"), "{error}");
+        assert!(error.reason.starts_with("the value is empty"), "{error}");
     }
 }
 

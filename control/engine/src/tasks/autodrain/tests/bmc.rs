@@ -152,8 +152,8 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
     assert_eq!(
         refused.unwrap_err().to_string(),
         format!(
-            "node a: health unknown: {CRITICAL_DRAIN_REASON} (by what is written of it); the BMC does not report now \
-             whether the fault ended"
+            "node a: health unknown: {CRITICAL_DRAIN_REASON} (by what is written of it); BMC does not report the \
+             current state of the fault"
         )
     );
     it.bmc.set_health("OK");
@@ -213,8 +213,8 @@ async fn foreign_bmc_drains_with_likely_owner() {
     it.is_called("OK").await;
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     it.is_drained().await;
-    let said = "; but it may be another machine's BMC: the host is Dell Inc. PowerEdge XE9680, \
-                the BMC's system 1 is ";
+    let said = "; but it may be another machine's BMC: host is Dell Inc. PowerEdge XE9680, \
+                but BMC system 1 is ";
     let [reason] = &it.reasons()[..] else {
         panic!("{:?}", it.reasons())
     };
@@ -275,7 +275,7 @@ async fn one_brake_counts_all() {
     let held = it.fixture.world.core.view().brake.clone().unwrap();
     assert!(
         held.reason
-            .starts_with("1 of 1 nodes are faulty by their own checks or their BMC's word;"),
+            .starts_with("1 of 1 nodes report faults (health checks or BMC);"),
         "{}",
         held.reason
     );

@@ -239,8 +239,8 @@ async fn both_causes_share_one_brake() {
     let held = fixture.world.core.view().brake.clone().unwrap();
     assert_eq!(
         held.reason,
-        "1 of 1 nodes are faulty by their own checks or their BMC's word; no more than 1 are drained in 5 minutes \
-         without a person"
+        "1 of 1 nodes report faults (health checks or BMC); limit: 1 automatic drains in 5 minutes; an operator must \
+         release the brake"
     );
     let before = fixture.looked();
     assert_eq!(fixture.pass().await, AutoDrainReport::default());

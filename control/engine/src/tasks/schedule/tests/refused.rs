@@ -130,14 +130,14 @@ async fn repeatedly_refused_job_yields_nodes() {
     assert_eq!(readiness(&why(&world, first)), 0.8);
     tokio::time::advance(PERSISTENT_REFUSAL_TIME).await;
     assert_eq!(cycle().await, (0, 1, true), "others get its node now");
-    is_told_in_full(&why(&world, first), "the quorum refuses it repeatedly: ");
+    is_told_in_full(&why(&world, first), "assignment refused repeatedly: ");
     assert_eq!(cycle().await, (1, 0, false));
     assert_eq!(world.allocation(behind).state, AllocationState::Starting);
     let told = why(&world, first);
     is_told_in_full(&told, refusal);
     is_told_in_full(
         &told,
-        "its nodes are open to other allocations for 30 s at a time",
+        "next attempt after 30 s, its nodes are available to other allocations meanwhile",
     );
     // The view has caught up, and the site reports more. That is considered when the set-aside period is over.
     world.fold();
@@ -147,7 +147,7 @@ async fn repeatedly_refused_job_yields_nodes() {
     tokio::time::advance(SET_ASIDE_TIME).await;
     assert_eq!(cycle().await, (0, 0, false));
     let told = why(&world, first);
-    is_told_in_full(&told, "waiting for quota headroom");
+    is_told_in_full(&told, "waiting for limit headroom");
     assert_eq!(readiness(&told), 0.9);
 }
 
@@ -280,7 +280,7 @@ async fn attestation_wait_names_nodes() {
     // Until this control sees the assignment.
     is_told_in_full(&why(&world, id), "not assigned yet: that is under way");
     world.fold();
-    assert!(why(&world, id).summary.starts_with("has a since"));
+    assert!(why(&world, id).summary.starts_with("starting on a since"));
 }
 
 /// Another control takes over the lease between planning and proposal.

@@ -115,18 +115,18 @@ fn what_must_hold_holds_whatever_a_day_brings() {
     // A day without any move proves nothing.
     let of_a_morning = [
         "nodes lent",
-        "nodes home again",
-        "nodes asked back",
+        "nodes returned",
+        "nodes reclaimed",
         "  victims",
         "checkpoints: parts written",
-        "work: resumed",
-        "work: queued again",
+        "allocations: resumed",
+        "allocations: requeued",
     ];
     let of_a_day = [
         "checkpoints: failed",
         "services grown",
         "services shrunk",
-        "assigned, sensitive",
+        "allocations: assigned, sensitive",
     ];
     let is_whole = hours >= 24;
     let more = of_a_day.iter().filter(|_| is_whole);

@@ -130,7 +130,7 @@ pub fn answer(
         let both = postcard::to_stdvec(&(Bytes::from(claim), signed)).unwrap();
         return Some(boxed(Ok::<Bytes, String>(Bytes::from(both))));
     }
-    panic!("an agent of the day was asked something else")
+    panic!("simulated agent received an unsupported request")
 }
 
 /// GPU record digest as gossiped.

@@ -574,7 +574,7 @@ fn lending_is_capped_by_size() {
     assert_eq!(Policy::default().check(0), Ok(()));
     assert_eq!(
         limited(6).check(5).unwrap_err().to_string(),
-        "lending_limit is 6, and the vCluster has 5 nodes; set at most 5, or leave it unset for all"
+        "lending_limit 6 exceeds the 5 nodes of the vCluster; set at most 5, or remove the limit"
     );
 }
 
