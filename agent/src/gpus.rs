@@ -99,7 +99,7 @@ impl GpuReading {
                 let named = gpus
                     .iter()
                     .filter(|gpu| uuid(GpuVendor::Amd, gpu).is_some());
-                let usable = inventory.facts.gpus().map(|count| count as usize);
+                let usable = inventory.resources.gpus().map(|count| count as usize);
                 (GpuVendor::Amd, named.cloned().collect(), usable)
             }
         };
@@ -184,7 +184,7 @@ mod tests {
             ..GpuIdentity::default()
         };
         inventory.identity.gpus = gpus.iter().map(named).collect();
-        inventory.facts.gpu_count = Reading::Present(u32::try_from(gpus.len()).unwrap());
+        inventory.resources.gpu_count = Reading::Present(u32::try_from(gpus.len()).unwrap());
         inventory.topology.pairs.push(Pair {
             a: "gpu.amd.2".to_owned(),
             b: "gpu.amd.3".to_owned(),
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(gpus.choose(2).await.unwrap().slots, [2, 3]);
         assert_eq!(gpus.choose(3).await, None, "all that work can use");
         // One usable GPU has no id, so the selection is ambiguous.
-        node.facts.gpu_count = Reading::Present(4);
+        node.resources.gpu_count = Reading::Present(4);
         gpus.observe(&node);
         assert_eq!(gpus.choose(2).await, None);
     }

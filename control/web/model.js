@@ -11,7 +11,7 @@ export const model = {
   allocations: new Map(),
   status: null,
   groups: { groups: [], unknown: "" },
-  drift: { drifted: [], no_majority: [], unknown: [], alone: "", pending: "" },
+  drift: { drifted: [], no_majority: [], unknown: [], without_reference: "", pending: "" },
 };
 
 export function reset() {

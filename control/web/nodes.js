@@ -176,8 +176,8 @@ export function listen() {
   byId("node-close").addEventListener("click", () => byId("node").close());
 }
 
-function facts(node) {
-  const f = node.facts;
+function resources(node) {
+  const f = node.resources;
   const rows = [
     ["Topology group", node.group ?? "unknown"],
     ["Gossip cell", node.cell ?? "unknown"],
@@ -218,14 +218,14 @@ export function driftRows(drifts) {
 }
 
 function judgedBy(d) {
-  return d.baseline ? `policy ${d.policy}` : `${d.like} of ${d.of} nodes in the cohort have the expected value`;
+  return d.baseline ? `policy ${d.policy}` : `${d.majority_nodes} of ${d.cohort_nodes} nodes in the cohort have the expected value`;
 }
 
 function show(name) {
   const node = model.nodes.get(name);
   if (!node) return;
   byId("node-title").textContent = name;
-  const body = [facts(node)];
+  const body = [resources(node)];
   const drifts = model.drift.drifted.filter((d) => d.node === name);
   if (drifts.length > 0) {
     body.push(el("h3", {}, "Drift"),

@@ -34,7 +34,7 @@ export function drawNumbers() {
 }
 
 // Describes the nodes and keys without a complete comparison.
-function notJudged({ pending, alone, no_majority: split }) {
+function notJudged({ pending, without_reference: alone, no_majority: split }) {
   const words = [];
   if (pending) words.push(`Comparison pending or not possible: ${pending}.`);
   if (alone) words.push(`No reference (no baseline; cohort unknown or smaller than four): ${alone}.`);

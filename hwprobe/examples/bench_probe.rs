@@ -78,7 +78,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let host = Host::new(root, nvml);
     let first = probe_isolated(&host, &program);
     let reasons = first.probe_reasons();
-    if !reasons.is_empty() || first.facts.gpus().is_none_or(|count| count == 0) {
+    if !reasons.is_empty() || first.resources.gpus().is_none_or(|count| count == 0) {
         return Err(format!("{} cannot be probed here: {reasons:?}", args.host).into());
     }
     let mut whole = Vec::with_capacity(args.rounds);

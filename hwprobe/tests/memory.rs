@@ -59,7 +59,7 @@ fn probes_leave_nothing_behind() {
     let host = Host::new(root, nvml);
     let grown = growth_of(|| {
         let inventory = probe_isolated(&host, &program);
-        assert_eq!(inventory.facts.gpus(), Some(8));
+        assert_eq!(inventory.resources.gpus(), Some(8));
         assert!(inventory.probe_reasons().is_empty());
     });
     assert!(grown <= MOST_GROWTH_KIB, "{grown} KiB");

@@ -88,7 +88,7 @@ impl Signer {
             schema: SCHEMA,
             principal: Principal {
                 name: MEMBERS_PRINCIPAL.to_owned(),
-                power: Privilege::Service,
+                privilege: Privilege::Service,
             },
             key: None,
             at,

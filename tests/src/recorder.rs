@@ -30,7 +30,7 @@ pub fn admin(key: &str, command: Command) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "alice".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         },
         key: Some(key.to_owned()),
         at: SystemClock.now(),

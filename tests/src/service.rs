@@ -77,7 +77,7 @@ impl Service {
     pub async fn propose(&self, commands: Vec<Command>) -> Vec<Result<Outcome, Refusal>> {
         let service = Principal {
             name: "service:control/tests".to_owned(),
-            power: Privilege::Service,
+            privilege: Privilege::Service,
         };
         let fence = self.fence.lock().unwrap().clone();
         self.propose_as(service, fence, commands).await
@@ -87,7 +87,7 @@ impl Service {
     pub async fn as_operator(&self, command: Command) -> Result<Outcome, Refusal> {
         let operator = Principal {
             name: "olga".to_owned(),
-            power: Privilege::Operator,
+            privilege: Privilege::Operator,
         };
         self.propose_as(operator, None, vec![command])
             .await

@@ -14,7 +14,7 @@ pub struct GetAttestation {
     pub nonce: [u8; 16],
 }
 impl Rpc for GetAttestation {
-    const METHOD: &'static str = "agent.claim";
+    const METHOD: &'static str = "agent.attestation";
     const CALLERS: &'static [Role] = &[Role::Control];
     type Reply = Result<Bytes, String>;
 }

@@ -220,7 +220,7 @@ impl Publication {
             node: self.node.clone(),
             topology_group: self.topology_group.clone(),
             identity: inventory.identity.clone(),
-            facts: inventory.facts.clone(),
+            resources: inventory.resources.clone(),
         }
     }
 

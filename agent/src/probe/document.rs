@@ -28,7 +28,7 @@ pub(super) fn document(inventory: &Inventory, health: &Health) -> Json {
         "incomplete": incomplete,
         "classes": classes,
         "identity": with_states(&inventory.identity),
-        "facts": with_states(&inventory.facts),
+        "resources": with_states(&inventory.resources),
         "topology": with_states(&inventory.topology),
         "vitals": vitals(&inventory.vitals),
         "findings": inventory.findings,

@@ -52,9 +52,9 @@ async fn gossiped_marks_have_fetchable_preimages() {
     let document = NodeDocument::verify(&digest, &bytes).unwrap();
     assert_eq!(document.node, "gpu001");
     assert_eq!(document.topology_group.as_deref(), Some("g0"));
-    let model = document.facts.gpu_model.present().unwrap();
+    let model = document.resources.gpu_model.present().unwrap();
     assert!(model.contains("H100"), "{model}");
-    assert!(matches!(document.facts.gpu_count, Reading::Present(1..)));
+    assert!(matches!(document.resources.gpu_count, Reading::Present(1..)));
     app.stop().await;
 }
 

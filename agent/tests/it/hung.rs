@@ -61,7 +61,7 @@ async fn hangs_and_comes_back(hang: Hang) {
         .find(|probe| probe.name == "nic")
         .unwrap();
     assert_eq!(nic.outcome, ProbeStatus::Hung);
-    assert_eq!(inventory.facts.rdma_count.present(), None);
+    assert_eq!(inventory.resources.rdma_count.present(), None);
 
     drop(hanging);
     let sound = |member: &Member| mark(member, "nic").starts_with("2:") && !hung(member);

@@ -38,7 +38,7 @@ impl Administrator {
             schema: SCHEMA,
             principal: Principal {
                 name: self.name.clone(),
-                power: Privilege::Admin,
+                privilege: Privilege::Admin,
             },
             key,
             at: SystemClock.now(),

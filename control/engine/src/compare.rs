@@ -252,7 +252,7 @@ fn seen_node<'a>(view: &'a View, node: &NodeId) -> Result<&'a NodeEntry, AgentEr
     let node = node.clone();
     match view.node(&node) {
         None => Err(AgentError::UnknownNode { node }),
-        Some(entry) if entry.seen.is_none() => Err(AgentError::NotSeen { node }),
+        Some(entry) if entry.gossip.is_none() => Err(AgentError::NotSeen { node }),
         Some(entry) => Ok(entry),
     }
 }

@@ -316,7 +316,7 @@ impl Core {
     pub async fn judged(&self) {
         let mut version = self.version.subscribe();
         let number = self.view.load().baselines.generation;
-        while self.view.load().judged.number < number {
+        while self.view.load().cluster_drift.number < number {
             if version.changed().await.is_err() {
                 return;
             }
@@ -328,7 +328,7 @@ impl Core {
         let mut version = self.version.subscribe();
         loop {
             let view = self.view();
-            if view.judged.number < view.baselines.generation {
+            if view.cluster_drift.number < view.baselines.generation {
                 return;
             }
             // The sender lives as long as the core.
@@ -387,7 +387,7 @@ impl Core {
 
     /// Nodes that differ from the majority of their cohort, as of the last comparison.
     pub fn drift(&self) -> Arc<DriftReport> {
-        self.view().drift.clone()
+        self.view().cohort_drift.clone()
     }
 
     /// Captured output of one rank from `offset` on; with `follow`, until the rank ends. The call does not wait for the
@@ -492,7 +492,7 @@ impl Core {
     pub(crate) fn service(&self) -> Principal {
         Principal {
             name: format!("service:control/{}", self.name),
-            power: Privilege::Service,
+            privilege: Privilege::Service,
         }
     }
 

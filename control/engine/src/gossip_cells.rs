@@ -91,7 +91,7 @@ fn gossiped_node(cell: &str, member: &Member) -> GossipedNode {
             journal: mark.journal,
             seq: mark.seq,
         }),
-        heard: member.liveness == GossipLiveness::Alive,
+        is_alive: member.liveness == GossipLiveness::Alive,
     }
 }
 

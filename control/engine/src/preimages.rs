@@ -132,7 +132,7 @@ impl Preimages {
 /// that publishes a digest need not hold its preimage, so `first` must not be the only node tried.
 fn others<'a>(view: &'a View, digest: Digest, first: &NodeEntry) -> Vec<&'a NodeId> {
     let says = |node: &NodeEntry| {
-        node.seen.as_ref().is_some_and(|seen| {
+        node.gossip.as_ref().is_some_and(|seen| {
             let mut marks = seen.marks.values();
             let mut earlier = seen.earlier.values();
             marks.any(|mark| mark.digest() == Some(digest)) || earlier.any(|e| e.digest == digest)

@@ -173,7 +173,7 @@ impl Caller {
     fn principal_with(&self, power: Privilege) -> Principal {
         Principal {
             name: self.name.to_string(),
-            power,
+            privilege: power,
         }
     }
 

@@ -76,7 +76,7 @@ fn nodes(all: &mut Exposition, view: &View) {
         status::nodes_drifted(view).map(|nodes| nodes as f64),
     );
     all.gauge(
-        "lattice_nodes_not_judged",
+        "lattice_nodes_not_compared",
         "Nodes not yet compared with a baseline or cohort, or with an unknown result.",
         status::nodes_not_judged(view) as f64,
     );
@@ -109,7 +109,7 @@ fn control(all: &mut Exposition, core: &Core, view: &View) {
         );
     }
     all.gauge(
-        "lattice_control_acting",
+        "lattice_control_active",
         "1 while this control dispatches, or schedules a vCluster.",
         f64::from(view.acting),
     );
@@ -146,18 +146,18 @@ fn accounting(all: &mut Exposition, core: &Core) {
         f64::from(status.is_full),
     );
     all.gauge(
-        "lattice_accounting_parked",
+        "lattice_accounting_rejected_requests",
         "Accounting requests rejected by the accounting system.",
         status.parked.len() as f64,
     );
     all.gauge(
-        "lattice_accounting_unacknowledged_facts",
+        "lattice_accounting_unacknowledged_usage_records",
         "Usage records not yet acknowledged by the accounting system.",
         status.last.saturating_sub(status.acknowledged) as f64,
     );
     if let Some(pushed_at) = status.pushed_at {
         all.gauge(
-            "lattice_accounting_pushed_age_seconds",
+            "lattice_accounting_sync_age_seconds",
             "Seconds since the accounting system last had all events and reports.",
             core.now().since(pushed_at) as f64 / 1_000.0,
         );

@@ -12,7 +12,7 @@ from lattice_client._decode import DecodeError, decode, decode_page
 from lattice_client.models import (
     Changes,
     ClassView,
-    InventoryFacts,
+    InventoryResources,
     ProjectChange,
     ReservationView,
     TenantView,
@@ -105,7 +105,7 @@ def test_a_reading_says_what_was_read_or_why_not() -> None:
     }
     others = ("numa_nodes", "rdma_count", "sockets", "threads")
     facts.update(dict.fromkeys(others, "unsupported"))
-    read = decode(InventoryFacts, facts)
+    read = decode(InventoryResources, facts)
     assert read.cores == Reading("present", 64)
     assert read.gpu_count == Reading("absent")
     assert read.gpu_memory_bytes == Reading("denied", why="permission")
@@ -113,7 +113,7 @@ def test_a_reading_says_what_was_read_or_why_not() -> None:
     assert repr(read.cores) == "Reading('present', value=64)"
     assert read.to_dict() == facts
     with pytest.raises(DecodeError, match=r"cores.present: int expected, str found"):
-        decode(InventoryFacts, {**facts, "cores": {"present": "64"}})
+        decode(InventoryResources, {**facts, "cores": {"present": "64"}})
 
 
 def test_a_page_has_its_items_and_where_the_next_begins() -> None:

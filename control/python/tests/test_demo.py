@@ -251,10 +251,10 @@ def test_nodes_and_what_they_are(client: Client) -> None:
     nodes = client.list_nodes().all()
     assert len(nodes) == NODES
     captured = next(node for node in nodes if node.name == "gpu001")
-    assert captured.facts.gpu_count == 8
+    assert captured.resources.gpu_count == 8
     assert client.get_node("gpu001").name == "gpu001"
     inventory = client.get_inventory("gpu001")
-    assert inventory.facts.gpu_count.value == 8
+    assert inventory.resources.gpu_count.value == 8
     assert inventory.identity.gpus[0].uuid.state == "present"
     assert inventory.records["nic"].entries["nic.0.firmware"].state == "present"
     assert client.get_node_health("gpu001").node == "gpu001"
@@ -280,7 +280,7 @@ def test_conformance(client: Client) -> None:
     baseline = client.set_baseline(
         "h100", {"from_node": "gpu001", "nodes": "gpu[001-002]"}, dry_run=True
     )
-    assert (baseline.dry_run, baseline.standing.judged_count) == (True, 2)
+    assert (baseline.dry_run, baseline.comparison.compared_count) == (True, 2)
     made = client.set_baseline("h100", {"from_node": "gpu001", "nodes": "gpu[001-002]"})
     assert [b.name for b in client.list_baselines()] == ["h100"]
     assert client.get_baseline("h100").version == made.version

@@ -215,7 +215,7 @@ async def test_what_was_used_is_asked_for_and_read() -> None:
         "budget_factor": 1.0,
         "source": "ledger",
         "share": 0.1,
-        "burst": False,
+        "exceeds_share": False,
         "downscaled": False,
         "paused": [],
     }

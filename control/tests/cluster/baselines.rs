@@ -41,7 +41,7 @@ fn like(model: &str, classes: &[&str], nodes: &str, policy: &str) -> BaselineReq
 
 /// Drift from baselines: node, key and baseline version.
 fn told(view: &View) -> Vec<(String, String, String)> {
-    let drifted = view.judged.drifted.iter();
+    let drifted = view.cluster_drift.drifted.iter();
     drifted
         .filter_map(|d| match &d.by {
             DriftReference::Baseline { name, version, .. } => Some((
@@ -225,7 +225,7 @@ async fn one_is_drained_and_the_brake_holds_the_next(cluster: &ClusterFixture, c
     .await;
     let policies: Vec<_> = core
         .view()
-        .judged
+        .cluster_drift
         .drifted
         .iter()
         .filter_map(|d| match &d.by {

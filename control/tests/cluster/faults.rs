@@ -191,7 +191,7 @@ pub async fn broken_journal(cluster: &mut ClusterFixture) {
     println!("put back: {reason}");
     // Gossip arrives later than the answer to a launch.
     let names_a_fault = |view: &lattice_view::View| {
-        let seen = view.node(&node("gpu004"))?.seen.clone()?;
+        let seen = view.node(&node("gpu004"))?.gossip.clone()?;
         let mut reasons = seen.health_reasons.iter();
         Some(reasons.any(|r| r.starts_with("executor.")))
     };
@@ -274,7 +274,7 @@ pub async fn takeover(cluster: &mut ClusterFixture) {
         schema: SCHEMA,
         principal: Principal {
             name: format!("service:control/{}", old.name()),
-            power: Privilege::Service,
+            privilege: Privilege::Service,
         },
         key: None,
         at: old.now(),

@@ -238,7 +238,7 @@ impl ClusterFixture {
     pub fn is_current(&self, entry: &NodeEntry) -> bool {
         self.started.get(&entry.id).is_some_and(|(boot, at)| {
             entry.boot.as_ref() == Some(boot)
-                && entry.seen.as_ref().is_some_and(|seen| seen.addr == *at)
+                && entry.gossip.as_ref().is_some_and(|seen| seen.addr == *at)
         })
     }
 
@@ -269,7 +269,7 @@ impl ClusterFixture {
     pub async fn admin(&self, command: Command) -> Outcome {
         let principal = Principal {
             name: "root".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         };
         let proposed = self.core().propose(principal, None, command).await;
         proposed.unwrap().outcome

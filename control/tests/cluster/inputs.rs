@@ -121,7 +121,7 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
                 "lattice_energy_price -5\n",
                 "lattice_energy_price_normalized 0.25\n",
                 "lattice_data_readiness_known 1\n",
-                "lattice_storage_left_bytes_per_second{system=\"scratch\"} 50000000000\n",
+                "lattice_storage_available_bytes_per_second{system=\"scratch\"} 50000000000\n",
             ];
             if all.iter().all(|line| text.contains(line)) {
                 return;

@@ -186,7 +186,7 @@ async fn is_one_group(cluster: &ClusterFixture, core: &Arc<Core>, digest: Digest
     assert_eq!(whole.groups[0].nodes, ALL);
     // A node that was just read again is judged a little later, and receives no sensitive jobs until then.
     shows(core, "all are judged, and of one key", |view| {
-        let judged = view.judged.judged.values().map(|nodes| nodes.len());
+        let judged = view.cluster_drift.judged.values().map(|nodes| nodes.len());
         let keys = NODES.map(|name| view.node(&node(name)).map(|n| n.facts().conformance));
         let known = keys[0].filter(|key| *key != ConformanceKey::Unknown)?;
         let alike = keys.iter().all(|key| *key == Some(known));
@@ -263,5 +263,5 @@ async fn sensitive_work_spans_both_halves(cluster: &ClusterFixture) {
     on.sort_unstable();
     assert_eq!(on, NODES.map(node).iter().collect::<Vec<_>>());
     let view = cluster.core().view();
-    assert!(view.nodes.values().all(|n| n.contradiction.is_none()));
+    assert!(view.nodes.values().all(|n| n.attestation_fault.is_none()));
 }

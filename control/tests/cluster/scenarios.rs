@@ -150,7 +150,7 @@ async fn agents_become_nodes(cluster: &mut ClusterFixture) {
     })
     .await;
     let drift = shows(&core, "drift", |view| {
-        (!view.drift.drifts.is_empty()).then(|| view.drift.clone())
+        (!view.cohort_drift.drifts.is_empty()).then(|| view.cohort_drift.clone())
     })
     .await;
     let odd: Vec<_> = drift
@@ -243,7 +243,7 @@ async fn failing_rank(cluster: &ClusterFixture) {
 async fn beyond_a_limit(cluster: &ClusterFixture) {
     let principal = Principal {
         name: "root".to_owned(),
-        power: Privilege::Admin,
+        privilege: Privilege::Admin,
     };
     let proposed = cluster
         .core()

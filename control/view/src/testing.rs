@@ -30,11 +30,11 @@ pub(crate) fn entry(name: &str) -> NodeEntry {
         promised: None,
         reclaimed_at: None,
     });
-    entry.seen = Some(GossipedNode {
+    entry.gossip = Some(GossipedNode {
         cell: "c0".to_owned(),
         health: Health::Healthy,
         generation: 1,
-        heard: true,
+        is_alive: true,
         ..GossipedNode::before(BTreeMap::new())
     });
     entry.liveness = Liveness::Alive;
@@ -62,7 +62,7 @@ pub(crate) fn node(name: &str, is_upgraded: bool, byte: u8) -> NodeEntry {
 /// Publishes a NIC record that has the digest `byte` under schema 1 and, by an upgraded agent, another one under
 /// schema 2.
 pub(crate) fn publish(entry: &mut NodeEntry, is_upgraded: bool, byte: u8) {
-    let seen = entry.seen.as_mut().unwrap();
+    let seen = entry.gossip.as_mut().unwrap();
     seen.marks.insert(Class::Bios, mark(1, 9));
     seen.marks.insert(Class::Nic, mark(1, byte));
     if is_upgraded {
@@ -80,7 +80,7 @@ pub(crate) fn view(nodes: impl IntoIterator<Item = NodeEntry>) -> View {
     let mut view = View::default();
     let mut members = BTreeMap::new();
     for mut node in nodes {
-        members.extend(node.seen.take().map(|seen| (node.id.clone(), seen)));
+        members.extend(node.gossip.take().map(|seen| (node.id.clone(), seen)));
         Arc::make_mut(&mut view.nodes).insert(node.id.clone(), Arc::new(node));
     }
     view.set_cell("c0", members);

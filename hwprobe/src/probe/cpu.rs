@@ -156,12 +156,12 @@ pub fn probe(host: &Host) -> ProbeResult {
     throttling(root, &mut probed.vitals);
     super::usage::processors(host, &mut probed.vitals);
 
-    probed.facts.sockets = shape.as_ref().map(|(sockets, _)| *sockets);
-    probed.facts.cores = shape.map(|(_, cores)| cores);
-    probed.facts.threads = threads;
+    probed.resources.sockets = shape.as_ref().map(|(sockets, _)| *sockets);
+    probed.resources.cores = shape.map(|(_, cores)| cores);
+    probed.resources.threads = threads;
     let has = |name: &&&str| flags.present().is_some_and(|flags| flags.contains(**name));
     let features = FEATURES.iter().filter(has);
-    probed.facts.features = features.map(|&name| name.to_owned()).collect();
+    probed.resources.features = features.map(|&name| name.to_owned()).collect();
     probed
 }
 

@@ -38,10 +38,10 @@ pub fn probe(host: &Host) -> ProbeResult {
         .flatten()
         .map(|dimm| dimm.serial.clone())
         .collect();
-    probed.facts.numa_nodes = nodes;
+    probed.resources.numa_nodes = nodes;
     let meminfo = root.text("/proc/meminfo");
     let of = |name: &str| meminfo.as_ref().and_then(|text| meminfo_bytes(text, name));
-    probed.facts.memory_bytes = match of("MemTotal") {
+    probed.resources.memory_bytes = match of("MemTotal") {
         Reading::Absent if meminfo != Reading::Absent => {
             Reading::failed("/proc/meminfo: no MemTotal in kB")
         }

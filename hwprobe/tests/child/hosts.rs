@@ -177,7 +177,7 @@ fn shown(node: &Inventory) -> String {
             writeln!(text, "{key} = {reading}").unwrap();
         }
     }
-    let facts = serde_json::to_string_pretty(&node.facts).unwrap();
+    let facts = serde_json::to_string_pretty(&node.resources).unwrap();
     writeln!(text, "facts {facts}").unwrap();
     text
 }

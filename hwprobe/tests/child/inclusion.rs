@@ -290,7 +290,7 @@ fn live_values_change_nothing() {
         let mut after = before.clone();
         after.vitals.0.clear();
         after.power = None;
-        after.facts = Default::default();
+        after.resources = Default::default();
         after.identity = Default::default();
         assert_eq!(after.marks(), before.marks());
     }

@@ -71,7 +71,7 @@ fn a_process_of_its_own_learns_the_same() {
         let (isolated, here) = (probe_isolated(&host, &program()), probe_all(&host));
         assert_eq!(isolated.records, here.records);
         assert_eq!(isolated.identity, here.identity);
-        assert_eq!(isolated.facts, here.facts);
+        assert_eq!(isolated.resources, here.resources);
         assert_eq!(isolated.topology, here.topology);
         assert_eq!(isolated.findings, here.findings);
         let names = |inventory: &Inventory| {
@@ -131,7 +131,7 @@ fn a_file_that_never_answers() {
     );
     assert_eq!(inventory.probe_reasons(), ["probe.nic.hung"]);
     // No value is invented, and every other class is unchanged.
-    assert_eq!(inventory.facts.rdma_count.present(), None);
+    assert_eq!(inventory.resources.rdma_count.present(), None);
     for (class, mark) in inventory.marks().iter().filter(|(c, _)| **c != Class::Nic) {
         assert_eq!(*mark, before[class], "{class}");
     }
@@ -208,7 +208,7 @@ fn a_driver_that_hangs_is_swept_away() {
     };
     assert_eq!(missing(&inventory, Class::Gpu)["gpu.count"], timeout);
     assert_eq!(inventory.probe_reasons(), ["probe.gpu.hung"]);
-    assert_eq!(inventory.facts.gpus(), None);
+    assert_eq!(inventory.resources.gpus(), None);
     assert!(inventory.marks()[&Class::Nic].digest().is_some());
     wait_for_death(&pids);
 }

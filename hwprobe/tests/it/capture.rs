@@ -23,7 +23,7 @@ fn a_capture_of_a_tree_has_its_records_identity_and_digests() {
     let original = tree.probe();
     assert_eq!(again.records, original.records);
     assert_eq!(again.identity, original.identity);
-    assert_eq!(again.facts, original.facts);
+    assert_eq!(again.resources, original.resources);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_driver_that_did_not_answer_does_not_answer_in_the_capture() {
     };
     let (_out, again) = captured(&Host::new(tree.path(), nvml), Privacy::Mask);
     assert_eq!(again.probe_reasons(), ["probe.gpu.hung"]);
-    assert_eq!(again.facts.gpus(), None);
+    assert_eq!(again.resources.gpus(), None);
     assert_eq!(again.marks()[&Class::Gpu].digest(), None);
 }
 

@@ -59,10 +59,10 @@ fn a_child_that_hangs_is_a_timeout_and_is_killed_with_its_children() {
     assert_eq!(missing["gpu.count"], timeout);
     assert_eq!(missing["gpu.driver"], timeout);
     assert_eq!(
-        inventory.facts.gpu_count,
+        inventory.resources.gpu_count,
         Reading::Timeout { after_ms: 5000 }
     );
-    assert_eq!(inventory.facts.gpus(), None);
+    assert_eq!(inventory.resources.gpus(), None);
     assert_eq!(CohortKey::of(&inventory.identity), None);
     // Every other class was read.
     assert!(inventory.marks()[&Class::Nic].digest().is_some());

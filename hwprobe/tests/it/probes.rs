@@ -99,8 +99,8 @@ fn processors_are_counted_by_package_and_core_and_flags_are_sorted() {
     assert_eq!(get("cpu.threads"), "4");
     assert_eq!(get("cpu.model_name"), "Intel(R) Xeon(R) Platinum 8480C");
     assert_eq!(get("cpu.flags"), "amx_tile avx512f fpu sse2");
-    assert_eq!(inventory.facts.cores, Reading::Present(2));
-    assert!(inventory.facts.features.contains("amx_tile"));
+    assert_eq!(inventory.resources.cores, Reading::Present(2));
+    assert!(inventory.resources.features.contains("amx_tile"));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn an_arm_processor_takes_its_shape_from_sysfs() {
     assert_eq!(get("cpu.model"), "0xd4f");
     assert_eq!(get("cpu.sockets"), "1");
     assert_eq!(get("cpu.cores"), "2");
-    assert!(inventory.facts.features.contains("sve"));
+    assert!(inventory.resources.features.contains("sve"));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn network_slots_follow_the_bus_and_not_the_names() {
         inventory.identity.nics[0].address,
         Reading::Present("0000:1a:00.0".to_owned())
     );
-    assert!(inventory.facts.features.contains("infiniband"));
+    assert!(inventory.resources.features.contains("infiniband"));
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_required_file_that_is_denied_leaves_the_class_incomplete() {
     let inventory = tree.probe();
     let count = inventory.records[&Class::Nic].get("nic.count");
     assert!(matches!(count, Reading::Denied { .. }), "{count:?}");
-    assert!(!inventory.facts.rdma_count.is_known());
+    assert!(!inventory.resources.rdma_count.is_known());
 }
 
 #[test]
@@ -523,10 +523,10 @@ fn live_probe_is_repeatable() {
     let host = Host::new("/", NvmlSource::Disabled);
     let (first, second) = (probe_all(&host), probe_all(&host));
     assert_eq!(first.marks(), second.marks());
-    assert!(first.facts.memory_bytes.present().is_some());
+    assert!(first.resources.memory_bytes.present().is_some());
     assert!(
         first
-            .facts
+            .resources
             .threads
             .present()
             .is_some_and(|&count| count > 0)

@@ -63,7 +63,7 @@ async fn write(
             },
         );
         drain.principal.name = format!("service:load-{}", writer % 4);
-        drain.principal.power = Privilege::Service;
+        drain.principal.privilege = Privilege::Service;
         // The outcome of a write without a key is unknown if the leader fails. The writer then continues with the next
         // write.
         if let Err(error) = client.settle(drain).await {

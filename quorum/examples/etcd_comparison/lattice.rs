@@ -272,7 +272,7 @@ pub fn envelope(key: Option<String>, command: Command) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "alice".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         },
         key,
         at: SystemClock.now(),

@@ -104,7 +104,7 @@ impl Writer {
             schema: SCHEMA,
             principal: Principal {
                 name: name.to_owned(),
-                power,
+                privilege: power,
             },
             key: None,
             at: self.clock,

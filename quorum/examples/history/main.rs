@@ -224,7 +224,7 @@ impl MeasuredMember {
                 schema: SCHEMA,
                 principal: Principal {
                     name: "alice".to_owned(),
-                    power: Privilege::User,
+                    privilege: Privilege::User,
                 },
                 key: Some(format!("{batch}-{n}-{}", SystemClock.now().0)),
                 at: SystemClock.now(),

@@ -322,7 +322,7 @@ fn restore_record(header: &BackupHeader) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: RESTORER.to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         },
         key: None,
         at: header.at,

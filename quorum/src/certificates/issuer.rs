@@ -264,7 +264,7 @@ impl Issuer {
             schema: SCHEMA,
             principal: Principal {
                 name: MEMBERS_PRINCIPAL.to_owned(),
-                power: Privilege::Service,
+                privilege: Privilege::Service,
             },
             key,
             at: self.member.clock.now(),

@@ -10,7 +10,7 @@ fn command(name: &str, bytes: usize) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: name.to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         },
         key: None,
         at: UnixMillis(1),

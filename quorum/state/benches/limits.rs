@@ -37,7 +37,7 @@ fn envelope(command: Command) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "root".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         },
         key: None,
         at: NOW,

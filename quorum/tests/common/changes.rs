@@ -22,7 +22,7 @@ use std::{
 pub fn alice() -> Principal {
     Principal {
         name: "alice".to_owned(),
-        power: Privilege::Admin,
+        privilege: Privilege::Admin,
     }
 }
 

@@ -325,7 +325,7 @@ pub fn envelope(name: &str, power: Privilege, key: Option<String>, command: Comm
         schema: SCHEMA,
         principal: Principal {
             name: name.to_owned(),
-            power,
+            privilege: power,
         },
         key,
         at: now(),

@@ -145,7 +145,7 @@ async fn refuses_quorum_loss_and_wrong_member() {
     // A user without administrator rights.
     let user = Principal {
         name: "bob".to_owned(),
-        power: Privilege::User,
+        privilege: Privilege::User,
     };
     let asked = client.change_quorum(user, "bob-1".to_owned(), remove(others[1]));
     assert_eq!(asked.await.unwrap().unwrap_err().code(), "not_allowed");

@@ -218,6 +218,6 @@ async fn a_backup_has_the_segments_and_a_restored_cluster_answers_from_them() {
 fn principal() -> Principal {
     Principal {
         name: "root".to_owned(),
-        power: Privilege::Admin,
+        privilege: Privilege::Admin,
     }
 }

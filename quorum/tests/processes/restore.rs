@@ -397,7 +397,7 @@ async fn only_administrators_get_a_backup() {
     .await;
     let bob = Principal {
         name: "bob".to_owned(),
-        power: Privilege::Operator,
+        privilege: Privilege::Operator,
     };
     let refused = client.backup(bob, "b".to_owned()).await.err().unwrap();
     assert!(

@@ -248,7 +248,7 @@ mod tests {
     fn an_events_texts_count() {
         let by = Principal {
             name: "root".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         };
         let action = AuditAction::CertificatesRevoked {
             role: Role::Agent,

@@ -9,7 +9,7 @@ pub struct Principal {
     /// Name: a user, or `service:control/c1`.
     pub name: String,
     /// Privilege of the principal.
-    pub power: Privilege,
+    pub privilege: Privilege,
 }
 
 /// The strongest role a principal holds for a command.

@@ -198,7 +198,7 @@ impl Scene {
             schema: SCHEMA,
             principal: Principal {
                 name: "service:control/late".to_owned(),
-                power: Privilege::Service,
+                privilege: Privilege::Service,
             },
             key: None,
             at: service::now(),

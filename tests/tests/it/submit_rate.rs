@@ -98,7 +98,7 @@ async fn register(site: &Site, nodes: usize) {
             schema: SCHEMA,
             principal: Principal {
                 name: "root".to_owned(),
-                power: Privilege::Admin,
+                privilege: Privilege::Admin,
             },
             key: None,
             at: SystemClock.now(),

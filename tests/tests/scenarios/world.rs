@@ -254,7 +254,7 @@ impl World {
             schema: SCHEMA,
             principal: Principal {
                 name: "ada".to_owned(),
-                power: Privilege::Admin,
+                privilege: Privilege::Admin,
             },
             key: Some(format!("{:032x}", rand::random::<u128>())),
             at: service::now(),

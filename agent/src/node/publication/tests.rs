@@ -107,7 +107,7 @@ fn the_document_is_served_by_its_address_and_follows_the_facts() {
     observe(&mut publication, &empty);
     let first = publication.announcement().document.unwrap();
     let mut grown = empty.clone();
-    grown.facts.cores = Reading::Present(64);
+    grown.resources.cores = Reading::Present(64);
     grown.findings.push(Finding {
         class: Class::Gpu,
         code: "gpu_count_mismatch".to_owned(),
@@ -118,7 +118,7 @@ fn the_document_is_served_by_its_address_and_follows_the_facts() {
     assert_ne!(first, second);
     let bytes = publication.content(&second).unwrap();
     let document = NodeDocument::verify(&second, &bytes).unwrap();
-    assert_eq!(document.facts.cores, Reading::Present(64));
+    assert_eq!(document.resources.cores, Reading::Present(64));
     assert_eq!(document.topology_group.as_deref(), Some("g0"));
     assert_eq!(publication.announcement().findings, ["gpu_count_mismatch"]);
     assert!(publication.content(&Digest([0; 32])).is_none());

@@ -78,7 +78,7 @@ pub struct InventoryView {
     /// Names, serial numbers, addresses: never compared.
     pub identity: InventoryIdentity,
     /// Properties that placement may require.
-    pub facts: InventoryFacts,
+    pub resources: InventoryResources,
     /// Topology of the node's devices.
     pub topology: InventoryTopology,
     /// Live values, by key.
@@ -184,7 +184,7 @@ pub struct DiskPart {
 /// Properties that placement may require. An unknown value is never zero.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct InventoryFacts {
+pub struct InventoryResources {
     /// GPU model, if all GPUs share one.
     pub gpu_model: ReadingView<String>,
     /// Number of GPUs that the driver can use; absent on a node without any.

@@ -79,7 +79,7 @@ impl From<&AuditEntry> for AuditView {
             revision: entry.revision,
             at: text::time(entry.at),
             by: entry.by.name.clone(),
-            privilege: entry.by.power,
+            privilege: entry.by.privilege,
             summary: summary(&entry.action),
             action: entry.action.clone(),
             hash: blake3::Hash::from_bytes(entry.hash).to_hex().to_string(),
@@ -114,7 +114,7 @@ impl TryFrom<&AuditView> for AuditEntry {
             at,
             by: Principal {
                 name: view.by.clone(),
-                power: view.privilege,
+                privilege: view.privilege,
             },
             action: view.action.clone(),
             hash: *hash.as_bytes(),
@@ -150,7 +150,7 @@ mod tests {
             at: UnixMillis(1_700_000_000_123),
             by: Principal {
                 name: "root".to_owned(),
-                power: Privilege::Admin,
+                privilege: Privilege::Admin,
             },
             action,
             hash: [7; 32],

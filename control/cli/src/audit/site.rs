@@ -22,7 +22,7 @@ pub struct TestCluster {
 fn root() -> Principal {
     Principal {
         name: "root".to_owned(),
-        power: Privilege::Admin,
+        privilege: Privilege::Admin,
     }
 }
 
@@ -103,7 +103,7 @@ impl TestCluster {
         let n = all.len() as u64;
         let by = Principal {
             name: "service:quorum".to_owned(),
-            power: Privilege::Service,
+            privilege: Privilege::Service,
         };
         let (revision, at) = (Revision(n + 1), START.after(1_000 * n));
         all.push(AuditEntry::following(all.last(), revision, at, by, action));

@@ -153,7 +153,7 @@ mod tests {
         serde_json::from_value(json!({
             "name": "gpu001", "lifecycle": lifecycle, "vcluster": "default", "liveness": "alive",
             "drain": [{"owner": "op", "reason": "fan is loud", "since": "2026-11-22T02:12:01Z"}],
-            "health": {"verdict": verdict, "reasons": []}, "facts": {"features": []},
+            "health": {"verdict": verdict, "reasons": []}, "resources": {"features": []},
             "classes": {}, "drifted_keys": drifted, "revision": 1,
         }))
         .unwrap()

@@ -61,7 +61,7 @@ impl BmcHealth {
             vitals: found.vitals.clone(),
             findings: found.findings.clone(),
             identity: Default::default(),
-            facts: Default::default(),
+            resources: Default::default(),
             topology: Default::default(),
             power: None,
             probes: Vec::new(),

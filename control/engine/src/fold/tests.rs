@@ -73,7 +73,7 @@ fn apply_to(state: &mut State, command: Command) -> Applied {
         schema: SCHEMA,
         principal: Principal {
             name: "root".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         },
         key: None,
         at: UnixMillis(1_000),

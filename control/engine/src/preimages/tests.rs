@@ -53,7 +53,7 @@ impl World {
         let id = node(name);
         let mut entry = NodeEntry::new(id.clone());
         entry.liveness = Liveness::Alive;
-        entry.seen = Some(GossipedNode {
+        entry.gossip = Some(GossipedNode {
             cell: "c0".to_owned(),
             addr: mesh.local_addr(),
             marks: BTreeMap::from([(
@@ -72,7 +72,7 @@ impl World {
             agent_version: None,
             group: None,
             history: None,
-            heard: true,
+            is_alive: true,
         });
         self.peers.push(mesh);
         self.view.insert(entry);
@@ -192,7 +192,7 @@ fn living_nodes_that_name_a_record_have_it_perhaps() {
     let mut view = View::default();
     let mut put = |name: &str, class, digest: Digest, beside: Option<Digest>| {
         let mut node = crate::tasks::testing::entry(name);
-        if let Some(seen) = &mut node.seen {
+        if let Some(seen) = &mut node.gossip {
             let mark = ClassMark::Complete { schema: 2, digest };
             seen.marks.insert(class, mark);
             let beside = beside.map(|digest| (class, EarlierDigest { schema: 1, digest }));

@@ -232,7 +232,7 @@ impl AccountedCluster for ControlledCluster {
             .flatten();
         NodeHardware {
             gpus: gpus.unwrap_or(UNKNOWN_GPUS),
-            gpu_model: document.and_then(|document| document.facts.gpu_model.present().cloned()),
+            gpu_model: document.and_then(|document| document.resources.gpu_model.present().cloned()),
         }
     }
     fn projects(&self) -> BTreeSet<ProjectPath> {
@@ -255,7 +255,7 @@ impl AccountedCluster for ControlledCluster {
     ) -> Result<(), ClusterError> {
         let principal = Principal {
             name: ACCOUNTING.to_owned(),
-            power: Privilege::Accounting,
+            privilege: Privilege::Accounting,
         };
         let command = Command::UpdateTenant {
             tenant: tenant.clone(),

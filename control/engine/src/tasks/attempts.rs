@@ -68,7 +68,7 @@ struct AgentMark {
 impl AgentMark {
     fn of(entry: &NodeEntry) -> Self {
         Self {
-            generation: entry.seen.as_ref().map(|seen| seen.generation),
+            generation: entry.gossip.as_ref().map(|seen| seen.generation),
             boot: entry.boot.clone(),
             holder: entry.record.as_ref().and_then(|record| record.holder),
         }

@@ -51,7 +51,7 @@ impl MergeSource {
         };
         self.is_complete
             && Arc::ptr_eq(&self.parts, parts)
-            && entry.merged == self.merged
+            && entry.merged_marks == self.merged
             && self
                 .merged
                 .iter()
@@ -117,7 +117,7 @@ impl ClassMerge {
             let Some((node, done)) = next else {
                 break;
             };
-            if view.node(&node).is_some_and(|e| e.merged != done.merged) {
+            if view.node(&node).is_some_and(|e| e.merged_marks != done.merged) {
                 found.insert(node.clone(), done.merged.clone());
                 tell_at.get_or_insert_with(|| Instant::now() + GATHER);
                 count += 1;

@@ -185,7 +185,7 @@ impl Conformance {
             documents,
             records,
             missing: self.fetches.still_missing(&view, &self.missing),
-            drifted: view.judged.drifted.len(),
+            drifted: view.cluster_drift.drifted.len(),
         }
     }
 }
@@ -219,7 +219,7 @@ impl Conformance {
     /// Looks up, once, the last known state of at most `most` nodes that have not gossiped since this control started.
     async fn recall(&mut self, most: usize) {
         let view = self.core.view();
-        let is_unheard = |entry: &NodeEntry| entry.seen.is_none() && entry.last_known.is_none();
+        let is_unheard = |entry: &NodeEntry| entry.gossip.is_none() && entry.last_known.is_none();
         let unheard = view.nodes.values().filter(|entry| is_unheard(entry));
         let unheard = unheard.filter(|entry| !self.recalled.contains(&entry.id));
         let unheard: Vec<&Arc<NodeEntry>> = unheard.take(most).collect();

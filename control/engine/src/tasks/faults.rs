@@ -70,7 +70,7 @@ pub(crate) fn drain_envelope(
 pub(crate) fn principal(owner: &str) -> Principal {
     Principal {
         name: owner.to_owned(),
-        power: Privilege::Service,
+        privilege: Privilege::Service,
     }
 }
 
@@ -299,7 +299,7 @@ mod tests {
 
     fn entry(owner: &str, drained_ms: u64, reasons: &[&str]) -> NodeEntry {
         let mut entry = testing::entry("n1");
-        if let (Some(record), Some(seen)) = (&mut entry.record, &mut entry.seen) {
+        if let (Some(record), Some(seen)) = (&mut entry.record, &mut entry.gossip) {
             record.lifecycle = Lifecycle::Drained;
             record.holder = None;
             record.drain = vec![DrainReason {

@@ -171,7 +171,7 @@ impl ReadHistories {
         let view = self.core.view();
         let mut behind = Vec::new();
         for (id, node) in view.nodes.iter() {
-            let Some(mark) = node.seen.as_ref().and_then(|seen| seen.history) else {
+            let Some(mark) = node.gossip.as_ref().and_then(|seen| seen.history) else {
                 continue;
             };
             let told = Cursor {
@@ -277,7 +277,7 @@ async fn read(
 ) -> Result<(Cursor, u64), ReadError> {
     let mut cursor = core.history.cursor(node.to_string()).await?;
     let mut added = 0;
-    let told = view.node(node).and_then(|entry| entry.seen.as_ref());
+    let told = view.node(node).and_then(|entry| entry.gossip.as_ref());
     if let Some(mark) = told.and_then(|seen| seen.history)
         && (mark.journal, mark.seq) == (cursor.journal, cursor.read)
     {

@@ -320,7 +320,7 @@ async fn push(
 }
 
 fn generation(entry: &NodeEntry) -> Option<u64> {
-    entry.seen.as_ref().map(|seen| seen.generation)
+    entry.gossip.as_ref().map(|seen| seen.generation)
 }
 
 fn is_due(told: Option<&AgentPush>, generation: Option<u64>, number: u64, now: Instant) -> bool {

@@ -102,7 +102,7 @@ enum Keys {
 fn baseline_view(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView {
     let record = &kept.record;
     let definition = &record.definition;
-    let report = &view.judged;
+    let report = &view.cluster_drift;
     // For another version, or before the last change is judged, the conformance of the nodes is unknown.
     let in_force = view.baselines.get(&record.name).map(|kept| &kept.record);
     let is_judged = in_force.is_some_and(|is| is.version == record.version)

@@ -56,7 +56,7 @@ pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsVie
         }
     }
     // Nodes that do not gossip belong to no group either.
-    let unheard = view.nodes.values().filter(|entry| entry.seen.is_none());
+    let unheard = view.nodes.values().filter(|entry| entry.gossip.is_none());
     unknown.extend(unheard.map(|entry| entry.id.to_string()));
     let not_read = not_read.into_iter().map(|(why, nodes)| NotReadView {
         nodes: fold(&nodes),
@@ -116,7 +116,7 @@ fn why_not_read(core: &Core, view: &View, name: &str, scope: &Scope) -> Option<&
 
 pub(crate) async fn drift(core: &Core) -> DriftReportView {
     let view = core.view();
-    let report: &ClusterDrift = &view.judged;
+    let report: &ClusterDrift = &view.cluster_drift;
     let drifted = report.drifted.iter();
     let mut shown: Vec<DriftView> = drifted.map(|d| self::drift_view(&view, d)).collect();
     let asked = report.drifted.iter().take(MAX_HISTORY_LOOKUPS);
@@ -155,7 +155,7 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
 /// Nodes that are neither judged nor known to have nothing to compare with. Before the first comparison these are all
 /// nodes.
 fn pending(view: &View) -> String {
-    let report = &view.judged;
+    let report = &view.cluster_drift;
     let alone: BTreeSet<&str> = report.alone.iter().map(String::as_str).collect();
     let is_judged = |id: &NodeId| {
         let is_told = report.compared.contains(id) || alone.contains(id.as_str());

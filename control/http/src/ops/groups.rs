@@ -143,7 +143,7 @@ impl ComparisonSide {
 
 /// Scopes of several classes in which the digest of a group starts with `digits`.
 fn union_scopes(view: &View, digits: &str) -> Vec<Scope> {
-    let entries = view.nodes.values().filter(|entry| entry.seen.is_some());
+    let entries = view.nodes.values().filter(|entry| entry.gossip.is_some());
     let kinds: BTreeSet<Vec<(Class, ClassMark)>> = entries
         .map(|entry| {
             entry

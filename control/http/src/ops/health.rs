@@ -152,7 +152,7 @@ async fn other_reasons(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<
     let (Some(entry), Ok(shown)) = (view.node(node), nodes::get(core, node.as_str())) else {
         return Vec::new();
     };
-    let seen = entry.seen.as_ref();
+    let seen = entry.gossip.as_ref();
     let said = seen.map_or(&[][..], |seen| &seen.health_reasons);
     let is_bad = seen.is_some_and(|seen| seen.health != Health::Healthy);
     let mut others = Vec::new();

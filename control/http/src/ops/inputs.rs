@@ -74,7 +74,7 @@ fn storage(view: &View, to: &mut Exposition) {
         systems().filter_map(|(name, system)| Some(bytes(name, system.others_mb_s? as f64))),
     );
     to.gauges(
-        "lattice_storage_promised_bytes_per_second",
+        "lattice_storage_reserved_bytes_per_second",
         "Bandwidth of a storage system reserved for running allocations, in bytes per second.",
         ["system"],
         systems().map(|(name, _)| {
@@ -83,7 +83,7 @@ fn storage(view: &View, to: &mut Exposition) {
         }),
     );
     to.gauges(
-        "lattice_storage_left_bytes_per_second",
+        "lattice_storage_available_bytes_per_second",
         "Bandwidth of a storage system available to new allocations, in bytes per second.",
         ["system"],
         systems().filter_map(|(name, _)| Some(bytes(name, left.get(name)?.left_mb_s as f64))),

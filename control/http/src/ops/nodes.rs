@@ -295,7 +295,7 @@ pub(super) fn difference(d: Difference) -> DifferenceView {
 async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
     get(core, node)?;
     let (id, view) = (node_id(node)?, core.view());
-    let (judged, drift) = (&view.judged, &view.drift);
+    let (judged, drift) = (&view.cluster_drift, &view.cohort_drift);
     let is_alone = drift.alone.iter().any(|alone| alone == node);
     let is_told = judged.compared.contains(&id) || judged.alone.iter().any(|a| a == node);
     if !is_told || (is_alone && judged.pending.contains(&id)) {
@@ -365,7 +365,7 @@ pub(crate) fn node_view_with_record(
     entry: &NodeEntry,
     record: Option<&Node>,
 ) -> NodeView {
-    let seen = entry.seen.as_ref();
+    let seen = entry.gossip.as_ref();
     let (verdict, reasons) = entry.shown_health();
     let drain = record.map_or(&[][..], |r| &r.drain);
     NodeView {
@@ -414,7 +414,7 @@ pub(crate) fn node_view_with_record(
             .clone()
             .or_else(|| seen.and_then(|s| s.boot_id.clone())),
         agent_version: seen.and_then(|s| s.agent_version.clone()),
-        attestation_fault: entry.contradiction.clone(),
+        attestation_fault: entry.attestation_fault.clone(),
         power: None,
         certificate: None,
         revision: record.map_or(Revision(0), |r| r.revision),
@@ -455,7 +455,7 @@ fn class_view(mark: &ClassMark) -> ClassView {
 }
 
 fn facts(document: &NodeDocument) -> ResourcesView {
-    let (identity, facts) = (&document.identity, &document.facts);
+    let (identity, facts) = (&document.identity, &document.resources);
     ResourcesView {
         vendor: identity.vendor.present().cloned(),
         product: identity.product.present().cloned(),

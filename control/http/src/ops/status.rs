@@ -107,7 +107,7 @@ pub(crate) fn nodes_drifted(view: &View) -> Option<u64> {
 pub(crate) fn nodes_not_judged(view: &View) -> u64 {
     let is_there = |node: &&std::sync::Arc<lattice_view::NodeEntry>| {
         let record = node.record.as_ref();
-        node.seen.is_some() || record.is_none_or(|r| r.lifecycle != Lifecycle::Retired)
+        node.gossip.is_some() || record.is_none_or(|r| r.lifecycle != Lifecycle::Retired)
     };
     let nodes = view.nodes.values().filter(is_there);
     count(nodes.filter(|node| view.drifted_keys(&node.id).is_none()))

@@ -37,7 +37,7 @@ pub(super) fn kernels(fixture: &ApiFixture) -> Digest {
     });
     let view = fixture.core.view();
     let nodes = view.nodes.iter().filter_map(|(id, entry)| {
-        let mut seen = entry.seen.clone()?;
+        let mut seen = entry.gossip.clone()?;
         let record = if id.as_str() == "gpu003" {
             &other
         } else {
@@ -61,7 +61,7 @@ fn answers(fixture: &ApiFixture, name: &str) {
         liveness: Liveness::Alive,
         reason: None,
         boot: None,
-        reached_at: None,
+        reply_addr: None,
     };
     let node = NodeId::new(name).unwrap();
     observed_state::liveness(&fixture.core, &BTreeMap::from([(node, found)]));

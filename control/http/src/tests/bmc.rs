@@ -307,7 +307,7 @@ async fn a_node_without_a_configured_bmc_is_not_unknown_in_groups_of_bmcs() {
     let eye = fixture.client("eye");
     let view = fixture.core.view();
     let off = |(id, entry): (&NodeId, &std::sync::Arc<lattice_view::NodeEntry>)| {
-        let mut seen = entry.seen.clone().unwrap();
+        let mut seen = entry.gossip.clone().unwrap();
         if id.as_str() != "gpu002" {
             seen.marks.insert(Class::Bmc, ClassMark::Disabled);
         }

@@ -163,11 +163,11 @@ impl UniteFixture {
     }
 
     fn drifted(&self) -> Vec<DriftedNode> {
-        self.world.core.view().judged.drifted.clone()
+        self.world.core.view().cluster_drift.drifted.clone()
     }
 
     fn unknown(&self) -> Vec<UnknownClass> {
-        let unknown = self.world.core.view().judged.unknown.clone();
+        let unknown = self.world.core.view().cluster_drift.unknown.clone();
         let of_bios = unknown.into_iter().filter(|u| u.class == Class::Bios);
         of_bios.collect()
     }
@@ -512,7 +512,7 @@ async fn many_bmc_readings_make_few_views() {
     assert!(
         names
             .iter()
-            .all(|node| !view.node(node).unwrap().merged.is_empty())
+            .all(|node| !view.node(node).unwrap().merged_marks.is_empty())
     );
     let views = view.version - before;
     assert!(views < 16, "{views} views of 64 nodes");

@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, sync::Arc};
 fn announce(fixture: &ApiFixture, nodes: &[&str], class: Class, mark: ClassMark) {
     let view = fixture.core.view();
     let all = view.nodes.iter().filter_map(|(id, entry)| {
-        let mut seen = entry.seen.clone()?;
+        let mut seen = entry.gossip.clone()?;
         if nodes.contains(&id.as_str()) {
             seen.marks.insert(class, mark);
         }
@@ -70,7 +70,7 @@ fn documents(fixture: &ApiFixture, nodes: impl Iterator<Item = u32>) {
                 product: text("XE9680"),
                 ..Identity::default()
             },
-            facts: Default::default(),
+            resources: Default::default(),
         };
         let (digest, _) = document.encode().unwrap();
         (NodeId::new(node).unwrap(), (digest, Arc::new(document)))

@@ -96,7 +96,7 @@ async fn a_reader_resumes_by_itself_after_the_server_was_gone() {
     let spec = job(&project, 1).into_spec().unwrap();
     let alice = lattice_quorum_types::command::Principal {
         name: "alice".to_owned(),
-        power: lattice_quorum_types::command::Privilege::User,
+        privilege: lattice_quorum_types::command::Privilege::User,
     };
     let command = lattice_quorum_types::Command::Submit {
         spec: Box::new(spec),
@@ -207,7 +207,7 @@ async fn resumed_reader_gets_missed_observations() {
         liveness: Liveness::Unreachable,
         reason: Some("no answer for 31 s; gpu008 hears nothing either".to_owned()),
         boot: None,
-        reached_at: None,
+        reply_addr: None,
     };
     let found = BTreeMap::from([(node, found)]);
     assert_eq!(observed_state::liveness(&fixture.core, &found), 1);

@@ -350,7 +350,7 @@ impl ApiFixture {
         let envelope = Envelope {
             principal: Principal {
                 name: "service:quorum".to_owned(),
-                power: Privilege::Service,
+                privilege: Privilege::Service,
             },
             ..service_envelope(None, command)
         };
@@ -396,7 +396,7 @@ impl ApiFixture {
                     agent_version: None,
                     group: Some(format!("dragonfly-{}", n % 4)),
                     history: None,
-                    heard: true,
+                    is_alive: true,
                 };
                 (NodeId::new(format!("gpu{n:03}")).unwrap(), seen)
             })
@@ -474,7 +474,7 @@ impl ApiFixture {
         let envelope = Envelope {
             principal: Principal {
                 name: who.to_owned(),
-                power: Privilege::User,
+                privilege: Privilege::User,
             },
             ..service_envelope(None, command)
         };
@@ -572,7 +572,7 @@ pub(super) fn operator_envelope(name: &str, command: Command) -> Envelope {
     Envelope {
         principal: Principal {
             name: name.to_owned(),
-            power: Privilege::Operator,
+            privilege: Privilege::Operator,
         },
         ..service_envelope(None, command)
     }
@@ -583,7 +583,7 @@ pub(super) fn admin_envelope(command: Command) -> Envelope {
     Envelope {
         principal: Principal {
             name: "root".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         },
         ..service_envelope(None, command)
     }
@@ -594,7 +594,7 @@ fn service_envelope(fence: Option<Fence>, command: Command) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "service:control/c1".to_owned(),
-            power: Privilege::Service,
+            privilege: Privilege::Service,
         },
         key: None,
         at: SystemClock.now(),

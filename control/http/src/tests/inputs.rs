@@ -74,10 +74,10 @@ async fn metrics_show_source_state_and_age() {
             "lattice_storage_budget_bytes_per_second{system=\"home\"} 200000000000",
             "lattice_storage_budget_bytes_per_second{system=\"scratch\"} 200000000000",
             "lattice_storage_others_bytes_per_second{system=\"scratch\"} 50000000000",
-            "lattice_storage_promised_bytes_per_second{system=\"home\"} 0",
-            "lattice_storage_promised_bytes_per_second{system=\"scratch\"} 30000000000",
-            "lattice_storage_left_bytes_per_second{system=\"home\"} 200000000000",
-            "lattice_storage_left_bytes_per_second{system=\"scratch\"} 120000000000",
+            "lattice_storage_reserved_bytes_per_second{system=\"home\"} 0",
+            "lattice_storage_reserved_bytes_per_second{system=\"scratch\"} 30000000000",
+            "lattice_storage_available_bytes_per_second{system=\"home\"} 200000000000",
+            "lattice_storage_available_bytes_per_second{system=\"scratch\"} 120000000000",
         ]
     );
     let age = |line: &String| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap();

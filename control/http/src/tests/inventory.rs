@@ -39,7 +39,7 @@ fn whole() -> Inventory {
     inventory.identity.nics.push(NicIdentity::default());
     inventory.identity.disks.push(DiskIdentity::default());
     inventory.identity.dimm_serials.push(Reading::Absent);
-    inventory.facts.features.insert("rdma".to_owned());
+    inventory.resources.features.insert("rdma".to_owned());
     let (gpu, to, links) = (0, Reading::Absent, 4);
     inventory
         .topology

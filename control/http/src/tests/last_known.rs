@@ -95,7 +95,7 @@ async fn unknown_class_shows_last_value() {
     assert_eq!((&*complete.state, complete.last_digest), ("complete", None));
     let view = fixture.core.view();
     let nodes = view.nodes.iter().filter_map(|(id, entry)| {
-        let mut seen = entry.seen.clone()?;
+        let mut seen = entry.gossip.clone()?;
         seen.marks.insert(Class::Kernel, ClassMark::Incomplete);
         Some((id.clone(), seen))
     });
@@ -136,7 +136,7 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
         liveness: Liveness::Unreachable,
         reason: None,
         boot: None,
-        reached_at: None,
+        reply_addr: None,
     };
     let gone = BTreeMap::from([(NodeId::new("gpu002").unwrap(), gone)]);
     observed_state::liveness(&fixture.core, &gone);

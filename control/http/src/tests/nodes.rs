@@ -333,7 +333,7 @@ async fn a_repeated_forced_release_is_answered_as_the_first() {
         answer.json::<serde_json::Value>().await.unwrap()
     };
     let first = release().await;
-    assert_eq!(first["given_up"]["allocation"], id.0);
+    assert_eq!(first["force_released_from"]["allocation"], id.0);
     // The node is not held now, so the same request would have another effect without its key.
     let revision = fixture.store.revision();
     let second = release().await;

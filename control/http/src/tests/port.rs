@@ -223,7 +223,7 @@ async fn no_verdict_before_first_comparison() {
         (lines.map(str::to_owned).collect::<Vec<_>>(), status)
     };
     let (lines, status) = told().await;
-    assert_eq!(lines, ["lattice_nodes_not_judged 24"]);
+    assert_eq!(lines, ["lattice_nodes_not_compared 24"]);
     assert_eq!(status, (None, 24));
     let nodes = ["gpu001", "gpu002", "gpu003"].map(|name| NodeId::new(name).unwrap());
     let report = ClusterDrift {
@@ -237,7 +237,7 @@ async fn no_verdict_before_first_comparison() {
     };
     observed_state::comparison(&fixture.core, judged);
     let (lines, status) = told().await;
-    let is = ["lattice_nodes_drifted 0", "lattice_nodes_not_judged 22"];
+    let is = ["lattice_nodes_drifted 0", "lattice_nodes_not_compared 22"];
     assert_eq!(
         (&lines[..], status),
         (&is.map(str::to_owned)[..], (Some(0), 22))

@@ -61,7 +61,7 @@ impl SingleCopy {
             schema: SCHEMA,
             principal: Principal {
                 name: "root".to_owned(),
-                power: Privilege::Admin,
+                privilege: Privilege::Admin,
             },
             key: None,
             at: SystemClock.now(),

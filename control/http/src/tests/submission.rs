@@ -27,7 +27,7 @@ pub(super) fn read_some(fixture: &ApiFixture) {
             node: node.clone(),
             topology_group: Some(format!("dragonfly-{}", n % 4)),
             identity: Default::default(),
-            facts: NodeResources {
+            resources: NodeResources {
                 gpu_model: Reading::Present("NVIDIA A100-SXM4-80GB".to_owned()),
                 gpu_count: Reading::Present(4),
                 memory_bytes: Reading::Present(1 << 39),
@@ -48,7 +48,7 @@ fn all_answer(fixture: &ApiFixture) {
             liveness: Liveness::Alive,
             reason: None,
             boot: None,
-            reached_at: None,
+            reply_addr: None,
         };
         (id.clone(), found)
     };

@@ -210,7 +210,7 @@ impl Inner {
         let name = name.to_owned();
         let envelope = Envelope {
             schema: SCHEMA,
-            principal: Principal { name, power },
+            principal: Principal { name, privilege: power },
             key: None,
             at: self.now,
             fence: None,

@@ -31,7 +31,7 @@ impl Plain {
     fn propose(&self, command: Command) -> Result<Applied, Refusal> {
         let principal = Principal {
             name: "service:control/c1".to_owned(),
-            power: Privilege::Service,
+            privilege: Privilege::Service,
         };
         self.site.propose(&Envelope {
             schema: SCHEMA,

@@ -82,7 +82,7 @@ impl<'a> Quorum<'a> {
     ) -> Result<Self, LiveError> {
         let principal = |name: &str, power| Principal {
             name: name.to_owned(),
-            power,
+            privilege: power,
         };
         let state = State::with_policy(cluster.limit_policy);
         let described = |host: &Host| DescribedNode {
@@ -253,7 +253,7 @@ impl Ledger for Quorum<'_> {
     ) -> Result<AllocationId, Refusal> {
         let user = Principal {
             name: user.to_owned(),
-            power: Role::User,
+            privilege: Role::User,
         };
         let spec = Box::new(spec);
         match self.apply(user, None, Command::Submit { spec }, at)? {

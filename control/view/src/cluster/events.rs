@@ -49,7 +49,7 @@ impl View {
         for (id, record) in records {
             nodes.insert(id, Arc::new(NodeEntry::registered(record)));
         }
-        nodes.retain(|_, entry| entry.record.is_some() || entry.seen.is_some());
+        nodes.retain(|_, entry| entry.record.is_some() || entry.gossip.is_some());
     }
 
     /// Applies an [expanded](crate::BaseView::expanded) event.

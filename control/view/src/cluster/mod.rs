@@ -30,9 +30,9 @@ pub struct View {
     /// Last plans of the vClusters that this control schedules, with the reasons why allocations wait.
     pub plan: Arc<LastPlan>,
     /// Nodes that differ from the majority of their cohort, by the preimages available.
-    pub drift: Arc<DriftReport>,
+    pub cohort_drift: Arc<DriftReport>,
     /// Nodes that differ from their baseline, or without one from their cohort.
-    pub judged: Arc<ClusterDrift>,
+    pub cluster_drift: Arc<ClusterDrift>,
     /// Number of the last usage record that this control has received; 0 before the first.
     pub usage_records: u64,
     /// Baselines in force.
@@ -86,14 +86,14 @@ impl View {
 
     /// Every node that gossips, in the form used for drift and conformance groups.
     pub fn conformance(&self) -> Vec<NodeView> {
-        let seen = self.nodes.values().filter(|node| node.seen.is_some());
+        let seen = self.nodes.values().filter(|node| node.gossip.is_some());
         seen.map(|node| node.compared()).collect()
     }
 
     /// A node in its present state, or in its last known state while it does not gossip.
     pub fn as_known(&self, id: &NodeId) -> Option<&NodeEntry> {
         let entry = self.nodes.get(id)?;
-        match &entry.seen {
+        match &entry.gossip {
             Some(_) => Some(entry),
             None => entry.last_known.as_deref(),
         }
@@ -106,7 +106,7 @@ impl View {
             record.is_some_and(|record| record.lifecycle == Lifecycle::Retired)
         };
         let ids = self.nodes.iter();
-        ids.filter(move |(_, entry)| entry.seen.is_some() || !is_retired(entry))
+        ids.filter(move |(_, entry)| entry.gossip.is_some() || !is_retired(entry))
             .filter_map(|(id, _)| self.as_known(id))
     }
 
@@ -181,7 +181,7 @@ impl View {
     }
 
     fn published_levels(&self) -> Levels {
-        let seen = self.nodes.values().filter(|node| node.seen.is_some());
+        let seen = self.nodes.values().filter(|node| node.gossip.is_some());
         Levels::of(seen.map(|node| (node.marks(), node.earlier())))
     }
 
@@ -194,7 +194,7 @@ impl View {
 
     /// Whether the effects of baselines on this node were computed from the present data.
     pub fn is_judged(&self, entry: &NodeEntry) -> bool {
-        let effect = entry.effect.as_ref();
+        let effect = entry.baseline_effect.as_ref();
         self.baselines.is_empty()
             || effect.is_some_and(|effect| effect.is_of(entry, &self.baselines))
     }
@@ -202,7 +202,7 @@ impl View {
     /// Number of keys in which a node differs from its baseline, or without one from the majority of its cohort. `None`
     /// where the node was compared with neither, or where no key differs but some data is unknown.
     pub fn drifted_keys(&self, id: &NodeId) -> Option<u32> {
-        let judged = &self.judged;
+        let judged = &self.cluster_drift;
         let first = judged.drifted.partition_point(|d| d.node < *id);
         let of_node = judged.drifted[first..].iter();
         let of_node = of_node.take_while(|d| d.node == *id).count();

@@ -29,7 +29,7 @@ pub struct PingOutcome {
     /// Boot id in the node's last reply, and the time of that reply since the start of this control.
     pub boot: Option<(String, Duration)>,
     /// Address of the node's last reply.
-    pub reached_at: Option<SocketAddr>,
+    pub reply_addr: Option<SocketAddr>,
 }
 
 impl View {
@@ -42,7 +42,7 @@ impl View {
     ) -> Option<BTreeSet<NodeId>> {
         let count = members.len() as u64;
         let gone = self.nodes.values().filter(|node| {
-            let seen = node.seen.as_ref();
+            let seen = node.gossip.as_ref();
             seen.is_some_and(|seen| seen.cell == cell) && !members.contains_key(&node.id)
         });
         let gone: BTreeSet<NodeId> = gone.map(|node| node.id.clone()).collect();
@@ -52,14 +52,14 @@ impl View {
         }
         let mut changed = gone;
         for (id, seen) in members {
-            let known = self.node(&id).and_then(|node| node.seen.as_ref());
+            let known = self.node(&id).and_then(|node| node.gossip.as_ref());
             if known == Some(&seen) {
                 continue;
             }
             let has_same_marks = known.is_some_and(|known| known.has_same_marks(&seen));
             self.conformance_version += u64::from(!has_same_marks);
             self.edit(&id, |node| {
-                (node.seen, node.last_known) = (Some(seen), None)
+                (node.gossip, node.last_known) = (Some(seen), None)
             });
             changed.insert(id);
         }
@@ -70,7 +70,7 @@ impl View {
         }
         self.unsettled.extend(changed.iter().cloned());
         Arc::make_mut(&mut self.nodes)
-            .retain(|_, node| node.record.is_some() || node.seen.is_some());
+            .retain(|_, node| node.record.is_some() || node.gossip.is_some());
         Some(changed)
     }
 
@@ -91,7 +91,7 @@ impl View {
     /// Stores the last known state of nodes that do not gossip, recalled from the node history.
     pub fn set_last_known(&mut self, found: Vec<NodeEntry>) -> BTreeSet<NodeId> {
         let found = found.into_iter().map(|then| (then.id.clone(), then));
-        let is_new = |node: &NodeEntry, _: &_| node.seen.is_none() && node.last_known.is_none();
+        let is_new = |node: &NodeEntry, _: &_| node.gossip.is_none() && node.last_known.is_none();
         let changed = self.store(found, is_new, |node, then| {
             node.last_known = Some(Arc::new(then));
         });
@@ -104,8 +104,8 @@ impl View {
         &mut self,
         found: BTreeMap<NodeId, BTreeMap<Class, MergedMark>>,
     ) -> BTreeSet<NodeId> {
-        let is_new = |node: &NodeEntry, merged: &_| node.merged != *merged;
-        let changed = self.store(found, is_new, |node, merged| node.merged = merged);
+        let is_new = |node: &NodeEntry, merged: &_| node.merged_marks != *merged;
+        let changed = self.store(found, is_new, |node, merged| node.merged_marks = merged);
         self.conformance_version += changed.len() as u64;
         self.unsettled.extend(changed.iter().cloned());
         changed
@@ -131,7 +131,7 @@ impl View {
                 if let Some((boot, at)) = &found.boot {
                     node.set_boot(boot, *at);
                 }
-                node.reached_at = found.reached_at;
+                node.reply_addr = found.reply_addr;
             },
         )
     }
@@ -149,9 +149,9 @@ impl View {
         found: &BTreeMap<NodeId, Option<String>>,
     ) -> BTreeSet<NodeId> {
         let found = found.iter().map(|(id, found)| (id.clone(), found));
-        let is_new = |node: &NodeEntry, found: &&Option<String>| node.contradiction != **found;
+        let is_new = |node: &NodeEntry, found: &&Option<String>| node.attestation_fault != **found;
         let changed = self.store(found, is_new, |node, found| {
-            node.contradiction.clone_from(found);
+            node.attestation_fault.clone_from(found);
         });
         self.unsettled.extend(changed.iter().cloned());
         changed
@@ -160,32 +160,32 @@ impl View {
     /// Whether a comparison changes the effect of baselines on some node.
     pub fn changes_effects(&self, compared: &ComparisonResult) -> bool {
         let mut nodes = self.nodes.values();
-        nodes.any(|entry| entry.effect.as_ref() != compared.effects.get(&entry.id))
+        nodes.any(|entry| entry.baseline_effect.as_ref() != compared.effects.get(&entry.id))
     }
 
     /// Replaces the last comparison, and stores the resulting effects on the nodes. `None`: nothing changed.
     pub fn set_comparison(&mut self, compared: ComparisonResult) -> Option<BTreeSet<NodeId>> {
         let affected = self.nodes.values();
         let affected =
-            affected.filter(|entry| entry.effect.as_ref() != compared.effects.get(&entry.id));
+            affected.filter(|entry| entry.baseline_effect.as_ref() != compared.effects.get(&entry.id));
         let affected: Vec<NodeId> = affected.map(|entry| entry.id.clone()).collect();
-        let is_same = *self.judged == compared.report && *self.drift == compared.cohorts;
+        let is_same = *self.cluster_drift == compared.report && *self.cohort_drift == compared.cohorts;
         if affected.is_empty() && is_same {
             return None;
         }
         let drifted = |drift: &ClusterDrift| -> BTreeSet<NodeId> {
             drift.drifted.iter().map(|d| d.node.clone()).collect()
         };
-        let mut changed = drifted(&self.judged);
+        let mut changed = drifted(&self.cluster_drift);
         changed.extend(drifted(&compared.report));
         for id in affected {
             let effect = compared.effects.get(&id).cloned();
-            self.edit(&id, |node| node.effect = effect);
+            self.edit(&id, |node| node.baseline_effect = effect);
             self.unsettled.insert(id.clone());
             changed.insert(id);
         }
-        self.drift = Arc::new(compared.cohorts);
-        self.judged = Arc::new(compared.report);
+        self.cohort_drift = Arc::new(compared.cohorts);
+        self.cluster_drift = Arc::new(compared.report);
         Some(changed)
     }
 

@@ -18,7 +18,7 @@ fn keys(view: &View) -> Vec<ConformanceKey> {
 fn members(view: &View) -> BTreeMap<NodeId, GossipedNode> {
     let nodes = view.nodes.values();
     nodes
-        .filter_map(|node| Some((node.id.clone(), node.seen.clone()?)))
+        .filter_map(|node| Some((node.id.clone(), node.gossip.clone()?)))
         .collect()
 }
 
@@ -59,7 +59,7 @@ fn only_nodes_with_other_common_marks_change() {
     // A node without the later schema joins: the warm planner must see all other nodes.
     let (old, before) = (node("d", false, 1), members(&view));
     let mut now = before.clone();
-    now.extend(old.seen.map(|seen| (old.id, seen)));
+    now.extend(old.gossip.map(|seen| (old.id, seen)));
     view.set_cell("c0", now);
     view.settle(FIRST_SEEN);
     for (id, before) in settled.nodes.iter() {

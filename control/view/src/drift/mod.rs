@@ -60,7 +60,7 @@ pub fn compare(view: &View, preimages: &impl Preimages) -> ComparisonResult {
                 &mut judged,
                 &mut applicable,
             );
-            let gossips = |entry: &Arc<NodeEntry>| entry.seen.is_some();
+            let gossips = |entry: &Arc<NodeEntry>| entry.gossip.is_some();
             if view.node(&entry.id).is_some_and(gossips) {
                 judged.effects.insert(entry.id.clone(), Arc::new(effect));
             }
@@ -77,7 +77,7 @@ pub fn compare(view: &View, preimages: &impl Preimages) -> ComparisonResult {
 /// Fills in the nodes that were compared, and the nodes with data still to be fetched.
 fn note_compared(view: &View, report: &mut ClusterDrift) {
     let lacks_document = |entry: &NodeEntry| {
-        let announced = entry.seen.as_ref().and_then(|seen| seen.document);
+        let announced = entry.gossip.as_ref().and_then(|seen| seen.document);
         announced.is_some() && entry.document.is_none()
     };
     let known = || view.as_known_all();

@@ -38,7 +38,7 @@ impl Fleet {
             if let (Some(digest), Some(record)) = (mark.digest(), record) {
                 records.insert(digest, record.clone());
             }
-            entry.seen.as_mut().unwrap().marks.insert(Class::Nic, mark);
+            entry.gossip.as_mut().unwrap().marks.insert(Class::Nic, mark);
             testing::settle(&mut entry, UnixMillis(7_000));
             entry.document = Some(Arc::new(NodeDocument {
                 version: 1,
@@ -51,7 +51,7 @@ impl Fleet {
                     gpu_count: Reading::Absent,
                     ..Identity::default()
                 },
-                facts: Default::default(),
+                resources: Default::default(),
             }));
             (entry.id.clone(), Arc::new(entry))
         });
@@ -297,13 +297,13 @@ fn placement_sees_what_follows() {
     let mut entry = testing::entry("a");
     let digest = Digest([1; 32]);
     let mark = ClassMark::Complete { schema: 1, digest };
-    entry.seen.as_mut().unwrap().marks.insert(Class::Nic, mark);
+    entry.gossip.as_mut().unwrap().marks.insert(Class::Nic, mark);
     testing::settle(&mut entry, UnixMillis(1));
     assert!(matches!(
         entry.facts().conformance,
         ConformanceKey::Known(_)
     ));
-    entry.effect = Some(Arc::new(BaselineEffect {
+    entry.baseline_effect = Some(Arc::new(BaselineEffect {
         no_sensitive: Some("it differs".to_owned()),
         deprioritised: true,
         ..BaselineEffect::default()
@@ -328,11 +328,11 @@ fn what_was_judged_on_something_else_does_not_count_as_judged() {
     let entry = |view: &View| NodeEntry::clone(view.node(&id("a")).unwrap());
     let mut judged = entry(&fleet.view);
     assert!(!fleet.view.is_judged(&judged), "not yet");
-    judged.effect = Some(effect);
+    judged.baseline_effect = Some(effect);
     assert!(fleet.view.is_judged(&judged));
     let mut other = judged.clone();
     other
-        .seen
+        .gossip
         .as_mut()
         .unwrap()
         .marks
@@ -372,7 +372,7 @@ fn odd_one_out(
     }
     for (name, node) in Arc::make_mut(&mut fleet.view.nodes) {
         let entry = Arc::make_mut(node);
-        says(entry.seen.as_mut().unwrap(), name.as_str() == odd);
+        says(entry.gossip.as_mut().unwrap(), name.as_str() == odd);
         testing::settle(entry, UnixMillis(7_000));
     }
     let effects = fleet.judge().effects.into_iter();
@@ -468,19 +468,19 @@ fn what_is_not_known_yet_is_no_zero() {
     let names = ["a", "b", "c", "d"];
     let mut fleet = Fleet::new(&names.map(|name| (name, like())), Vec::new());
     assert_eq!(fleet.view.drifted_keys(&id("a")), None, "nobody looked yet");
-    let judge = |fleet: &mut Fleet| fleet.view.judged = Arc::new(fleet.judge().report);
+    let judge = |fleet: &mut Fleet| fleet.view.cluster_drift = Arc::new(fleet.judge().report);
     judge(&mut fleet);
     assert_eq!(fleet.view.drifted_keys(&id("a")), Some(0));
     // A node that was never seen, and a node with a document still to be fetched, have no known data.
     let entries = Arc::make_mut(&mut fleet.view.nodes);
     let mut unheard = testing::entry("e");
-    unheard.seen = None;
+    unheard.gossip = None;
     entries.insert(id("e"), Arc::new(unheard));
     let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
     entry.document = None;
-    entry.seen.as_mut().unwrap().document = Some(Digest([3; 32]));
+    entry.gossip.as_mut().unwrap().document = Some(Digest([3; 32]));
     judge(&mut fleet);
-    let report = &fleet.view.judged;
+    let report = &fleet.view.cluster_drift;
     assert_eq!(report.pending, BTreeSet::from([id("d"), id("e")]));
     assert_eq!(report.alone, ["a", "b", "c"], "three are no cohort");
     for name in ["a", "d", "e"] {
@@ -505,11 +505,11 @@ fn a_class_of_which_nothing_is_known_is_no_zero_either() {
         // A second class of a drifted node is unknown, which does not reduce the known drift.
         let entries = Arc::make_mut(&mut fleet.view.nodes);
         let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
-        let marks = &mut entry.seen.as_mut().unwrap().marks;
+        let marks = &mut entry.gossip.as_mut().unwrap().marks;
         marks.insert(Class::Bios, ClassMark::Incomplete);
         testing::settle(entry, UnixMillis(1));
-        fleet.view.judged = Arc::new(fleet.judge().report);
-        let report = &fleet.view.judged;
+        fleet.view.cluster_drift = Arc::new(fleet.judge().report);
+        let report = &fleet.view.cluster_drift;
         assert!(report.unknown.iter().any(|u| u.node == id("e")));
         assert!(report.pending.is_empty() && report.compared.contains(&id("e")));
         assert_eq!(fleet.view.drifted_keys(&id("e")), None);
@@ -518,6 +518,6 @@ fn a_class_of_which_nothing_is_known_is_no_zero_either() {
     // Where everything is known, the count is zero.
     let fleet = Fleet::new(&nodes[..4], Vec::new());
     let mut view = fleet.view.clone();
-    view.judged = Arc::new(fleet.judge().report);
+    view.cluster_drift = Arc::new(fleet.judge().report);
     assert_eq!(view.drifted_keys(&id("a")), Some(0));
 }

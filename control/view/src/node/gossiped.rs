@@ -45,7 +45,7 @@ pub struct GossipedNode {
     /// Position up to which the node's own history goes.
     pub history: Option<JournalPosition>,
     /// Whether gossip considers the node alive. Liveness itself is in [`NodeEntry::liveness`](super::NodeEntry).
-    pub heard: bool,
+    pub is_alive: bool,
 }
 
 impl GossipedNode {
@@ -64,7 +64,7 @@ impl GossipedNode {
             agent_version: None,
             group: None,
             history: None,
-            heard: false,
+            is_alive: false,
         }
     }
 

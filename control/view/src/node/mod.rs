@@ -34,7 +34,7 @@ pub struct NodeEntry {
     /// Replicated record; `None` for a node that gossips and is not registered.
     pub record: Option<Node>,
     /// Gossip of the node; `None` for a node that was not seen since this control started.
-    pub seen: Option<GossipedNode>,
+    pub gossip: Option<GossipedNode>,
     /// Document of the node, once fetched and verified. While a newer document is being fetched, the previous one.
     pub document: Option<Arc<NodeDocument>>,
     /// Digest of `document`.
@@ -49,16 +49,16 @@ pub struct NodeEntry {
     /// Time of the reply with that boot id, since the start of this control. An older reply does not replace it.
     pub boot_replied_at: Option<Duration>,
     /// Address of the last reply to a ping of this control.
-    pub reached_at: Option<SocketAddr>,
+    pub reply_addr: Option<SocketAddr>,
     /// Classes with a part from the BMC, merged with the agent's part.
-    pub merged: BTreeMap<Class, MergedMark>,
+    pub merged_marks: BTreeMap<Class, MergedMark>,
     /// Faults reported by the BMC; empty where no BMC is read.
     pub bmc_faults: Arc<BmcFaults>,
     /// Contradiction between the node's signed attestation and its gossip, found when the attestation was last
     /// requested. The node receives no sensitive allocations then.
-    pub contradiction: Option<String>,
+    pub attestation_fault: Option<String>,
     /// Effects of the baselines; `None` while there are no baselines, or the node was not compared yet.
-    pub effect: Option<Arc<BaselineEffect>>,
+    pub baseline_effect: Option<Arc<BaselineEffect>>,
     /// Last known state while the node does not gossip, from this control's memory or its history.
     pub last_known: Option<Arc<NodeEntry>>,
     conformance: NodeConformance,
@@ -107,18 +107,18 @@ impl NodeEntry {
         Self {
             id,
             record: None,
-            seen: None,
+            gossip: None,
             document: None,
             document_digest: None,
             liveness: Liveness::Unknown,
             liveness_reason: None,
             boot: None,
             boot_replied_at: None,
-            reached_at: None,
-            merged: BTreeMap::new(),
+            reply_addr: None,
+            merged_marks: BTreeMap::new(),
             bmc_faults: Arc::default(),
-            contradiction: None,
-            effect: None,
+            attestation_fault: None,
+            baseline_effect: None,
             last_known: None,
             conformance: NodeConformance::default(),
             first_seen: FirstSeen::default(),
@@ -140,8 +140,8 @@ impl NodeEntry {
         document: Option<(Digest, Arc<NodeDocument>)>,
     ) -> Self {
         let mut then = self.clone();
-        then.seen = Some(GossipedNode::before(marks));
-        then.merged.clear();
+        then.gossip = Some(GossipedNode::before(marks));
+        then.merged_marks.clear();
         then.document_digest = document.as_ref().map(|(digest, _)| *digest);
         then.document = document.map(|(_, document)| document);
         then.conformance = then.derived(&Levels::default());
@@ -150,10 +150,10 @@ impl NodeEntry {
 
     /// Removes the node from gossip; its last state is kept.
     pub(crate) fn leave(&mut self) {
-        if self.seen.is_some() {
+        if self.gossip.is_some() {
             self.last_known = Some(Arc::new(self.clone()));
         }
-        self.seen = None;
+        self.gossip = None;
     }
 
     /// Stores the boot id in a reply of the agent. Replies may be processed in another order than they arrived: an older
@@ -168,7 +168,7 @@ impl NodeEntry {
     /// Stores a newly derived conformance, and since when its marks are known.
     pub(crate) fn set_conformance(&mut self, derived: NodeConformance, now: UnixMillis) {
         self.conformance = derived;
-        if self.seen.is_some() {
+        if self.gossip.is_some() {
             self.first_seen.observe(&self.conformance, now);
         }
     }
@@ -176,10 +176,10 @@ impl NodeEntry {
     /// Conformance of the node by its present inputs.
     pub(crate) fn derived(&self, levels: &Levels) -> NodeConformance {
         NodeConformance::derive(ConformanceInputs {
-            gossip: self.seen.as_ref(),
-            merged: &self.merged,
-            baselines: self.effect.as_deref(),
-            contradiction: self.contradiction.as_deref(),
+            gossip: self.gossip.as_ref(),
+            merged: &self.merged_marks,
+            baselines: self.baseline_effect.as_deref(),
+            contradiction: self.attestation_fault.as_deref(),
             levels,
         })
     }
@@ -191,7 +191,7 @@ impl NodeEntry {
 
     /// Address for calls to the agent: that of the last reply, else the gossiped one.
     pub fn addr(&self) -> Option<SocketAddr> {
-        self.reached_at.or(self.seen.as_ref().map(|seen| seen.addr))
+        self.reply_addr.or(self.gossip.as_ref().map(|seen| seen.addr))
     }
 
     /// Class marks from all sources; empty while nothing is known of the node.
@@ -206,12 +206,12 @@ impl NodeEntry {
 
     /// Mark of a class published by the agent, without the BMC's part.
     pub fn published(&self, class: Class) -> Option<ClassMark> {
-        self.seen.as_ref()?.marks.get(&class).copied()
+        self.gossip.as_ref()?.marks.get(&class).copied()
     }
 
     /// Health verdict published by the agent; unknown while the node was not seen.
     pub fn health(&self) -> Health {
-        self.seen
+        self.gossip
             .as_ref()
             .map_or(Health::Unknown, |seen| seen.health)
     }
@@ -219,20 +219,20 @@ impl NodeEntry {
     /// Whether the node does not answer, so that its data may be outdated.
     pub fn is_silent(&self) -> bool {
         let is_silent = matches!(self.liveness, Liveness::Suspect | Liveness::Unreachable);
-        self.seen.is_none() || is_silent
+        self.gossip.is_none() || is_silent
     }
 
     /// Health verdict for display, with the reasons. The verdict is at best unknown where the node does not answer, or
     /// its BMC does not return a class that it should. Placement uses [`NodeEntry::facts`] instead: a silent BMC only
     /// excludes allocations that require the classes it contributes to.
     pub fn shown_health(&self) -> (Health, Vec<String>) {
-        let Some(seen) = &self.seen else {
+        let Some(seen) = &self.gossip else {
             return (Health::Unknown, Vec::new());
         };
         let mut reasons = seen.health_reasons.clone();
         let is_incomplete =
             |class: &&Class| self.marks().get(class) == Some(&ClassMark::Incomplete);
-        for class in self.merged.keys().filter(is_incomplete) {
+        for class in self.merged_marks.keys().filter(is_incomplete) {
             let reason = format!("{class}.incomplete");
             if !reasons.contains(&reason) {
                 reasons.push(reason);
@@ -250,7 +250,7 @@ impl NodeEntry {
 
     /// Whether the node reports that its executor accepts no allocation: [`EXECUTOR_REASONS`].
     pub fn rejects_allocations(&self) -> bool {
-        self.seen
+        self.gossip
             .as_ref()
             .is_some_and(GossipedNode::rejects_allocations)
     }
@@ -258,7 +258,7 @@ impl NodeEntry {
     /// Topology group by the verified document, else by gossip.
     pub fn group(&self) -> Option<&str> {
         let by_document = self.document.as_ref().map(|d| &d.topology_group);
-        let by_gossip = self.seen.as_ref().map(|s| &s.group);
+        let by_gossip = self.gossip.as_ref().map(|s| &s.group);
         by_document.or(by_gossip)?.as_deref()
     }
 
@@ -298,11 +298,11 @@ impl NodeEntry {
         };
         facts.group = self.group().map(str::to_owned);
         if let Some(document) = &self.document {
-            facts.gpu_model = document.facts.gpu_model.present().cloned();
-            facts.gpu_count = document.facts.gpus();
-            facts.gpu_memory_bytes = gpu_memory(&document.facts);
-            facts.memory_bytes = document.facts.memory_bytes.present().copied();
-            facts.features.clone_from(&document.facts.features);
+            facts.gpu_model = document.resources.gpu_model.present().cloned();
+            facts.gpu_count = document.resources.gpus();
+            facts.gpu_memory_bytes = gpu_memory(&document.resources);
+            facts.memory_bytes = document.resources.memory_bytes.present().copied();
+            facts.features.clone_from(&document.resources.features);
         }
         facts
     }

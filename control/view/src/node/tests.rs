@@ -32,7 +32,7 @@ fn merged_mark_replaces_mark_and_earlier_mark() {
         mark: mark(2, 8),
         earlier,
     };
-    entry.merged.insert(Class::Nic, merged);
+    entry.merged_marks.insert(Class::Nic, merged);
     let derived = entry.derived(&Levels::default());
     assert_eq!(derived.marks[&Class::Nic], mark(2, 8));
     assert_eq!(derived.earlier.get(&Class::Nic).copied(), earlier);
@@ -63,11 +63,11 @@ fn excluded_node_equals_no_other() {
         deprioritised: true,
         ..BaselineEffect::default()
     };
-    entry.effect = Some(Arc::new(effect));
+    entry.baseline_effect = Some(Arc::new(effect));
     assert_eq!(key(&entry), ConformanceKey::Unknown);
     assert!(entry.derived(&Levels::default()).deprioritised);
     // The contradiction of the attestation is the reason shown.
-    entry.contradiction = Some("its attestation differs".to_owned());
+    entry.attestation_fault = Some("its attestation differs".to_owned());
     let derived = entry.derived(&Levels::default());
     let reason = derived.no_sensitive.as_deref();
     assert_eq!(reason, Some("its attestation differs"));
@@ -86,13 +86,13 @@ fn silent_node_is_not_shown_as_healthy() {
             (Health::Unknown, vec![SILENT.to_owned()])
         );
         // A fault that leaves the node usable shows as unknown.
-        let seen = entry.seen.as_mut().unwrap();
+        let seen = entry.gossip.as_mut().unwrap();
         (seen.health, seen.document) = (Health::Degraded, Some(Digest([1; 32])));
         assert_eq!(entry.shown_health().0, Health::Unknown);
         // A worse state stays until the node reports another one.
-        entry.seen.as_mut().unwrap().health = Health::Faulty;
+        entry.gossip.as_mut().unwrap().health = Health::Faulty;
         assert_eq!(entry.shown_health().0, Health::Faulty);
-        entry.seen.as_mut().unwrap().health = Health::Healthy;
+        entry.gossip.as_mut().unwrap().health = Health::Healthy;
     }
 }
 
@@ -107,7 +107,7 @@ fn placement_uses_worse_verdict_of_agent_and_bmc() {
         (Unknown, Degraded, Unknown),
         (Faulty, Degraded, Faulty),
     ] {
-        entry.seen.as_mut().unwrap().health = by_agent;
+        entry.gossip.as_mut().unwrap().health = by_agent;
         entry.bmc_faults = Arc::new(BmcFaults {
             health: by_bmc,
             ..BmcFaults::default()
@@ -119,13 +119,13 @@ fn placement_uses_worse_verdict_of_agent_and_bmc() {
 #[test]
 fn unreadable_bmc_class_does_not_exclude_node() {
     let mut entry = node("a", false, 1);
-    let seen = entry.seen.as_mut().unwrap();
+    let seen = entry.gossip.as_mut().unwrap();
     seen.health = Health::Degraded;
     seen.health_reasons = vec!["nic.link_downed".to_owned()];
     // The agent reported that the node has no BMC.
     seen.marks.insert(Class::Bmc, ClassMark::Disabled);
     let unread = MergedMark::unknown(Some(ClassMark::Disabled));
-    entry.merged.insert(Class::Bmc, unread);
+    entry.merged_marks.insert(Class::Bmc, unread);
     settle(&mut entry, UnixMillis(1));
     assert_eq!(entry.facts().health, Health::Degraded);
     assert_eq!(entry.shown_health().0, Health::Unknown);

@@ -21,7 +21,7 @@ pub struct NodeDocument {
     /// Names, serials and addresses of the node.
     pub identity: Identity,
     /// Resources of the node, as placement uses them.
-    pub facts: NodeResources,
+    pub resources: NodeResources,
 }
 
 /// Error of encoding, verifying or decoding a node document.
@@ -78,7 +78,7 @@ mod tests {
             node: "gpu001".to_owned(),
             topology_group: Some("g0".to_owned()),
             identity: Identity::default(),
-            facts: NodeResources::default(),
+            resources: NodeResources::default(),
         };
         let (digest, bytes) = document.encode().unwrap();
         assert_eq!(NodeDocument::verify(&digest, &bytes).unwrap(), document);

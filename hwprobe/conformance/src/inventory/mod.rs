@@ -36,7 +36,7 @@ pub struct Inventory {
     /// Names, serials and addresses.
     pub identity: Identity,
     /// Resources, as placement uses them.
-    pub facts: NodeResources,
+    pub resources: NodeResources,
     /// Topology of the devices.
     #[serde(default)]
     pub topology: Topology,
@@ -62,7 +62,7 @@ impl Inventory {
         let outcome = ProbeStatus::from(&probed.record);
         self.note(name, took, &probed.record, outcome);
         self.identity.absorb(probed.identity);
-        self.facts.absorb(probed.facts);
+        self.resources.absorb(probed.resources);
         self.topology.absorb(probed.topology);
         self.vitals.absorb(probed.vitals);
         // The readings of a later probe take precedence, where it has any.

@@ -12,7 +12,7 @@ pub struct ProbeResult {
     /// Identity values found by the probe.
     pub identity: Identity,
     /// Node resources found by the probe.
-    pub facts: NodeResources,
+    pub resources: NodeResources,
     /// Topology found by the probe.
     pub topology: Topology,
     /// Live values found by the probe.
@@ -30,7 +30,7 @@ impl ProbeResult {
         Self {
             record: ClassRecord::new(class),
             identity: Identity::default(),
-            facts: NodeResources::default(),
+            resources: NodeResources::default(),
             topology: Topology::default(),
             vitals: Vitals::default(),
             power: None,

@@ -254,7 +254,7 @@ pub(super) fn fill_node_values(root: &Root, gpus: &[Gpu], probed: &mut ProbeResu
         (Reading::Present(one), Reading::Present(other)) => Reading::Present(one.min(other)),
         (Reading::Present(_), unknown) | (unknown, _) => unknown,
     });
-    probed.facts.gpu_memory_bytes = known
+    probed.resources.gpu_memory_bytes = known
         .clone()
         .and_then(|()| smallest.unwrap_or(Reading::Absent));
     let models: BTreeSet<Reading<String>> = driven.into_iter().map(|(_, model)| model).collect();
@@ -262,9 +262,9 @@ pub(super) fn fill_node_values(root: &Root, gpus: &[Gpu], probed: &mut ProbeResu
         .into_iter()
         .reduce(|one, other| one.and_then(|one| other.map(|other| format!("{one} + {other}"))));
     let model = known.and_then(|()| joined.unwrap_or(Reading::Absent));
-    probed.facts.gpu_model = model.clone();
+    probed.resources.gpu_model = model.clone();
     probed.identity.gpu_model = model;
-    probed.facts.gpu_count = count.clone();
+    probed.resources.gpu_count = count.clone();
     probed.identity.gpu_count = count;
 }
 

@@ -75,7 +75,7 @@ pub fn probe(host: &Host) -> ProbeResult {
     }
     let amd = amd::describe(root, &functions, &switches, &mut probed);
     let amd = amd.present().map_or(&[][..], Vec::as_slice);
-    if probed.facts.gpu_count == Reading::Absent && !amd.is_empty() {
+    if probed.resources.gpu_count == Reading::Absent && !amd.is_empty() {
         amd::fill_node_values(root, amd, &mut probed);
     }
     for (slot, gpu) in amd.iter().enumerate() {
@@ -177,7 +177,7 @@ fn device_keys(
             Err(error) => Reading::failed(error.to_string()),
         });
     probed.record.require("gpu.count", count.clone());
-    probed.facts.gpu_count = count.clone();
+    probed.resources.gpu_count = count.clone();
     probed.identity.gpu_count = count.clone();
     for (slot, device) in devices.present().into_iter().flatten().enumerate() {
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
@@ -338,8 +338,8 @@ fn summarise(devices: &Reading<Vec<DeviceReport>>, probed: &mut ProbeResult) {
         _ => Reading::Present(models.into_iter().collect::<Vec<_>>().join(" + ")),
     });
     probed.identity.gpu_model = joined.clone();
-    probed.facts.gpu_model = joined;
-    probed.facts.gpu_memory_bytes = devices.as_ref().and_then(|devices| {
+    probed.resources.gpu_model = joined;
+    probed.resources.gpu_memory_bytes = devices.as_ref().and_then(|devices| {
         let memories = devices.iter().map(|device| device.values.get("memory"));
         let mut smallest = Reading::Absent;
         for memory in memories {
@@ -364,6 +364,6 @@ fn summarise(devices: &Reading<Vec<DeviceReport>>, probed: &mut ProbeResult) {
         )
     };
     if devices.present().is_some_and(|d| d.iter().any(has_nvlink)) {
-        probed.facts.features.insert("nvlink".to_owned());
+        probed.resources.features.insert("nvlink".to_owned());
     }
 }

@@ -166,25 +166,25 @@ fn driver(root: &Root, nic: &Nic, interface: &InterfaceReport, record: &mut Clas
 }
 
 fn facts(nics: &NicList, probed: &mut ProbeResult) {
-    probed.facts.rdma_count = nics.as_ref().map(|nics| {
+    probed.resources.rdma_count = nics.as_ref().map(|nics| {
         let rdma = nics.iter().filter(|nic| !nic.rdma.is_empty());
         number(rdma.count())
     });
     let is_slingshot = |nics: &Vec<Nic>| nics.iter().any(|nic| nic.cxi.is_some());
     if nics.present().is_some_and(is_slingshot) {
-        probed.facts.features.insert("slingshot".to_owned());
+        probed.resources.features.insert("slingshot".to_owned());
     }
     let layers = probed.record.entries.iter();
     let layers = layers.filter(|(key, _)| key.ends_with(".link_layer"));
     for layer in layers.filter_map(|(_, reading)| reading.present()) {
-        probed.facts.features.insert("rdma".to_owned());
+        probed.resources.features.insert("rdma".to_owned());
         if let Value::List(ports) = layer {
             let has = |name: &str| ports.iter().any(|port| port == name);
             if has("InfiniBand") {
-                probed.facts.features.insert("infiniband".to_owned());
+                probed.resources.features.insert("infiniband".to_owned());
             }
             if has("Ethernet") {
-                probed.facts.features.insert("roce".to_owned());
+                probed.resources.features.insert("roce".to_owned());
             }
         }
     }

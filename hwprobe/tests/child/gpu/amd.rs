@@ -87,12 +87,12 @@ pub(crate) fn amd_gpus_are_read_from_sysfs() {
     ] {
         assert_eq!(vital(&inventory, key), value, "{key}");
     }
-    assert_eq!(inventory.facts.gpus(), Some(2));
+    assert_eq!(inventory.resources.gpus(), Some(2));
     assert_eq!(
-        inventory.facts.gpu_memory_bytes,
+        inventory.resources.gpu_memory_bytes,
         Reading::Present(68_702_699_520)
     );
-    assert_eq!(inventory.facts.gpu_model.to_string(), "AMD 1002:7408");
+    assert_eq!(inventory.resources.gpu_model.to_string(), "AMD 1002:7408");
     let gpus = &inventory.identity.gpus;
     assert_eq!(gpus[0].address, Reading::Present("0000:29:00.0".to_owned()));
     assert_eq!(gpus[0].uuid, Reading::Present("1a2b3c".to_owned()));
@@ -149,9 +149,9 @@ pub(crate) fn amd_gpus_without_a_driver_are_not_known() {
         let missing = missing(&inventory);
         assert_eq!(missing["gpu.amd.count"], format!("<failed: {why}>"));
         assert_eq!(missing["gpu.amd.3.memory"], "<failed: no driver>");
-        assert_eq!(inventory.facts.gpus(), None);
+        assert_eq!(inventory.resources.gpus(), None);
         assert!(!inventory.identity.gpu_count.is_known());
-        assert!(!inventory.facts.gpu_model.is_known());
+        assert!(!inventory.resources.gpu_model.is_known());
         assert!(
             codes(&inventory).is_empty(),
             "nobody can say that they are broken"
@@ -186,7 +186,7 @@ pub(crate) fn an_amd_gpu_that_is_given_away_is_no_fault() {
         assert_eq!(get(&inventory, "gpu.amd.count"), "4");
         assert_eq!(get(&inventory, "gpu.amd.3.vbios"), "<absent>");
         assert_eq!(get(&inventory, "gpu.amd.3.memory"), "<absent>");
-        assert_eq!(inventory.facts.gpus(), Some(3), "{driver}");
+        assert_eq!(inventory.resources.gpus(), Some(3), "{driver}");
     }
 }
 
@@ -198,7 +198,7 @@ pub(crate) fn an_amd_gpu_that_the_driver_does_not_take_is_a_finding() {
     }
     let whole = without_library(&tree);
     assert!(codes(&whole).is_empty());
-    assert_eq!(whole.facts.gpus(), Some(4));
+    assert_eq!(whole.resources.gpus(), Some(4));
     // A released GPU loses its files with the driver.
     for file in ["driver", "vbios_version", "mem_info_vram_total"] {
         tree.remove(&format!("/sys/bus/pci/devices/{}/{file}", FOUR[2]));
@@ -211,10 +211,10 @@ pub(crate) fn an_amd_gpu_that_the_driver_does_not_take_is_a_finding() {
     assert_eq!(details, [expected]);
     // The number of GPUs is known, and the number of usable ones; the values of the released one are not.
     assert_eq!(get(&inventory, "gpu.amd.count"), "4");
-    assert_eq!(inventory.facts.gpus(), Some(3));
+    assert_eq!(inventory.resources.gpus(), Some(3));
     let missing: Vec<String> = missing(&inventory).into_keys().collect();
     assert_eq!(missing, ["gpu.amd.2.memory", "gpu.amd.2.vbios"]);
-    assert_eq!(inventory.facts.gpu_model, whole.facts.gpu_model);
+    assert_eq!(inventory.resources.gpu_model, whole.resources.gpu_model);
     let slots: Vec<u32> = inventory.identity.gpus.iter().map(|gpu| gpu.slot).collect();
     assert_eq!(slots, [0, 1, 2, 3], "it keeps its slot");
     // The module is loaded without any GPU, like a library without devices.
@@ -223,7 +223,7 @@ pub(crate) fn an_amd_gpu_that_the_driver_does_not_take_is_a_finding() {
     }
     let inventory = without_library(&tree);
     assert_eq!(codes(&inventory), ["gpu_count_mismatch"]);
-    assert_eq!(inventory.facts.gpus(), Some(0));
+    assert_eq!(inventory.resources.gpus(), Some(0));
 }
 
 pub(crate) fn a_screen_needs_no_driver() {
@@ -239,7 +239,7 @@ pub(crate) fn a_screen_needs_no_driver() {
         let record = &inventory.records[&Class::Gpu];
         assert!(record.state().digest().is_some(), "{what}: {record:?}");
         assert!(codes(&inventory).is_empty(), "{what}");
-        assert_eq!(inventory.facts.gpus(), Some(0), "{what}");
+        assert_eq!(inventory.resources.gpus(), Some(0), "{what}");
         assert!(inventory.identity.gpus.is_empty(), "{what}");
     };
     is_nothing(&screen("030000", "1a03", "2000"), "ASPEED");
@@ -257,8 +257,8 @@ pub(crate) fn a_screen_needs_no_driver() {
     // A compute board is not a display, whatever shows the console. A board for both counts if its driver is bound.
     let tree = screen("120000", "1002", "74a0");
     tree.pci("0000:c1:00.2", "108000", "1022", "1649");
-    assert_eq!(without_library(&tree).facts.gpus(), None);
+    assert_eq!(without_library(&tree).resources.gpus(), None);
     let tree = screen("030000", "1002", "7448");
     driven(&tree, "0000:c1:00.0", "amdgpu");
-    assert_eq!(without_library(&tree).facts.gpus(), Some(1));
+    assert_eq!(without_library(&tree).resources.gpus(), Some(1));
 }

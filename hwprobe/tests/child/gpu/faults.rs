@@ -56,7 +56,7 @@ pub(crate) fn no_library_and_no_device() {
         inventory.records[&Class::Gpu].get("gpu.count"),
         Reading::Absent
     );
-    assert_eq!(inventory.facts.gpus(), Some(0));
+    assert_eq!(inventory.resources.gpus(), Some(0));
     assert!(inventory.marks()[&Class::Gpu].digest().is_some());
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn no_library_but_devices() {
             if why == "2 NVIDIA devices on the bus and no driver library"),
         "{count:?}"
     );
-    assert_eq!(inventory.facts.gpus(), None);
+    assert_eq!(inventory.resources.gpus(), None);
     assert_eq!(inventory.marks()[&Class::Gpu].digest(), None);
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn a_gpu_that_is_given_away_is_not_missing() {
         let inventory = probe_all(&host(&tree, &driver));
         tree.remove(link);
         assert_eq!(get(&inventory, "gpu.bus_count"), "2");
-        assert_eq!(inventory.facts.gpus(), Some(1));
+        assert_eq!(inventory.resources.gpus(), Some(1));
         codes(&inventory).join(" ")
     };
     assert_eq!(codes_with("vfio-pci"), "");

@@ -59,16 +59,16 @@ pub(crate) fn every_row_of_a_gpu_is_read() {
         assert_eq!(get(&inventory, key), value, "{key}");
     }
     assert!(inventory.marks()[&Class::Gpu].digest().is_some());
-    assert_eq!(inventory.facts.gpus(), Some(2));
+    assert_eq!(inventory.resources.gpus(), Some(2));
     assert_eq!(
-        inventory.facts.gpu_model,
+        inventory.resources.gpu_model,
         Reading::Present("NVIDIA H100 80GB HBM3".to_owned())
     );
     assert_eq!(
-        inventory.facts.gpu_memory_bytes,
+        inventory.resources.gpu_memory_bytes,
         Reading::Present(85_520_809_984)
     );
-    assert!(inventory.facts.features.contains("nvlink"));
+    assert!(inventory.resources.features.contains("nvlink"));
     assert!(codes(&inventory).is_empty(), "{:?}", inventory.findings);
 }
 

@@ -20,7 +20,7 @@ fn the_h100_node_has_eight_connectx_7_and_a_bluefield_3_as_published() {
     assert_eq!(get("nic.8.board_id"), "MT_0000000884");
     assert_eq!(get("nic.8.hca_type"), "MT41692");
     assert_eq!(get("nic.8.link_layer"), "Ethernet");
-    assert_eq!(inventory.facts.rdma_count, present(9));
+    assert_eq!(inventory.resources.rdma_count, present(9));
     let state = inventory.records[&Class::Nic].state();
     assert!(matches!(state, ClassState::Complete { .. }), "{state:?}");
 }

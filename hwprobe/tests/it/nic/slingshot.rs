@@ -98,5 +98,5 @@ fn slingshot_sysfs_is_read_in_the_layouts_of_both_generations() {
         present("XYZ1".to_owned())
     );
     assert_eq!(inventory.identity.nics[0].nid, present("18".to_owned()));
-    assert!(inventory.facts.features.contains("slingshot"));
+    assert!(inventory.resources.features.contains("slingshot"));
 }

@@ -141,7 +141,7 @@ fn command(name: &str, key: Option<&str>) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "alice".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         },
         key: key.map(str::to_owned),
         at: UnixMillis(1),

@@ -90,7 +90,7 @@ impl Client {
             schema: SCHEMA,
             principal: Principal {
                 name: name.to_owned(),
-                power,
+                privilege: power,
             },
             key: (!self.rng.chance(80)).then_some(key),
             at: clock.now(),

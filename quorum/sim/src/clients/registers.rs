@@ -108,7 +108,7 @@ impl Client {
             schema: SCHEMA,
             principal: Principal {
                 name: "root".to_owned(),
-                power: Privilege::Admin,
+                privilege: Privilege::Admin,
             },
             key: Some(format!("register-{value}")),
             at: clock.now(),

@@ -51,7 +51,7 @@ fn assign(claims: Vec<(Attestation, Vec<u8>)>) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "service:control/c1".to_owned(),
-            power: Privilege::Service,
+            privilege: Privilege::Service,
         },
         key: None,
         at: SystemClock.now(),

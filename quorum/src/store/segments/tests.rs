@@ -51,7 +51,7 @@ fn entry(index: u64, commands: Vec<Command>) -> Entry {
         schema: SCHEMA,
         principal: Principal {
             name: "root".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         },
         key: None,
         at: UnixMillis(1_800_000_000_000 + index),

@@ -32,7 +32,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SetWalltime { .. }
         | Command::Cancel { .. }
         | Command::Hold { .. }
-        | Command::Release { .. } => match principal.power {
+        | Command::Release { .. } => match principal.privilege {
             Privilege::Accounting => return Err(forbidden(principal, "a person, or a service")),
             _ => return check_fence(state, envelope),
         },
@@ -122,7 +122,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             "the role operator or admin",
         ),
     };
-    if !allowed.contains(&principal.power) {
+    if !allowed.contains(&principal.privilege) {
         return Err(forbidden(principal, needs));
     }
     // Commands that a service may propose only with a fence. They include a `NeverStarted` report: only the holder of
@@ -159,14 +159,14 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
                 ..
             }
     );
-    if fenced && principal.power == Privilege::Service && fence.is_none() {
+    if fenced && principal.privilege == Privilege::Service && fence.is_none() {
         return Err(forbidden(
             principal,
             "a fence: the lease under which it acts",
         ));
     }
     check_fence(state, envelope)?;
-    match principal.power == Privilege::Service {
+    match principal.privilege == Privilege::Service {
         true => check_scheduler(state, envelope),
         false => Ok(()),
     }
@@ -208,7 +208,7 @@ fn check_fence(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
 
 /// Rejects every principal but the allocation's owner, operators and administrators.
 pub(super) fn check_owner(case: Case<'_>, allocation: &Allocation) -> Result<(), Refusal> {
-    let Principal { name, power } = case.principal;
+    let Principal { name, privilege: power } = case.principal;
     match power {
         Privilege::Operator | Privilege::Admin => Ok(()),
         Privilege::User if *name == allocation.user => Ok(()),
@@ -224,7 +224,7 @@ pub(super) fn check_owner_or_service(
     case: Case<'_>,
     allocation: &Allocation,
 ) -> Result<(), Refusal> {
-    match case.principal.power {
+    match case.principal.privilege {
         Privilege::Service => Ok(()),
         Privilege::User | Privilege::Operator | Privilege::Admin | Privilege::Accounting => {
             check_owner(case, allocation)

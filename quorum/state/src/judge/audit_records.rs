@@ -156,7 +156,7 @@ fn taken_from(case: Case<'_>, command: &Command, before: &Node) -> Option<AuditA
 }
 
 fn on_others(case: Case<'_>, allocation: &Allocation, what: &str) -> Option<AuditAction> {
-    let is_person = case.principal.power != Privilege::Service;
+    let is_person = case.principal.privilege != Privilege::Service;
     (is_person && case.principal.name != allocation.user).then(|| AuditAction::AllocationActedOn {
         allocation: allocation.id,
         user: allocation.user.clone(),
@@ -246,7 +246,7 @@ fn node_action(
     before: &Node,
     after: &Node,
 ) -> Option<AuditAction> {
-    let is_person = case.principal.power != Privilege::Service;
+    let is_person = case.principal.privilege != Privilege::Service;
     let node = after.id.clone();
     let own = |node: &Node| -> Option<DrainReason> {
         let mut drains = node.drain.iter();

@@ -274,7 +274,7 @@ fn check_member(
 pub(super) fn cancel(case: Case<'_>, id: DagId) -> Result<Verdict, Refusal> {
     let dag = case.state.dags.live(id).ok_or(Refusal::UnknownDag { id })?;
     let by = case.principal.name.clone();
-    if case.principal.power == Privilege::User && by != dag.user {
+    if case.principal.privilege == Privilege::User && by != dag.user {
         return Err(forbidden(
             case.principal,
             "the user that submitted the DAG, or the role operator or admin",

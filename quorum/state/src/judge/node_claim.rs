@@ -210,8 +210,8 @@ fn may_release(
     reason: Option<&str>,
 ) -> Result<(), Refusal> {
     let principal = case.principal;
-    match principal.power {
-        _ if principal.name == node_claim.user && principal.power != Privilege::Service => Ok(()),
+    match principal.privilege {
+        _ if principal.name == node_claim.user && principal.privilege != Privilege::Service => Ok(()),
         Privilege::Admin if reason.is_some() => Ok(()),
         Privilege::Admin => {
             let user = &node_claim.user;

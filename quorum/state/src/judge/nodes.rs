@@ -54,7 +54,7 @@ pub(super) fn set_lifecycle(
             return Err(invalid("lifecycle", reason));
         }
         Lifecycle::Ready if !present.drain.is_empty() => match present.lifecycle {
-            _ if case.principal.power == Privilege::Admin => {
+            _ if case.principal.privilege == Privilege::Admin => {
                 next.drain.clear();
                 Lifecycle::Ready
             }

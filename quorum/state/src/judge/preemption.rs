@@ -42,7 +42,7 @@ pub(super) fn make_room(
         }
         // A service names the requesting principal; a person requests only in their own name.
         MoveReason::Asked { by } => MoveReason::Asked {
-            by: match case.principal.power {
+            by: match case.principal.privilege {
                 Privilege::Service => truncated_text(by),
                 _ => case.principal.name.clone(),
             },

@@ -225,7 +225,7 @@ pub(super) fn set_limits_unchecked(
     changes: &[LimitChange],
     insist: OvercommitMode,
 ) -> Result<Verdict, Refusal> {
-    if insist == OvercommitMode::ByForce && case.principal.power != Privilege::Admin {
+    if insist == OvercommitMode::ByForce && case.principal.privilege != Privilege::Admin {
         let needs = "the role admin (forced limits may overcommit a project)";
         return Err(forbidden(case.principal, needs.to_owned()));
     }

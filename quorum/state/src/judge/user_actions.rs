@@ -234,7 +234,7 @@ fn with_walltime(
         .spec
         .walltime_ms
         .is_some_and(|now| walltime_ms > now);
-    if is_longer && case.principal.power == Privilege::User {
+    if is_longer && case.principal.privilege == Privilege::User {
         let needs =
             "the role operator or admin, to make a walltime longer; you may make it shorter";
         return Err(forbidden(case.principal, needs));

@@ -22,7 +22,7 @@ fn by(name: &str, power: Privilege, command: Command) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: name.to_owned(),
-            power,
+            privilege: power,
         },
         key: None,
         at: AT,

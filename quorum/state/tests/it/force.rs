@@ -234,7 +234,7 @@ fn it_is_written_down_and_not_for_everybody() {
     entries.retain(|entry| matches!(entry.action, AuditAction::ForceReleased { .. }));
     assert_eq!(entries.len(), 1);
     assert_eq!(
-        (&*entries[0].by.name, entries[0].by.power),
+        (&*entries[0].by.name, entries[0].by.privilege),
         ("olga", Privilege::Operator)
     );
     let action = AuditAction::ForceReleased {

@@ -356,7 +356,6 @@ pub enum AuditAction {
         digest: Hex,
     },
     /// The leader signed the head of the audit chain. The signature covers every entry up to `of.number`.
-    #[serde(rename = "checkpoint")]
     SignedHead {
         /// Signed audit head. The signature is over its postcard encoding, for [`SignedHeadContent::CONTEXT`].
         of: SignedHeadContent,
@@ -545,7 +544,7 @@ impl AuditAction {
         "stepped_down",
         "backed_up",
         "restored",
-        "checkpoint",
+        "signed_head",
         "wipe_repeated",
         "unwiped_accepted",
         "sensitive_asked",
@@ -596,7 +595,7 @@ impl AuditAction {
             Self::SteppedDown { .. } => "stepped_down",
             Self::BackedUp { .. } => "backed_up",
             Self::Restored { .. } => "restored",
-            Self::SignedHead { .. } => "checkpoint",
+            Self::SignedHead { .. } => "signed_head",
             Self::WipeRepeated { .. } => "wipe_repeated",
             Self::UnwipedAccepted { .. } => "unwiped_accepted",
             Self::SensitiveAsked { .. } => "sensitive_asked",

@@ -7,7 +7,7 @@ fn chain(length: u64) -> Vec<AuditEntry> {
     for i in 0..length {
         let by = Principal {
             name: "root".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         };
         let id = format!("{i:012}");
         let (revision, at) = (Revision(i + 1), UnixMillis(1000 * i));
@@ -42,7 +42,7 @@ fn every_change_shows() {
             changed.push(entries);
         };
         with(&|e| e.by.name = "nobody".to_owned());
-        with(&|e| e.by.power = Privilege::Service);
+        with(&|e| e.by.privilege = Privilege::Service);
         with(&|e| e.at = UnixMillis(7));
         with(&|e| e.revision = Revision(99));
         with(&|e| e.hash[31] ^= 1);

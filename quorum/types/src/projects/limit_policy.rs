@@ -159,7 +159,7 @@ pub trait LimitRules: Sync {
     /// Administrators of the cluster and of the parent may. Administrators of levels further up act only on their own
     /// children.
     fn may_administer(&self, principal: &Principal, parent: Option<&Project>) -> bool {
-        principal.power == Privilege::Admin
+        principal.privilege == Privilege::Admin
             || parent.is_some_and(|parent| parent.admins.contains(&principal.name))
     }
 }

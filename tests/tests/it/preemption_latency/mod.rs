@@ -67,7 +67,7 @@ async fn makes_room(site: &Site) {
         schema: SCHEMA,
         principal: Principal {
             name: "ada".to_owned(),
-            power: Privilege::Admin,
+            privilege: Privilege::Admin,
         },
         key: None,
         at: service::now(),

@@ -130,7 +130,7 @@ pub async fn what_gossip_claims_of_another_moves_nothing(cluster: &ClusterFixtur
     let (core, n2) = (cluster.core(), super::fixture::node("n2"));
     let hears_it = || async {
         let view = core.view();
-        let seen = view.node(&n2)?.seen.as_ref()?;
+        let seen = view.node(&n2)?.gossip.as_ref()?;
         (seen.boot_id.as_deref() == Some(FORGED_BOOT)).then_some(seen.addr)
     };
     let addr = eventually("control hears what is claimed of n2", hears_it).await;

@@ -198,7 +198,7 @@ fn every_change_of_one_entry_is_found_and_named() {
         ("revision", &|e| e.revision = Revision(999)),
         ("at", &|e| e.at = UnixMillis(e.at.0 + 1)),
         ("by.name", &|e| e.by.name.push('x')),
-        ("by.power", &|e| e.by.power = Privilege::User),
+        ("by.power", &|e| e.by.privilege = Privilege::User),
         ("action", &|e| {
             e.action = AuditAction::TokenRevoked { id: "x".to_owned() }
         }),
@@ -206,7 +206,7 @@ fn every_change_of_one_entry_is_found_and_named() {
         ("all", &|e| {
             e.by = Principal {
                 name: "eve".to_owned(),
-                power: Privilege::Admin,
+                privilege: Privilege::Admin,
             };
         }),
     ];

@@ -223,7 +223,7 @@ fn what_is_known_moves_the_factors_and_what_is_not_weighs_as_unknown() {
         node: "gpu001".to_owned(),
         topology_group: None,
         identity: Default::default(),
-        facts: NodeResources {
+        resources: NodeResources {
             gpu_count: Reading::Present(4),
             gpu_memory_bytes: Reading::Present(15_000_000_000),
             ..NodeResources::default()

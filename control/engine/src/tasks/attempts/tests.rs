@@ -19,7 +19,7 @@ fn view(state: AllocationState, generation: u64) -> View {
     ];
     let entry = |name| {
         let mut entry = testing::entry(name);
-        entry.seen = Some(testing::seen(generation));
+        entry.gossip = Some(testing::seen(generation));
         entry.boot = Some("b1".to_owned());
         entry
     };

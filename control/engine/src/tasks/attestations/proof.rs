@@ -12,7 +12,7 @@ use lattice_view::{NodeEntry, View, baselines::BaselineChoice};
 /// applied. The node must be judged in its current state, and its attestation must match its gossip.
 pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedAttestation) -> Proof {
     // A completed value that was derived from another base does not complete this attestation.
-    let of_now = entry.merged.iter();
+    let of_now = entry.merged_marks.iter();
     let of_now = of_now.filter(|(class, merged)| entry.published(**class) == merged.base);
     let completed = of_now.filter_map(|(class, merged)| {
         let made = CompletedClass {

@@ -38,7 +38,7 @@ fn entry(boot: &str, digest: u8) -> NodeEntry {
     seen.marks.insert(Class::Gpu, mark);
     seen.marks.insert(Class::Bmc, ClassMark::Disabled);
     let mut entry = testing::entry("a");
-    entry.seen = Some(seen);
+    entry.gossip = Some(seen);
     entry.boot = Some(boot.to_owned());
     entry
 }
@@ -104,7 +104,7 @@ async fn repeated_staleness_is_reported_after_one_retry() {
         off_ms: 200_000,
         limit_ms: 120_000,
     })];
-    let said = || world.core.view().node(&node)?.contradiction.clone();
+    let said = || world.core.view().node(&node)?.attestation_fault.clone();
     let mut attestations = Attestations::new(world.core.clone());
     for refused in [&first[..], &again[..]] {
         assert_eq!(said(), None);

@@ -43,7 +43,7 @@ impl Cause {
     pub(super) fn suspects(self, bmcs: &Readings, entry: &NodeEntry) -> bool {
         match self {
             Self::Health => is_faulty(entry) || bmcs.drains_now(&entry.id),
-            Self::Conformance => entry.effect.as_ref().is_some_and(|e| e.drain.is_some()),
+            Self::Conformance => entry.baseline_effect.as_ref().is_some_and(|e| e.drain.is_some()),
         }
     }
 
@@ -52,7 +52,7 @@ impl Cause {
     pub(super) fn may_be_over(self, view: &View, entry: &NodeEntry) -> bool {
         match self {
             Self::Health => true,
-            Self::Conformance => entry.effect.as_ref().is_none_or(|effect| {
+            Self::Conformance => entry.baseline_effect.as_ref().is_none_or(|effect| {
                 effect.drain.is_none()
                     && !effect.drain_unknown
                     && effect.is_of(entry, &view.baselines)
@@ -109,7 +109,7 @@ impl Cause {
 
 /// Whether the node gossips a hardware fault. Faults of its executor are handled by the dispatcher.
 fn is_faulty(entry: &NodeEntry) -> bool {
-    let Some(seen) = &entry.seen else {
+    let Some(seen) = &entry.gossip else {
         return false;
     };
     let codes = &seen.health_reasons;

@@ -288,7 +288,7 @@ async fn shrinking_service_keeps_other_nodes() {
         liveness: Liveness::Alive,
         reason: None,
         boot: Some(("b1".to_owned(), std::time::Duration::ZERO)),
-        reached_at: None,
+        reply_addr: None,
     };
     observed_state::liveness(core, &[(lent.clone(), found)].into());
     let scale = ScalingSpec {

@@ -255,7 +255,7 @@ fn wanted(view: &View, missing: &BTreeSet<Digest>) -> BTreeMap<FetchRequest, u64
         let names = |hasher: &mut DefaultHasher| {
             (&node.id, node.liveness == Liveness::Alive).hash(hasher);
         };
-        if let Some(digest) = node.seen.as_ref().and_then(|seen| seen.document)
+        if let Some(digest) = node.gossip.as_ref().and_then(|seen| seen.document)
             && node.document_digest != Some(digest)
         {
             let mut hasher = DefaultHasher::new();
@@ -283,7 +283,7 @@ fn wanted(view: &View, missing: &BTreeSet<Digest>) -> BTreeMap<FetchRequest, u64
 }
 
 fn gossiping(view: &View) -> impl Iterator<Item = &NodeEntry> {
-    let seen = view.nodes.values().filter(|node| node.seen.is_some());
+    let seen = view.nodes.values().filter(|node| node.gossip.is_some());
     seen.map(Arc::as_ref)
 }
 

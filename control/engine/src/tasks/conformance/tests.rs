@@ -32,7 +32,7 @@ fn document() -> (Digest, Vec<u8>) {
         node: NODE.to_owned(),
         topology_group: None,
         identity: Default::default(),
-        facts: Default::default(),
+        resources: Default::default(),
     };
     document.encode().unwrap()
 }
@@ -90,7 +90,7 @@ async fn down_node_serves_stored_documents() {
     // A node that announces another document no longer matches.
     let other = GossipedNode {
         document: Some(Digest([7; 32])),
-        ..entry.seen.clone().unwrap()
+        ..entry.gossip.clone().unwrap()
     };
     let cell = BTreeMap::from([(id(NODE), other)]);
     observed_state::cell(&world.core, "", cell);
@@ -116,7 +116,7 @@ async fn silent_gossip_keeps_last_state() {
         mark: ClassRecord::new(Class::Bmc).state().mark(),
         earlier: None,
     };
-    unheard.merged = BTreeMap::from([(Class::Bmc, of_bmc)]);
+    unheard.merged_marks = BTreeMap::from([(Class::Bmc, of_bmc)]);
     let was = recall(&world.core, &unheard).await.unwrap().unwrap();
     assert_eq!(was.marks()[&Class::Nic], nic().state().mark());
     assert_eq!(was.document_digest, Some(document().0));
@@ -133,11 +133,11 @@ async fn silent_gossip_keeps_last_state() {
     assert!(gossips.node(&id(NODE)).unwrap().last_known.is_none());
     observed_state::cell(
         &world.core,
-        &view.node(&id(NODE)).unwrap().seen.as_ref().unwrap().cell,
+        &view.node(&id(NODE)).unwrap().gossip.as_ref().unwrap().cell,
         BTreeMap::new(),
     );
     let left = world.core.view();
-    assert!(left.node(&id(NODE)).unwrap().seen.is_none());
+    assert!(left.node(&id(NODE)).unwrap().gossip.is_none());
     assert!(left.as_known(&id(NODE)).is_some(), "it was just here");
 }
 
@@ -188,7 +188,7 @@ async fn missing_record_of_lost_node_comes_from_history() {
     observed_state::cell(&world.core, "c0", BTreeMap::new());
     let report = conformance.reconcile().await;
     assert_eq!((report.records, report.missing), (0, 0));
-    let is_pending = || world.core.view().judged.pending.contains(&id(NODE));
+    let is_pending = || world.core.view().cluster_drift.pending.contains(&id(NODE));
     assert!(is_pending(), "and says that it is not known");
     keeps(&world.core).await;
     // Any change.
@@ -221,14 +221,14 @@ async fn silent_node_delays_no_other() {
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
     let is_judged = async {
         let is_b = |d: &lattice_view::drift::DriftedNode| d.node == id("b");
-        while !world.core.view().judged.drifted.iter().any(is_b) {
+        while !world.core.view().cluster_drift.drifted.iter().any(is_b) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     // Each silent node is awaited for two seconds.
     let waits = tokio::time::timeout(Duration::from_secs(1), is_judged);
     waits.await.unwrap();
-    assert!(world.core.view().judged.pending.contains(&id(NODE)));
+    assert!(world.core.view().cluster_drift.pending.contains(&id(NODE)));
     judging.abort();
 }
 
@@ -280,8 +280,8 @@ async fn baseline_does_not_wait_for_silent_node() {
         let waits = tokio::time::timeout(Duration::from_secs(1), world.core.judged());
         waits.await.unwrap();
         let view = world.core.view();
-        assert_eq!(view.judged.number, view.baselines.generation);
-        assert!(view.judged.pending.contains(&id(NODE)), "nothing is known");
+        assert_eq!(view.cluster_drift.number, view.baselines.generation);
+        assert!(view.cluster_drift.pending.contains(&id(NODE)), "nothing is known");
     }
     judging.abort();
 }

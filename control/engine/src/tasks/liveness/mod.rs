@@ -193,7 +193,7 @@ impl Pings {
         }
         self.known_nodes = Some(view.nodes.clone());
         let is_new = |entry: &&Arc<NodeEntry>| {
-            let Some(seen) = &entry.seen else {
+            let Some(seen) = &entry.gossip else {
                 return false;
             };
             let asked_at = self
@@ -260,7 +260,7 @@ impl Pings {
             next_witness: now,
         });
         track.next_ping = now + self.timings.ping_every;
-        if let Some(seen) = &entry.seen {
+        if let Some(seen) = &entry.gossip {
             track.answers.cell.clone_from(&seen.cell);
             track.pinged_addr = Some(seen.addr);
         }
@@ -341,7 +341,7 @@ impl Pings {
 /// Addresses to try for a node: that of its last answer, and the gossiped one.
 fn addrs(entry: &NodeEntry, track: &Track) -> Vec<SocketAddr> {
     let mut addrs: Vec<SocketAddr> = track.answered_addr.into_iter().collect();
-    let said = entry.seen.as_ref().map(|seen| seen.addr);
+    let said = entry.gossip.as_ref().map(|seen| seen.addr);
     addrs.extend(said.filter(|addr| track.answered_addr != Some(*addr)));
     addrs
 }
@@ -351,7 +351,7 @@ fn is_shown(entry: &NodeEntry, track: &Track, liveness: Liveness, reason: Option
     entry.liveness == liveness
         && entry.liveness_reason.as_deref() == reason
         && is_boot_shown(entry, track)
-        && entry.reached_at == track.answered_addr
+        && entry.reply_addr == track.answered_addr
 }
 
 /// Whether the view shows the boot of the last ping. Another answer may have reported a later boot.
@@ -366,6 +366,6 @@ fn found_of(track: &Track, liveness: Liveness, reason: Option<String>) -> PingOu
         liveness,
         reason,
         boot: track.boot.clone(),
-        reached_at: track.answered_addr,
+        reply_addr: track.answered_addr,
     }
 }

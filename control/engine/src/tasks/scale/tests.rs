@@ -202,7 +202,7 @@ impl ScaleFixture {
                 liveness: Liveness::Alive,
                 reason: None,
                 boot: Some(("b1".to_owned(), std::time::Duration::ZERO)),
-                reached_at: None,
+                reply_addr: None,
             };
             (name.clone(), found)
         };

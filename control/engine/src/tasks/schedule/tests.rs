@@ -287,7 +287,7 @@ fn degraded_node_is_last_choice_and_never_sensitive() {
         if let Some(record) = &mut entry.record {
             record.holder = None;
         }
-        if let Some(seen) = &mut entry.seen {
+        if let Some(seen) = &mut entry.gossip {
             (seen.health, seen.document) = (health, Some(Digest([1; 32])));
         }
         Arc::new(entry)
@@ -353,7 +353,7 @@ async fn unfit_attestation_stops_only_that_job() {
         liveness: Liveness::Alive,
         reason: None,
         boot: Some(("b1".to_owned(), std::time::Duration::ZERO)),
-        reached_at: None,
+        reply_addr: None,
     };
     let each = names.map(testing::id);
     let gossip = each.iter().map(|id| (id.clone(), seen.clone()));

@@ -230,7 +230,7 @@ async fn sensitive_work_waits_for_the_nodes_own_claim() {
     let nodes = gossip_planned(&world, 2);
     assert!(attestations.confirm(&world.core.view(), &nodes).is_none());
     let view = world.core.view();
-    let refused = view.node(&id(NODE)).unwrap().contradiction.clone();
+    let refused = view.node(&id(NODE)).unwrap().attestation_fault.clone();
     assert!(refused.unwrap().contains("other digests"));
 }
 

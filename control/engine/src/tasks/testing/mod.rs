@@ -56,7 +56,7 @@ pub fn entry(name: &str) -> NodeEntry {
         reclaimed_at: None,
     };
     let mut entry = NodeEntry::registered(record);
-    entry.seen = Some(seen(1));
+    entry.gossip = Some(seen(1));
     entry.liveness = Liveness::Alive;
     entry
 }
@@ -76,7 +76,7 @@ pub fn seen(generation: u64) -> GossipedNode {
         agent_version: None,
         group: None,
         history: None,
-        heard: true,
+        is_alive: true,
     }
 }
 

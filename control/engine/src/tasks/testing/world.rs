@@ -274,7 +274,7 @@ impl World {
             liveness,
             reason: None,
             boot: Some((boot.to_owned(), self.core.since_start(at))),
-            reached_at: Some(self.agent.local_addr()),
+            reply_addr: Some(self.agent.local_addr()),
         };
         observed_state::liveness(&self.core, &BTreeMap::from([(id(NODE), found)]));
     }
@@ -305,7 +305,7 @@ impl World {
     /// Simulates gossip of this health for the node, independent of the agent's own health answer.
     pub fn set_gossiped_health(&self, health: lattice_placement::Health, codes: &[&str]) {
         let view = self.core.view();
-        let known = view.node(&id(NODE)).and_then(|entry| entry.seen.clone());
+        let known = view.node(&id(NODE)).and_then(|entry| entry.gossip.clone());
         let seen = lattice_view::GossipedNode {
             health,
             health_reasons: codes.iter().map(|&code| code.to_owned()).collect(),
@@ -344,7 +344,7 @@ impl World {
             node: NODE.to_owned(),
             topology_group: None,
             identity,
-            facts: Default::default(),
+            resources: Default::default(),
         };
         let document = (Digest([1; 32]), Arc::new(document));
         observed_state::documents(&self.core, BTreeMap::from([(id(NODE), document)]));
@@ -453,7 +453,7 @@ impl World {
         let name = name.to_owned();
         let envelope = Envelope {
             schema: SCHEMA,
-            principal: Principal { name, power },
+            principal: Principal { name, privilege: power },
             key: None,
             at: SystemClock.now(),
             fence,

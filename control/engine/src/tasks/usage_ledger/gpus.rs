@@ -49,7 +49,7 @@ impl GpuCounts {
         let mut has_news = false;
         for id in view.nodes.keys() {
             let document = view.as_known(id).and_then(|entry| entry.document.as_ref());
-            let Some(gpus) = document.and_then(|document| document.facts.gpus()) else {
+            let Some(gpus) = document.and_then(|document| document.resources.gpus()) else {
                 continue;
             };
             has_news |= self.known.insert(id.clone(), gpus) != Some(gpus);

@@ -131,7 +131,7 @@ impl World {
         let name = name.to_owned();
         let envelope = Envelope {
             schema: SCHEMA,
-            principal: Principal { name, power },
+            principal: Principal { name, privilege: power },
             key: None,
             at: inner.now,
             fence,

@@ -151,7 +151,7 @@ impl Script {
             schema: SCHEMA,
             principal: Principal {
                 name: name.to_owned(),
-                power,
+                privilege: power,
             },
             key: Some(format!("key-{}", self.log.len())),
             at: self.now(),

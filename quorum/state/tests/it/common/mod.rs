@@ -48,7 +48,7 @@ pub fn limits(nodes: u64) -> Limits {
 pub fn principal(name: &str, power: Privilege) -> Principal {
     Principal {
         name: name.to_owned(),
-        power,
+        privilege: power,
     }
 }
 

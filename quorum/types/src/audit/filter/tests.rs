@@ -14,7 +14,7 @@ fn entry(number: u64, by: &str, action: AuditAction) -> AuditEntry {
         at: UnixMillis(1_000 * number),
         by: Principal {
             name: by.to_owned(),
-            power: Privilege::Operator,
+            privilege: Privilege::Operator,
         },
         action,
         hash: [0; 32],

@@ -18,7 +18,7 @@ fn chain(length: u64) -> Vec<AuditEntry> {
         };
         let by = Principal {
             name: "op".to_owned(),
-            power: Privilege::Operator,
+            privilege: Privilege::Operator,
         };
         let at = UnixMillis(1_000 * n.div_ceil(2));
         all.push(AuditEntry::following(

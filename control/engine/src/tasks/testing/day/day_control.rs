@@ -206,7 +206,7 @@ impl DayControl {
                 liveness,
                 reason: None,
                 boot,
-                reached_at: Some(addr),
+                reply_addr: Some(addr),
             };
             (node, found)
         });
