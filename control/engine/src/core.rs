@@ -24,16 +24,14 @@ use crate::{
     agents::{Agents, LogChunks},
     bmc::Readings,
     core::checkpoint_storage::CheckpointStorage,
-    cycles::CycleDurations,
     decisions::Decisions,
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
     history::History,
+    metrics_registry::MetricsRegistry,
     metrics_source::Metrics,
-    movement_metrics::PreemptionCounters,
     preimages::Preimages,
     reply_times::ReplyTimes,
-    scaling_metrics::ScalingMetrics,
     store::Store,
     timings::Timings,
     usage::UsageLedger,
@@ -109,12 +107,8 @@ pub struct Core {
     pub bmc: Readings,
     /// Plans requested by operators.
     pub(crate) asked: PlanCache,
-    /// Autoscaling state of services, for operators.
-    pub scaling: ScalingMetrics,
-    /// Preemption metrics, for operators.
-    pub moved: PreemptionCounters,
-    /// Durations of scheduling cycles, for operators.
-    pub cycles: CycleDurations,
+    /// Metrics of the reconcilers, for operators.
+    pub metrics: MetricsRegistry,
     /// Places where checkpoints cannot be written now.
     pub(crate) checkpoint_storage: CheckpointStorage,
     /// Limits how many schedulers plan at the same time; half of the cores stay free for other tasks.
@@ -133,7 +127,7 @@ pub struct Core {
     /// Checkpoint directory template for jobs that set no directory.
     checkpoints: OnceLock<String>,
     /// Client of the site's Prometheus.
-    metrics: OnceLock<Metrics>,
+    metrics_source: OnceLock<Metrics>,
     /// Connection to the accounting system; empty when accounting is disabled.
     accounting: OnceLock<Arc<AccountingConnection>>,
     trust_news: watch::Sender<TrustNews>,
@@ -162,9 +156,7 @@ impl Core {
             usage_ledger: UsageLedger::default(),
             bmc: Readings::default(),
             asked: PlanCache::default(),
-            scaling: ScalingMetrics::default(),
-            moved: PreemptionCounters::default(),
-            cycles: CycleDurations::default(),
+            metrics: MetricsRegistry::default(),
             checkpoint_storage: CheckpointStorage::default(),
             planning: Arc::new(Semaphore::new(half_the_cores())),
             view: ArcSwap::from_pointee(View::default()),
@@ -177,7 +169,7 @@ impl Core {
             reply_times: ReplyTimes::default(),
             renewal: OnceLock::new(),
             checkpoints: OnceLock::new(),
-            metrics: OnceLock::new(),
+            metrics_source: OnceLock::new(),
             accounting: OnceLock::new(),
             trust_news: watch::Sender::new(TrustNews::Unknown),
             trust_contradicts: AtomicBool::new(false),
@@ -247,7 +239,7 @@ impl Core {
 
     /// Sets the metrics source that services may scale by. Only the first call has an effect.
     pub fn set_metrics_source(&self, metrics: Metrics) {
-        let _ = self.metrics.set(metrics);
+        let _ = self.metrics_source.set(metrics);
     }
 
     /// Sets the connection to the accounting system. Only the first call has an effect.
@@ -261,8 +253,8 @@ impl Core {
     }
 
     /// Client of the site's Prometheus, if there is one.
-    pub(crate) fn metrics(&self) -> Option<&Metrics> {
-        self.metrics.get()
+    pub(crate) fn metrics_source(&self) -> Option<&Metrics> {
+        self.metrics_source.get()
     }
 
     /// Current view of the cluster.

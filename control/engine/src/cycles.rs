@@ -1,6 +1,9 @@
 //! Durations of scheduling cycles, for operators.
 
-use crate::exposition::{Exposition, histogram};
+use crate::{
+    exposition::{Exposition, histogram},
+    metrics_registry::ReconcilerMetrics,
+};
 use lattice_quorum_types::VclusterName;
 use prometheus::HistogramVec;
 use std::time::Duration;
@@ -32,8 +35,12 @@ impl CycleDurations {
         let of = self.0.with_label_values(&[vcluster.as_str()]);
         of.observe(took.as_secs_f64());
     }
+}
 
-    pub fn expose(&self, to: &mut Exposition) {
+impl ReconcilerMetrics for CycleDurations {
+    const SUBJECT: &'static str = "scheduling cycles";
+
+    fn expose(&self, to: &mut Exposition) {
         to.collect(&self.0);
     }
 }

@@ -4,6 +4,7 @@
 use crate::{
     core::{Core, TrustNews, Wakes},
     feed::Change,
+    movement_metrics::PreemptionCounters,
 };
 use futures::StreamExt;
 use lattice_quorum_types::{
@@ -145,6 +146,7 @@ async fn read<T: Default>(core: &Core, query: Query, of: fn(Answer) -> Option<T>
 
 /// Applies the events of complete revisions to the view.
 pub(crate) fn fold(core: &Core, events: &[Event]) {
+    let preemptions = core.metrics.of::<PreemptionCounters>();
     core.publish(Wakes::Reconcilers, |view| {
         let newer = events.iter().filter(|event| event.revision > view.revision);
         let newer: Vec<&Event> = newer.collect();
@@ -154,7 +156,7 @@ pub(crate) fn fold(core: &Core, events: &[Event]) {
         for event in newer {
             let event = view.expanded(event).into_owned();
             if let EventKind::Allocation { record, .. } = &event.kind {
-                core.moved.follow(view, event.revision, record);
+                preemptions.follow(view, event.revision, record);
             }
             view.apply(&event);
             told.push(event);

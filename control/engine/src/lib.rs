@@ -26,6 +26,7 @@ pub mod gossip_cells;
 pub mod history;
 pub mod inputs;
 mod inventory;
+pub mod metrics_registry;
 mod metrics_source;
 mod movement_metrics;
 pub mod node_health;

@@ -8,7 +8,10 @@
 #[cfg(test)]
 mod tests;
 
-use crate::exposition::{Exposition, histogram};
+use crate::{
+    exposition::{Exposition, histogram},
+    metrics_registry::ReconcilerMetrics,
+};
 use lattice_quorum_types::{
     Allocation, AllocationState, Revision, VclusterName,
     allocation::StopCause,
@@ -123,8 +126,12 @@ impl PreemptionCounters {
             }
         }
     }
+}
 
-    pub fn expose(&self, to: &mut Exposition) {
+impl ReconcilerMetrics for PreemptionCounters {
+    const SUBJECT: &'static str = "preemption";
+
+    fn expose(&self, to: &mut Exposition) {
         let counts = self.counts();
         let preemptions = counts.preemptions.iter();
         to.counters(

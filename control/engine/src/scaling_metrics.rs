@@ -1,6 +1,6 @@
 //! Autoscaling metrics for operators.
 
-use crate::exposition::Exposition;
+use crate::{exposition::Exposition, metrics_registry::ReconcilerMetrics};
 use lattice_placement::movement::scale::Alert;
 use lattice_quorum_types::{AllocationId, VclusterName};
 use parking_lot::{Mutex, MutexGuard};
@@ -68,8 +68,12 @@ impl ScalingMetrics {
         let key = (vcluster.clone(), word);
         *self.lock_reports().alerts.entry(key).or_default() += 1;
     }
+}
 
-    pub fn expose(&self, to: &mut Exposition) {
+impl ReconcilerMetrics for ScalingMetrics {
+    const SUBJECT: &'static str = "autoscaling";
+
+    fn expose(&self, to: &mut Exposition) {
         let told = self.lock_reports();
         let service =
             |(vcluster, id): &(VclusterName, AllocationId)| [vcluster.to_string(), id.to_string()];

@@ -48,9 +48,7 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     }
     // Metrics of services and preemptions cover all tenants at once.
     if caller.is_cluster_operator() {
-        core.scaling.expose(&mut all);
-        core.moved.expose(&mut all);
-        core.cycles.expose(&mut all);
+        core.metrics.expose(&mut all);
         core.expose_storage(&view, &mut all);
     }
     api.meter().expose(&mut all);

@@ -397,7 +397,10 @@ pub async fn sensitive_work(cluster: &ClusterFixture) {
     // The fifth node has another NIC firmware.
     assert!(ended.nodes().all(|id| *id != node("gpu005")));
     let view = core.view();
-    let refused = view.nodes.values().filter_map(|n| n.attestation_fault.as_ref());
+    let refused = view
+        .nodes
+        .values()
+        .filter_map(|n| n.attestation_fault.as_ref());
     assert_eq!(refused.collect::<Vec<_>>(), Vec::<&String>::new());
 }
 

@@ -232,7 +232,8 @@ impl AccountedCluster for ControlledCluster {
             .flatten();
         NodeHardware {
             gpus: gpus.unwrap_or(UNKNOWN_GPUS),
-            gpu_model: document.and_then(|document| document.resources.gpu_model.present().cloned()),
+            gpu_model: document
+                .and_then(|document| document.resources.gpu_model.present().cloned()),
         }
     }
     fn projects(&self) -> BTreeSet<ProjectPath> {

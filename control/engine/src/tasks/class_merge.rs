@@ -117,7 +117,10 @@ impl ClassMerge {
             let Some((node, done)) = next else {
                 break;
             };
-            if view.node(&node).is_some_and(|e| e.merged_marks != done.merged) {
+            if view
+                .node(&node)
+                .is_some_and(|e| e.merged_marks != done.merged)
+            {
                 found.insert(node.clone(), done.merged.clone());
                 tell_at.get_or_insert_with(|| Instant::now() + GATHER);
                 count += 1;

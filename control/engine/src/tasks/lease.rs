@@ -4,6 +4,7 @@
 use crate::{
     core::{Core, Wakes},
     feed::Change,
+    movement_metrics::PreemptionCounters,
 };
 use lattice_quorum_types::{
     Applied, Command, Outcome, Refusal, Revision, command::Fence, id::LeaseName, wire::Unavailable,
@@ -253,11 +254,12 @@ impl Lease {
 
 /// Publishes in the view whether this control dispatches.
 pub async fn publish_dispatching(core: Arc<Core>, dispatch: Arc<Lease>) {
+    let preemptions = core.metrics.of::<PreemptionCounters>();
     let mut changes = dispatch.changes();
     loop {
         let epoch = *changes.borrow_and_update();
         let dispatches = epoch != 0;
-        core.moved.start_counting(dispatch.granted_at(epoch));
+        preemptions.start_counting(dispatch.granted_at(epoch));
         core.publish(Wakes::Readers, |view| {
             let changed = view.dispatches != dispatches;
             view.dispatches = dispatches;

@@ -19,6 +19,7 @@ mod tests;
 use crate::{
     core::Core,
     error::ProposeError,
+    scaling_metrics::ScalingMetrics,
     tasks::{
         lease::Lease,
         reconciler::{Reconciler, ReconcilerPace},
@@ -79,6 +80,7 @@ pub(crate) struct Scale {
     core: Arc<Core>,
     lease: Arc<Lease>,
     vcluster: VclusterName,
+    metrics: Arc<ScalingMetrics>,
     service_states: BTreeMap<AllocationId, ServiceState>,
 }
 
@@ -114,7 +116,7 @@ impl Reconciler for Scale {
     fn forget(&mut self) {
         if !self.service_states.is_empty() {
             self.service_states.clear();
-            self.core.scaling.retain(&self.vcluster, |_| false);
+            self.metrics.retain(&self.vcluster, |_| false);
         }
     }
 }
@@ -122,6 +124,7 @@ impl Reconciler for Scale {
 impl Scale {
     pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
         Self {
+            metrics: core.metrics.of(),
             core,
             lease,
             vcluster,
@@ -189,8 +192,7 @@ impl Scale {
     fn follow(&mut self, services: &[Arc<Allocation>]) {
         let present: BTreeSet<AllocationId> = services.iter().map(|held| held.id).collect();
         self.service_states.retain(|id, _| present.contains(id));
-        self.core
-            .scaling
+        self.metrics
             .retain(&self.vcluster, |id| present.contains(&id));
         let now = self.core.now();
         for held in services {
@@ -251,7 +253,8 @@ impl Scale {
         policy: &ScalePolicy,
         reading: Option<Reading>,
     ) -> Option<Outcome> {
-        let (core, vcluster, id) = (&self.core, &self.vcluster, service.id);
+        let (core, metrics) = (&self.core, &self.metrics);
+        let (vcluster, id) = (&self.vcluster, service.id);
         let known = self.service_states.get_mut(&id)?;
         let metric = match reading {
             None => None,
@@ -263,8 +266,7 @@ impl Scale {
                             tracing::info!(%id, "service metric available again");
                         }
                         known.is_silent = false;
-                        core.scaling
-                            .record_metric(vcluster, id, Some(value), policy.target);
+                        metrics.record_metric(vcluster, id, Some(value), policy.target);
                         Some(value)
                     }
                     Err(why) => {
@@ -272,9 +274,8 @@ impl Scale {
                             tracing::warn!(%id, %why, "service metric unavailable; size unchanged");
                         }
                         known.is_silent = true;
-                        core.scaling.record_query_failure(vcluster);
-                        core.scaling
-                            .record_metric(vcluster, id, None, policy.target);
+                        metrics.record_query_failure(vcluster);
+                        metrics.record_metric(vcluster, id, None, policy.target);
                         None
                     }
                 }
@@ -456,7 +457,7 @@ impl Scale {
                         or a lower threshold");
                 }
             }
-            self.core.scaling.record_alert(&self.vcluster, *alert);
+            self.metrics.record_alert(&self.vcluster, *alert);
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::{
     core::{Core, Wakes},
+    cycles::CycleDurations,
     decisions::Planned as Written,
     feed::{Change, Observed},
     tasks::{
@@ -95,6 +96,7 @@ pub struct Schedule {
     core: Arc<Core>,
     lease: Arc<Lease>,
     vcluster: VclusterName,
+    durations: Arc<CycleDurations>,
     attestations: Attestations,
     warm: Option<WarmPlanner>,
     empty_plan: Option<EmptyPlanMark>,
@@ -149,6 +151,7 @@ impl Schedule {
     pub fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
         Self {
             attestations: Attestations::new(core.clone()),
+            durations: core.metrics.of(),
             core,
             lease,
             vcluster,
@@ -198,7 +201,7 @@ impl Schedule {
                 self.explain(&plan);
             }
         }
-        self.core.cycles.note(&self.vcluster, since.elapsed());
+        self.durations.note(&self.vcluster, since.elapsed());
         report
     }
 

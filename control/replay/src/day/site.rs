@@ -210,7 +210,10 @@ impl Inner {
         let name = name.to_owned();
         let envelope = Envelope {
             schema: SCHEMA,
-            principal: Principal { name, privilege: power },
+            principal: Principal {
+                name,
+                privilege: power,
+            },
             key: None,
             at: self.now,
             fence: None,

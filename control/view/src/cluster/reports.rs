@@ -166,10 +166,11 @@ impl View {
     /// Replaces the last comparison, and stores the resulting effects on the nodes. `None`: nothing changed.
     pub fn set_comparison(&mut self, compared: ComparisonResult) -> Option<BTreeSet<NodeId>> {
         let affected = self.nodes.values();
-        let affected =
-            affected.filter(|entry| entry.baseline_effect.as_ref() != compared.effects.get(&entry.id));
+        let affected = affected
+            .filter(|entry| entry.baseline_effect.as_ref() != compared.effects.get(&entry.id));
         let affected: Vec<NodeId> = affected.map(|entry| entry.id.clone()).collect();
-        let is_same = *self.cluster_drift == compared.report && *self.cohort_drift == compared.cohorts;
+        let is_same =
+            *self.cluster_drift == compared.report && *self.cohort_drift == compared.cohorts;
         if affected.is_empty() && is_same {
             return None;
         }

@@ -38,7 +38,12 @@ impl Fleet {
             if let (Some(digest), Some(record)) = (mark.digest(), record) {
                 records.insert(digest, record.clone());
             }
-            entry.gossip.as_mut().unwrap().marks.insert(Class::Nic, mark);
+            entry
+                .gossip
+                .as_mut()
+                .unwrap()
+                .marks
+                .insert(Class::Nic, mark);
             testing::settle(&mut entry, UnixMillis(7_000));
             entry.document = Some(Arc::new(NodeDocument {
                 version: 1,
@@ -297,7 +302,12 @@ fn placement_sees_what_follows() {
     let mut entry = testing::entry("a");
     let digest = Digest([1; 32]);
     let mark = ClassMark::Complete { schema: 1, digest };
-    entry.gossip.as_mut().unwrap().marks.insert(Class::Nic, mark);
+    entry
+        .gossip
+        .as_mut()
+        .unwrap()
+        .marks
+        .insert(Class::Nic, mark);
     testing::settle(&mut entry, UnixMillis(1));
     assert!(matches!(
         entry.facts().conformance,

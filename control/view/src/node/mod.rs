@@ -191,7 +191,8 @@ impl NodeEntry {
 
     /// Address for calls to the agent: that of the last reply, else the gossiped one.
     pub fn addr(&self) -> Option<SocketAddr> {
-        self.reply_addr.or(self.gossip.as_ref().map(|seen| seen.addr))
+        self.reply_addr
+            .or(self.gossip.as_ref().map(|seen| seen.addr))
     }
 
     /// Class marks from all sources; empty while nothing is known of the node.

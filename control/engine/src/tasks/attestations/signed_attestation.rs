@@ -89,7 +89,10 @@ pub(super) fn differs(attestation: &Attestation, entry: &NodeEntry) -> Option<St
     let differs = |class: &Class| {
         let gossiped = entry.published(*class).and_then(|mark| mark.digest());
         let claimed = attestation.classes.get(class.name());
-        let beside = entry.gossip.as_ref().and_then(|seen| seen.earlier.get(class));
+        let beside = entry
+            .gossip
+            .as_ref()
+            .and_then(|seen| seen.earlier.get(class));
         let is_claimed = |earlier: &EarlierDigest| {
             let claimed = claimed.and_then(|said| said.earlier);
             claimed == Some(schema_digest(earlier.schema, earlier.digest))

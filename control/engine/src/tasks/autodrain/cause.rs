@@ -43,7 +43,10 @@ impl Cause {
     pub(super) fn suspects(self, bmcs: &Readings, entry: &NodeEntry) -> bool {
         match self {
             Self::Health => is_faulty(entry) || bmcs.drains_now(&entry.id),
-            Self::Conformance => entry.baseline_effect.as_ref().is_some_and(|e| e.drain.is_some()),
+            Self::Conformance => entry
+                .baseline_effect
+                .as_ref()
+                .is_some_and(|e| e.drain.is_some()),
         }
     }
 

@@ -281,7 +281,10 @@ async fn baseline_does_not_wait_for_silent_node() {
         waits.await.unwrap();
         let view = world.core.view();
         assert_eq!(view.cluster_drift.number, view.baselines.generation);
-        assert!(view.cluster_drift.pending.contains(&id(NODE)), "nothing is known");
+        assert!(
+            view.cluster_drift.pending.contains(&id(NODE)),
+            "nothing is known"
+        );
     }
     judging.abort();
 }

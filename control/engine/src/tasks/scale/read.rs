@@ -29,7 +29,7 @@ pub(super) async fn read(core: &Core, view: &View, service: &Allocation) -> Read
         return alone(Err(UnknownMetricReason::NoNodes));
     };
     match &scale.metric {
-        Metric::Prometheus { query } => alone(match core.metrics() {
+        Metric::Prometheus { query } => alone(match core.metrics_source() {
             Some(metrics) => metrics.query(query, service.id).await,
             None => Err(UnknownMetricReason::NoSource),
         }),

@@ -291,7 +291,7 @@ impl ScaleFixture {
 
     fn shown(&self) -> String {
         let mut exposition = Exposition::default();
-        self.world.core.scaling.expose(&mut exposition);
+        self.world.core.metrics.expose(&mut exposition);
         exposition.text()
     }
 }

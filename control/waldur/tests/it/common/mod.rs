@@ -131,7 +131,10 @@ impl World {
         let name = name.to_owned();
         let envelope = Envelope {
             schema: SCHEMA,
-            principal: Principal { name, privilege: power },
+            principal: Principal {
+                name,
+                privilege: power,
+            },
             key: None,
             at: inner.now,
             fence,
