@@ -117,7 +117,10 @@ fn gpus_not_probed_note(inventory: &Inventory) -> String {
 }
 
 fn gpus(inventory: &Inventory) -> String {
-    match (&inventory.resources.gpu_count, &inventory.resources.gpu_model) {
+    match (
+        &inventory.resources.gpu_count,
+        &inventory.resources.gpu_model,
+    ) {
         (Reading::Absent, _) => "none".to_owned(),
         (Reading::Present(count), model) => format!("{count} x {model}"),
         (unknown, _) => unknown.to_string(),

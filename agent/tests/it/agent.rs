@@ -54,7 +54,10 @@ async fn gossiped_marks_have_fetchable_preimages() {
     assert_eq!(document.topology_group.as_deref(), Some("g0"));
     let model = document.resources.gpu_model.present().unwrap();
     assert!(model.contains("H100"), "{model}");
-    assert!(matches!(document.resources.gpu_count, Reading::Present(1..)));
+    assert!(matches!(
+        document.resources.gpu_count,
+        Reading::Present(1..)
+    ));
     app.stop().await;
 }
 

@@ -208,7 +208,10 @@ fn check_fence(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
 
 /// Rejects every principal but the allocation's owner, operators and administrators.
 pub(super) fn check_owner(case: Case<'_>, allocation: &Allocation) -> Result<(), Refusal> {
-    let Principal { name, privilege: power } = case.principal;
+    let Principal {
+        name,
+        privilege: power,
+    } = case.principal;
     match power {
         Privilege::Operator | Privilege::Admin => Ok(()),
         Privilege::User if *name == allocation.user => Ok(()),

@@ -211,7 +211,9 @@ fn may_release(
 ) -> Result<(), Refusal> {
     let principal = case.principal;
     match principal.privilege {
-        _ if principal.name == node_claim.user && principal.privilege != Privilege::Service => Ok(()),
+        _ if principal.name == node_claim.user && principal.privilege != Privilege::Service => {
+            Ok(())
+        }
         Privilege::Admin if reason.is_some() => Ok(()),
         Privilege::Admin => {
             let user = &node_claim.user;

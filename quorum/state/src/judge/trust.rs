@@ -207,7 +207,10 @@ pub(super) fn add(case: Case<'_>, certificate: &Bytes) -> Result<Verdict, Refusa
     if present.iter().any(|authority| authority.pin == pin) {
         return Ok(Verdict::unchanged());
     }
-    let Principal { name, privilege: power } = case.principal;
+    let Principal {
+        name,
+        privilege: power,
+    } = case.principal;
     if *power == Privilege::Service && (name != MEMBERS || !present.is_empty()) {
         return Err(forbidden(
             case.principal,

@@ -10,18 +10,18 @@ mod watch;
 use faults::{ALL, BMC, Bench, DISK, DRIVER, FIFO, SOUND};
 use lattice_client::api::node::NodeView;
 use lattice_quorum_types::AllocationId;
-use lattice_tests::wait::LivenessChecks;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 use table::Row;
-use watch::{LivenessObservation, Watch, longest_silence};
+use watch::{LivenessObservation, Watch, longest_silence, longest_unanswered};
 
 /// Time of observation with all faults.
 const HOLD: Duration = Duration::from_secs(5);
-/// Longest permitted silence in gossip: a member's heartbeat moves every half second on an idle machine.
-const MOST_SILENCE: Duration = Duration::from_secs(10);
+/// Limit of the time without a heartbeat, or without a reply to a ping. On an idle machine a heartbeat moves every half
+/// second and a ping is answered every second. The faults last for 30 s at least.
+const MAX_SILENCE: Duration = Duration::from_secs(15);
 
 /// Expected effects of one failure.
 struct Case {
@@ -153,30 +153,32 @@ fn reasons_are_distinct(looks: &[LivenessObservation]) {
             assert!(!others.any(|node| case.says(node)), "{}", case.reason);
         }
         let sound = &look.nodes[SOUND];
-        assert!(is_whole(sound), "{sound:#?}");
+        // A starved process replies late; see `all_live`.
+        let is_late = sound.liveness == "suspect" && sound.health.reasons == ["agent.silent"];
+        assert!(is_whole(sound) || is_late, "{sound:#?}");
     }
 }
 
-/// All nodes answer control's pings, and their heartbeats move.
-fn all_live(looks: &[LivenessObservation], machine: &mut LivenessChecks) {
-    for look in looks.iter().filter(|look| machine.may_blame(look.at)) {
-        for node in look.nodes.values() {
-            assert_eq!(node.liveness, "alive", "{node:#?}");
-        }
-    }
-    assert!(machine.counted() > 0, "this machine stood still");
+/// All nodes answer control's pings, and their heartbeats move. On a machine that runs other tests as well, any process
+/// may be starved for some seconds, and control then calls its node suspect. A fault that blocks an agent lasts as long
+/// as the test, so the longest silence distinguishes the two.
+fn all_live(looks: &[LivenessObservation]) {
     for node in ALL {
-        let silence = longest_silence(node, looks);
-        assert!(
-            silence < MOST_SILENCE,
-            "{node} was not heard of for {silence:?}"
+        for look in looks {
+            let shown = &look.nodes[node];
+            assert_ne!(shown.liveness, "unreachable", "{shown:#?}");
+        }
+        let (heartbeats, replies) = (
+            longest_silence(node, looks),
+            longest_unanswered(node, looks),
         );
-        let answers = looks.iter().map(|look| look.nodes[node].last_seen.clone());
-        let answers: BTreeSet<_> = answers.collect();
         assert!(
-            answers.len() > 10,
-            "{node} answered {} pings",
-            answers.len()
+            heartbeats < MAX_SILENCE,
+            "{node}: no heartbeat for {heartbeats:?}"
+        );
+        assert!(
+            replies < MAX_SILENCE,
+            "{node}: no reply to a ping for {replies:?}"
         );
     }
 }
@@ -184,7 +186,7 @@ fn all_live(looks: &[LivenessObservation], machine: &mut LivenessChecks) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_failure_is_unknown() {
     let bench = Bench::found().await;
-    let (mut machine, watch) = (LivenessChecks::begin(), Watch::start(&bench.site).await);
+    let watch = Watch::start(&bench.site).await;
     for node in ALL {
         watch.until(node, Instant::now(), is_whole).await;
     }
@@ -239,7 +241,7 @@ async fn silent_failure_is_unknown() {
     let whole = watch.between(spoiled_at, Instant::now());
     nothing_reads_as_zero(&whole);
     reasons_are_distinct(&whole);
-    all_live(&whole, &mut machine);
+    all_live(&whole);
     for (case, known_at) in cases.iter().zip(&known) {
         let since = looks.iter().filter(|look| look.at >= *known_at);
         stays_known(case, &since.cloned().collect::<Vec<_>>());

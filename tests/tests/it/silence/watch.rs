@@ -149,3 +149,16 @@ pub fn longest_silence(node: &str, looks: &[LivenessObservation]) -> Duration {
     }
     longest
 }
+
+/// Longest time without a new reply of a node to the pings of control.
+pub fn longest_unanswered(node: &str, looks: &[LivenessObservation]) -> Duration {
+    let mut replied = looks.first().unwrap();
+    let mut longest = Duration::ZERO;
+    for look in looks {
+        longest = longest.max(look.at - replied.at);
+        if look.nodes[node].last_seen != replied.nodes[node].last_seen {
+            replied = look;
+        }
+    }
+    longest
+}
