@@ -55,7 +55,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lattice-api", &["quorum-types"]),
     ("lattice-ledger", &["quorum-types"]),
     ("lattice-placement", &["quorum-types"]),
-    ("lattice-view", &["placement", "quorum-types"]),
+    (
+        "lattice-view",
+        &["conformance", "placement", "quorum-types"],
+    ),
     (
         "lattice-waldur",
         &["config", "host", "ledger", "quorum-types"],
