@@ -28,11 +28,11 @@ pub const CONFIRM_AFTER: Duration = Duration::from_secs(30);
 /// Age up to which callers share one read. A read costs tens of milliseconds of a core, and starts a process that
 /// queries the GPU driver.
 pub const FRESH_FOR: Duration = Duration::from_secs(2);
-/// Default of [`WorkSettings::output_cap_bytes`], per rank and stream.
+/// Default of [`JobSettings::output_cap_bytes`], per rank and stream.
 pub const OUTPUT_CAP_BYTES: u64 = 64 << 20;
 /// Runtime folder of an agent that is root: files and sockets that supervisors share with jobs.
 const RUNTIME_DIR: &str = "/run/lattice";
-/// Default of [`WorkSettings::checkpoint_poll`].
+/// Default of [`JobSettings::checkpoint_poll`].
 pub const CHECKPOINT_POLL: Duration = Duration::from_millis(100);
 /// Default time between SIGTERM and SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(30);

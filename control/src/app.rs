@@ -483,7 +483,7 @@ impl App {
 
 impl RunningControl {
     /// Runs the reconciler that `make` returns while this control holds the lease. Restarts it as
-    /// [`RunningControl::keep`] does.
+    /// [`RunningControl::spawn_restarting`] does.
     fn reconcile<R: Reconciler>(
         &self,
         lease: &Arc<Lease>,

@@ -1,6 +1,6 @@
 //! Probes of a node: they read one machine and write its conformance records.
 //!
-//! A probe reads one facet of the machine and returns a [`Probed`] with the class record of the facet. The crate
+//! A probe reads one facet of the machine and returns a [`ProbeResult`] with the class record of the facet. The crate
 //! `lattice-conformance` defines records and their comparison.
 //!
 //! This crate must not depend on gossip, the network, the quorum or async. It interacts only with files below
@@ -9,7 +9,7 @@
 //!
 //! Start at [`probe_all`].
 //!
-//! [`Probed`]: lattice_conformance::Probed
+//! [`ProbeResult`]: lattice_conformance::Probed
 
 #![deny(unsafe_code)]
 

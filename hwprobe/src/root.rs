@@ -78,9 +78,9 @@ impl Root {
         &self.path
     }
 
-    /// A root for one probe, which may read [`MOST_BYTES`] and open files and folders [`MOST_ACCESSES`] times in total.
-    /// The links of a folder are resolved once: attributes are a dozen levels deep, and most attributes of a folder are
-    /// read together.
+    /// A root for one probe, which may read [`MAX_PROBE_BYTES`] and open files and folders [`MAX_PROBE_ACCESSES`] times
+    /// in total. The links of a folder are resolved once: attributes are a dozen levels deep, and most attributes of a
+    /// folder are read together.
     #[must_use]
     pub fn bounded(&self) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Root {
         self.budget.as_ref().map_or(Ok(()), |left| left.access())
     }
 
-    /// The bytes of a file. A file longer than [`LONGEST_FILE`] is a failure, because a truncated value was never
+    /// The bytes of a file. A file longer than [`MAX_FILE_BYTES`] is a failure, because a truncated value was never
     /// written.
     #[must_use]
     pub fn bytes(&self, path: impl AsRef<Path>) -> Reading<Vec<u8>> {
@@ -202,8 +202,8 @@ impl Root {
         self.text(path).and_then(|line| text::firmware(&line))
     }
 
-    /// The names in a directory, sorted. More than [`MOST_ENTRIES`], or a name that is not UTF-8 and so could not be
-    /// opened by name, is a failure.
+    /// The names in a directory, sorted. More than [`MAX_FOLDER_ENTRIES`], or a name that is not UTF-8 and so could not
+    /// be opened by name, is a failure.
     #[must_use]
     pub fn list(&self, dir: impl AsRef<Path>) -> Reading<Vec<String>> {
         self.list_within(dir.as_ref(), MAX_FOLDER_ENTRIES)

@@ -108,7 +108,7 @@ impl Member {
         }
     }
 
-    /// Returns whether this member must not vote for a candidate with the last entry `theirs`.
+    /// Returns whether this member must not vote for a candidate with the last entry `candidate_last`.
     ///
     /// A member that starts without a log may have lost one, with entries that it had acknowledged and votes that it
     /// had given. It abstains until it has caught up with a leader, which must be elected without it. Before that, its

@@ -6,7 +6,7 @@
 //! texts here) and depends on no daemon. Invariant: gossip never changes ownership.
 //!
 //! Start with [`Gossip`]: one per process, [`Gossip::route`] before the mesh serves, then [`Gossip::join`] once per
-//! cell. A [`Cell`] publishes the state of this process ([`Published`]) and returns a [`Snapshot`] of all members.
+//! cell. A [`Cell`] publishes the state of this process ([`PublishedState`]) and returns a [`Snapshot`] of all members.
 //! `examples/cell.rs` runs a cell and measures its cost. `src/codec/` contains the workaround that gives access to
 //! chitchat's wire format.
 

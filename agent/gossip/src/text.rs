@@ -1,4 +1,4 @@
-//! Gossip key schema: converts [`Published`] to a few short texts and back.
+//! Gossip key schema: converts [`PublishedState`] to a few short texts and back.
 //!
 //! | key | value |
 //! |---|---|

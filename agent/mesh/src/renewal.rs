@@ -1,7 +1,7 @@
 //! Certificate renewal before expiry, and updates of the trust bundle.
 //!
 //! Every daemon runs [`keep_renewed`] with its own [`RenewalSource`]. Most daemons request certificates from quorum
-//! members over the mesh ([`AskMembers`]); a quorum member signs its own.
+//! members over the mesh ([`QuorumRenewalSource`]); a quorum member signs its own.
 
 mod handlers;
 mod quorum_source;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Record format that this build writes.
 pub const FORMAT: u32 = 1;
 
-/// Text for an operator about a folder that [`super::others_may_write`] reports.
+/// Text for an operator about a folder that [`super::foreign_write_access`] reports.
 pub(crate) fn write_access_advice(path: &Path, uid: u32, mode: u32) -> String {
     let (path, own) = (path.display(), rustix::process::geteuid().as_raw());
     format!(

@@ -4,7 +4,7 @@ use lattice_agent_rpc::AttemptKey;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::watch;
 
-/// Reason to place no job on a node, or fault for the operator to inspect ([`BlockReason::stops_work`]).
+/// Reason to place no job on a node, or fault for the operator to inspect ([`BlockReason::blocks_jobs`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockReason {
     /// The configuration disables the executor.

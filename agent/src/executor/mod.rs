@@ -55,7 +55,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Maximum number of checks for exited supervisors while the executor stops, [`LEAVE_PAUSE`] apart.
+/// Maximum number of checks for exited supervisors while the executor stops, [`EXIT_CHECK_INTERVAL`] apart.
 const MAX_EXIT_CHECKS: u32 = 20;
 const EXIT_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 

@@ -11,7 +11,7 @@
 //! signals, the attempt's folder and the job's checkpoint answers (`checkpoint`). A line on the supervisor's standard
 //! output only makes the agent read the folder again.
 
-// The streams may be closed or full: use `complain` and `notify`.
+// The streams may be closed or full: use `log_line` and `notify`.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod capture;

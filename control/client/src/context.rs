@@ -77,7 +77,7 @@ pub enum ContextError {
         /// Cause of the failure.
         source: serde_json::Error,
     },
-    /// The file that [`VARIABLE`] names cannot be used.
+    /// The file that [`CONTEXT_VARIABLE`] names cannot be used.
     #[error("{CONTEXT_VARIABLE} names this file")]
     Variable(#[source] Box<ContextError>),
 }

@@ -212,7 +212,7 @@ fn preemption_reason(held: &Allocation) -> Option<&MoveReason> {
     (!matches!(reason, MoveReason::Asked { .. })).then_some(reason)
 }
 
-/// Same as [`for_others`], while the allocation still holds its nodes.
+/// Same as [`preemption_reason`], while the allocation still holds its nodes.
 fn current_preemption(held: &Allocation) -> Option<&MoveReason> {
     preemption_reason(held).filter(|_| held.state.holds())
 }
@@ -232,7 +232,7 @@ fn label(view: &View, reason: &MoveReason) -> &'static str {
             _ => "higher_class",
         },
         MoveReason::Reclaimed { .. } => "reclaim",
-        // Excluded by [`for_others`].
+        // Excluded by [`preemption_reason`].
         MoveReason::Asked { .. } => "asked",
     }
 }

@@ -69,7 +69,7 @@ fn reason_text(reason: &Reason) -> String {
     format!("{code} on {entity}: {seen}; {}", reason.action)
 }
 
-/// Text from a node without control characters, cut to [`MAX_WORDS`] characters for display in one line.
+/// Text from a node without control characters, cut to [`MAX_TEXT_CHARS`] characters for display in one line.
 pub(crate) fn plain(text: &str) -> String {
     let plain = text.chars().filter(|c| !c.is_control());
     plain.take(MAX_TEXT_CHARS).collect()

@@ -1,5 +1,5 @@
-//! Publication of new views with reports from outside the quorum: gossip, pings, BMC readings, comparisons. What a report
-//! changes is defined in `lattice_view`.
+//! Publication of new views with reports from outside the quorum: gossip, pings, BMC readings, comparisons. What a
+//! report changes is defined in `lattice_view`.
 
 use crate::{
     core::{Core, Wakes},

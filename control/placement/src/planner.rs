@@ -55,7 +55,7 @@ impl Planner {
     }
 
     /// View that the planner uses. Changes by [`Planner::follow_start`] and [`Planner::follow_end`] appear in its nodes
-    /// only after [`Planner::settle`].
+    /// only after [`Planner::apply_holders`].
     pub fn view(&self) -> &ClusterView {
         &self.view
     }

@@ -32,9 +32,9 @@ pub(crate) struct Job {
     /// Number of the job's node requirements in [`Queue::requests`].
     pub(crate) request: u32,
     pub(crate) project: u32,
-    /// Number of the job's user and project in [`Queue::claimants`] for a sensitive job; otherwise [`NONE`].
+    /// Number of the job's user and project in [`Queue::claimants`] for a sensitive job; otherwise [`NO_ENTRY`].
     pub(crate) claimant: u32,
-    /// Number of the requested bandwidth in [`Queue::storage`]; [`NONE`] if the job requests none.
+    /// Number of the requested bandwidth in [`Queue::storage`]; [`NO_ENTRY`] if the job requests none.
     pub(crate) storage: u32,
     pub(crate) data_ready: Option<Fraction>,
     pub(crate) class: u8,

@@ -76,7 +76,7 @@ pub struct ReplayOptions {
     /// Order of events of one instant for schedulers of the literature; `None`: one by one. The product always takes
     /// such events together.
     pub order: Option<EventOrder>,
-    /// vCluster that gets the policy of [`Decider::Lattice`]; `None`: all vClusters.
+    /// vCluster that gets the policy of [`ReplayScheduler::Lattice`]; `None`: all vClusters.
     pub vcluster: Option<VclusterName>,
     /// Longest time between two plans of the product, milliseconds.
     pub every_ms: Option<u64>,

@@ -314,7 +314,7 @@ pub struct ParetoPoint {
     /// Values of a replay with the quorum; `None` if they do not differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_quorum: Option<BTreeMap<&'static str, f64>>,
-    /// Whether the point is the chosen one ([`best`]).
+    /// Whether the point is the chosen one ([`nearest_to_ideal`]).
     pub is_best: bool,
     /// Whether the point is the base of the space.
     pub is_base: bool,

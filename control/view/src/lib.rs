@@ -3,8 +3,8 @@
 //!
 //! All of it is pure: no clock, no file, no network, and no type of gossip or REST. Two levels:
 //! * [`BaseView`] has the inputs of scheduling. `control` and `replay` build it from the same events, and derive solver
-//!   input from it by the same functions: [`whole`] for a new planner, [`Changes::delta`] for a running one. What else is
-//!   known of a node differs between the two, so the node type is a parameter ([`ViewNode`]).
+//!   input from it by the same functions: [`full_input`] for a new planner, [`Changes::delta`] for a running one. What
+//!   else is known of a node differs between the two, so the node type is a parameter ([`ViewNode`]).
 //! * [`View`] is that of control. Its nodes are [`NodeEntry`]s; [`View::settle`] derives their conformance, and
 //!   [`drift::compare`] compares them with baselines and cohorts.
 #![forbid(unsafe_code)]

@@ -95,7 +95,7 @@ impl Class {
 
     /// The schema that this build writes for the class. Raise it whenever the set or the meaning of keys changes, and
     /// record the change in the key table: digests of different schemas are never compared. Name the previous schema in
-    /// [`Class::written`] while a rolling upgrade from it is supported and records can be expressed in it.
+    /// [`Class::written_schemas`] while a rolling upgrade from it is supported and records can be expressed in it.
     #[must_use]
     pub const fn schema(self) -> u16 {
         match self {

@@ -7,7 +7,7 @@
 //! This crate must not depend on gossip, the quorum or the ownership of nodes.
 //!
 //! Start at [`interpret`], then [`BmcReport`]; for power readings alone at [`read_by_route`]; for events recorded by a
-//! BMC at [`read_deeds`].
+//! BMC at [`read_events`].
 
 #![forbid(unsafe_code)]
 

@@ -31,7 +31,7 @@ pub struct SystemName {
     pub path: Option<ResourcePath>,
     /// `Id`, else the last part of the path.
     pub id: String,
-    /// `Name`.
+    /// `NodeSystem`.
     pub name: Reading<String>,
     /// `SerialNumber`.
     pub serial: Reading<String>,

@@ -101,7 +101,7 @@ pub fn secrets_with(inventory: &Inventory, other: &impl Serialize) -> Secrets {
     Secrets(all)
 }
 
-/// Adds every present string in `plane` to `found`, in lower case, except those in [`SHARED`] fields.
+/// Adds every present string in `plane` to `found`, in lower case, except those in [`SHARED_FIELDS`] fields.
 fn collect(plane: &impl Serialize, found: &mut BTreeSet<String>) {
     let Ok(json) = serde_json::to_value(plane) else {
         return;

@@ -1,8 +1,8 @@
 //! Runs external programs within a deadline and a limit on the output.
 //!
 //! Each program gets its own process group, so that a kill includes its children. A program that cannot be killed
-//! (stuck in a driver call in the kernel) is left to a waiting thread and counted in [`Outstanding`]. At the limit of
-//! that count, no further program starts.
+//! (stuck in a driver call in the kernel) is left to a waiting thread and counted in [`UnreapedPrograms`]. At the limit
+//! of that count, no further program starts.
 
 mod stuck;
 

@@ -13,8 +13,8 @@ pub struct InvalidFilter {
     pub source: tracing_subscriber::filter::ParseError,
 }
 
-/// Parses the log filter. `below` holds built-in directives of the daemon, for libraries that log ordinary events as
-/// errors. The configured directives follow and take precedence.
+/// Parses the log filter. `base_directives` holds built-in directives of the daemon, for libraries that log ordinary
+/// events as errors. The configured directives follow and take precedence.
 ///
 /// # Errors
 /// A text that is not a filter.

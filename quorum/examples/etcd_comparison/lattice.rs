@@ -26,7 +26,7 @@ use std::{
 };
 
 const CLUSTER: &str = "beside";
-/// Certificate id of the client in this process; [`WRITER`] is that of the writer process.
+/// Certificate id of the client in this process; [`WRITER_ID`] is that of the writer process.
 const STATUS_CLIENT_ID: &str = "c1";
 const WRITER_ID: &str = "c2";
 

@@ -284,8 +284,8 @@ impl Issuer {
         }
     }
 
-    /// Runs a request locally when this member leads, otherwise at the leader, and retries failures for [`PATIENCE`].
-    /// The request must be idempotent.
+    /// Runs a request locally when this member leads, otherwise at the leader, and retries failures for
+    /// [`STEP_TIMEOUT`]. The request must be idempotent.
     fn retry_at_leader<'a, R, T, U, F>(
         &'a self,
         local: impl Fn() -> F + Send + 'a,

@@ -39,7 +39,7 @@ pub(crate) fn is_silent(member: &Member) -> bool {
     member.leader_contact.silent_for(LEADER_TIMEOUT)
 }
 
-/// Returns whether this member would vote for a candidate with the last entry `theirs`.
+/// Returns whether this member would vote for a candidate with the last entry `candidate_last`.
 pub(crate) fn may_campaign(member: &Member, candidate_last: Option<LogId>) -> bool {
     is_silent(member) && candidate_last >= member.log.last() && !member.must_abstain(candidate_last)
 }

@@ -20,7 +20,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const CAMPAIGN_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Longest wait for one election before the next try. More than a few disk writes.
 const ELECTION_TIMEOUT: Duration = Duration::from_millis(100);
-/// Time that the call to the successor may take beyond [`CAMPAIGN`].
+/// Time that the call to the successor may take beyond [`CAMPAIGN_TIMEOUT`].
 const CALL_MARGIN: Duration = Duration::from_millis(500);
 /// Longest wait of an orderly stop for the handover.
 const STOP_HANDOVER_TIMEOUT: Duration = Duration::from_millis(2500);

@@ -45,7 +45,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh, settings: Option<ScrubS
     join(fetch_missing(&member, &mesh), read).await;
 }
 
-/// Checks all segments in rounds, until cancelled. [`bring_missing`] handles segments that are known to be missing.
+/// Checks all segments in rounds, until cancelled. [`fetch_missing`] handles segments that are known to be missing.
 async fn read_all(member: &Member, mesh: &Mesh, settings: ScrubSettings) {
     loop {
         let named = |_, state: &lattice_quorum_state::State| -> Vec<SegmentId> {

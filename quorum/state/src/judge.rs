@@ -303,7 +303,7 @@ fn truncated_text(text: &str) -> String {
     truncated(text, MAX_FREE_TEXT_BYTES).to_owned()
 }
 
-/// The exit with its free text truncated by [`short_words`].
+/// The exit with its free text truncated by [`truncated_text`].
 fn with_truncated_text(exit: &RankExit) -> RankExit {
     match exit {
         RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {

@@ -186,7 +186,7 @@ pub(crate) trait Row: Clone + Serialize + DeserializeOwned {
     fn key(&self) -> u64;
     /// State time at which the row was appended.
     fn at(&self) -> UnixMillis;
-    /// Passes each topic of the row to `say`, as far as searches use it.
+    /// Passes each topic of the row to `visit`, as far as searches use it.
     fn topics(&self, visit: &mut dyn FnMut(Topic<'_>));
 }
 

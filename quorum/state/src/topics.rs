@@ -4,7 +4,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Size of the filter in bits per topic. With [`SET`] bits set per topic, the false positive rate is 0.24 %.
+/// Size of the filter in bits per topic. With [`HASHES_PER_TOPIC`] bits set per topic, the false positive rate is 0.24
+/// %.
 const BITS_PER_TOPIC: usize = 16;
 const HASHES_PER_TOPIC: u64 = 4;
 /// Minimum size of a filter, bytes.

@@ -18,8 +18,8 @@ use std::{
 /// Interval between two idle checks of an old connection. Two idle checks in a row end the connection: by then, calls
 /// that the other end started before it received `mesh.leave` have arrived.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// Number of connections that are left at once; the rest follow one per `THEN_EVERY`. A control holds one connection
-/// with every agent, and each connection it leaves is dialled again.
+/// Number of connections that are left at once; the rest follow one per `LEAVE_INTERVAL`. A control holds one
+/// connection with every agent, and each connection it leaves is dialled again.
 const LEAVE_BURST: u32 = 64;
 const LEAVE_INTERVAL: Duration = Duration::from_millis(10);
 /// Timeout for the reply to `mesh.leave`. A peer of a version without `mesh.leave` does not answer.

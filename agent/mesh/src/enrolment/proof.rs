@@ -61,7 +61,7 @@ pub(crate) async fn request_proof(
     }
 }
 
-/// Answers [`demand`]; returns the encoded frame.
+/// Answers [`request_proof`]; returns the encoded frame.
 pub(crate) async fn prove(
     connection: &Connection,
     recv: &mut RecvStream,

@@ -125,7 +125,7 @@ impl TrustStore {
     pub(crate) fn swap(&self, next: Arc<Trust>) -> Arc<Trust> {
         self.in_force.swap(next)
     }
-    /// Returns `judged` unchanged, and notifies `strange_authority` when the chain leads to an untrusted authority.
+    /// Returns `judged` unchanged, and notifies `unknown_authority` when the chain leads to an untrusted authority.
     pub(crate) fn notify_unknown_authority<T>(
         &self,
         judged: Result<T, rustls::Error>,

@@ -161,7 +161,7 @@ impl Wiper {
         Ok(WipeAnswer::Begun(status))
     }
 
-    /// Runs the wipe that [`Wiper::ask`] accepted, and records its outcome.
+    /// Runs the wipe that [`Wiper::accept`] accepted, and records its outcome.
     pub(in crate::executor) async fn run(&self, order: &Wipe) {
         let outcome = self.outcome(order).await;
         tracing::info!(wipe = order.number, %outcome, "the wipe has ended");

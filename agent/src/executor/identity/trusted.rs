@@ -67,7 +67,7 @@ pub(in crate::executor) fn check_file(
     Ok(check(path, agent)?.0)
 }
 
-/// Checks like [`file`], and also that the file is executable.
+/// Checks like [`check_file`], and also that the file is executable.
 pub(in crate::executor) fn check_program(
     path: &Path,
     agent: AgentUser,
@@ -108,7 +108,7 @@ fn check(path: &Path, agent: AgentUser) -> Result<(PathBuf, Metadata), DistrustC
     Ok((real, found))
 }
 
-/// Checks owner and write permission. `excused`: mode bits that permit a writable folder.
+/// Checks owner and write permission. `allowed_bits`: mode bits that permit a writable folder.
 fn check_owner(
     path: &Path,
     meta: &Metadata,

@@ -2,8 +2,8 @@
 //! agent.
 //!
 //! [`lattice_conformance::history`] determines the entries. Here a separate task writes them to the disk ([`journal`]);
-//! publishers only queue them. While the disk fails, entries wait in memory up to a limit, and [`Status`] reports the
-//! fault.
+//! publishers only queue them. While the disk fails, entries wait in memory up to a limit, and [`HistoryStatus`]
+//! reports the fault.
 
 mod journal;
 mod line;
@@ -112,7 +112,7 @@ struct State {
     segments: Vec<Segment>,
     first_kept: u64,
     /// Journal id and last number on disk. They change under the same lock as `waiting`, so that a line is either
-    /// queued or counted here. [`Status`] follows after the write.
+    /// queued or counted here. [`HistoryStatus`] follows after the write.
     journal: u64,
     last: u64,
 }

@@ -25,7 +25,7 @@ pub(super) const PROGRESS: &str = "progress";
 pub(super) const FAILED: &str = "failed";
 /// Maximum number of bytes read of any of these files.
 const MAX_READ_BYTES: u64 = 1024;
-/// Maximum number of files that are counted for the size. A count beyond this number or [`COUNT_WITHIN`] is abandoned.
+/// Maximum number of files that are counted for the size. A count beyond this number or [`COUNT_TIMEOUT`] is abandoned.
 const MAX_ENTRIES: usize = 100_000;
 const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 

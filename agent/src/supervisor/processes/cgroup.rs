@@ -329,7 +329,7 @@ impl Cgroup {
         events.map_or(0, |events| events.lines().find_map(of_line).unwrap_or(0))
     }
 
-    /// Removes the cgroup once it is empty. Waits up to `REMOVE_WITHIN` for the last process to be reaped.
+    /// Removes the cgroup once it is empty. Waits up to `REMOVE_TIMEOUT` for the last process to be reaped.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let began = Instant::now();
         loop {

@@ -14,7 +14,7 @@ pub struct Process {
     pub parent: i32,
     /// Session id.
     pub session: i32,
-    /// State letter of the first thread; see [`Process::is_gone`].
+    /// State letter of the first thread; see [`Process::is_zombie`].
     pub state: char,
     /// Number of threads; the first one counts until it is reaped.
     pub threads: u32,

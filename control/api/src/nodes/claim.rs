@@ -16,8 +16,8 @@ pub struct ClaimView {
     pub purpose: Option<String>,
     /// Time of the claim.
     pub since: String,
-    /// `claimed`: the node takes sensitive allocations of its user; `releasing`: released and not wiped yet; `unclean`:
-    /// the wipe failed.
+    /// `claimed`: the node takes sensitive allocations of its user; `releasing`: released and not wiped yet;
+    /// `quarantine`: the wipe failed.
     pub state: String,
     /// Why the wipe failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

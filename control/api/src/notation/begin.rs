@@ -73,7 +73,7 @@ pub fn parse_begin_time(text: &str, now: UnixMillis) -> Result<UnixMillis, Inval
 /// Reads a deadline.
 ///
 /// # Errors
-/// As [`begin`], and for a time that is not in the future.
+/// As [`parse_begin_time`], and for a time that is not in the future.
 pub fn parse_deadline(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidTime> {
     let at = parse_begin_time(text, now)?;
     match at > now {

@@ -24,7 +24,7 @@ const MAX_LINE_BYTES: u64 = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// [`FORM`].
+    /// [`FORMAT_VERSION`].
     pub lattice_audit_export: u32,
     /// Cluster name.
     pub cluster: String,

@@ -42,7 +42,8 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split(' ').flat_map(parts)
 }
 
-/// Returns the minimum width of a cell: its longest time or, if that is longer, its longest piece up to [`WHOLE`].
+/// Returns the minimum width of a cell: its longest time or, if that is longer, its longest piece up to
+/// [`MIN_FOLD_CHARS`].
 fn min_width(text: &str) -> usize {
     let is_time = |word: &&str| {
         let word = word.trim_matches(['(', ')', ',', ';']);

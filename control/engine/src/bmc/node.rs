@@ -195,7 +195,7 @@ impl Node {
         }
     }
 
-    /// Classes with a value other than the published one. Classes in `restless` are left out: a second reading of them
+    /// Classes with a value other than the published one. Classes in `unstable` are left out: a second reading of them
     /// confirms nothing, and they must not make the rest of the reading doubtful.
     fn differs(&self, found: &NodeReport) -> Vec<Class> {
         let before = self.history.published();

@@ -133,7 +133,7 @@ impl History {
         self.run_blocking(HistoryStore::sweep).await
     }
 
-    /// Stored comparison state; see [`HistoryStore::noted`].
+    /// Stored comparison state; see [`HistoryStore::comparison_progress`].
     pub(crate) async fn comparison_progress(&self) -> Result<ComparisonProgress, HistoryError> {
         self.run_blocking(HistoryStore::comparison_progress).await
     }
@@ -149,7 +149,7 @@ impl History {
             .await
     }
 
-    /// Adds events of a node's BMC; see [`HistoryStore::append_deeds`].
+    /// Adds events of a node's BMC; see [`HistoryStore::append_bmc_events`].
     pub async fn append_bmc_events(
         &self,
         node: String,

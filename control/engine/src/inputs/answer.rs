@@ -34,8 +34,8 @@ pub(crate) enum AnswerError {
     },
 }
 
-/// The number at `pointer` (RFC 6901), which `is_one` must accept; `None` where the value is `null`: the source has no
-/// data. A string that contains a number is accepted, because Prometheus writes numbers as strings.
+/// The number at `pointer` (RFC 6901), which `is_valid` must accept; `None` where the value is `null`: the source has
+/// no data. A string that contains a number is accepted, because Prometheus writes numbers as strings.
 pub(crate) fn number(
     body: &[u8],
     pointer: &str,

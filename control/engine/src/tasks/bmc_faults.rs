@@ -22,7 +22,7 @@ pub struct BmcFaultPublisher {
 }
 
 impl BmcFaultPublisher {
-    /// New [`NameFaults`]; it does nothing until it is run.
+    /// New [`BmcFaultPublisher`]; it does nothing until it is run.
     pub const fn new(core: Arc<Core>) -> Self {
         Self { core }
     }

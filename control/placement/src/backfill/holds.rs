@@ -39,7 +39,7 @@ type Spans = SmallVec<[(u64, u64); 3]>;
 pub(crate) struct Holds<'a> {
     /// Reservations by start time.
     made: Vec<HeldReservation>,
-    /// Index of each node's entry in [`Holds::spans`]; [`NONE`] for a node that is not held back.
+    /// Index of each node's entry in [`Holds::spans`]; [`NO_ENTRY`] for a node that is not held back.
     held: Vec<u32>,
     /// Start and end of each interval in which a node is held back, by start. Windows may overlap other intervals.
     spans: Vec<Spans>,
@@ -51,7 +51,7 @@ pub(crate) struct Holds<'a> {
     /// Sets of nodes that fit jobs with reservations: latest start of such a job, number of the set, and nodes.
     contests: Vec<(u64, usize, Cow<'a, BitSet>)>,
     /// For each node, the latest start of a job with a reservation that could use the node, or 0. Valid as of the last
-    /// call of [`Holds::settle`]; empty before the first call.
+    /// call of [`Holds::compute_contested_until`]; empty before the first call.
     contested_until: Vec<u64>,
     is_settled: bool,
     /// Nodes that windows hold back now; `None`: no node.

@@ -69,7 +69,7 @@ type Path = Result<Vec<usize>, ProjectPath>;
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     of_project: Vec<Path>,
-    /// Topmost level of each project; [`NONE`] if a level is unknown.
+    /// Topmost level of each project; [`NO_ENTRY`] if a level is unknown.
     topmost: Vec<u32>,
 }
 

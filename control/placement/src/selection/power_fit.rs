@@ -122,7 +122,7 @@ impl<'a> GroupSearch<'a> {
         Some(nodes)
     }
 
-    /// Tries sets of fewer than `span` groups, the smallest first, up to [`MOST_TRIES`] sets.
+    /// Tries sets of fewer than `span` groups, the smallest first, up to [`MAX_TRIES`] sets.
     fn fewer(&self, span: usize) -> Option<Vec<usize>> {
         let mut tries = MAX_TRIES;
         let mut chosen = Vec::new();
@@ -130,7 +130,7 @@ impl<'a> GroupSearch<'a> {
     }
 
     /// Tries every set of `groups` groups from position `from` on, in addition to the `chosen` groups. At most `paid`
-    /// nodes of the chosen groups are affordable. Each branch leads to a tried set, so [`MOST_TRIES`] bounds the
+    /// nodes of the chosen groups are affordable. Each branch leads to a tried set, so [`MAX_TRIES`] bounds the
     /// search.
     fn try_sets(
         &self,

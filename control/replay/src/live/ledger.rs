@@ -87,7 +87,7 @@ impl<'a> Power<'a> {
         }
     }
 
-    /// Adds (`works`) or removes the power of a busy node in its domain and all parent domains.
+    /// Adds (`is_busy`) or removes the power of a busy node in its domain and all parent domains.
     pub(super) fn draw(&mut self, id: &NodeId, is_busy: bool, news: &mut VclusterChanges) {
         if self.cluster.power.is_empty() {
             return;

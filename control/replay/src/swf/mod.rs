@@ -90,7 +90,7 @@ pub struct HeaderLine {
 /// A log: header comments and records.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Trace {
-    /// Header comments in file order. Keys may repeat (`Queue:`, `Note:`).
+    /// Header comments in file order. Keys may repeat (`VclusterSetup:`, `Note:`).
     pub header: Vec<HeaderLine>,
     /// All jobs in file order.
     pub records: Vec<SwfRecord>,

@@ -39,7 +39,7 @@ struct Entry {
     planned_ms: u64,
 }
 
-/// Scheduler that decides after the events of one instant, or after each event ([`SameInstant`]).
+/// Scheduler that decides after the events of one instant, or after each event ([`EventOrder`]).
 trait SchedulerPolicy {
     /// A job arrives.
     fn arrived(&mut self, entry: Entry, now: u64);

@@ -39,8 +39,8 @@ pub(super) struct CycleReplay {
     planners: BTreeMap<VclusterName, Planner>,
     recorded: BTreeMap<AllocationId, RecordedProgress>,
     replayed: BTreeMap<AllocationId, ReplayedProgress>,
-    /// Number of plans read from the record; `decided` is the number of replayed plans. Plans are identified by these
-    /// numbers, since two plans may have the same time.
+    /// Number of plans read from the record; `plans_replayed` is the number of replayed plans. Plans are identified by
+    /// these numbers, since two plans may have the same time.
     plans_read: u64,
     plans_replayed: u64,
     /// Recorded placements without an outcome yet, with the number of their plan.

@@ -256,7 +256,7 @@ impl Baselines {
     }
 
     /// Whether a node of unknown cohort might match a cohort baseline that is strict for sensitive allocations, in a
-    /// class that no entry of `speaking` covers.
+    /// class that no entry of `choices` covers.
     pub fn might_be_strict(&self, choices: &BTreeMap<Class, BaselineChoice>) -> bool {
         let of_cohorts = self.by_name.values();
         let mut of_cohorts = of_cohorts.filter(|kept| kept.record.definition.cohort.is_some());

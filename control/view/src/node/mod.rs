@@ -156,8 +156,8 @@ impl NodeEntry {
         self.gossip = None;
     }
 
-    /// Stores the boot id in a reply of the agent. Replies may be processed in another order than they arrived: an older
-    /// reply does not replace a newer boot id.
+    /// Stores the boot id in a reply of the agent. Replies may be processed in another order than they arrived: an
+    /// older reply does not replace a newer boot id.
     pub(crate) fn set_boot(&mut self, boot: &str, replied_at: Duration) {
         if self.boot_replied_at.is_none_or(|known| known <= replied_at) {
             self.boot = Some(boot.to_owned());

@@ -106,7 +106,7 @@ impl GpuEventLog {
     }
 
     /// Records a sighting. It matches the oldest event of the same device and code that only the other source reported
-    /// within [`SAME_WITHIN_MS`]. So the third report of one source matches the third of the other, and no event is
+    /// within [`MERGE_WINDOW_MS`]. So the third report of one source matches the third of the other, and no event is
     /// counted twice or lost.
     pub fn record(&mut self, sighting: EventReport) -> RecordOutcome {
         let other = match sighting.source {

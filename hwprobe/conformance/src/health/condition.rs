@@ -4,7 +4,7 @@ use super::Pattern;
 use crate::{Reading, Value};
 use serde::{Deserialize, Serialize};
 
-/// One condition on one value. Exactly one field must be set: see [`Condition::is_one`].
+/// One condition on one value. Exactly one field must be set: see [`Condition::has_one_condition`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {

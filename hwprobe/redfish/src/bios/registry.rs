@@ -215,7 +215,7 @@ const HOST_SPECIFIC: &[&str] = &[
     "systemtime",
 ];
 
-/// Parts of the names of settings that contain a word of [`OF_ONE_HOST`], but are policies.
+/// Parts of the names of settings that contain a word of [`HOST_SPECIFIC`], but are policies.
 const NOT_HOST_SPECIFIC: &[&str] = &[
     "bootorderpolicy",
     "assettagprotection",

@@ -1,9 +1,9 @@
 //! Events recorded by a BMC: finished tasks, and log entries.
 //!
-//! [`find_deeds`] finds the BMC's lists by links, once. [`read_deeds`] reads the lists pass after pass, and returns the
-//! documents it needs next, as [`crate::interpret`] does. In a log, only the newest entries are read. A document that
-//! was fetched before is fetched again only if it may have changed ([`FetchedEventDocuments`]). The caller stores which
-//! events it has reported, by [`BmcEvent::identity`].
+//! [`find_event_lists`] finds the BMC's lists by links, once. [`read_events`] reads the lists pass after pass, and
+//! returns the documents it needs next, as [`crate::interpret`] does. In a log, only the newest entries are read. A
+//! document that was fetched before is fetched again only if it may have changed ([`FetchedEventDocuments`]). The
+//! caller stores which events it has reported, by [`BmcEvent::identity`].
 //!
 //! Reported events: tasks about firmware, BIOS or configuration; log entries of severity Warning or Critical; and log
 //! entries about an update or a change of configuration ([`subject`]). The texts may contain names of people and

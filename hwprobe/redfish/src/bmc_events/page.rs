@@ -31,7 +31,7 @@ pub(super) const fn is_settled<T>(reading: &Reading<T>) -> bool {
 }
 
 /// The newest members of the list at `path`, oldest first. `newest` is the newest member of the previous pass: in a
-/// list with descending order, pages are read until this member is found, at most [`MOST_PAGES`].
+/// list with descending order, pages are read until this member is found, at most [`MAX_PAGES`].
 pub(super) fn newest<'a>(
     walk: &mut DocumentWalk<'a>,
     path: &ResourcePath,
@@ -93,7 +93,7 @@ pub(super) fn newest<'a>(
     })
 }
 
-/// The members of one page in its order; of a long page, only the first and the last [`MOST_LOOKED_AT`]. An entry with
+/// The members of one page in its order; of a long page, only the first and the last [`MAX_MEMBERS`]. An entry with
 /// an invalid link is skipped and recorded in `wrong`.
 fn members<'a>(page: &'a Value, wrong: &mut Option<String>) -> Result<Vec<Member<'a>>, String> {
     let all = listed_in(page)?;

@@ -1,8 +1,8 @@
 //! HTTP access to a BMC: one session, one request in flight, every operation within a deadline.
 //!
 //! [`Bmc`] is the client of one BMC. For a [`crate::Scope`] or a [`crate::Route`] it fetches the resources that the
-//! interpreter needs, one at a time. It sets a limit with the only account that may do so ([`MayCap`]), and reports the
-//! limit as set only after reading it back. Errors are a [`FetchError`], which converts to a
+//! interpreter needs, one at a time. It sets a limit with the only account that may do so ([`LimitWriter`]), and
+//! reports the limit as set only after reading it back. Errors are a [`FetchError`], which converts to a
 //! [`lattice_conformance::Reading`] with its reason.
 //!
 //! Links are followed only as [`crate::ResourcePath`]s on the BMC's own address. Passwords and tokens appear in no

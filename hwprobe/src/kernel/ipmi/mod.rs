@@ -1,6 +1,6 @@
 //! In-band queries of this system's BMC: device identity and power draw.
 //!
-//! Start at [`ask`]; [`DeviceId`] and [`PowerReading`] decode the answers.
+//! Start at [`query_bmc`]; [`DeviceId`] and [`PowerReading`] decode the answers.
 
 mod decode;
 mod device;
@@ -47,7 +47,7 @@ impl IpmiSource {
         Self::for_root::<IpmiReport>(root, Self::DEVICE.into())
     }
 
-    /// Maximum duration of [`ask`].
+    /// Maximum duration of [`query_bmc`].
     #[must_use]
     pub const fn deadline(&self) -> Duration {
         self.query_deadline(DEADLINE)

@@ -2,7 +2,7 @@
 //! `../../../0001-ethtool-by-ioctl-devlink-by-netlink.md` gives the reasons for these interfaces and against a library.
 //!
 //! The live kernel reports its own interfaces only, so a captured tree contains the answers in a file.
-//! [`EthtoolSource`] selects one of the two. Start at [`ask`].
+//! [`EthtoolSource`] selects one of the two. Start at [`query_interfaces`].
 
 mod dcb;
 mod devlink;
@@ -65,7 +65,7 @@ impl EthtoolSource {
         Self::for_root::<EthtoolReport>(root, Kernel)
     }
 
-    /// Maximum duration of [`ask`].
+    /// Maximum duration of [`query_interfaces`].
     #[must_use]
     pub const fn deadline(&self) -> Duration {
         self.query_deadline(DEADLINE)
@@ -103,7 +103,7 @@ pub fn query_interfaces(source: &EthtoolSource, interfaces: &[String]) -> Readin
 }
 
 /// Queries `source` for the modules in the cages of `interfaces` only. Reading a module takes milliseconds on its slow
-/// bus, so this is a separate query. Blocks as [`ask`] does.
+/// bus, so this is a separate query. Blocks as [`query_interfaces`] does.
 #[must_use]
 pub fn query_modules(source: &EthtoolSource, interfaces: &[String]) -> Reading<EthtoolReport> {
     source.query(QUERIES_DISABLED, |_| query_kernel(interfaces, modules))

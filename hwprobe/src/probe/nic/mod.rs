@@ -66,7 +66,7 @@ impl Nic {
     }
 }
 
-/// The two parts of a [`Probed`] that receive most readings.
+/// The two parts of a [`ProbeResult`] that receive most readings.
 struct RecordAndVitals<'a> {
     record: &'a mut ClassRecord,
     vitals: &'a mut Vitals,

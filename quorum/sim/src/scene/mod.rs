@@ -21,7 +21,8 @@ pub enum Scenario {
         /// Whether the new leader loses its disk.
         leads: bool,
     },
-    /// As [`Scene::OldLeaderBesideBlank`], but the member that lost its disk ends while it is being brought up to date.
+    /// As [`Scene::OldLeaderWithLostDisk`], but the member that lost its disk ends while it is being brought up to
+    /// date.
     LostDiskHalfCaughtUp {
         /// Disk operation at which the power of the member is cut, counted from the start of the update. `None`: the
         /// member is killed as soon as it has a part of the missing state.

@@ -1,4 +1,4 @@
-//! Scene: a power cut of a member while it receives a snapshot. See `Replica::keep` of the quorum.
+//! Scene: a power cut of a member while it receives a snapshot. See `Replica::apply_process_end` of the quorum.
 
 use super::founded_cluster::{FoundedCluster, WRITES_BEYOND_LOG};
 use crate::member::Order;

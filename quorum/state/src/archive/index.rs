@@ -52,7 +52,7 @@ impl EndedEntry {
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]
 pub(crate) struct ArchiveIndex {
-    /// Blocks by block number; each has [`BLOCK`] entries.
+    /// Blocks by block number; each has [`BLOCK_ENTRIES`] entries.
     blocks: BTreeMap<usize, Arc<Vec<u32>>>,
 }
 

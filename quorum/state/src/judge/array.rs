@@ -5,7 +5,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, UnixMillis, event::AllocationChange, progress::Tally,
 };
 
-/// Derives state and change kind from an array's tally. With `goes_on`, elements may be placed unless the array is
+/// Derives state and change kind from an array's tally. With `may_place`, elements may be placed unless the array is
 /// held.
 pub(super) fn with_derived_state(
     case: Case<'_>,

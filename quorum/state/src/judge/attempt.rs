@@ -224,7 +224,7 @@ pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState 
 }
 
 /// Returns whether an allocation is requeued regardless of its requeue policy, because a node was lost or faulty before
-/// any rank started. At most [`UNCOUNTED_ATTEMPTS`] attempts are requeued in this way.
+/// any rank started. At most [`MAX_UNCOUNTED_ATTEMPTS`] attempts are requeued in this way.
 fn is_requeued_uncounted(record: &Allocation, uncounted: u32) -> bool {
     let lost = matches!(
         record.stop,

@@ -14,8 +14,8 @@ use lattice_quorum_types::{
     node::{DrainReason, Lifecycle, Node},
 };
 
-/// Appends the audit entries for `changes`. The first `asked_for` changes are those of the command itself. The rest are
-/// consequences, which are not audited as actions on another user's allocation.
+/// Appends the audit entries for `changes`. The first `direct_changes` changes are those of the command itself. The
+/// rest are consequences, which are not audited as actions on another user's allocation.
 pub(super) fn append_entries(
     case: Case<'_>,
     command: &Command,

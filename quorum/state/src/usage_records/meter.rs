@@ -35,7 +35,7 @@ pub(super) struct Meter {
 pub(super) struct MeterChange {
     /// Nodes with usage that starts now.
     pub(super) started_nodes: Vec<NodeId>,
-    /// Whether `taken` are the nodes with which the attempt begins.
+    /// Whether `started_nodes` are the nodes with which the attempt begins.
     pub(super) began: bool,
     /// Uses that this change closes.
     pub(super) uses: Vec<UsagePeriod>,

@@ -32,7 +32,7 @@ pub struct AuditSearch {
     pub order: AuditOrder,
     /// Only entries after the entry with this number, in the requested order; `None`: from the beginning.
     pub cursor: Option<u64>,
-    /// Largest number of entries; at most [`MAX_FOUND`] in any case.
+    /// Largest number of entries; at most [`MAX_PAGE_ENTRIES`] in any case.
     pub limit: u32,
 }
 

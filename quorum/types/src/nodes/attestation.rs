@@ -184,7 +184,7 @@ impl Proof {
     /// Digests of a class: those in the node's attestation, or those of the class that control completed.
     ///
     /// # Errors
-    /// [`MadeOfAnother`] if control completed the class from other digests than those in the attestation.
+    /// [`CompletionMismatch`] if control completed the class from other digests than those in the attestation.
     pub fn class(&self, class: &str) -> Result<Option<ClassAttestation>, CompletionMismatch> {
         let own = self.attestation.classes.get(class).copied();
         match self.completed.get(class) {

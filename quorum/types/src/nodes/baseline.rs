@@ -204,7 +204,7 @@ pub struct Baseline {
     pub at: UnixMillis,
     /// Revision that created the version.
     pub revision: Revision,
-    /// Size of the definition, bytes, which counts against [`MAX_ALL_BYTES`].
+    /// Size of the definition, bytes, which counts against [`MAX_TOTAL_BYTES`].
     pub bytes: u64,
 }
 

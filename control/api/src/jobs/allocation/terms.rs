@@ -36,7 +36,8 @@ impl From<AllocationId> for JobRef {
 pub struct RequestContext {
     /// Current time, for begin times and deadlines such as `now+1hour`.
     pub now: UnixMillis,
-    /// Allocation numbers of the array elements among the references that [`AllocationRequest::named`] returns.
+    /// Allocation numbers of the array elements among the references that [`AllocationRequest::dependency_refs`]
+    /// returns.
     pub elements: BTreeMap<JobRef, AllocationId>,
 }
 

@@ -115,7 +115,7 @@ pub struct AllocationView {
     pub sensitive: bool,
     /// Requirements on the nodes.
     pub constraints: ConstraintsBody,
-    /// Policy after the loss of a node: `never`, `once` or `always`.
+    /// Policy after the loss of a node: `never`, `default_uses` or `always`.
     pub requeue: String,
     /// Fraction of the input data that is on the hot tier, 0 to 1; absent when unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -27,7 +27,7 @@ pub fn is_from_bmc(said: &str) -> bool {
     named_in(said).is_some()
 }
 
-/// Fault that the BMC reported, extracted from a text with the prefix `NAMES`.
+/// Fault that the BMC reported, extracted from a text with the prefix `BMC_PREFIX`.
 pub(super) fn named_in(said: &str) -> Option<&str> {
     let (_, named) = said.split_once(BMC_PREFIX)?;
     Some(

@@ -335,7 +335,7 @@ impl World {
         self.set_first_reading_as(lattice_conformance::Identity::default());
     }
 
-    /// As [`World::is_read`], with this identity of the node.
+    /// As [`World::set_first_reading`], with this identity of the node.
     pub fn set_first_reading_as(&self, identity: lattice_conformance::Identity) {
         let marks = Class::ALL.into_iter().map(|c| (c, ClassMark::Disabled));
         self.set_marks(marks.collect());
@@ -533,7 +533,7 @@ impl World {
         self.start_with_terms(boot, Terms::default())
     }
 
-    /// As [`World::runs_under`], with these terms.
+    /// As [`World::start`], with these terms.
     pub fn start_with_terms(&self, boot: &str, terms: Terms) -> AttemptKey {
         let allocation = self.submit_with_terms(Requeue::Never, Constraints::default(), terms);
         let key = self.assign(allocation, boot);

@@ -1,9 +1,10 @@
 //! Victim search: sets of at most three victims, best first.
 //!
-//! With up to [`ALL_OF`] candidates, every set is examined. With more, a candidate is dropped if as many others as the
-//! permitted number of victims are at least as good in every respect: nodes of each kind, cost, class, excess over a
-//! share. This loses no cheaper set. If more than [`MOST`] candidates are left, they are grouped by size: all missing
-//! nodes, half, a third, less. Of each size, the cheapest per node and the largest are kept.
+//! With up to [`EXHAUSTIVE_CANDIDATES`] candidates, every set is examined. With more, a candidate is dropped if as many
+//! others as the permitted number of victims are at least as good in every respect: nodes of each kind, cost, class,
+//! excess over a share. This loses no cheaper set. If more than [`MAX_CANDIDATES`] candidates are left, they are
+//! grouped by size: all missing nodes, half, a third, less. Of each size, the cheapest per node and the largest are
+//! kept.
 
 use super::{Cost, NoVictims};
 use lattice_quorum_types::AllocationId;
@@ -186,7 +187,7 @@ pub(super) fn best(
     found
 }
 
-/// Cost, increased by [`EACH_MORE`] for each victim after the first.
+/// Cost, increased by [`EXTRA_VICTIM_WEIGHT`] for each victim after the first.
 fn weigh(cost: f64, victims: usize) -> f64 {
     cost * (1.0 + EXTRA_VICTIM_WEIGHT * victims.saturating_sub(1) as f64)
 }
@@ -293,7 +294,7 @@ fn dominates(a: &Candidate, b: &Candidate, goal: &SearchGoal) -> bool {
     a.class <= b.class && a.burst >= b.burst && kinds.all(|((a, b), short)| a >= b.min(short))
 }
 
-/// At most [`MOST`] candidates: of each size the cheapest per node, and the largest.
+/// At most [`MAX_CANDIDATES`] candidates: of each size the cheapest per node, and the largest.
 fn limit_by_size(candidates: &[Candidate], goal: &SearchGoal, places: &[usize]) -> Vec<usize> {
     const SIZES: usize = 4;
     let missing = goal.missing.iter().copied().max().unwrap_or(0).max(1);

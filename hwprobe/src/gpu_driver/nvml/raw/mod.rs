@@ -96,7 +96,7 @@ pub(super) struct RawDevice<'a> {
     device: nvmlDevice_t,
 }
 
-/// Calls a function of NVML on the device. A symbol that the library lacks gives [`Code::NO_SUCH_CALL`].
+/// Calls a function of NVML on the device. A symbol that the library lacks gives [`Code::FUNCTION_NOT_FOUND`].
 macro_rules! ask {
     ($raw:expr, $call:ident, $($argument:expr),*) => {
         match &$raw.library.$call {

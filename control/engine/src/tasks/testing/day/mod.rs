@@ -26,7 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Hours of a day that the usual tests simulate; the simulation takes seconds of real time.
 const DEFAULT_HOURS: u64 = 2;
-/// Planted bugs that a simulation of [`MORNING`] hours finds.
+/// Planted bugs that a simulation of [`DEFAULT_HOURS`] hours finds.
 const EARLY_BUGS: [PlantedBug; 4] = [
     PlantedBug::PromiseDropped,
     PlantedBug::CheckpointForgotten,
