@@ -35,7 +35,8 @@ impl std::fmt::Debug for AgentFacts {
 }
 
 impl AgentFacts {
-    /// Value to publish for `announcement` and the state of the executor.
+    /// Composes the value to publish from the announcement, the executor, the certificate renewal, the history and the
+    /// health checks.
     pub(crate) fn published(
         &self,
         announcement: &Announcement,
@@ -92,7 +93,7 @@ fn fingerprints(announcement: &Announcement) -> BTreeMap<String, String> {
 pub(crate) enum LoadSource {
     /// The kernel, through `sysinfo`.
     Kernel,
-    /// Load of a captured tree, if the tree has one.
+    /// Load recorded in a captured tree (files copied from a host's `/proc` and `/sys`), if the tree has one.
     Captured(Option<u32>),
 }
 

@@ -22,7 +22,7 @@ pub const MASKED_ARGUMENTS: &[&str] = &[
     "nvmf*",
     "netroot",
     "nfsroot",
-    // Addresses and names of the node.
+    // Network settings, names and ids of the node.
     "ip",
     "ifname",
     "nameserver",
@@ -68,7 +68,7 @@ const SECRET_WORDS: &[&str] = &[
     "key",
 ];
 
-/// Words that contain `key` but do not mark a secret.
+/// Keyboard terms, ignored in the search for [`SECRET_WORDS`]: the `key` in `keymap` marks no secret.
 const KEYBOARD_WORDS: &[&str] = &["keymap", "keyboard", "keytable", "atkbd"];
 
 /// The arguments in order, with each masked value replaced by `<masked>`.

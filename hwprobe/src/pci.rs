@@ -51,7 +51,7 @@ impl Function {
         self.vendor.present().is_some_and(|found| found == vendor)
     }
 
-    /// Whether this is a display controller usable for computing (VGA or 3D).
+    /// Whether this is a VGA or 3D controller. GPUs have these classes, but so do the display controllers of BMCs.
     #[must_use]
     pub fn is_gpu(&self) -> bool {
         self.is_class("0300") || self.is_class("0302")

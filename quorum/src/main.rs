@@ -29,7 +29,8 @@ struct Args {
     /// Configuration file (YAML).
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the configuration and the files it names, print every error, and exit.
+    /// Check the configuration, then the credentials and issuing keys that it names, and exit. Prints every error in
+    /// the configuration, or the first error in the files.
     #[arg(long)]
     check_config: bool,
     #[command(subcommand)]
@@ -55,8 +56,8 @@ enum Command {
     Restore {
         /// Backup file, as written by `lattice admin quorum backup`.
         file: PathBuf,
-        /// Number of the new incarnation, the same on every member. Defaults to the backup's number plus one. Set it
-        /// when the same backup was restored before.
+        /// Number of the new incarnation, the same on every member. Defaults to the backup's number plus one. A second
+        /// restore of the same backup needs a higher number.
         #[arg(long, value_name = "NUMBER")]
         incarnation: Option<u64>,
     },
@@ -152,7 +153,7 @@ async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Res
     }
 }
 
-/// Reloads the credentials and the issuing keys from disk. Invalid ones change nothing.
+/// Reloads the credentials and the issuing keys from disk. Invalid credentials are ignored, and so are invalid keys.
 fn reload(app: &App, config: &Config) {
     let renewed = Credentials::load(&config.credentials).map_err(anyhow::Error::from);
     match renewed.and_then(|credentials| Ok(app.renew(credentials)?)) {

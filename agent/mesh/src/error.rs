@@ -3,7 +3,7 @@
 use crate::{BundleRefused, CredentialsError, ExpectedIdentity, Identity};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-/// Reason why an endpoint could not be opened or a peer could not be reached.
+/// Reason why an endpoint could not be opened or served, new credentials were refused, or a peer could not be reached.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum MeshError {
     /// Another process uses the port.
@@ -28,7 +28,7 @@ pub enum MeshError {
     /// TLS could not be set up.
     #[error("TLS cannot be set up: {reason}")]
     Tls {
-        /// Error text of rustls.
+        /// Error text of rustls or quinn.
         reason: String,
     },
     /// The new certificate has another identity; a rotation keeps the identity of the process.
@@ -39,7 +39,7 @@ pub enum MeshError {
         /// Identity in the new certificate.
         new: Identity,
     },
-    /// The new credentials contain a trust bundle that cannot follow the one in force.
+    /// A trust bundle, from a peer or in new credentials, cannot be put in force.
     #[error(transparent)]
     Bundle(#[from] BundleRefused),
     /// The endpoint serves already; `serve` may be called once.
@@ -59,7 +59,7 @@ pub enum MeshError {
     /// One side rejects the other's certificate.
     #[error("mutual TLS authentication with {addr} failed: {reason}")]
     NotTrusted {
-        /// Dialled address.
+        /// Address of the peer.
         addr: SocketAddr,
         /// Reason from the side that rejected the certificate.
         reason: String,

@@ -23,7 +23,7 @@ pub(crate) struct HealthSummary {
     pub(crate) evaluated_findings: BTreeSet<String>,
     /// Whether the node has GPUs, or may have.
     pub(crate) has_gpus: bool,
-    /// Whether the node has a NIC that the kernel's log covers.
+    /// Whether the node has a NIC with the driver `mlx5_core`, which reports events in the kernel's log.
     pub(crate) has_mlx5: bool,
     /// Informational codes that are not faults.
     pub(crate) notes: Vec<&'static str>,

@@ -1,4 +1,4 @@
-//! `lattice audit`: query, verification and export of the audit.
+//! `lattice audit`: query, verification and export of the audit log.
 
 mod check;
 mod export;
@@ -31,17 +31,17 @@ pub enum AuditCommand {
     /// Operators read all entries, operators of certain tenants the entries about these tenants, and users the entries
     /// about their own actions and about themselves.
     Query(query::QueryArgs),
-    /// Verify that no entry was changed, removed or moved, and that the audit is signed.
+    /// Verify that no entry was changed, removed or moved, and that the audit log is signed.
     ///
     /// The hash of each entry covers the previous one, and quorum members sign the head of the chain. Without FILE the
-    /// command signs the cluster's audit and verifies it; with FILE it verifies an export offline. To detect an audit
-    /// that was rewritten completely, or cut after the last signed head, compare it with an earlier export: --against.
-    /// The exit code is 1 if the verification fails.
+    /// command signs the cluster's audit log and verifies it; with FILE it verifies an export offline. To detect an
+    /// audit log that was rewritten completely, or cut after the last signed head, compare it with an earlier export:
+    /// --against. The exit code is 1 if the verification fails.
     Verify(verify::VerifyArgs),
     /// Export entries into a new file that can be verified anywhere, years later.
     ///
-    /// The audit is signed first. The file has one JSON object per line and entry; `lattice audit verify FILE --ca
-    /// ca.pem` verifies it without a cluster. For operators.
+    /// The audit log is signed first. The file is JSON Lines: a header, one line per entry, and an end line.
+    /// `lattice audit verify FILE --ca ca.pem` verifies the file without a cluster. For operators.
     Export(export::ExportArgs),
 }
 

@@ -1,4 +1,4 @@
-//! `lattice conformance`: conformance groups, drift, baselines.
+//! `lattice conformance`: conformance groups, drift, changes, baselines, and the brake on automatic draining.
 
 mod baseline;
 mod brake;
@@ -185,7 +185,8 @@ fn print_drift(drifted: &[DriftView], connection: &Connection) -> Result<(), Fai
     Ok(())
 }
 
-/// Describes unknown classes, one line per cause: `unknown: bios, bmc of gpu[101-105]: ...`.
+/// Describes unknown classes: `unknown: bios, bmc of gpu[101-105]: ...`. Classes that are unknown on the same nodes for
+/// the same reason share a line.
 fn causes(unknown: &[UnknownView]) -> Vec<String> {
     let mut by_class: BTreeMap<(&str, &Option<String>, &str), BTreeSet<&str>> = BTreeMap::new();
     for u in unknown {
@@ -227,8 +228,8 @@ fn folded(nodes: BTreeSet<&str>) -> String {
     hostlist::fold(&nodes.collect::<Vec<_>>())
 }
 
-/// Summarises drift in one sentence per key: `1 of 64 similar nodes differs in nic.0.firmware`. If nodes of several
-/// cohorts differ in one key, the sentence names the cohort.
+/// Summarises drift in one sentence per key and cohort: `1 of 64 similar nodes differs in nic.0.firmware`. If nodes of
+/// several cohorts differ in one key, each sentence names its cohort.
 fn summarise(drifted: &[DriftView]) {
     for line in sentences(drifted) {
         eprintln!("{line}");

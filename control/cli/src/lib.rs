@@ -1,4 +1,5 @@
-//! The `lattice` command as a library: the binary and the tested programs share one compilation of it.
+//! The `lattice` command as a library, which is compiled once for both the `lattice` binary and its copy in the system
+//! tests (`under-test-cli`).
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -84,7 +85,7 @@ enum Command {
 enum ClusterCommand {
     Submit(Box<submit::SubmitArgs>),
     Status(allocation::StatusArgs),
-    /// Cancel allocations: waiting ones at once, running ones with SIGTERM and 30 s to end.
+    /// Cancel allocations: waiting ones at once, running ones with SIGTERM and, by default, 30 s to end.
     Cancel(allocation::IdsArgs),
     /// Hold waiting allocations, so that they do not start; for an array, the whole array.
     Hold(allocation::IdsArgs),
@@ -94,8 +95,8 @@ enum ClusterCommand {
     Requeue(allocation::IdsArgs),
     /// Suspend running allocations: take them off their nodes until they are resumed.
     ///
-    /// The processes are ended at once, and progress since the last checkpoint is lost, unless --checkpoint requests a
-    /// checkpoint first.
+    /// The processes get SIGTERM at once, and progress since the last checkpoint is lost, unless --checkpoint requests
+    /// a checkpoint first.
     Suspend(allocation::SuspendArgs),
     /// Resume suspended allocations: they wait for nodes and continue from their last checkpoint, if they have one.
     Resume(allocation::IdsArgs),
@@ -123,8 +124,8 @@ enum ClusterCommand {
 
 /// Runs the command in the process's arguments, and returns its exit code.
 pub fn main() -> ExitCode {
-    // This binary is also the supervisor of an allocation's processes, and the disposable child process for driver
-    // calls.
+    // This binary is also executed as the supervisor of an allocation's processes, and as the disposable child
+    // processes that run probes and driver calls.
     lattice_agent::child::run_if_child();
     let cli = Cli::parse();
     match run(cli) {

@@ -20,7 +20,7 @@ const FRESH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Deadline for the last reading, which the agent holds already.
 const LAST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Largest reply to a request that is sent to many agents, in bytes. Such a reply holds a result and a reason.
+/// Largest reply to a request that is sent to many agents, in bytes. Such a reply holds a few short values.
 const MAX_ANSWER_BYTES: usize = 128 << 10;
 /// Overhead of a reply frame beyond its payload, in bytes.
 const FRAME_BYTES: usize = 64;
@@ -227,7 +227,7 @@ struct LogReading {
     node: NodeId,
     /// What remains to be read; the offset advances with each chunk.
     request: ReadLog,
-    /// `None` after the last chunk.
+    /// `None` after an error, which ends the output.
     items: Option<ItemStream<Result<Bytes, String>>>,
 }
 

@@ -104,7 +104,8 @@ fn unquoted(raw: &str) -> String {
     out
 }
 
-/// Adds one key per listed package; a package missing from `software.package.names` is absent.
+/// Adds `software.package.names`, and one key per installed package that matches the list `wanted`. A listed package
+/// that is not installed has no key.
 fn package_keys(found: Reading<Packages>, wanted: &[String], record: &mut ClassRecord) {
     let mut found = found.map(|found| found.matching(wanted));
     if let Reading::Present(packages) = &found

@@ -1,5 +1,5 @@
-//! Trust changes lost by a restore: authorities and certificates that the restored cluster trusts again, and the
-//! operator's steps to correct that. See `../../0009-backup.md`.
+//! Trust changes lost by a restore (revocations, and authorities added, promoted or retired after the backup), and the
+//! operator's steps to repeat them. See `../../0009-backup.md`.
 
 use jiff::Timestamp;
 use lattice_mesh::TrustBundle;
@@ -17,7 +17,7 @@ pub struct RevokedSince {
     pub issued_before: UnixMillis,
 }
 
-/// Trust changes made after a backup. The cluster restored from the backup lacks them.
+/// Trust changes made after a backup, which the cluster restored from that backup lacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LostTrustChanges {
     /// Identities revoked since the backup, or with a later revocation time than in the backup.
@@ -32,7 +32,8 @@ pub struct LostTrustChanges {
 
 impl LostTrustChanges {
     /// Compares `known`, a trust bundle from before the restore, with the trust view of a backup. A bundle that is not
-    /// later than the backup yields no changes. Its additional entries were removed or retired before the backup.
+    /// later than the backup yields no changes: any additional entries in the bundle were removed or retired before the
+    /// backup.
     pub fn of(backup: &TrustView, known: &TrustBundle) -> Self {
         if known.number <= backup.number.0 {
             return Self::default();
@@ -75,8 +76,8 @@ impl LostTrustChanges {
     }
 
     /// Lists the operator's steps in an order in which no step is refused and no process that is trusted now is cut
-    /// off. The first trust change in the new cluster makes every process replace its earlier bundle, so it must add
-    /// the missing authorities.
+    /// off. The first trust change in the new cluster makes every process replace its earlier bundle, so the missing
+    /// authorities are added first.
     fn steps(&self) -> Vec<String> {
         let mut steps = Vec::new();
         steps.extend(self.added.iter().map(|pin| {
@@ -272,7 +273,7 @@ mod tests {
             ],
         );
         assert!(!text.contains(&pin("side")), "{text}");
-        // An authority of the backup issues since.
+        // An authority that the backup contains now issues certificates.
         let again = LostTrustChanges::of(&backup, &bundle(20, &["old", "side"], Vec::new()));
         let expected = LostTrustChanges {
             promoted: Some(pin("side")),

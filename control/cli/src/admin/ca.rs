@@ -152,7 +152,7 @@ const LIST: Columns<'_> = Columns {
         "subject",
         "expires",
     ],
-    wide: &["whole pin"],
+    wide: &["full pin"],
 };
 
 fn row(format: Format, authority: &AuthorityView) -> Vec<String> {

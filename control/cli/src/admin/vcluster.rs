@@ -414,7 +414,7 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
     };
     let bandwidth = scheduler.checkpoint_gb_s.map(|gb_s| format!("{gb_s} GB/s"));
     let settings = [
-        line("weights of", or_dash(scheduler.profile.as_deref())),
+        line("profile", or_dash(scheduler.profile.as_deref())),
         line("reservations", reservations),
         line(
             "reference wait",
@@ -426,7 +426,7 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
     let weights = weights.map(|(name, weight)| line(&format!("weight {name}"), weight.to_string()));
     let moves = &vcluster.movement;
     let unread = moves.unread.iter();
-    let unread = unread.map(|text| line("not used", format!("{text}; the default applies")));
+    let unread = unread.map(|text| line("inconsistent", format!("{text}; the default applies")));
     let moved = movement_lines(moves).map(|(name, value)| line(name, value));
     let rows = rows.into_iter().chain(settings).chain(weights);
     let rows = rows.chain(moved).chain(unread);

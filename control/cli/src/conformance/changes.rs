@@ -13,8 +13,8 @@ use lattice_api::history::ChangesView;
 pub struct ChangesArgs {
     #[command(flatten)]
     only: NodeClassArgs,
-    /// Start of the range: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or an age: 2d. UTC without an
-    /// offset. One day when left out.
+    /// Start of the range: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or an age: 2d. A time without
+    /// an offset is in UTC. The default is one day ago.
     #[arg(long)]
     since: Option<String>,
 }

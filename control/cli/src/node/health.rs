@@ -87,7 +87,7 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
             "code",
             "part",
             "evidence",
-            "helps",
+            "action",
             "reported by",
             "since",
         ],

@@ -56,7 +56,7 @@ const COLUMNS: Columns<'_> = Columns {
 };
 
 const CONTEXT_COLUMNS: Columns<'_> = Columns {
-    narrow: &["when", "from there", "number", "kind", "what"],
+    narrow: &["when", "distance", "number", "kind", "what"],
     wide: COLUMNS.wide,
 };
 

@@ -49,7 +49,7 @@ pub struct CompareArgs {
     seeds: u32,
     /// Maximum shift of submit times.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
-    shake: String,
+    submit_shift: String,
     /// Write a web page with charts of the schedules (HTML, one self-contained file).
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -74,7 +74,7 @@ struct Report<'a> {
     unit: &'static str,
     jobs: usize,
     seeds: u32,
-    shaken_s: u64,
+    submit_shift_s: u64,
     rows: &'a [Row],
     /// Event order of each policy.
     orders: Vec<&'static str>,
@@ -89,7 +89,7 @@ pub fn run(
 ) -> Result<ExitCode, Failure> {
     let deciders = args.policies.iter().map(|policy| decider(policy, None));
     let deciders: Vec<ReplayScheduler> = deciders.collect::<Result<_, _>>()?;
-    let shaken_ms = length("--shake", &args.shake)?;
+    let max_shift_ms = length("--submit-shift", &args.submit_shift)?;
     let window = match &args.window {
         None => None,
         Some(from) => Some((
@@ -107,7 +107,7 @@ pub fn run(
     let named: Vec<(&String, ReplayScheduler)> =
         args.policies.iter().zip(deciders.iter().copied()).collect();
     note_ignored_features(&source.machine, &named);
-    let outcomes = outcomes(args, &source, &deciders, &how, shaken_ms)?;
+    let outcomes = outcomes(args, &source, &deciders, &how, max_shift_ms)?;
     let sides: Vec<Vec<Metrics>> = outcomes
         .iter()
         .map(|side| side.iter().map(|outcome| outcome.metrics.clone()).collect())
@@ -123,7 +123,7 @@ pub fn run(
         unit: source.workload.unit.name(),
         jobs: source.workload.jobs.len(),
         seeds: args.seeds,
-        shaken_s: shaken_ms / 1000,
+        submit_shift_s: max_shift_ms / 1000,
         rows: &rows,
         orders: orders.collect(),
         conventions: CONVENTIONS,
@@ -168,15 +168,15 @@ fn outcomes(
     source: &Source,
     deciders: &[ReplayScheduler],
     how: &ReplayOptions,
-    shaken_ms: u64,
+    max_shift_ms: u64,
 ) -> Result<Vec<Vec<Outcome>>, Failure> {
     // The recorded schedule is fixed: shifted submits would only falsify its waiting times.
     let seeds = |decider: &ReplayScheduler| match decider {
         ReplayScheduler::Recorded => vec![0; args.seeds as usize],
         _ => (0..args.seeds).collect(),
     };
-    let shaken: Vec<Workload> = (1..args.seeds)
-        .map(|seed| jitter_submits(&source.workload, seed.into(), shaken_ms))
+    let shifted: Vec<Workload> = (1..args.seeds)
+        .map(|seed| jitter_submits(&source.workload, seed.into(), max_shift_ms))
         .collect();
     let turns: Vec<(&ReplayScheduler, u32)> = deciders
         .iter()
@@ -185,7 +185,7 @@ fn outcomes(
     let serve = |(decider, seed): &(&ReplayScheduler, u32)| -> Result<Outcome, RunError> {
         let workload = match seed.checked_sub(1) {
             None => &source.workload,
-            Some(place) => &shaken[place as usize],
+            Some(place) => &shifted[place as usize],
         };
         // Charts show the workload as recorded.
         let how = ReplayOptions {
@@ -226,7 +226,7 @@ fn html(
         .collect();
     let title = format!("{}: {}", source.name, args.policies.join(", "));
     let begin = source.workload.jobs.first().map_or(0, |job| job.submit_ms);
-    let shaken_s = length("--shake", &args.shake).unwrap_or(0) / 1000;
+    let submit_shift_s = length("--submit-shift", &args.submit_shift).unwrap_or(0) / 1000;
     page(&Page {
         title: &title,
         workload: &source.workload,
@@ -234,7 +234,7 @@ fn html(
         policies: &sides,
         rows,
         seeds: args.seeds as usize,
-        max_shift_s: shaken_s,
+        max_shift_s: submit_shift_s,
         window: window.map(|(from, long)| (begin + from, begin + from + long.max(1))),
     })
 }
@@ -250,7 +250,10 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     );
     let title = match report.seeds {
         1 => title,
-        _ => format!("{title}, submits shifted by up to {} s", report.shaken_s),
+        _ => format!(
+            "{title}, submits shifted by up to {} s",
+            report.submit_shift_s
+        ),
     };
     output::title(format, &title)?;
     let mut columns = vec!["measure"];

@@ -64,14 +64,14 @@ pub struct ReplayOptionArgs {
     /// Maximum interval between plans of lattice while jobs wait, such as 5s, as in the live system. Left out: lattice
     /// plans at events only.
     #[arg(long, value_name = "DURATION")]
-    every: Option<String>,
+    plan_interval: Option<String>,
     /// vCluster in which the weights are replaced; other vClusters keep their own. Left out: all vClusters.
     #[arg(long, value_name = "NAME")]
     vcluster: Option<VclusterName>,
     /// Submits that the quorum refuses because a limit is full: the users submit them again when an allocation has
     /// ended, or give up.
     #[arg(long, value_enum, default_value_t)]
-    refused: RefusedArg,
+    over_limit: OverLimitArg,
     /// Check that the schedule satisfies all invariants, and that a second replay gives the same schedule.
     #[arg(long)]
     pub check: bool,
@@ -84,10 +84,10 @@ enum OrderArg {
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
-enum RefusedArg {
+enum OverLimitArg {
     #[default]
-    ComesAgain,
-    GivesUp,
+    Resubmit,
+    GiveUp,
 }
 
 impl ReplayOptionArgs {
@@ -96,9 +96,9 @@ impl ReplayOptionArgs {
         let is_lattice = |decider: &ReplayScheduler| matches!(decider, ReplayScheduler::Lattice(_));
         let is_textbook =
             |decider: &ReplayScheduler| matches!(decider, ReplayScheduler::Textbook(_));
-        if self.every.is_some() && !deciders.iter().any(is_lattice) {
+        if self.plan_interval.is_some() && !deciders.iter().any(is_lattice) {
             return Err(Failure::usage(
-                "--every: only lattice plans at times of its own",
+                "--plan-interval: only lattice plans at times of its own",
             ));
         }
         if self.same_instant.is_some() && !deciders.iter().any(is_textbook) {
@@ -144,10 +144,10 @@ impl ReplayOptionArgs {
 
     /// Converts the options for the simulator.
     pub fn read(&self) -> Result<ReplayOptions, Failure> {
-        let every_ms = match &self.every {
+        let every_ms = match &self.plan_interval {
             None => None,
             Some(text) => {
-                let wrong = |error| Failure::usage(format!("--every: {error}"));
+                let wrong = |error| Failure::usage(format!("--plan-interval: {error}"));
                 Some(duration::parse(text).map_err(wrong)?.max(1))
             }
         };
@@ -159,9 +159,9 @@ impl ReplayOptionArgs {
             vcluster: self.vcluster.clone(),
             every_ms,
             checks: self.check,
-            refused: match self.refused {
-                RefusedArg::ComesAgain => OverLimitPolicy::Resubmit,
-                RefusedArg::GivesUp => OverLimitPolicy::GiveUp,
+            refused: match self.over_limit {
+                OverLimitArg::Resubmit => OverLimitPolicy::Resubmit,
+                OverLimitArg::GiveUp => OverLimitPolicy::GiveUp,
             },
             ..ReplayOptions::default()
         })
@@ -178,12 +178,12 @@ struct Report<'a> {
     #[serde(flatten)]
     metrics: &'a Metrics,
     skipped: BTreeMap<SkipReason, u64>,
-    overran: u64,
+    overran_jobs: u64,
     without_estimate: u64,
     wall_s: f64,
     jobs_per_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    deeds: Option<&'a ActionCounts>,
+    actions: Option<&'a ActionCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     checked: Option<CheckResult>,
     schedule_digest: String,
@@ -195,7 +195,7 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct CheckResult {
     faults: u64,
-    same_again: bool,
+    is_repeatable: bool,
 }
 
 /// Runs `lattice replay run`.
@@ -238,13 +238,13 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
             let again = replay_workload(&source, &decider, &how)?;
             Some(CheckResult {
                 faults: faults.count,
-                same_again: again.schedule.digest() == outcome.schedule.digest(),
+                is_repeatable: again.schedule.digest() == outcome.schedule.digest(),
             })
         }
     };
     let is_sound = checked
         .as_ref()
-        .is_none_or(|checked| checked.faults == 0 && checked.same_again);
+        .is_none_or(|checked| checked.faults == 0 && checked.is_repeatable);
     let mut skipped = source.workload.skipped.clone();
     skipped.extend(&outcome.skipped);
     let report = Report {
@@ -254,11 +254,11 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
         unit: source.workload.unit.name(),
         metrics: &outcome.metrics,
         skipped: skipped.counts().clone(),
-        overran: source.fit_changes.overran,
+        overran_jobs: source.fit_changes.overran,
         without_estimate: source.fit_changes.without_estimate,
         wall_s,
         jobs_per_s: source.workload.jobs.len() as f64 / wall_s.max(f64::MIN_POSITIVE),
-        deeds: outcome.actions.as_ref(),
+        actions: outcome.actions.as_ref(),
         checked,
         schedule_digest: outcome.schedule.digest().to_hex().to_string(),
         order: outcome.order.description(),
@@ -437,7 +437,7 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
         );
     }
     if let Some(checked) = &report.checked {
-        let again = if checked.same_again {
+        let again = if checked.is_repeatable {
             "the same"
         } else {
             "SCHEDULE DIFFERS"

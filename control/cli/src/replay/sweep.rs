@@ -71,7 +71,7 @@ pub struct SweepArgs {
     seeds: u32,
     /// Maximum shift of submit times.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
-    shake: String,
+    submit_shift: String,
     /// Write the best vector to a file (YAML).
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -108,8 +108,8 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
             )));
         }
     }
-    let shaken_ms = duration::parse(&args.shake)
-        .map_err(|error| Failure::usage(format!("--shake: {error}")))?;
+    let max_shift_ms = duration::parse(&args.submit_shift)
+        .map_err(|error| Failure::usage(format!("--submit-shift: {error}")))?;
     let about = || format!("--over {}", args.over.display());
     let text = std::fs::read_to_string(&args.over).with_context(about)?;
     let space = SweepSpace::read(&text).with_context(about)?;
@@ -129,19 +129,19 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
     args.how
         .check_deciders(&[ReplayScheduler::Lattice(Some(vectors[base].policy))])?;
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
-    let shaken: Vec<Workload> = (1..args.seeds)
+    let shifted: Vec<Workload> = (1..args.seeds)
         .map(|seed| {
             jitter_submits(
                 &source.workload,
                 args.seed.wrapping_add(seed.into()),
-                shaken_ms,
+                max_shift_ms,
             )
         })
         .collect();
     let sample = [ReplayScheduler::Lattice(Some(vectors[base].policy))];
     args.how.check_vcluster(&source.machine, &sample)?;
     let begin = Instant::now();
-    let values = evaluate_vectors(args, &source, &vectors, &shaken, &objectives, &how)?;
+    let values = evaluate_vectors(args, &source, &vectors, &shifted, &objectives, &how)?;
     let wall_s = begin.elapsed().as_secs_f64();
     let told = reported_vectors(&values, base, &objectives);
     let points = points(&source, &vectors, &values, &told, &objectives, &how)?;
@@ -194,7 +194,7 @@ fn evaluate_vectors(
     args: &SweepArgs,
     source: &Source,
     vectors: &[WeightVector],
-    shaken: &[Workload],
+    shifted: &[Workload],
     objectives: &[&Measure],
     how: &ReplayOptions,
 ) -> Result<Vec<Vec<f64>>, Failure> {
@@ -205,7 +205,7 @@ fn evaluate_vectors(
     };
     let serve = |vector: &WeightVector| -> Result<Vec<Option<f64>>, RunError> {
         let mut sums = vec![Some(0.0); objectives.len()];
-        for workload in std::iter::once(&source.workload).chain(shaken) {
+        for workload in std::iter::once(&source.workload).chain(shifted) {
             let decider = ReplayScheduler::Lattice(Some(vector.policy));
             let outcome = replay::run(workload, &source.machine, &decider, &how)?;
             for (sum, objective) in sums.iter_mut().zip(objectives) {

@@ -83,7 +83,7 @@ fn a_run_is_measured_checked_and_written_down() {
     );
     assert_eq!(run["max_flow_s"], 309_231.0);
     assert_eq!(
-        (&run["checked"]["faults"], &run["checked"]["same_again"]),
+        (&run["checked"]["faults"], &run["checked"]["is_repeatable"]),
         (&0.into(), &true.into())
     );
     assert!(
@@ -134,7 +134,7 @@ fn product_selects_nodes_and_groups() {
     let first = run("hpc-batch");
     assert_eq!(first["checked"]["faults"], 0);
     assert!(first["group_span_mean"].as_f64().unwrap() >= 1.0);
-    assert!(first["deeds"]["commands"].as_u64().unwrap() > 10_000);
+    assert!(first["actions"]["commands"].as_u64().unwrap() > 10_000);
     let nodes = fs::read_to_string(schedule).unwrap();
     assert!(
         nodes.lines().nth(1).unwrap().ends_with(",128,n[0001-0128]"),
@@ -303,14 +303,14 @@ fn wrong_input_is_named() {
         &["jobs skipped: each requests more processors or nodes than the machine has"],
     );
     refused(
-        &lattice(&[&easy[..], &["--every", "soon"]].concat()),
+        &lattice(&[&easy[..], &["--plan-interval", "soon"]].concat()),
         2,
-        &["--every"],
+        &["--plan-interval"],
     );
     refused(
-        &lattice(&[&easy[..], &["--every", "5s"]].concat()),
+        &lattice(&[&easy[..], &["--plan-interval", "5s"]].concat()),
         2,
-        &["--every", "only lattice"],
+        &["--plan-interval", "only lattice"],
     );
     let ours = ["run", "--trace", &good, "--same-instant", "together"];
     refused(&lattice(&ours), 2, &["--same-instant", "easy"]);

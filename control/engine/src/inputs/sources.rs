@@ -1,4 +1,4 @@
-//! Sources of a configuration, each with the task that reads it.
+//! Sources of scheduling inputs named in section `scheduling` of the configuration, with the tasks that poll them.
 
 mod prices;
 mod readiness;
@@ -30,7 +30,7 @@ pub enum SourceError {
     /// The HTTP client cannot be created.
     #[error("scheduling: {reason}")]
     Client {
-        /// Why it cannot be created.
+        /// Why the client cannot be created.
         reason: String,
     },
     /// A value of the configuration cannot be used.
@@ -56,7 +56,7 @@ impl From<ClientError> for SourceError {
 pub struct Sources {
     /// Sources that are requested at intervals.
     pub requests: Vec<SourceRequest>,
-    /// Client of Prometheus, used by the services that scale by a metric.
+    /// Prometheus client for the metrics by which services scale.
     pub metrics: Option<Metrics>,
     budgets: Vec<(String, u64)>,
 }
@@ -70,7 +70,7 @@ pub enum SourceRequest {
 }
 
 impl Sources {
-    /// Sets up the sources of a checked section and reads their tokens, without sending a request.
+    /// Sets up the sources of a validated `scheduling` section and reads their tokens, without sending a request.
     ///
     /// # Errors
     /// Returns an error when a token file cannot be used, or TLS cannot be set up.
@@ -135,7 +135,8 @@ impl Sources {
         Ok(())
     }
 
-    /// Stores the values known before the first request in the view: the budgets and the list of sources.
+    /// Stores in the view what is known before the first request: the total bandwidth of each storage system and the
+    /// list of sources.
     pub fn begin(&self, core: &Core) {
         put(core, |inputs| {
             self.fill(inputs);

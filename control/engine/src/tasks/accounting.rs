@@ -37,8 +37,9 @@ use tokio::time::Instant;
 
 /// Principal under which decisions of the accounting system are proposed.
 const ACCOUNTING: &str = "accounting:waldur";
-/// Time after the start during which no totals are reported while the GPU count of any node is unknown. A node without
-/// a known GPU count counts as one GPU, and Waldur totals are never lowered.
+/// Time after the start of this reconciler during which no totals are reported while the GPU count of any node is
+/// unknown. A node with an unknown GPU count counts as one GPU. A total that is too high stays in Waldur until an
+/// operator requests a reconciliation, because a round never lowers a total.
 const SETTLES_AFTER: Duration = Duration::from_secs(60);
 
 /// Reconciler that runs the synchronisation.

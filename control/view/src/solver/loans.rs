@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(super) struct Loans<'a, N> {
     view: &'a BaseView<N>,
     owner: &'a VclusterName,
-    /// Longest time until a node is returned, milliseconds, by borrower; computed at first use.
+    /// Longest time from the recall of a node until its return, milliseconds, by borrower; computed at first use.
     release_after_ms: BTreeMap<&'a VclusterName, u64>,
 }
 
@@ -43,8 +43,8 @@ impl<'a, N: ViewNode> Loans<'a, N> {
         Some(LoanView::new(record, entry.facts(), after_ms))
     }
 
-    /// Longest time until a node is returned: the owner's grace period, plus the longest checkpoint that the settings
-    /// of owner and borrower allow.
+    /// Longest time from the recall of a node until its return: the owner's grace period, plus the longest checkpoint
+    /// that the settings of owner or borrower allow.
     fn release_after_ms(&mut self, borrower: &'a VclusterName) -> u64 {
         let (view, owner) = (self.view, self.owner);
         let known = self.release_after_ms.entry(borrower);

@@ -127,7 +127,8 @@ fn reconcile_with_bus(
 }
 
 /// Sorts the devices by PCI address, each with its index in the driver's order. A lost device may no longer report its
-/// address. If exactly one is left over on each side, they are matched; otherwise the device comes last.
+/// address. If exactly one device has no address and exactly one GPU on the bus is unreported, the device gets the
+/// address of that GPU; otherwise devices without an address come last.
 fn in_bus_order(
     mut devices: Vec<DeviceReport>,
     on_bus: &Reading<Vec<Function>>,
@@ -151,7 +152,7 @@ fn in_bus_order(
     devices
 }
 
-/// GPUs on the bus that no device of the driver reports by address.
+/// Addresses of the GPUs on the bus that are missing from the driver's report.
 fn unreported_addresses(devices: &[DeviceReport], functions: &[Function]) -> Vec<String> {
     let is_claimed = |function: &&Function| {
         let mut addresses = devices.iter().filter_map(|device| device.address.present());
@@ -171,7 +172,7 @@ fn device_keys(
     let count = devices
         .as_ref()
         .and_then(|devices| match u32::try_from(devices.len()) {
-            // A driver without devices and no devices on the bus: the node has no GPUs.
+            // The driver reports no devices: no usable GPUs. `cross_check` reports any GPUs on the bus as a mismatch.
             Ok(0) => Reading::Absent,
             Ok(count) => Reading::Present(count),
             Err(error) => Reading::failed(error.to_string()),
@@ -299,7 +300,7 @@ fn cross_check(
     }
 }
 
-/// Whether a driver other than `drivers` is bound, as for a guest.
+/// Whether a driver other than `drivers` is bound, such as `vfio-pci` for passthrough to a virtual machine.
 fn has_other_driver(root: &Root, gpu: &Function, drivers: &[&str]) -> bool {
     let bound = pci::driver(root, gpu);
     bound
@@ -321,7 +322,8 @@ fn count_mismatch_text(
     }
 }
 
-/// Fills the facts and the model for the cohort.
+/// Sets the GPU model in the identity and the node resources, and the smallest GPU memory and the feature `nvlink` in
+/// the node resources.
 fn summarise(devices: &Reading<Vec<DeviceReport>>, probed: &mut ProbeResult) {
     let models = devices.as_ref().and_then(|devices| {
         let mut models = BTreeSet::new();

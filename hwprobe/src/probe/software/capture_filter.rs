@@ -1,11 +1,13 @@
-//! Filters of the software probe for captures: they keep enough for the same record, and omit the rest.
+//! Filters for captures: they keep the data from which the software probe produces the same class record as on the
+//! captured host, and omit the rest.
 
 use super::{image, packages};
 use crate::commands::{CommandLine, RPM_PACKAGES};
 use crate::{Host, cmdline};
 use std::path::Path;
 
-/// Filters dpkg's status files, which contain much more than the probe reads; `None` for any other file.
+/// Filters dpkg's status files, which contain much more than the probe reads; `None` for any other file, and
+/// for one that is not UTF-8.
 pub(crate) fn file(host: &Host, path: &Path, bytes: &[u8]) -> Option<Vec<u8>> {
     if path != Path::new(packages::STATUS) && !path.starts_with(packages::STATUS_FOLDER) {
         return None;
@@ -23,7 +25,8 @@ pub(crate) fn answer(host: &Host, line: &CommandLine, answer: Vec<u8>) -> Vec<u8
     }
 }
 
-/// The kernel's command line with masked arguments, except those that name the image.
+/// The kernel's command line with host-specific and secret values masked. An argument that names the image keeps
+/// the image's name and tag.
 pub(crate) fn command_line(host: &Host, line: &str) -> String {
     cmdline::mask_except(line, &host.masked_arguments, image::masked_image_argument).join(" ")
 }

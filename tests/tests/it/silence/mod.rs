@@ -11,7 +11,7 @@ use faults::{ALL, BMC, Bench, DISK, DRIVER, FIFO, SOUND};
 use lattice_client::api::node::NodeView;
 use lattice_quorum_types::AllocationId;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 use table::Row;

@@ -16,8 +16,8 @@ use lattice_quorum_types::{
 use lattice_view::View;
 use std::collections::BTreeMap;
 
-/// Returns placeholder entries for nodes of a node claim before any node is queried. Ownership and fit can be checked
-/// without attestations.
+/// Returns placeholder entries for the nodes of a node claim, with empty attestations. With these entries the quorum
+/// can check ownership and limits before any node is queried.
 pub fn placeholder_proofs(view: &View, nodes: &[NodeId]) -> Vec<AttestedNode> {
     let unasked = |node: &NodeId| AttestedNode {
         expected: expected(view, node),

@@ -18,8 +18,8 @@ use std::{
 /// Maximum number of known values listed for a cohort part without a match.
 const MAX_LISTED_VALUES: usize = 8;
 
-/// Evaluates the definition on current data as if it were in force. Returns the version that it would get, and the
-/// conformance of the nodes.
+/// Evaluates the definition on current data as if it were in force. Returns the version that the baseline would get,
+/// and the conformance of the nodes.
 pub(super) fn preview(
     core: &Core,
     name: &BaselineName,
@@ -93,7 +93,7 @@ pub(super) fn preview(
     (version, standing)
 }
 
-/// Warnings about names and keys that match nothing at present: such nodes and keys may appear later, or may be
+/// Warnings about node names, cohort values and keys that match nothing at present: they may match later, or may be
 /// misspelt.
 fn warnings(
     core: &Core,

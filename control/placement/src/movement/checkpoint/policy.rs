@@ -1,4 +1,4 @@
-//! Checkpoint settings of a vCluster.
+//! Checkpoint policy of a vCluster.
 
 #[cfg(test)]
 mod tests;
@@ -28,9 +28,10 @@ pub struct Bounds {
     pub timeout_ms: u64,
 }
 
-/// Checkpoint settings of a vCluster. The defaults come from the checkpoint documents; see
-/// `0004-checkpoints-and-scaling.md`. Where the documents have no number, or a number without a unit, the comment of
-/// the field mentions it.
+/// Checkpoint policy of a vCluster. Intervals, timeouts and deferrals are settings of the vCluster; the other fields
+/// keep their defaults. The defaults come from design documents outside this repository;
+/// `0004-checkpoints-and-scaling.md` explains them. Where the documents have no number, or a number without a unit, the
+/// comment of the field mentions it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
@@ -53,7 +54,8 @@ pub struct Policy {
     pub preemption_probability: Fraction,
     /// Wait after which a job is fully urgent: 1 h, like the reference wait of the queue.
     pub urgent_after_ms: u64,
-    /// Probability that the allocation is moved at full backlog (f6 = 1): 0.02. Not from the documents.
+    /// Probability that the allocation is moved at full backlog ([`crate::priority::factors::backlog`] is 1): 0.02. Not
+    /// from the documents.
     pub backlog_probability: Fraction,
     /// Weight of the wait for a checkpoint, as a part of the GPU time that it wastes: 0.05. Not from the documents,
     /// which name "a small wait term".
@@ -118,9 +120,9 @@ pub struct InvalidPolicy {
 }
 
 impl Policy {
-    /// Checks the order of intervals, and the values that are not settings of a vCluster. The range of each setting is
-    /// checked before it is stored ([`SchedulerSettings::check`]). [`super::decide`] is defined for rejected settings
-    /// too.
+    /// Checks the order of intervals, and that fields without a vCluster setting are not 0 where 0 has no meaning. The
+    /// range of each setting is checked before it is stored ([`SchedulerSettings::check`]). [`super::decide`] also
+    /// accepts rejected settings.
     ///
     /// [`SchedulerSettings::check`]: lattice_quorum_types::scheduler::SchedulerSettings::check
     ///
