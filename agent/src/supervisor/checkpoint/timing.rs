@@ -246,7 +246,10 @@ mod tests {
         let mut timing = timing();
         assert!(timing.defer(0, at(0)).unwrap_err().starts_with("for_ms"));
         let error = timing.defer(6_001, at(0)).unwrap_err();
-        assert!(error.contains("6000 ms in all, 6000 are left"), "{error}");
+        assert!(
+            error.contains("remaining deferral time of 6000 ms (limit 6000 ms)"),
+            "{error}"
+        );
         timing.defer(5_000, at(0)).unwrap();
         assert_eq!(timing.deferrals_left(), (1, 1_000));
         // 2 s of the first deferral were used, so 4 s are left.

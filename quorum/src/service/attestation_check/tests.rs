@@ -100,16 +100,20 @@ async fn only_a_nodes_own_word_passes_and_its_signature_does_not_go_on() {
     let strangers = credentials(&authority(), Role::Agent, "a");
     let as_control = credentials(&ours, Role::Control, "a");
     let cases = [
-        ("what it says was changed", (changed, good(&a).1), "wrong"),
+        (
+            "what it says was changed",
+            (changed, good(&a).1),
+            "not valid",
+        ),
         (
             "another node's",
             (a.clone(), signed(&own("b"), &a)),
-            "signature is that of spiffe",
+            "is signed by spiffe",
         ),
         (
             "a service's",
             (a.clone(), signed(&as_control, &a)),
-            "signature is that of spiffe",
+            "is signed by spiffe",
         ),
         (
             "of another cluster",

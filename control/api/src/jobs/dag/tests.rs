@@ -59,7 +59,7 @@ fn what_cannot_be_is_refused_by_member_and_field() {
         (member("a", json!({"nodez": 1})), "unknown field `nodez`"),
         (
             member("a", json!({"begin": ""})),
-            "members.a.begin: it is empty",
+            "members.a.begin: the value is empty",
         ),
         (member("a", json!({"nodes": 0})), "members.a.nodes"),
         (member("a", json!({"array": "0-9:0"})), "members.a.array"),

@@ -325,8 +325,8 @@ fn what_no_claim_can_be_is_refused_with_the_field_and_the_node() {
         refused(told(&mut c, &|p| p.signature = vec![0; 100_000].into())),
     ];
     let wanted = [
-        "nodes.n000.proof.claim.boot_id",
-        "nodes.n000.proof.claim.classes",
+        "nodes.n000.proof.attestation.boot_id",
+        "nodes.n000.proof.attestation.classes",
         "nodes.n000.proof.signature",
     ];
     assert_eq!(fields, wanted);
