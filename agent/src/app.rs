@@ -248,7 +248,8 @@ impl App {
         self.cell.as_ref()
     }
 
-    /// Resumes earlier attempts, serves the mesh, starts probing and joins the gossip cell. Callable once.
+    /// Resumes earlier attempts, serves the mesh, starts probing, health checks and certificate renewal, and joins the
+    /// gossip cell. Callable once.
     pub async fn start(&mut self) -> Result<(), StartError> {
         let Parts {
             router,

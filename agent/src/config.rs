@@ -127,9 +127,9 @@ pub struct ProbeConfig {
     pub device_events: Option<bool>,
     /// Access to the GPU driver.
     pub nvml: NvmlConfig,
-    /// Classes that are not read.
+    /// Conformance classes that are not read.
     pub disabled: Vec<String>,
-    /// Optional classes to read: these are not read by default (optics).
+    /// Optional conformance classes to read: these are not read by default (optics).
     pub also: Vec<String>,
     /// Additional kernel arguments of which only the presence is compared, not the value; `*` at the end matches any
     /// rest.
@@ -350,15 +350,16 @@ pub enum ConfigError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The site's health table contains mistakes.
+    /// The site's health table is not valid YAML of the expected form, or contains invalid entries.
     #[error("health.table: {}", path.display())]
     HealthChecks {
         /// Path of the health table.
         path: PathBuf,
-        /// All mistakes in the table.
+        /// Error of the parser, or all invalid entries.
         source: TableError,
     },
-    /// A value that [`Check`] rejects; [`lattice_config::load`] never returns one.
+    /// The host name is not a valid node name, or the configuration has a value that [`Check`] rejects. The second case
+    /// does not occur with a configuration from [`lattice_config::load`].
     #[error("{key}: {reason}")]
     Invalid {
         /// Configuration key.
@@ -389,11 +390,11 @@ fn resolve(key: &'static str, names: &[String]) -> Result<Vec<SocketAddr>, Confi
 }
 
 impl Config {
-    /// Reads the files that the configuration names, and changes nothing. The join token is not read once the node is
-    /// enrolled.
+    /// Checks the user map, the hooks, the health table and the join token, and changes nothing. The join token is not
+    /// read once the node is enrolled.
     ///
     /// # Errors
-    /// The token file is missing or contains no token, or the user map, a hook or a health table cannot be used.
+    /// The first of these inputs that is missing or cannot be used.
     pub fn check_files(&self) -> Result<(), ConfigError> {
         self.executor.check_files()?;
         self.health.table()?;
@@ -403,10 +404,10 @@ impl Config {
         }
     }
 
-    /// Resolves names and reads the join token; blocks on the resolver and the disk.
+    /// Resolves names, and reads the join token and the health table; blocks on the resolver and the disk.
     ///
-    /// A missing token is accepted once the node is enrolled. Where the token stays in place, as on diskless nodes, an
-    /// agent with an expired certificate enrols again without an operator.
+    /// A missing or invalid token is accepted once the node is enrolled. Where the token stays in place, as on diskless
+    /// nodes, an agent with an expired certificate enrols again without an operator.
     pub fn into_settings(self) -> Result<Settings, ConfigError> {
         let is_enrolled = DataDir::is_enrolled(&self.data_dir);
         let node = match self.node {

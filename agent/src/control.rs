@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Timeout of one attempt with one control: a commit takes milliseconds, an election one or two seconds.
+/// Timeout of one report to one control: a commit takes milliseconds, an election one or two seconds.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Clients of all configured controls. A report goes first to the control that answered last.

@@ -3,7 +3,7 @@
 //! - `format.json`: format version.
 //! - `lock`: excludes a second agent.
 //! - `identity/`: certificate and key.
-//! - `membership.json`: what enrolment returned.
+//! - `membership.json`: gossip cell and quorum members.
 //! - `executor/`: the attempts, and other state of the executor.
 //! - `history/`: past inventories of the node.
 //! - `health.json`: health state of the node.
@@ -89,10 +89,10 @@ struct Format {
     version: u32,
 }
 
-/// Data that enrolment returned in addition to the certificate.
+/// Membership of the node, apart from its certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrolmentRecord {
-    /// Name of the gossip cell.
+    /// Gossip cell that enrolment assigned, if it assigned one.
     pub cell: Option<String>,
     /// Mesh addresses of the quorum members that were configured last. Renewal uses them when `join` is no longer
     /// configured.
@@ -187,7 +187,7 @@ impl DataDir {
     pub fn health(&self) -> PathBuf {
         self.path.join("health.json")
     }
-    /// Membership that enrolment returned; `None` before enrolment.
+    /// Recorded membership; `None` before enrolment.
     pub fn membership(&self) -> Result<Option<EnrolmentRecord>, DataDirError> {
         self.read("membership.json")
     }

@@ -7,7 +7,7 @@ use lattice_gossip::{InvalidCellName, JoinError};
 use lattice_mesh::{CredentialsError, EnrolError, MeshError};
 use lattice_quorum_types::NodeId;
 
-/// Reason that an agent does not start. Each text states what to do.
+/// Reason that an agent does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The data directory cannot be used.
@@ -59,7 +59,7 @@ pub enum StartError {
         /// Identity in the certificate.
         found: String,
     },
-    /// The socket could not be opened.
+    /// The mesh socket could not be opened or set up.
     #[error(transparent)]
     Mesh(#[from] MeshError),
     /// Neither enrolment nor the configuration names a gossip cell.

@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Node agent: publishes the inventory and health of this node, and runs the allocations that control dispatches to it.
 ///
-/// SIGTERM stops the agent gracefully; running jobs continue. SIGHUP has no effect.
+/// SIGTERM or SIGINT stops the agent gracefully; running jobs continue. SIGHUP has no effect.
 #[derive(Debug, Parser)]
 #[command(
     name = "lattice-agent",
@@ -25,7 +25,8 @@ struct Args {
     /// Configuration file. Without one, defaults and LATTICE_… environment variables apply.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the configuration and the files that it names, print every mistake, and exit.
+    /// Check the configuration, then the user map, hooks, health table and join token that it names, and exit. Prints
+    /// every error in the configuration, or the first error in the files.
     #[arg(long)]
     check_config: bool,
 }

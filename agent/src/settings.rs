@@ -101,7 +101,7 @@ pub struct JobSettings {
     pub user_map: Option<PathBuf>,
     /// Whether an agent that is not root may run jobs as its own user.
     pub allow_same_user: bool,
-    /// Lowest uid that may run jobs.
+    /// Lowest uid that jobs may run as; not checked for an agent that is not root.
     pub min_uid: u32,
     /// Cgroups of ranks.
     pub cgroup: CgroupSettings,
@@ -198,7 +198,7 @@ impl Settings {
     }
 }
 
-/// External dependencies of an agent: clock, accounts, program and mesh limits.
+/// External dependencies of an agent, such as the clock, the local accounts and the supervisor's binary.
 #[derive(Clone)]
 pub struct Dependencies {
     /// Credentials to use as they are; `None`: load them from the data directory, or enrol.

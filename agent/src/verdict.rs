@@ -21,7 +21,7 @@ const MORE_REASONS_CODE: &str = "reasons.more";
 pub(crate) struct Evidence<'a> {
     /// Result of the last reading.
     pub(crate) announcement: &'a Announcement,
-    /// Reasons for which the executor is blocked.
+    /// Block reasons of the executor.
     pub(crate) block_reasons: &'a [BlockReason],
     /// Code of a certificate fault, if there is one.
     pub(crate) certificate: Option<&'a str>,
@@ -33,7 +33,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) notes: &'a [&'static str],
 }
 
-/// Composes the verdict with its codes; `None` for a node that was not read yet and has no known fault.
+/// Composes the verdict with its codes; `None` for a node that was not read yet, unless the executor has a block reason
+/// or a check found a fault.
 pub(crate) fn health_verdict(evidence: Evidence<'_>) -> Option<Health> {
     let Evidence {
         announcement,
@@ -47,9 +48,9 @@ pub(crate) fn health_verdict(evidence: Evidence<'_>) -> Option<Health> {
     Some(add_history_and_notes(health, history, checks, notes))
 }
 
-/// Combines the results of checks, probes and executor into one verdict: the worst one. Returns `None` for a node that
-/// was not read yet, unless a fault is known, including one that an earlier agent process found. `agent/0011-health.md`
-/// describes the verdicts.
+/// Combines the results of checks, findings, probes, executor and certificate into one verdict: the worst one. Returns
+/// `None` for a node that was not read yet, unless the executor has a block reason or a check found a fault, including
+/// one that an earlier agent process found. `agent/0011-health.md` describes the verdicts.
 fn health(
     announcement: &Announcement,
     hindrances: &[BlockReason],

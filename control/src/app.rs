@@ -111,7 +111,8 @@ impl App {
     /// Opens both sockets. Nothing is served before [`App::start`]. Must run inside a tokio runtime.
     ///
     /// # Errors
-    /// Returns an error when a port, the credentials or the tokens cannot be used.
+    /// Returns an error when a port, the credentials, the tokens, the HTTPS certificate, the OIDC issuer, `data_dir`,
+    /// the BMC file, a source of scheduling inputs or the CA file of the accounting system cannot be used.
     #[expect(
         clippy::unused_async,
         reason = "binding may become asynchronous; callers need no change then"
@@ -158,8 +159,8 @@ impl App {
         })
     }
 
-    /// Mesh address (UDP), with the port that is in use. Agents use this address as gossip seed and to reach the
-    /// control.
+    /// Mesh address (UDP) of the socket, with the port that is in use. Agents reach the control at this address unless
+    /// [`Settings::advertise`] is set.
     pub fn addr(&self) -> SocketAddr {
         self.mesh.local_addr()
     }
@@ -193,11 +194,12 @@ impl App {
         Some(self.running.as_ref()?.core.clone())
     }
 
-    /// Serves the interfaces, joins the gossip cells, and starts the tasks, which act as soon as the control holds
-    /// their leases. `quorum` lists the members' mesh addresses; an empty list means [`Settings::quorum`].
+    /// Serves the interfaces, joins the gossip cells, and starts the tasks. A task under a lease acts as soon as the
+    /// control holds the lease. `quorum` lists the members' mesh addresses; an empty list means [`Settings::quorum`].
     ///
     /// # Errors
-    /// Returns an error when a cell cannot be joined or the interfaces cannot be served.
+    /// Returns an error when a cell cannot be joined, the mesh or the interfaces cannot be served, a file of the
+    /// credentials or the decisions cannot be used, or the control was started before.
     pub async fn start(&mut self, quorum: Vec<SocketAddr>) -> Result<(), StartError> {
         let members = if quorum.is_empty() {
             self.settings.quorum.clone()
@@ -260,7 +262,7 @@ impl App {
             tasks: TaskTracker::new(),
         };
         self.spawn_tasks(&running);
-        // This task ends by itself within its own grace period, so it is not cancelled here.
+        // On `cancel`, this task ends by itself within its own grace period, so it is not dropped as other tasks are.
         let unserved = running.unserved.clone();
         running
             .tasks
@@ -295,7 +297,7 @@ impl App {
         }
     }
 
-    /// Starts renewal of the certificate and the trust roots, both requested from the quorum members.
+    /// Starts renewal of the certificate and the trust bundle, both requested from the quorum members.
     fn renew(
         &self,
         members: Vec<SocketAddr>,

@@ -53,7 +53,7 @@ pub struct Config {
     /// Handling of allocations on lost nodes.
     #[serde(default)]
     pub node_loss: NodeLossConfig,
-    /// Sources of scheduling input that neither the quorum nor the nodes provide.
+    /// Sources of scheduling inputs, checkpoint directory, and limits of DAGs and of the budget period.
     #[serde(default)]
     pub scheduling: SchedulingConfig,
     /// Accounting system that receives usage; without this section, none does.
@@ -263,7 +263,8 @@ pub struct Settings {
     pub oidc: Option<OidcConfig>,
     /// Folder of the identity, where renewed certificates and trust roots are stored; `None` keeps them in memory only.
     pub credentials: Option<PathBuf>,
-    /// Folder of the nodes' history; `None` keeps the history in memory.
+    /// Folder of the nodes' history, the schedulers' decisions and the last known GPU counts; `None` keeps the history
+    /// in memory, and no decisions.
     pub data_dir: Option<PathBuf>,
     /// Maximum size of recorded scheduler inputs and decisions, in bytes; 0 keeps nothing.
     pub decisions_keep_bytes: u64,
@@ -281,7 +282,7 @@ pub struct Settings {
     pub gossip_interval: Option<Duration>,
     /// Time for which a node is unreachable before its allocation is stopped; `None`: never.
     pub stop_lost_after: Option<Duration>,
-    /// Sources of scheduling input that neither the quorum nor the nodes provide.
+    /// Sources of scheduling inputs, checkpoint directory, and limits of DAGs and of the budget period.
     pub scheduling: SchedulingConfig,
     /// Accounting system that receives usage; `None` disables accounting.
     pub accounting: Option<lattice_waldur::config::AccountingSettings>,

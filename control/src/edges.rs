@@ -32,7 +32,8 @@ impl fmt::Debug for Edges {
 }
 
 impl Edges {
-    /// Loads the files named by the configuration, with the host's clock.
+    /// Loads the credentials, the HTTPS certificate and the tokens that the configuration names, and uses the host's
+    /// clock.
     ///
     /// # Errors
     /// Returns an error when a file is missing or cannot be used.
@@ -45,7 +46,8 @@ impl Edges {
         })
     }
 
-    /// CA that join tokens pin for new components: the CA that issued this control's own certificate.
+    /// CA that join tokens pin for new components: the one in this control's certificate chain, otherwise the first
+    /// trusted CA.
     pub(crate) fn authority(&self) -> Result<Pin, StartError> {
         let roots = self.credentials.roots();
         let own = roots

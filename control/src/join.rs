@@ -36,7 +36,8 @@ pub(crate) fn read_token(path: &Path) -> Result<JoinToken, StartError> {
 /// one. Saves the new credentials in that folder. Returns whether the control enrolled.
 ///
 /// # Errors
-/// Returns an error when the token cannot be read or is refused, or no member answers.
+/// Returns an error when the token cannot be read or is refused, no member is configured or answers, or the credentials
+/// cannot be saved.
 pub async fn enrol(config: &Config) -> Result<bool, StartError> {
     let Some(join) = is_due(config) else {
         return Ok(false);

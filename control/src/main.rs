@@ -20,7 +20,8 @@ struct Args {
     /// Configuration file (YAML).
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the configuration and the files that it names, print every mistake, and exit.
+    /// Check the configuration and the files that it names, and exit. Prints every error in the configuration, or the
+    /// first error in the files. The CA file of the accounting system is not checked.
     #[arg(long)]
     check_config: bool,
 }

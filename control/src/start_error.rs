@@ -10,7 +10,7 @@ use std::{net::SocketAddr, path::PathBuf};
 /// Reason why a control does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The UDP port is taken, or the socket cannot be opened.
+    /// The UDP port is taken, or the mesh endpoint cannot be opened or served.
     #[error(transparent)]
     Mesh(#[from] MeshError),
     /// The TCP port is taken.
@@ -22,7 +22,7 @@ pub enum StartError {
         /// Configured address.
         addr: SocketAddr,
     },
-    /// The TCP socket cannot be opened.
+    /// The TCP socket cannot be opened or served.
     #[error("cannot listen on TCP {addr}: {reason}")]
     Listen {
         /// Configured address.
@@ -48,7 +48,7 @@ pub enum StartError {
     /// The node history cannot be opened.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// The credentials cannot be used.
+    /// The credentials cannot be read, used or saved.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
     /// Enrolment failed.
@@ -57,7 +57,7 @@ pub enum StartError {
     /// Enrolment is not possible: no quorum member is configured.
     #[error("enrolment failed: no quorum member is configured; set `quorum`")]
     NoQuorum,
-    /// The certificate belongs to another component.
+    /// The certificate belongs to another cluster, or not to a control.
     #[error(
         "the certificate belongs to {found}, expected {expected}; correct `credentials` or `cluster`"
     )]
@@ -67,7 +67,7 @@ pub enum StartError {
         /// Identity required by the configuration.
         expected: String,
     },
-    /// A file named by the configuration cannot be used.
+    /// A file or folder named by the configuration cannot be used.
     #[error("{key}: {}: {reason}", .path.display())]
     File {
         /// Configuration key.
@@ -80,10 +80,10 @@ pub enum StartError {
     /// Certificate and key of the TLS port cannot be used.
     #[error(transparent)]
     Tls(#[from] HttpsIdentityError),
-    /// The tokens cannot be used.
+    /// The given tokens are not a valid list.
     #[error("the tokens cannot be used")]
     Tokens(#[from] AuthError),
-    /// The tokens file cannot be used.
+    /// The content of the tokens file is not a valid list of tokens.
     #[error("tokens: {}", .path.display())]
     TokensFile {
         /// Path of the tokens file.
@@ -97,7 +97,7 @@ pub enum StartError {
     /// A gossip cell cannot be joined.
     #[error(transparent)]
     Gossip(#[from] JoinError),
-    /// A name derived from the configuration is invalid.
+    /// The name of a lease is invalid.
     #[error("{reason}")]
     Name {
         /// Reason why the name is invalid.

@@ -164,7 +164,7 @@ impl Commands {
         }
     }
 
-    /// Maximum time for one line.
+    /// Maximum time for one line; zero if no program runs.
     #[must_use]
     pub const fn deadline(&self) -> Duration {
         match self {
@@ -173,15 +173,16 @@ impl Commands {
         }
     }
 
-    /// The standard output of the program of `line`. Absent if the program is not installed. Failed, with the first
-    /// line of its standard error, if the program exits with an error.
+    /// The standard output of the program of `line`. Absent if the program is not installed. Failed if the program
+    /// exits with an error (with the first line of its standard error), or prints more than [`MAX_OUTPUT_BYTES`].
     #[must_use]
     pub fn output(&self, line: &CommandLine, outstanding: &UnreapedPrograms) -> Reading<Vec<u8>> {
         let asked = RunningLine { line, device: None };
         self.answer(asked, self.deadline(), outstanding)
     }
 
-    /// The standard output of a line about a device, within the time left for it.
+    /// The standard output of a line about a device, as [`Commands::output`], within `within` and
+    /// [`Commands::deadline`].
     #[must_use]
     pub fn device_output(
         &self,
@@ -247,9 +248,9 @@ fn read_recorded(folder: &Path, asked: RunningLine<'_>) -> Reading<Vec<u8>> {
     }
 }
 
-/// Writes the answer of `commands` to every line into `folder`, for [`Commands::Recorded`]. Lines about a device are
-/// run for each of `devices`, within one time for all of them. `keep` filters each answer. Returns the number of
-/// files written.
+/// Writes the answer of `commands` to every line into `folder`, for [`Commands::Recorded`]; an absent answer is not
+/// written. Lines about a device are run for each of `devices`, within `devices_within` for all of them. `keep` filters
+/// each answer. Returns the number of files written.
 ///
 /// # Errors
 /// An I/O error.

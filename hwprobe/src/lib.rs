@@ -4,12 +4,13 @@
 //! `lattice-conformance` defines records and their comparison.
 //!
 //! This crate must not depend on gossip, the network, the quorum or async. It interacts only with files below
-//! [`Host::root`], kernel calls ([`kernel`]), a few external programs ([`commands`]) and the GPU driver
-//! ([`gpu_driver`]). Each has a deadline, and a daemon runs the probes in disposable processes ([`child`]).
+//! [`Host::root`], kernel calls ([`kernel`]), the kernel log ([`gpu_events`]), a few external programs ([`commands`])
+//! and the GPU driver ([`gpu_driver`]). Calls, programs and driver queries have deadlines, and a daemon runs the probes
+//! in disposable processes ([`child`]).
 //!
 //! Start at [`probe_all`].
 //!
-//! [`ProbeResult`]: lattice_conformance::Probed
+//! [`ProbeResult`]: lattice_conformance::ProbeResult
 
 #![deny(unsafe_code)]
 

@@ -17,7 +17,7 @@ pub struct MemoryDevice {
     pub size: Reading<u64>,
     /// Type of the memory: `DDR5` and so on.
     pub kind: Reading<String>,
-    /// Configured speed, in transfers per second.
+    /// Configured speed, or the maximum speed of the part if none is configured, in transfers per second.
     pub speed: Reading<u64>,
     /// Number of ranks.
     pub rank: Reading<u64>,
@@ -41,7 +41,7 @@ struct Structure<'a> {
 }
 
 impl<'a> Structure<'a> {
-    /// The first structure in `table`; `None` if the table is truncated.
+    /// The first structure in `table`; `None` if the structure is truncated or shorter than its header.
     fn first(table: &'a [u8]) -> Option<Self> {
         let formatted = table.get(..usize::from(*table.get(1)?))?;
         // A structure has at least a four-byte header; a shorter one would stop the walk from advancing.

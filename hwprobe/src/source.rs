@@ -13,7 +13,7 @@ use std::time::Duration;
 pub enum Source<L> {
     /// The running machine.
     Live(L),
-    /// A file written by [`Answers::encode`].
+    /// A file with the bytes of [`Answers::encode`].
     Recorded(PathBuf),
     /// No source.
     Disabled,
@@ -23,13 +23,13 @@ pub enum Source<L> {
 pub trait Answers: Serialize + DeserializeOwned {
     /// File name of the record next to a captured tree.
     const FILE: &'static str;
-    /// Version of the fields that this build writes.
+    /// Version of the fields that this build writes and accepts.
     const VERSION: u32;
 
     /// Encodes the answers as a record.
     ///
     /// # Errors
-    /// Does not occur with the current fields: all of them can be encoded as JSON.
+    /// None with the current fields: all of them can be encoded as JSON.
     fn encode(self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec_pretty(&Envelope {
             version: Self::VERSION,
@@ -58,7 +58,7 @@ impl<L> Source<L> {
         }
     }
 
-    /// Maximum duration of a query: `live` for the running machine, zero for a record.
+    /// Maximum duration of a query: `live` for the running machine, zero for a record or a disabled source.
     pub(crate) const fn query_deadline(&self, live: Duration) -> Duration {
         match self {
             Self::Live(_) => live,
@@ -66,7 +66,7 @@ impl<L> Source<L> {
         }
     }
 
-    /// The answer of `live`, or the recorded one. The first argument is the reason that a disabled source returns.
+    /// The answer of `live`, or the recorded answer. A disabled source returns `disabled_reason`.
     pub(crate) fn query<T: Answers>(
         &self,
         disabled_reason: &str,

@@ -46,7 +46,7 @@ const ELECTION_MIN_MS: u64 = 150;
 const ELECTION_WINDOW_MS: u64 = 50;
 /// Interval between the election windows of two members: longer than a window and a vote.
 const ELECTION_WINDOW_STEP_MS: u64 = 100;
-/// Log entries kept before a snapshot, for members that are slightly behind.
+/// Largest number of log entries kept before a snapshot, for members that are slightly behind.
 const KEPT_ENTRIES: u64 = 1000;
 /// Longest duration of each step of a stop.
 const STOP_STEP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -169,12 +169,12 @@ impl App {
         self.running.as_ref().map(|r| r.renewal.state())
     }
 
-    /// Joins the other members. At the first start, the members in `members` found the quorum, and the list must be
-    /// equal on all of them. Later the listed addresses take precedence over the committed ones. An empty list stands
-    /// for [`Settings::members`].
+    /// Joins the other members. At the first start, the members in `members` found the quorum unless [`Settings::join`]
+    /// is set, and the list must be equal on all of them. Later the listed addresses take precedence over the committed
+    /// ones. An empty list stands for [`Settings::members`].
     ///
     /// # Errors
-    /// This member is not listed, or Raft does not start.
+    /// This member is not listed, Raft does not start, or the mesh cannot serve.
     pub async fn start(&mut self, members: Vec<(VoterId, SocketAddr)>) -> Result<(), StartError> {
         let id = self.settings.id;
         let members: BTreeMap<_, _> = if members.is_empty() {

@@ -22,15 +22,15 @@ use std::{sync::Arc, time::Duration};
 
 /// Interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Wait after a failed signature. Each failure is logged.
+/// Wait after a refused signature, which is logged as a warning. No such wait follows while the quorum is unavailable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Intervals of the automatic signed audit heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditSigningSettings {
-    /// Number of uncovered entries after which the audit is signed.
+    /// Number of audit entries after the newest signed head at which the audit is signed.
     pub entries: u64,
-    /// Age of the first uncovered entry after which the audit is signed.
+    /// Age of the oldest audit entry that no signed head covers, at which the audit is signed.
     pub after: Duration,
 }
 
@@ -46,10 +46,11 @@ impl Default for AuditSigningSettings {
 /// Reason why the audit was not signed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignError {
-    /// No member can sign at present.
+    /// This member cannot sign at present: it does not lead, no majority answers, too many commands wait, or the
+    /// outcome is unknown.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// This member cannot sign; reason in words.
+    /// This member could not make a valid signature, or the state machine refused it; reason in words.
     #[error("audit head not signed: {0}")]
     Refused(String),
 }

@@ -93,9 +93,9 @@ pub struct EnrolmentConfig {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct AuditConfig {
-    /// Number of uncovered entries after which the audit is signed, 1 to 1000.
+    /// Number of audit entries after the newest signed head at which the audit is signed, 1 to 1000.
     pub checkpoint_entries: u64,
-    /// Age of the first uncovered entry after which the audit is signed, such as `10m`; 1s to 1d.
+    /// Age of the oldest audit entry that no signed head covers, at which the audit is signed, such as `10m`; 1s to 1d.
     pub checkpoint_after: String,
 }
 
@@ -340,7 +340,7 @@ pub struct Settings {
     pub enrolment: EnrolmentSettings,
     /// Intervals of the automatic signed audit heads.
     pub audit_signing: AuditSigningSettings,
-    /// Pace of the segment scrubber; `None` reads segments only when a query needs them.
+    /// Pace of the segment scrubber; with `None`, the scrubber only fetches missing segments.
     pub scrub: Option<ScrubSettings>,
     /// Limits and deadlines of the mesh endpoint. [`crate::Edges::clock`] replaces its clock.
     pub mesh: MeshConfig,

@@ -8,10 +8,10 @@ use std::{fmt, sync::Arc};
 pub struct Edges {
     /// Certificate `spiffe://<cluster>/quorum/<id>` and its key.
     pub credentials: Credentials,
-    /// CA key at the start, if any; [`crate::App::hold`] replaces it with any number of keys. A member without a key
-    /// issues no certificates, and processes request certificates from another member.
+    /// CA key at the start, if any; [`crate::App::set_issuing_keys`] replaces it with any number of keys. A member
+    /// without a key issues no certificates, and processes request certificates from another member.
     pub authority: Option<Arc<Authority>>,
-    /// Clock.
+    /// Clock of the member and of its mesh endpoint.
     pub clock: Arc<dyn Clock>,
 }
 

@@ -32,8 +32,8 @@ use tokio::sync::watch;
 /// Time without an acknowledgement by a majority after which a leader is not a confirmed leader, milliseconds.
 const LEADER_SILENCE_MS: u64 = 1500;
 
-/// Configured addresses of the members. They take precedence over the addresses committed when the quorum was formed,
-/// so that members can move.
+/// Configured addresses of the members. They take precedence over the addresses in the committed membership, so that
+/// members can move.
 #[derive(Clone, Default)]
 pub(crate) struct Addresses(Arc<RwLock<BTreeMap<VoterId, SocketAddr>>>);
 
@@ -69,7 +69,7 @@ pub(crate) struct Member {
     pub(crate) handover: HandoverLock,
     /// Allows one membership change at a time.
     pub(crate) membership_lock: tokio::sync::Mutex<()>,
-    /// Time of the gate's last check.
+    /// Time of the election gate's last check.
     pub(crate) gate_checked: LastContact,
     /// Other members report that this member was removed.
     removed: AtomicBool,
@@ -124,7 +124,7 @@ impl Member {
         !self.must_abstain(self.log.last()) || self.voters().len() == 1
     }
 
-    /// Records that the log contains a leader's entries up to its commit point.
+    /// Records that this member has caught up, if its log reaches `committed`, the commit point of a leader.
     pub(crate) fn caught_up_to(&self, committed: Option<LogId>) {
         let reached = committed.is_some() && self.log.last() >= committed;
         if !reached || !self.is_blank() {
@@ -193,7 +193,8 @@ impl Member {
         Unavailable::NotLeader { leader }
     }
 
-    /// Sets of voters, each of which must have a majority: two during a membership change.
+    /// Sets of voters, each of which must have a majority: two during a membership change. Before the first commit, one
+    /// set with all configured members.
     pub(crate) fn voter_sets(&self) -> Vec<BTreeSet<VoterId>> {
         let metrics = self.metrics.borrow();
         let configs = metrics.membership_config.membership().get_joint_config();

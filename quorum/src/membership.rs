@@ -220,7 +220,8 @@ impl Step<'_> {
         Ok(self.done(false))
     }
 
-    /// Checks that member number and address are free.
+    /// Checks that no member has the address, that the configuration has no other address for the number, and that no
+    /// other member is being added.
     fn check_new(
         &self,
         standing: &CurrentMembership,
@@ -339,8 +340,8 @@ impl Step<'_> {
         Ok(self.done(false))
     }
 
-    /// Checks that a majority of the remaining voters answers now, unless `force` is set. A change without that
-    /// majority could neither complete nor be undone.
+    /// Refuses to remove the last voter. Checks that a majority of the remaining voters answers now, unless `force` is
+    /// set. A change without that majority could neither complete nor be undone.
     async fn check_remaining_majority(
         &self,
         id: VoterId,

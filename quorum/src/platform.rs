@@ -113,7 +113,8 @@ impl Workers {
     }
 }
 
-/// Observer of a member's state machine, called at each change. For tests and simulations.
+/// Observer of a member's state machine, called for each command and each snapshot of a leader. For tests and
+/// simulations.
 pub trait Observer: Send + Sync + 'static {
     /// A committed command was applied or refused at log position `index`.
     fn applied(
@@ -123,7 +124,7 @@ pub trait Observer: Send + Sync + 'static {
         result: &Result<Applied, Refusal>,
         state: &State,
     );
-    /// A leader's snapshot up to `index` replaced the state.
+    /// A leader's snapshot up to `index` is about to replace the state.
     fn installed(&self, index: u64, state: &State);
 }
 

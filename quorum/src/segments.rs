@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 2 << 20;
 const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of segments fetched at the same time.
 const MAX_CONCURRENT_FETCHES: usize = 4;
-/// Time after which the sender of a snapshot receives `SnapshotAnswer::Fetching`.
+/// Time after which no further segment of a snapshot is requested, and the sender receives `SnapshotAnswer::Fetching`.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum size of a received segment, bytes. One large row may exceed the usual size of a segment: a row is at most as
 /// large as a command, plus a few bytes per rank.

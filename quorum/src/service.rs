@@ -30,9 +30,10 @@ pub(crate) struct Service {
     pub(crate) member: Arc<Member>,
     pub(crate) proposals: Proposals,
     pub(crate) reads: Reads,
-    /// Verifies attestations. Weak, because the endpoint holds the handlers that hold this service.
+    /// Endpoint for verifying attestations and calling other members. Weak, because the endpoint holds the handlers
+    /// that hold this service.
     pub(crate) mesh: WeakMesh,
-    /// Executor of the verification.
+    /// Executor of blocking work: verification of attestations, and encoding of backups.
     pub(crate) workers: Workers,
 }
 
@@ -172,9 +173,9 @@ impl Service {
 }
 
 /// Checks that the caller may propose these commands. A quorum member may propose only enrolments, renewals and
-/// authorities, and only as principal [`issuer::MEMBERS`], because the member that signs a certificate sets its issue
-/// time. Other callers may propose all commands except enrolments and renewals, and only as other principals. No caller
-/// may propose quorum notes or signed audit heads.
+/// authorities, and only as principal [`issuer::MEMBERS_PRINCIPAL`], because the member that signs a certificate sets
+/// its issue time. Other callers may propose all commands except enrolments and renewals, and only as other principals.
+/// No caller may propose quorum notes or signed audit heads.
 fn check_origin(caller: &Caller, envelopes: &[Envelope]) -> Result<(), HandlerFailed> {
     let is_member = caller.identity.role() == Role::Quorum;
     let may = |envelope: &Envelope| match envelope.command {

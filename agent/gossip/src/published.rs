@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 /// Published state of a member. An absent value is unknown: it is never zero, healthy or equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PublishedState {
-    /// Mark of each conformance class, by class name: the text of a digest, or the reason that it is missing.
+    /// Mark of each conformance class, by class name: schema and digest as text, or the reason that there is no digest.
+    /// The mark under an earlier schema has the name `<class>.<schema>`.
     pub fingerprints: BTreeMap<String, String>,
     /// Digest of the node's identity document.
     pub identity: Option<String>,

@@ -43,7 +43,7 @@ pub struct Member {
     pub version: u64,
 }
 
-/// Cell at one moment. Immutable; each change produces a new value.
+/// State of a cell at one moment. Immutable; each change produces a new value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     /// Name of the cell.

@@ -16,7 +16,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// Message kind, agreed between sender and receiver.
 const NOTE: u16 = 700;
 
-/// Returns the text that the caller sent. Agents may call it.
+/// Returns the identity of the caller and the text that it sent. Agents may call it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Echo {
     text: String,

@@ -23,7 +23,7 @@ pub enum RenewError {
     /// The cluster refused the renewal.
     #[error("{0}")]
     Refused(#[from] RenewRefused),
-    /// No quorum member could be reached.
+    /// No quorum member could be reached, or none of those reached could decide.
     #[error("{reason}")]
     NotReached {
         /// Members that were tried, with the failure of each.

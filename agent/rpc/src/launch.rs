@@ -27,9 +27,9 @@ pub struct Launch {
     pub rank: u32,
     /// Program to run.
     pub workload: Workload,
-    /// Longest run time, milliseconds.
+    /// Longest run time, milliseconds; `None`: unbounded.
     pub walltime_ms: Option<u64>,
-    /// Boot id of the node at assignment. The agent does not start the rank under another boot id.
+    /// Boot id of the node at assignment; `None`: not known. The agent does not start the rank under another boot id.
     pub boot: Option<String>,
     /// Whether the allocation is sensitive. Its traces are wiped before the node is released.
     pub sensitive: bool,

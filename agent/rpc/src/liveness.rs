@@ -7,7 +7,7 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// Liveness check by control, and independent evidence for other agents.
+/// Liveness check by control, or by another agent on behalf of control ([`PingPeer`]).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ping;
 impl Rpc for Ping {
@@ -29,7 +29,7 @@ pub struct PingPeer {
 impl Rpc for PingPeer {
     const METHOD: &'static str = "agent.ping_peer";
     const CALLERS: &'static [Role] = &[Role::Control];
-    /// The pong, or a description of the failure.
+    /// The reply to the ping, or a description of the failure.
     type Reply = Result<PingReply, String>;
 }
 

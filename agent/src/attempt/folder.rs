@@ -281,9 +281,9 @@ impl AttemptDir {
             Err(_) => Err(failed(&path)(error)),
         }
     }
-    /// Records that control has the result, then removes the launch record (it holds the user's environment). Output,
-    /// result and acknowledgement stay. Not flushed: if a machine crash loses the acknowledgement, the agent reports
-    /// the result once more.
+    /// Records that control has the result, then removes the launch record (it holds the user's environment) and all
+    /// other records except those of checkpoints. Output, logs, result and acknowledgement stay. Not flushed: if a
+    /// machine crash loses the acknowledgement, the agent reports the result once more.
     pub fn acknowledge(&self) -> Result<(), RecordError> {
         let path = self.file("acknowledged");
         if let Err(error) = write_atomically(&path, b"") {

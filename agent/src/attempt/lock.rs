@@ -1,7 +1,7 @@
 //! Supervisor lock: the kernel's evidence that a supervisor lives.
 //!
 //! A POSIX record lock belongs to a process and ends with it. The job does not inherit the lock, and any process can
-//! test it without taking it. A process id alone could belong to another process by now.
+//! test it without taking it. The process id of an ended supervisor may belong to another process.
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, Pid, fcntl_getlk};

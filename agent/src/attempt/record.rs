@@ -323,9 +323,9 @@ impl ExitRecord {
 /// Processes of an attempt that were found without a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrphanRecord {
-    /// Time at which they were found.
+    /// Time at which the processes were found.
     pub found_at: UnixMillis,
-    /// Boot id under which they ran.
+    /// Boot id under which the processes ran.
     pub boot_id: String,
 }
 

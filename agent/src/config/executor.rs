@@ -24,7 +24,7 @@ pub struct ExecutorConfig {
     pub user_map: Option<PathBuf>,
     /// Whether an agent that is not root may run jobs as its own user.
     pub allow_same_user: bool,
-    /// Lowest uid that may run jobs.
+    /// Lowest uid that jobs may run as; not checked for an agent that is not root.
     pub min_uid: u32,
     /// Whether ranks run in cgroups of version 2.
     pub cgroup: CgroupUse,
@@ -204,7 +204,7 @@ impl Check for HookConfig {
 }
 
 impl ExecutorConfig {
-    /// Reads the files that this section names, and changes nothing.
+    /// Checks the user map and the hooks, and changes nothing.
     pub(super) fn check_files(&self) -> Result<(), ConfigError> {
         let agent = AgentUser::current();
         if let Some(path) = &self.user_map {

@@ -54,8 +54,8 @@ impl Executor {
         self.shared.settings.run_as.choose(&launch.user).await
     }
 
-    /// Ends a rank; an attempt without a record is recorded as stopped. The answer may still show a running rank: its
-    /// end follows in a report.
+    /// Ends a rank. An attempt without a record is recorded as stopped, or resumed to be ended if processes of it run.
+    /// The answer may still show a running rank: the end of the rank follows in a report.
     pub async fn terminate(&self, terminate: Terminate) -> Result<AttemptStatus, LaunchRefused> {
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
@@ -107,7 +107,7 @@ impl Executor {
         log::send(&dir, rank.as_deref(), &request, to).await
     }
 
-    /// Status of an attempt; `None` if this agent has no record of it. Blocks on the disk.
+    /// Status of an attempt; `None` if this agent neither follows the attempt nor has its end. Blocks on the disk.
     fn known_status(&self, key: AttemptKey) -> Result<Option<AttemptStatus>, LaunchRefused> {
         if let Some(rank) = self.shared.known().get(&key) {
             return Ok(Some(rank.status()));

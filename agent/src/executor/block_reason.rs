@@ -24,7 +24,7 @@ pub enum BlockReason {
 }
 
 impl BlockReason {
-    /// Reason code; control recognises it by its first word.
+    /// Reason code that the node announces.
     pub fn code(self) -> &'static str {
         match self {
             Self::Off => "executor.off",

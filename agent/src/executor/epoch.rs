@@ -26,7 +26,7 @@ pub(super) struct HighestEpoch {
     highest: u64,
     /// Epoch that is on disk.
     written: u64,
-    /// Last rejected epoch, so that each is logged once.
+    /// Last rejected epoch: an immediate repeat of it is not logged.
     refused: Option<u64>,
 }
 

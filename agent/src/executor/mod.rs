@@ -171,7 +171,7 @@ impl Executor {
         self.shared.journal.fault()
     }
 
-    /// Reasons to place no job on this node, and faults for the operator to inspect ([`BlockReason::stops_work`]).
+    /// Reasons to place no job on this node, and faults for the operator to inspect ([`BlockReason::blocks_jobs`]).
     pub fn block_reasons(&self) -> Vec<BlockReason> {
         let off = (!self.is_enabled()).then_some(BlockReason::Off);
         let fault = self.journal_fault();

@@ -48,7 +48,7 @@ impl Rank {
             hang: Mutex::default(),
         }
     }
-    /// Marks the rank as orphaned: its processes are ended, whatever its folder contains.
+    /// Marks the rank as orphaned: its processes are ended, even if its folder has no record of them.
     pub(super) fn mark_orphaned(&self) {
         self.is_orphaned.store(true, Ordering::SeqCst);
     }
@@ -87,7 +87,7 @@ impl Rank {
     pub(super) fn has_ended(&self) -> bool {
         matches!(&*self.report.borrow(), Some(RankReport::Ended { .. }))
     }
-    /// Records and logs, once per change, that a start hangs or no longer does.
+    /// Records, once per change, that a start hangs or no longer does. Logs only a start that hangs.
     pub(super) fn record_hang(&self, hang: Option<StartingRecord>, block_reasons: &BlockReasons) {
         let mut said = self.hang.lock();
         if *said == hang {

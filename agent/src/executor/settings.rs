@@ -18,7 +18,7 @@ pub const ORPHAN_HOLD: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrphanPolicy {
-    /// End the processes, and report the attempt as lost when they have ended.
+    /// End the processes. If the attempt's cgroup proves them, report the attempt as lost when they have ended.
     #[default]
     End,
     /// Leave the processes alone and log them. The node takes no jobs until they have ended; if no cgroup proves the
@@ -31,7 +31,7 @@ pub enum OrphanPolicy {
 pub struct ExecutorSettings {
     /// Name of this node.
     pub node: NodeId,
-    /// Folder of the attempts, the highest lease epoch and the last wipe.
+    /// Folder of the attempts, the highest lease epoch, the last wipe and the output of node hooks.
     pub folder: PathBuf,
     /// Whether this node runs jobs; `false` for an agent that only observes.
     pub enabled: bool,

@@ -23,8 +23,8 @@ use tokio_util::task::TaskTracker;
 pub(super) struct Shared {
     pub(super) settings: ExecutorSettings,
     pub(super) attempts: Attempts,
-    /// Highest lease epoch. The lock is held while an attempt is recorded, so that launches and terminations are
-    /// serialised.
+    /// Highest lease epoch. The lock is held while a request is recorded, so that launches, terminations, checkpoint
+    /// requests and walltime changes are serialised.
     pub(super) epoch: Arc<tokio::sync::Mutex<HighestEpoch>>,
     /// Attempts without an end that control has acknowledged.
     pub(super) ranks: Mutex<BTreeMap<AttemptKey, Arc<Rank>>>,

@@ -12,7 +12,7 @@ const PREFIX: &str = "gpu.";
 /// Second prefix in the keys of AMD GPUs, before the number.
 const AMD: &str = "amd.";
 
-/// Names by PCI address (`gpu.3`); each name is assigned once per boot.
+/// GPU names, such as `gpu.3`, by PCI address; each name is assigned once per boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct GpuNames(BTreeMap<String, String>);
@@ -33,14 +33,14 @@ impl GpuNames {
         self.0.get(address).map(String::as_str)
     }
 
-    /// Names the GPUs of a read that have no name yet. Returns the read with these names if they differ from its
-    /// positions.
+    /// Names the GPUs of a read that have no name yet. Returns the read with GPU names in place of positions, if any
+    /// GPU has a name that differs from its position.
     pub(super) fn observe(&mut self, seen: &Inventory) -> Option<Inventory> {
         let mut names = BTreeMap::new();
         for gpu in &seen.identity.gpus {
             let name = match &gpu.address {
                 Reading::Present(address) => Some(self.name(address, gpu.slot)),
-                // The address is unknown, so the position may be the name of another GPU by now.
+                // The address is unknown, so the position may already be the name of another GPU.
                 _ => self.is_free(gpu.slot).then_some(gpu.slot),
             };
             names.insert(gpu.slot, name);

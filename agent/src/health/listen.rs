@@ -146,7 +146,7 @@ struct SourceStates {
 }
 
 impl SourceStates {
-    /// Logs changes of the driver's events and the kernel's log, and returns the notes if they have changed.
+    /// Logs changes in the state of the two event sources, and returns the notes if they have changed.
     fn record_states(
         &mut self,
         (nvml, kernel_log): (&SourceState, &SourceState),

@@ -1,9 +1,9 @@
 //! Node health: whether the hardware is fit for jobs, checked about once a minute.
 //!
 //! [`lattice_conformance::health`] contains the rules; this module supplies their inputs. [`NodeHealth`] passes every
-//! read of the node to the engine: its own passes ([`pass`]) and the prober's full reads. It also passes GPU events as
-//! they happen ([`listen`]). It stores the engine's memory on disk ([`store`]), and produces the health part of the
-//! gossip announcement ([`HealthSummary`]). [`state`] is the pure state machine.
+//! read of the node to the engine: its own passes ([`pass`]) and the prober's full reads. It also passes events of GPU
+//! and NIC drivers as they happen ([`listen`]). It stores the engine's memory on disk ([`store`]), and produces the
+//! health part of the gossip announcement ([`HealthSummary`]). [`state`] is the pure state machine.
 //!
 //! Invariant: this module only reports. It depends on no consumer and never drains a node.
 
@@ -58,8 +58,8 @@ pub struct HealthSettings {
     pub interval: Duration,
     /// Table of checks; `None`: the shipped table.
     pub table: Option<Arc<Table>>,
-    /// Whether the agent listens for GPU events (NVIDIA XIDs and events of AMD's driver). These events belong to the
-    /// running machine: a captured tree has none.
+    /// Whether the agent listens for driver events: NVIDIA XIDs, and events of AMD's GPU driver and of NIC drivers.
+    /// These events belong to the running machine: a captured tree has none.
     pub gpu_events: bool,
 }
 
@@ -171,7 +171,7 @@ impl NodeHealth {
         *self.0.read_at.lock()
     }
 
-    /// Records events of GPU drivers.
+    /// Records events of GPU and NIC drivers.
     fn events(&self, events: &[GpuEvent]) {
         self.change(|state| events.iter().for_each(|event| state.event(event)));
     }

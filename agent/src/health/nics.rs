@@ -4,9 +4,9 @@ use lattice_conformance::{Class, Finding, FindingCode, Inventory, NicIdentity, R
 use lattice_hwprobe::probe::nic::missing_since;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of NICs that are remembered.
+/// Maximum number of present NICs, and of missing NICs, that are remembered.
 const MAX_NICS: usize = 256;
-/// Check that evaluates the finding.
+/// Health check that evaluates the finding about missing NICs.
 pub(super) const CHECK: &str = "nic.missing";
 
 /// NICs of a node, across restarts of the agent and reboots of the host.

@@ -14,7 +14,7 @@ const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// Longest stored name of an operator that clears a reason, characters.
 const MAX_NAME_CHARS: usize = 128;
 
-/// Answer to a health request: `lattice-conformance`'s `Report` with context.
+/// Answer to a health request: a [`HealthReport`] with context.
 #[derive(Debug, Serialize)]
 struct Document {
     #[serde(flatten)]

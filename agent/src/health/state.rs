@@ -29,7 +29,8 @@ pub(super) struct StoredHealth {
     /// Sequence number of the last kernel log record, by device and event code. Each agent that starts reads all
     /// records since boot again, and these must not restore a cleared reason.
     records: BTreeMap<String, u64>,
-    /// Time of the last event that the log has not reported, in case the log reports it later.
+    /// Time of the last event of a driver, by device and event code, that the kernel's log has not reported. The log
+    /// may report the event later.
     told: BTreeMap<String, u64>,
     /// Known NICs, across reboots.
     nics: KnownNics,
@@ -42,13 +43,13 @@ pub(super) type PresentFaults = (BTreeSet<(String, String, Severity)>, usize, us
 pub(super) struct State {
     engine: Engine,
     stored: StoredHealth,
-    /// Findings that checks of the table evaluate, including checks that are switched off.
+    /// Findings that checks of the shipped table or the table in use evaluate, including checks that are switched off.
     evaluated_findings: BTreeSet<String>,
     /// Start of this agent: older events were received by an earlier agent, or happened while no agent ran.
     began_ms: u64,
     early_events: Vec<GpuEvent>,
     read_at_ms: Option<u64>,
-    /// Result of each probe in the last read that ran it.
+    /// Failure of each probe in the last read that ran it; `None`: the probe neither hung nor failed.
     probes: BTreeMap<String, Option<String>>,
     /// Probes without a complete result in their last read.
     incomplete_probes: BTreeSet<String>,

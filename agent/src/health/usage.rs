@@ -91,7 +91,7 @@ impl NodeHealth {
     }
 }
 
-/// Mean of all GPUs. An unknown value of one GPU makes the mean unknown.
+/// Mean utilisation of all GPUs, in millionths. An unknown value of one GPU makes the mean unknown.
 fn gpus(seen: &Inventory) -> Result<u32, String> {
     let of_gpu = |key: &&String| key.starts_with("gpu.") && key.ends_with(".utilization.gpu");
     let mut percents = Vec::new();
@@ -210,7 +210,7 @@ mod tests {
         fs::write(&file, STAT).unwrap();
         let still = seen.processors(&root).await.unwrap_err();
         assert!(still.contains("do not advance"), "{still}");
-        // The last read was a moment ago, so the next call observes half a second from its own start.
+        // The last read was a moment ago. Its time is moved back, so that the next call compares with it.
         let (at, _) = seen.processors.lock().await.unwrap();
         *seen.processors.lock().await = Some((at - MIN_CPU_INTERVAL, Ticks::parse(STAT).unwrap()));
         fs::write(&file, "cpu 125 0 50 875 50 0 0 0 20 0\n").unwrap();

@@ -133,7 +133,7 @@ impl Prober {
         self.announcement.subscribe()
     }
 
-    /// Reads at once, then at every interval, on request, on a device event, and soon after a change.
+    /// Reads at once, then at every interval, on request, on a trigger such as a device event, and soon after a change.
     pub async fn run(mut self) {
         let mut step = self.read(Purpose::Announce).await;
         loop {
@@ -157,8 +157,8 @@ impl Prober {
         });
     }
 
-    /// Answers requests and follows triggers until the next read is due, then reads. Neither delays that read or
-    /// confirms a change earlier: a device under reset returns the same values for seconds.
+    /// Answers requests and follows triggers until the next read is due, then reads. Requests and triggers
+    /// neither delay that read nor confirm a change earlier: a device under reset returns the same values for seconds.
     async fn serve_until(&mut self, due: Instant, step: Step) -> Step {
         loop {
             self.waiting.retain(|wish| !wish.answer.is_closed());

@@ -47,7 +47,7 @@ pub struct Observation {
     pub step: Step,
     /// Lines to write to the journal.
     pub lines: Vec<Line>,
-    /// Preimages that this read publishes for the first time.
+    /// Published preimages that were not in memory before this read.
     pub preimages: Vec<(Digest, Bytes)>,
     /// Error of encoding the node's document; the marks are published nevertheless.
     pub document: Option<DocumentError>,

@@ -36,7 +36,7 @@ pub(super) fn checks(site: Option<&Path>) -> anyhow::Result<Table> {
     shipped.with_site(&text).with_context(name)
 }
 
-/// Health of `inventory` by `table`. A single run does not judge counters that must rise over time.
+/// Health of `inventory` by `table`. A single run cannot evaluate checks of counters that rise over time.
 pub(super) fn evaluate(inventory: &Inventory, table: Table, at_ms: u64) -> Health {
     let judged: BTreeSet<String> = table
         .checks

@@ -1,8 +1,8 @@
 //! Commands `lattice-agent probe` and `capture`: the inventory of this machine, for operators and scripts. They need no
 //! configuration, no cluster and no root. Denied readings are shown as such.
 //!
-//! Results go to stdout, messages to stderr. The exit code of `probe` is 0 if every requested class is complete, and 3
-//! if one is not.
+//! Results go to stdout, messages to stderr. The exit code of `probe` is 0 if no requested class is incomplete, 3 if
+//! one is, 1 after an error and 2 after a usage error.
 
 mod bmc;
 mod capture;
@@ -54,8 +54,8 @@ enum Output {
 /// Probes the source and prints the result; the exit code states whether every class is complete.
 ///
 /// # Errors
-/// The tree or archive is not valid, or the BMC options are not. An unreadable part of the machine is not an error but
-/// part of the output.
+/// The tree or archive, the health table or the BMC options are not valid. An unreadable part of the machine is not an
+/// error but part of the output.
 pub fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     let checks = health::checks(args.health_table.as_deref())?;
     let source = args.source.open()?;
@@ -82,7 +82,7 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
 /// Writes an archive of this machine.
 ///
 /// # Errors
-/// The archive cannot be written, or differs from the machine.
+/// The source or the BMC options are not valid, or the archive cannot be written or differs from the machine.
 pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     capture::run(args)
 }

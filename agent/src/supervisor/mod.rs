@@ -58,7 +58,7 @@ pub const SUBCOMMAND: &str = "__supervise";
 /// Pause before a failed write of the end is retried.
 const WRITE_RETRY: Duration = Duration::from_secs(1);
 
-/// Reason that a supervisor exits before it has started anything.
+/// Reason that a supervisor exits without recording an end.
 #[derive(Debug, thiserror::Error)]
 enum SupervisorError {
     #[error(transparent)]
@@ -151,7 +151,7 @@ async fn supervise(dir: &AttemptDir) -> Result<(), SupervisorError> {
         .await;
     } else {
         let end = run_attempt(dir, &launch, &mut signals).await?;
-        // The hooks after the job need rights that this process has given up by now.
+        // The hooks after the job need rights that this process has already given up.
         let is_last = launch.hooks_after_job().next().is_none();
         let how = match is_last {
             true => AttemptDir::write_exit,

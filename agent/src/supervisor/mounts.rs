@@ -1,7 +1,7 @@
 //! The mount table of this process.
 
-/// Reads of the table before a row counts as missing. Kernels before 5.8 return the table in pieces,
-/// and leave out a row when another file system is unmounted between two of them.
+/// Maximum number of reads of the table before a row counts as missing. Kernels before 5.8 return the table in pieces,
+/// and leave out a row when another filesystem is unmounted between two pieces.
 const MAX_READS: usize = 3;
 
 /// Returns the value that `parse` finds in the mount table.

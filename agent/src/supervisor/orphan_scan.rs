@@ -81,7 +81,7 @@ pub(crate) fn find_orphans(
             }
             continue;
         }
-        // The session id may have been reused by now.
+        // The session id may have been reused.
         if in_session(&process) && may_run_as(process.pid, uid) {
             left.of_attempt.push(process);
             continue;

@@ -23,7 +23,7 @@ fn close_on_exec() -> io::Result<()> {
         .filter(|fd| *fd > 2)
         .collect();
     for fd in open {
-        // SAFETY: borrowed for this one call only. If the descriptor is closed by now (the listing's own is) the call
+        // SAFETY: borrowed for this one call only. If the descriptor is already closed (the listing's own is) the call
         // fails with EBADF. No other code runs in this process yet that could have reused the number.
         let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
         let _ = rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC);

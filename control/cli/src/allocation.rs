@@ -72,7 +72,7 @@ pub struct ExtendArgs {
     walltime: String,
 }
 
-/// Request a job checkpoint of a running allocation of yours, which keeps running.
+/// Request a job checkpoint of a running allocation, which keeps running. For its user and for operators.
 #[derive(Args)]
 pub struct CheckpointArgs {
     /// Allocation number, or an array element as 12_7.
@@ -365,7 +365,7 @@ pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
     text
 }
 
-/// Formats the nine factors of the score, one per line.
+/// Formats the score: the total with the place in the queue, one line per factor, the sum, and a budget factor below 1.
 pub(crate) fn score_text(score: &ScoreView) -> String {
     let ahead = match score.ahead {
         0 => "first in its queue".to_owned(),

@@ -41,7 +41,7 @@ pub enum DagCommand {
     },
     /// List DAGs: the running ones, and with --all the last ones that ended.
     List(ListArgs),
-    /// Cancel every member of DAGs that has not ended.
+    /// Cancel all members that have not ended, of one or several DAGs.
     Cancel {
         /// DAG numbers.
         #[arg(required = true)]

@@ -8,7 +8,7 @@ use std::{fmt, process::ExitCode};
 const REFUSED: u8 = 1;
 /// Exit code: the command line, or a value in it, is invalid.
 const USAGE: u8 = 2;
-/// Exit code: there was no answer.
+/// Exit code: there was no answer, or no context file was found.
 const UNREACHABLE: u8 = 3;
 /// Exit code: the object does not exist.
 const NOT_FOUND: u8 = 4;
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// Creates the failure for a check that did not pass.
+    /// Creates the failure for a refused request, or for a check or step that failed locally.
     pub fn refused(text: impl Into<String>) -> Self {
         Self {
             code: REFUSED,
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// Whether there was no answer.
+    /// Whether there was no answer, or no context file was found.
     pub fn is_unreachable(&self) -> bool {
         self.code == UNREACHABLE
     }

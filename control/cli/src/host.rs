@@ -85,7 +85,7 @@ pub fn host(root: &Path) -> anyhow::Result<Host> {
     Ok(Host::new(root, nvml))
 }
 
-/// Returns the column heading of a host: an archive's name without its suffix.
+/// Returns the name of a host in the results: that of its folder or archive, without the suffix `.tar.zst`.
 fn name(root: &Path) -> String {
     let name = root.file_name().unwrap_or(root.as_os_str());
     let name = name.to_string_lossy();

@@ -33,7 +33,7 @@ use reprobe::ReprobeArgs;
 pub enum NodeCommand {
     /// List nodes with their state, health and fingerprint: all, some, or those in a given state.
     List(ListArgs),
-    /// Show one node: state, health, facts and the digest of each class.
+    /// Show one node: state, health, resources, power and the digest of each class.
     Show(ShowArgs),
     /// Show, key by key, how two nodes or groups differ, or how a node changed.
     Diff(DiffArgs),
@@ -153,7 +153,7 @@ fn class_text(class: &ClassView) -> String {
     }
 }
 
-/// Formats power values: `467 W of 800 W at most (BMC)`.
+/// Formats power draw, limit and source: `467 W, limit 800 W, read 2026-11-22T02:12:01Z by the BMC`.
 fn power(power: &PowerView) -> String {
     let watts = |watts: Option<u64>| watts.map(|w| format!("{w} W"));
     let draw = watts(power.draw_watts).unwrap_or_else(|| match &power.reason {
@@ -179,7 +179,7 @@ fn power(power: &PowerView) -> String {
     format!("{draw}, {limit}{range}{action}, {read}")
 }
 
-/// Returns the vCluster that uses the node, and the owner if that is another vCluster.
+/// Returns the vCluster that uses the node, and the home vCluster if the node is lent.
 fn vcluster(node: &NodeView) -> String {
     match &node.lent_by {
         None => node.vcluster.clone(),
@@ -297,7 +297,7 @@ pub(crate) fn difference_row(format: Format, d: &DifferenceView) -> Vec<String> 
     ]
 }
 
-/// Whether neither node probes the class, by configuration.
+/// Whether the difference only reports that the class is disabled on both sides.
 fn is_off(d: &DifferenceView) -> bool {
     d.key == "class" && d.left == d.right && d.left.starts_with("<disabled")
 }

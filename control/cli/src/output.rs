@@ -71,7 +71,7 @@ pub fn print<T: Serialize>(
     line(&text)
 }
 
-/// Prints a line above a table that applies to the whole table; documents contain this data themselves.
+/// Prints a heading above a table; prints nothing for JSON, YAML and CSV.
 pub fn title(format: Format, text: &str) -> anyhow::Result<()> {
     match format {
         Format::Table | Format::Wide => line(&printable(text)),
@@ -185,7 +185,7 @@ pub fn time(text: &str) -> String {
     }
 }
 
-/// Formats a time with its distance from now: `2026-12-10T09:12:00Z (in 19 d)`.
+/// Formats a time; in tables with its distance from now: `2026-12-10T09:12:00Z (in 19 d)`.
 pub fn until(format: Format, text: &str) -> String {
     let at = lattice_api::text::read_time(text);
     match (format, at) {
@@ -205,8 +205,8 @@ pub fn short(digest: &str) -> String {
 /// Longest value that a comparison shows completely, characters.
 const MAX_UNSHORTENED_CHARS: usize = 48;
 
-/// Shortens two long values to the words in which they differ. Omissions are marked; documents (JSON, YAML, CSV)
-/// contain the complete values.
+/// Shortens two long values to the words in which they differ, with a mark for each omission. Formats other than
+/// [`Format::Table`] contain the complete values.
 pub fn contrast(format: Format, left: &str, right: &str) -> (String, String) {
     let whole = !matches!(format, Format::Table);
     if whole || left.chars().count().max(right.chars().count()) <= MAX_UNSHORTENED_CHARS {
@@ -233,7 +233,7 @@ pub fn contrast(format: Format, left: &str, right: &str) -> (String, String) {
     (cut(&l), cut(&r))
 }
 
-/// Returns a dash for an absent or empty text.
+/// Returns the text, or a dash if it is absent or empty.
 pub fn or_dash(text: Option<&str>) -> String {
     text.filter(|t| !t.is_empty()).unwrap_or("-").to_owned()
 }

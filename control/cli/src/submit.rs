@@ -46,7 +46,7 @@ pub struct SubmitArgs {
     idempotency_key: Option<String>,
     /// Script to run, with its arguments; `-` reads it from standard input. Everything after it belongs to the script.
     // clap takes everything after the first value verbatim, and also accepts an unknown flag as the first value, which
-    // `SubmitArgs::asked` rejects.
+    // `SubmitArgs::read_input` rejects.
     #[arg(
         value_name = "SCRIPT",
         allow_hyphen_values = true,
@@ -83,7 +83,7 @@ fn combined_failure(mut wrong: Vec<ScriptError>) -> Failure {
     })
 }
 
-/// Returns the flag of a field.
+/// Returns the command-line flag for a field of the request, without its dashes.
 fn flag(field: &str) -> String {
     match field {
         "storage_gb_s" => "storage".to_owned(),

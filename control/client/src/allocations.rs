@@ -69,7 +69,7 @@ pub struct LogOptions {
 }
 
 impl Client {
-    /// Submits a request for nodes. [`Submitted::id`] is absent for a dry run.
+    /// Submits a request for nodes. [`SubmitResult::id`] is absent for a dry run.
     ///
     /// # Errors
     /// See [`ClientError`]; a limit that would be exceeded is [`ClientError::Refused`] with every violated level.
@@ -130,7 +130,7 @@ impl Client {
             .await
     }
 
-    /// Holds a pending allocation, so that it does not start.
+    /// Holds a pending or blocked allocation, so that it does not start.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -76,7 +76,8 @@ impl Client {
     /// Removes a CA from the trusted ones; with `force` even while certificates that it issued are in use.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] while the CA issues, or its certificates are in use.
+    /// See [`ClientError`]; [`ClientError::Refused`] while the CA issues certificates, or, without `force`, while its
+    /// certificates are in use.
     pub async fn retire_authority(
         &self,
         pin: &str,

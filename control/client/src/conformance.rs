@@ -5,8 +5,8 @@ use lattice_api::conformance::{DriftReportView, GroupsView};
 use reqwest::Method;
 
 impl Client {
-    /// Returns groups of nodes that share a digest, in one class (`nic`, `kernel`, …) or, with `None` or `all`, in the
-    /// whole node fingerprint.
+    /// Returns groups of nodes that share the digest of one class (`nic`), of several classes (`nic,bios`), or, with
+    /// `None` or `all`, their fingerprint.
     ///
     /// # Errors
     /// See [`ClientError`].

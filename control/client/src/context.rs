@@ -61,7 +61,7 @@ pub enum ContextError {
     /// Other users can read the file, although it holds a token.
     #[error("context file: {0}")]
     Exposed(ExposedFile),
-    /// The file cannot be opened.
+    /// The file, or the folder that is searched for it, cannot be read.
     #[error("context file {}", path.display())]
     Io {
         /// Path of the file, or of the folder that is searched for it.
@@ -105,7 +105,8 @@ fn user_default() -> Option<PathBuf> {
 /// Finds and reads the context to use; `None` if there is none.
 ///
 /// # Errors
-/// Returns an error if a named context file cannot be used, or if several demos are running.
+/// Returns an error if the named context file or the user's default cannot be used, if the folder of the demos' files
+/// cannot be read, or if several demos are running.
 pub fn find(explicit: Option<&Path>) -> Result<Option<ContextFile>, ContextError> {
     if let Some(path) = explicit {
         return read(path).map(Some);

@@ -46,7 +46,7 @@ impl Client {
         self.get(&["dags", &id.to_string()]).await
     }
 
-    /// Cancels every member that has not ended.
+    /// Cancels every member of a DAG that has not ended.
     ///
     /// # Errors
     /// See [`ClientError`]; [`ClientError::Refused`] if all members have ended.
@@ -55,7 +55,7 @@ impl Client {
         self.answer(delete).await
     }
 
-    /// Returns the members as nodes and edges; [`GraphView::to_dot`] formats them for Graphviz.
+    /// Returns the members of a DAG as nodes and edges; [`GraphView::to_dot`] formats them for Graphviz.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -21,7 +21,7 @@ impl Client {
     /// search order of [`context`](crate::context).
     ///
     /// # Errors
-    /// [`ClientError::Context`] if there is no context, and the errors of [`Client::new`].
+    /// [`ClientError::Context`] if there is no usable context, and the errors of [`Client::new`].
     pub fn discover(context: Option<&Path>) -> Result<Self, ClientError> {
         let found = find(context)?.ok_or(ContextError::None)?;
         Self::new(found.into())

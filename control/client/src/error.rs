@@ -7,7 +7,8 @@ use lattice_api::Problem;
 /// exit codes of the command line.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The server understood and refused the request: a limit, a conflict with the present state, or too many requests.
+    /// The server understood and refused the request: a limit, nodes that cannot exist, a conflict with the present
+    /// state, a revision that is no longer kept, or too many requests.
     #[error("{0}")]
     Refused(Box<Problem>),
     /// The object does not exist.
@@ -25,7 +26,8 @@ pub enum ClientError {
     /// The server reports an internal error.
     #[error("{0}")]
     Server(Box<Problem>),
-    /// There is no answer: nothing listens there, the certificate is not trusted, or the request timed out.
+    /// There is no complete answer: nothing listens there, the certificate is not trusted, the request timed out, or
+    /// the connection broke.
     #[error("{url} cannot be reached")]
     Unreachable {
         /// Address of the server.

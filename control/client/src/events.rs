@@ -76,7 +76,8 @@ impl EventStream {
     /// Returns the next event. Cancel safe.
     ///
     /// # Errors
-    /// The stream cannot be resumed: access is denied, or the server is unreachable for about eight seconds.
+    /// An event cannot be read, or the stream cannot be resumed: access is denied, or the server is unreachable for
+    /// about eight seconds.
     pub async fn next_event(&mut self) -> Result<StreamEvent, ClientError> {
         loop {
             while let Some(frame) = self.ready.pop_front() {

@@ -52,7 +52,8 @@ impl Client {
         self.answer(request).await
     }
 
-    /// Compares two nodes key by key.
+    /// Compares two nodes or conformance groups key by key, or a node with the `majority` of its cohort. A group is
+    /// given by its digest.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -122,8 +123,8 @@ impl Client {
         self.post(&["nodes", nodes, "release"], request).await
     }
 
-    /// Clears the caller's own drain reason; those of others stay. If none is left, the node must first pass its health
-    /// gate.
+    /// Clears the caller's own drain reason and that of a failed hook; those of other owners stay. If none is left, the
+    /// node must first pass its health gate.
     ///
     /// # Errors
     /// See [`ClientError`]; [`ClientError::Refused`] if the node does not pass the gate.
@@ -131,7 +132,8 @@ impl Client {
         self.undrain_with(name, false).await
     }
 
-    /// Clears the caller's own drain reason without the health gate. For administrators; kept in the audit.
+    /// Clears the caller's own drain reason and that of a failed hook, without the health gate. For administrators;
+    /// kept in the audit.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -69,7 +69,7 @@ impl Client {
         self.answer(put).await
     }
 
-    /// Deletes an empty project.
+    /// Deletes a project that has no children and no allocations.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -192,7 +192,7 @@ impl Client {
         self.answer(put).await
     }
 
-    /// Deletes an empty tenant.
+    /// Deletes a tenant that has no projects and no allocations.
     ///
     /// # Errors
     /// See [`ClientError`].

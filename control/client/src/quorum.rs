@@ -34,7 +34,8 @@ impl Client {
     /// Performs one step of removing a member; repeat the call until it is done. For administrators.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] while a majority of the remaining members does not answer.
+    /// See [`ClientError`]; [`ClientError::Refused`], without `force`, while a majority of the remaining members does
+    /// not answer.
     pub async fn remove_member(
         &self,
         id: u64,

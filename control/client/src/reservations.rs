@@ -24,7 +24,7 @@ impl Client {
         self.get(&["reservations", name]).await
     }
 
-    /// Creates a reservation, or replaces it as a whole. For operators.
+    /// Creates a reservation, or replaces it completely. For operators.
     ///
     /// # Errors
     /// See [`ClientError`]; [`ClientError::Refused`] if the reservation has another revision than the expected one.

@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-/// Timeout of a connection, TLS included.
+/// Timeout for opening a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a complete answer that is not a stream. It is longer than the server's own deadlines, so that the caller
 /// receives the server's report of a slow component.
@@ -97,11 +97,11 @@ fn tls(ca_pem: &str) -> Result<ClientConfig, ClientError> {
 }
 
 impl Client {
-    /// Checks the endpoint, without connecting.
+    /// Checks the endpoint and creates its client, without connecting.
     ///
     /// # Errors
-    /// [`ClientError::Endpoint`] for a URL that is not `https://host:port`, a CA that is not PEM, or a token that is
-    /// not valid in a header.
+    /// [`ClientError::Endpoint`] for a URL that is not `https://host:port`, a CA that is not a usable certificate in
+    /// PEM, or a token that is not valid in a header.
     pub fn new(endpoint: Endpoint) -> Result<Self, ClientError> {
         let base = Url::parse(&endpoint.url)
             .map_err(|e| endpoint_error(format!("{:?} is not a URL: {e}", endpoint.url)))?;

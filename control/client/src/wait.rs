@@ -27,7 +27,7 @@ pub enum WaitError {
         id: JobRef,
         /// Duration of the wait.
         after: Duration,
-        /// Last state seen; absent if the server never answered.
+        /// Last known state of the allocation; `None` if no poll was answered.
         seen: Option<Box<AllocationView>>,
     },
 }

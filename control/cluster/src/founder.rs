@@ -55,7 +55,7 @@ pub struct ClusterFounder {
 pub struct ControlPlan<'a> {
     /// Name in the certificate of the control.
     pub name: &'a str,
-    /// Gossip cells that the control joins, without other seeds.
+    /// Gossip cells that the control joins, without cell seeds.
     pub cells: Vec<CellName>,
     /// Certificate chain of the public port, PEM.
     pub certificate_pem: &'a str,
@@ -167,8 +167,8 @@ impl ClusterFounder {
     /// Binds and starts an agent, which runs jobs as [`job_user`] unless `edit` sets another user.
     ///
     /// # Errors
-    /// Returns an error if the certificate cannot be issued, and the errors of `bind` and `start` of
-    /// [`lattice_agent::App`].
+    /// Returns an error if the certificate cannot be issued or the boot id of this machine cannot be read, and the
+    /// errors of `bind` and `start` of [`lattice_agent::App`].
     pub async fn start_agent(
         &self,
         plan: AgentPlan,

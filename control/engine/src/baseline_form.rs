@@ -43,7 +43,7 @@ pub struct RequestedClass {
 pub enum Model {
     /// A node, by name.
     Node(String),
-    /// A conformance group, by fingerprint.
+    /// A conformance group, by 8 or more hex digits of its digest.
     Group(String),
 }
 
@@ -56,7 +56,7 @@ pub struct CheckedBaseline {
     pub classes: BTreeMap<Class, RequestedClass>,
     /// Policy of classes that the request does not list.
     pub policy: DriftPolicy,
-    /// Effect of drift on sensitive allocations.
+    /// Effect of drift on sensitive allocations, for classes that the request does not list.
     pub sensitive: SensitivePolicy,
 }
 
@@ -235,7 +235,8 @@ fn class_want(
     }
 }
 
-/// Parses a value, a list of values under `any_of`, or the statement that the key is absent.
+/// Parses a value, or an object with accepted values (`any_of`, `value`) and whether the key may be absent
+/// (`or_absent`, `absent`).
 fn constraint(key: &str, value: &Value) -> Result<Constraint, String> {
     let mut any_of = Vec::new();
     let mut or_absent = false;

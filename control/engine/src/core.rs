@@ -105,7 +105,7 @@ pub struct Core {
     pub usage_ledger: UsageLedger,
     /// Latest readings of the BMCs.
     pub bmc: Readings,
-    /// Plans requested by operators.
+    /// Plans made on request.
     pub(crate) asked: PlanCache,
     /// Metrics of the reconcilers, for operators.
     pub metrics: MetricsRegistry,
@@ -191,7 +191,7 @@ impl Core {
         self.clock.now()
     }
 
-    /// Time since the start of this control.
+    /// Time from the start of this control to `at`.
     pub(crate) fn since_start(&self, at: Instant) -> Duration {
         at.saturating_duration_since(self.started_at)
     }
@@ -207,8 +207,9 @@ impl Core {
         self.checkpoints.get().is_some()
     }
 
-    /// Checkpoint directory of an allocation; `None` where neither the job nor the site sets one. A directory set by
-    /// the job may serve many allocations, so each allocation gets its own folder there.
+    /// Checkpoint directory of an allocation; `None` for an allocation without a checkpoint mode, and where neither the
+    /// job nor the site sets a directory. A directory set by the job may serve many allocations, so each allocation
+    /// gets its own folder there.
     pub fn checkpoint_directory(&self, allocation: &Allocation) -> Option<String> {
         let own = allocation
             .spec
@@ -372,7 +373,7 @@ impl Core {
         Ok(self.view())
     }
 
-    /// Conformance groups of one class, or of whole nodes.
+    /// Conformance groups by one class, by several classes, or by fingerprint.
     pub fn conformance_groups(&self, scope: Scope) -> Groups {
         groups(&self.view().conformance(), &scope)
     }
@@ -585,7 +586,8 @@ impl Core {
         }
     }
 
-    /// Same as [`Core::publish`], after the replicated state was read again.
+    /// Same as [`Core::publish`], after the replicated state was read again: wakes reconcilers and readers, and
+    /// restarts the feed at the revision of the view.
     pub fn restart(&self, edit: impl FnOnce(&mut View)) {
         let _one_at_a_time = self.writer.lock();
         let mut next = View::clone(&self.view.load());

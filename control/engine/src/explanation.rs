@@ -9,7 +9,7 @@ use lattice_placement::{Explanation, Score, Weights};
 use lattice_quorum_types::{Allocation, AllocationState, hostlist};
 use lattice_view::{LastPlan, View};
 
-/// Reason why a waiting allocation waits; `None` for any other.
+/// Reason why a pending, held or blocked allocation waits; `None` in any other state.
 pub fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {
     match a.state {
         AllocationState::Pending => Some(match last_explanation(view, plan, a) {

@@ -37,7 +37,7 @@ pub enum Change {
 /// dispatches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Nodes with changed liveness, health, facts, marks or drift.
+    /// Nodes with changed liveness, health, node document, class marks or drift.
     pub nodes: BTreeSet<NodeId>,
     /// Allocations with a changed pending reason.
     pub waiting: BTreeSet<AllocationId>,

@@ -1,5 +1,5 @@
-//! Replicated half of the view: read once, then updated from the watch. An event carries the present record, or the
-//! changed part of it, and replaces what the view holds.
+//! Replicated half of the view: read completely at the start and after a gap, then updated from the watch. An event
+//! carries the present record, or the changed part of it, and replaces what the view holds.
 
 use crate::{
     core::{Core, TrustNews, Wakes},
@@ -22,7 +22,7 @@ const READ_PAUSE: Duration = Duration::from_millis(200);
 /// DAGs per read; one DAG has up to a thousand members.
 const DAGS_PER_PAGE: u32 = 64;
 
-/// Follows the quorum for ever.
+/// Follows the quorum until the task is dropped.
 pub async fn follow(core: Arc<Core>) {
     loop {
         let since = read_hot(&core).await;
@@ -48,7 +48,8 @@ pub async fn follow(core: Arc<Core>) {
     }
 }
 
-/// Reads the hot state ([`Query::Hot`]), retrying until it succeeds, and publishes it.
+/// Reads the hot state ([`Query::Hot`]), baselines, vClusters, DAGs, reservations and budgets, retrying until each read
+/// succeeds, and publishes them. Returns the revision of the hot state.
 async fn read_hot(core: &Core) -> Revision {
     loop {
         match core.store.read(Query::Hot).await {

@@ -29,7 +29,7 @@ pub async fn join(
     Ok(joined)
 }
 
-/// Takes over every snapshot of one cell until control leaves the cell.
+/// Takes over the latest snapshot of one cell after each change, until control leaves the cell.
 pub async fn follow(core: Arc<Core>, cell: Cell) {
     let mut changes = cell.changes();
     loop {

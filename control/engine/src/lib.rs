@@ -1,5 +1,5 @@
-//! Engine of control: it keeps the cluster view up to date from the quorum and from gossip, runs the reconcilers, reads
-//! the BMCs and the site's sources, and keeps node history and scheduler decisions.
+//! Engine of control: it keeps the cluster view up to date from the quorum, gossip and pings, runs the reconcilers,
+//! reads the BMCs and the site's sources, and keeps node history and scheduler decisions.
 //!
 //! The engine has no authority: the quorum checks every command again, and agents reject stale epochs. If every control
 //! fails, only time is lost. Interfaces (`control/http`) and the daemon (`control/`) are built on the engine, which

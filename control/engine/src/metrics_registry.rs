@@ -1,7 +1,7 @@
 //! Registry of the reconcilers' metrics.
 //!
-//! A reconciler owns its type of counters and takes them from the registry when it starts. They outlive a restart of
-//! the reconciler, and `/metrics` shows them without knowing the types.
+//! A reconciler owns its type of counters and takes them from the registry when it starts. The counters outlive a
+//! restart of the reconciler, and `/metrics` shows the counters of every type.
 
 use crate::exposition::Exposition;
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ pub trait ReconcilerMetrics: Default + Send + Sync + 'static {
     /// Subject of the metrics; the exposition is ordered by it.
     const SUBJECT: &'static str;
 
-    /// Adds the present values.
+    /// Adds the present values of the metrics to an exposition.
     fn expose(&self, to: &mut Exposition);
 }
 

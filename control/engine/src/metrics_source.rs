@@ -26,7 +26,7 @@ pub(crate) enum UnknownMetricReason {
     /// No Prometheus is configured.
     #[error("no Prometheus is configured; give `scheduling.prometheus.url`")]
     NoSource,
-    /// Prometheus did not answer.
+    /// The query got no usable HTTP reply; see [`FetchError`].
     #[error("Prometheus: {0}")]
     Fetch(#[from] FetchError),
     /// The reply is not in the Prometheus format.
@@ -211,7 +211,7 @@ fn value(body: &[u8]) -> Result<f64, UnknownMetricReason> {
     }
 }
 
-/// Text for the log without control characters and of bounded length, since a reply may contain anything.
+/// Part of a reply for an error text, without control characters and of bounded length.
 fn short(text: &str) -> String {
     let printed: String = text.chars().filter(|c| !c.is_control()).collect();
     truncated(&printed, MAX_SHOWN_BYTES).to_owned()

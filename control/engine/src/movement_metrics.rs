@@ -27,8 +27,8 @@ use std::collections::{BTreeMap, VecDeque};
 const BOUNDS: [f64; 12] = [
     0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0,
 ];
-/// Maximum number of changes kept while no lease is held. They may arrive in the milliseconds between the grant of the
-/// lease and the answer to its request, and are then counted.
+/// Maximum number of changes kept while no lease is held. Changes that arrive in the milliseconds between the grant of
+/// the lease and the answer to its request are counted later from here.
 const RECENT: usize = 256;
 const UNLABELLED: &[&str] = &[];
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 const FRESH_TIMEOUT: Duration = Duration::from_secs(50);
 /// Deadline for the last pass, which the agent holds already.
 const LAST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest reply in bytes. Agents leave out the mildest reasons above half of it.
+/// Largest reply in bytes. Agents leave out the mildest reasons of a reply above half of this size.
 const MAX_BYTES: usize = 512 << 10;
 /// Longest code, entity or evidence that is included in a text of control, in characters.
 const MAX_TEXT_CHARS: usize = 200;
@@ -23,13 +23,14 @@ const MAX_TEXT_CHARS: usize = 200;
 /// An agent's reply, limited to the fields that control uses.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct NodeHealth {
-    /// Result of the agent's table of checks, with every reason.
+    /// Result of the agent's table of checks, with the reasons that fit into the reply, worst first.
     #[serde(flatten)]
     pub report: HealthReport,
     /// Whether health checks are enabled on the node (`health.disabled` is not set).
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// Age of the last reading when the agent replied, in milliseconds, within this run of the agent.
+    /// Age of the last reading when the agent replied, in milliseconds; `None` before the first reading of this run of
+    /// the agent.
     #[serde(default)]
     pub(crate) read_age_ms: Option<u64>,
     /// Probes without a result that the checks need.
@@ -45,13 +46,15 @@ const fn yes() -> bool {
 }
 
 impl NodeHealth {
-    /// Reasons that require a drained node, worst first, as a short text for operators.
+    /// Short text for operators about the reasons that require a drained node: the worst one, and the number of others.
+    /// `None` without such reasons.
     pub(crate) fn drains(&self) -> Option<String> {
         worst_reason_text(self.report.reasons.iter().filter(|reason| reason.drains()))
     }
 }
 
-/// Short text for operators: the worst reason and the number of others. `None` without reasons.
+/// Short text for operators: the first of `reasons`, which come worst first, and the number of others. `None` without
+/// reasons.
 pub(crate) fn worst_reason_text<'r>(
     mut reasons: impl Iterator<Item = &'r Reason>,
 ) -> Option<String> {

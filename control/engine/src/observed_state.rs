@@ -1,5 +1,6 @@
-//! Publication of new views with reports from outside the quorum: gossip, pings, BMC readings, comparisons. What a
-//! report changes is defined in `lattice_view`.
+//! Publication of new views with reports from outside the quorum: gossip, node documents, the node history, pings and
+//! other replies of agents, BMC readings, attestations and comparisons. What a report changes is defined in
+//! `lattice_view`.
 
 use crate::{
     core::{Core, Wakes},
@@ -62,7 +63,8 @@ pub(crate) fn boot(core: &Core, id: &NodeId, boot: &str, replied_at: Instant) {
     });
 }
 
-/// Stores for each node how its attestation contradicts its gossip; `None` if it does not.
+/// Stores for each node why it is excluded from sensitive allocations, such as an attestation that contradicts its
+/// gossip; `None` if it is no longer excluded.
 pub(crate) fn contradictions(core: &Core, found: &BTreeMap<NodeId, Option<String>>) {
     publish(core, Wakes::Reconcilers, |view| {
         view.set_contradictions(found)

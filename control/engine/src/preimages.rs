@@ -87,7 +87,7 @@ impl Preimages {
     ///
     /// # Errors
     /// Returns an error when no node tried by this call returned the record. The next call tries `node` again, and then
-    /// the nodes not tried for the longest time.
+    /// the nodes not tried for the longest time; nodes that returned wrong bytes come last.
     pub(crate) async fn fetch_record(
         &self,
         agents: &Agents,

@@ -1,4 +1,5 @@
-//! Time of each node's last reply to a ping. It is kept outside the view, so that a reply alone creates no new view.
+//! Time of each node's last reply to a ping. These times are kept outside the view, so that a reply alone creates no
+//! new view.
 
 use lattice_quorum_types::{NodeId, UnixMillis};
 use parking_lot::Mutex;
@@ -9,7 +10,8 @@ use std::collections::HashMap;
 pub struct ReplyTimes(Mutex<HashMap<NodeId, UnixMillis>>);
 
 impl ReplyTimes {
-    /// Time of the node's last reply; `None` if it has not replied since this control started.
+    /// Time of the node's last reply; `None` if the node has not replied since this control started, or left the view
+    /// since.
     pub fn of(&self, node: &NodeId) -> Option<UnixMillis> {
         self.0.lock().get(node).copied()
     }
@@ -18,7 +20,7 @@ impl ReplyTimes {
         self.0.lock().insert(node.clone(), at);
     }
 
-    /// Forgets the nodes that are not pinged any more.
+    /// Forgets the nodes that are no longer in the view.
     pub(crate) fn retain(&self, is_pinged: impl Fn(&NodeId) -> bool) {
         self.0.lock().retain(|node, _| is_pinged(node));
     }

@@ -26,7 +26,7 @@ pub(crate) fn shortened_report(report: RankReport) -> RankReport {
                 RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {
                     reason: shortened(reason),
                 },
-                // Reported as `Lost`: an agent cannot know that no process is left, as `NeverStarted` means.
+                // `NeverStarted` becomes `Lost`: only the dispatcher may report that no process ever existed.
                 RankExit::Lost { evidence } | RankExit::NeverStarted { evidence } => {
                     RankExit::Lost {
                         evidence: shortened(evidence),

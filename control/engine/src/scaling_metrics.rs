@@ -50,7 +50,7 @@ impl ScalingMetrics {
             .retain(|(of, id), _| of != vcluster || keeps(*id));
     }
 
-    /// Counts a query that returned no number.
+    /// Counts an evaluation without a metric value.
     pub(crate) fn record_query_failure(&self, vcluster: &VclusterName) {
         *self
             .lock_reports()

@@ -1,4 +1,5 @@
-//! Section `scheduling`: sources of scheduling input that neither the quorum nor the nodes provide.
+//! Section `scheduling`: sources of scheduling input that neither the quorum nor the nodes provide, the default
+//! checkpoint directory, the DAG size limit and the budget window.
 
 mod prometheus;
 
@@ -11,7 +12,7 @@ use reqwest::Url;
 use serde::Deserialize;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
-/// Section `scheduling`; every source may be left out.
+/// Section `scheduling`; every key may be left out.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct SchedulingConfig {
@@ -372,7 +373,7 @@ fn is_this_host(url: &Url) -> bool {
 /// it contains.
 ///
 /// # Errors
-/// Returns the name that has no value.
+/// Returns the name that has no value, or the text after a `{` without `}`.
 pub fn filled(
     template: &str,
     stands_for: impl Fn(&str) -> Option<String>,

@@ -27,7 +27,8 @@ pub struct Timings {
     pub gate_every: Duration,
     /// Interval between two checks whether a checkpoint is worth its cost.
     pub checkpoints_every: Duration,
-    /// Interval between two requests for the trust bundle while no change is reported.
+    /// Interval between two requests for the trust bundle while no change is reported. If below 5 s, it is also the
+    /// longest time between two rounds of pushes to agents.
     pub trust_every: Duration,
 }
 

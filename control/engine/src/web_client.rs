@@ -89,7 +89,7 @@ const fn hint(status: u16) -> &'static str {
 /// Failure to set up TLS or the HTTP client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The system's CAs cannot be loaded.
+    /// The CAs cannot be loaded, or TLS cannot be configured.
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),
     /// The HTTP client cannot be created.

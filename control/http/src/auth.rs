@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// Key derivation context of token digests.
 const CONTEXT: &str = "lattice control bearer token";
-/// Shortest accepted secret, bytes: 128 bits written in hex are 32.
+/// Shortest accepted secret, bytes. A secret of 128 bits has 32 bytes in hex.
 const MIN_TOKEN_BYTES: usize = 20;
 
 /// One token of the file.
@@ -32,7 +32,7 @@ struct TokenEntry {
     tenants: Option<Vec<ProjectPath>>,
 }
 
-/// Token file: `tokens:` and a list of `{name, role, token}`, as YAML or JSON.
+/// Token file: `tokens:` and a list of `{name, role, token, tenants}`, as YAML or JSON.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TokenFile {
@@ -129,7 +129,7 @@ impl Auth {
     /// Parses a token file: `tokens:` and a list of `{name, role, token, tenants}`; `tenants` is optional.
     ///
     /// # Errors
-    /// Every problem of the file at once.
+    /// Every invalid entry at once; or else two principals with the same token.
     pub fn parse(text: &str) -> Result<Self, AuthError> {
         let none = std::iter::empty();
         let file: TokenFile =

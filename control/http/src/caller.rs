@@ -251,7 +251,7 @@ impl Caller {
         self.role.covers(Role::TenantAdmin)
     }
 
-    /// Resolves when the token expires.
+    /// Resolves when the token expires; never for a token that does not expire.
     pub(crate) fn expired(&self) -> impl Future<Output = ()> + Send + use<> {
         let at = self.expires_at;
         async move {

@@ -31,7 +31,7 @@ impl FromRequestParts<Api> for Caller {
     }
 }
 
-/// Caller that may also be an accounting system. Routes without this extractor reject accounting systems.
+/// Caller that may also be an accounting system. The extractor [`Caller`] rejects accounting systems.
 pub(crate) struct CallerOrAccounting(pub(crate) Caller);
 
 impl FromRequestParts<Api> for CallerOrAccounting {

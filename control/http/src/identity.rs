@@ -26,7 +26,8 @@ impl HttpsIdentity {
     /// Parses certificates and key from PEM.
     ///
     /// # Errors
-    /// Returns an error for text without a certificate or key.
+    /// Returns an error for malformed PEM, or text without a key. Text without a certificate gives an empty chain,
+    /// which [`Self::into_server_config`] rejects.
     pub fn from_pem(chain: &str, key: &str) -> Result<Self, HttpsIdentityError> {
         let unusable = |e: rustls::pki_types::pem::Error| HttpsIdentityError {
             reason: e.to_string(),
@@ -41,7 +42,8 @@ impl HttpsIdentity {
     /// Server configuration: TLS 1.2 and 1.3, HTTP/2 (required by gRPC) and HTTP/1.1.
     ///
     /// # Errors
-    /// Returns an error when the key does not belong to the certificate, or has an unknown type.
+    /// Returns an error when there is no certificate, or the key does not belong to the certificate or has an unknown
+    /// type.
     pub fn into_server_config(self) -> Result<Arc<ServerConfig>, HttpsIdentityError> {
         let unusable = |e: rustls::Error| HttpsIdentityError {
             reason: e.to_string(),

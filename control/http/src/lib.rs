@@ -2,8 +2,9 @@
 //! and gRPC (`grpc/`) through the same functions.
 //!
 //! `routes/` parses requests and builds responses, and `ops/` implements the operations. `caller.rs`, `auth.rs` and
-//! `oidc/` authenticate. Every error is a problem document. No policy is decided here: changes are proposed to the
-//! quorum in the name of the token's principal, and reads come from the core's view.
+//! `oidc/` authenticate. Every error is a problem document. A caller's role is checked here, and the quorum decides
+//! each change, proposed in the name of the token's principal. Reads come from the core: from its view and its history,
+//! the quorum or the agents.
 //!
 //! Start with [`serve`] and `routes/mod.rs`.
 

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 /// OpenID Connect issuer of tokens, and the mapping of its claims.
 #[derive(Debug, Clone, Deserialize)]
 pub struct OidcConfig {
-    /// Issuer URL, exactly as in the tokens (`iss`). Its discovery document is read below this URL.
+    /// Issuer URL, exactly as in the tokens (`iss`). The discovery document of the issuer is read below this URL.
     pub issuer: String,
     /// Audience of tokens for this cluster (`aud`).
     pub audience: String,
@@ -17,7 +17,8 @@ pub struct OidcConfig {
     pub ca_file: Option<PathBuf>,
     /// Claim with the principal's name; `preferred_username`, or else `sub`, when left out.
     pub name_claim: Option<String>,
-    /// Claim with the principal's roles: a name, or a path with dots such as `realm_access.roles`.
+    /// Claim with the principal's roles: a name, or a path with dots such as `realm_access.roles`; `lattice_roles` when
+    /// left out.
     #[serde(default = "lattice_roles")]
     pub roles_claim: String,
     /// Mapping from values of the roles claim to roles of Lattice.

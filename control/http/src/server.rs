@@ -38,7 +38,7 @@ pub struct Port {
     pub tls: Arc<rustls::ServerConfig>,
     /// Authentication of callers.
     pub auth: Arc<Auth>,
-    /// Certificate authority named in join tokens, which new members trust.
+    /// Certificate authority that join tokens name while the cluster state has none.
     pub authority: Pin,
     /// Maximum number of members of a DAG.
     pub max_dag_size: usize,

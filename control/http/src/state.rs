@@ -58,7 +58,7 @@ impl Api {
         &self.0.core
     }
 
-    /// Accepted tokens.
+    /// Authentication of callers, by token.
     pub(crate) fn auth(&self) -> &Auth {
         &self.0.auth
     }
@@ -72,7 +72,7 @@ impl Api {
         &self.0.stop
     }
 
-    /// Open event streams and logs.
+    /// Open streams: events, logs, decisions, backups, and gRPC health and reflection.
     pub(crate) fn streams(&self) -> &Arc<Streams> {
         &self.0.streams
     }
@@ -82,7 +82,7 @@ impl Api {
         &self.0.connections
     }
 
-    /// Certificate authority that joining members must trust.
+    /// Certificate authority that join tokens name while the cluster state has none.
     pub(crate) fn authority(&self) -> Pin {
         self.0.authority
     }

@@ -1,4 +1,5 @@
-//! Open event streams and logs, with limits in total, per principal and per node.
+//! Open streams (events, logs, decisions, backups, gRPC health and reflection), with limits in total, per principal
+//! and, for logs, per node.
 
 use lattice_api::problem::{Kind, Problem};
 use lattice_quorum_types::NodeId;

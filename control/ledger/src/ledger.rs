@@ -1,8 +1,9 @@
 //! Ledger of node-hours and GPU-hours for any time window, built from usage records. See `../0001-ledger.md`.
 //!
-//! Each account (a user in a project in a vCluster) has a curve: its cumulative usage at each time at which a use began
-//! or ended. The usage between two times is the difference of two points of the curve. So every use is clipped to the
-//! window exactly, and a query costs two binary searches for each account, however long the history is.
+//! Each account (a user in a project in a vCluster, with idle claims apart) has a curve: its cumulative usage at each
+//! time at which a use began or ended. The usage between two times is the difference of two points of the curve. So
+//! every use is clipped to the window exactly, and a query costs two binary searches for each account, however long the
+//! history is.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,7 @@ pub enum UsageScope<'a> {
     User(&'a str),
 }
 
-/// A user in a project in a vCluster: the smallest unit with a curve of its own.
+/// Allocations, or idle claims, of a user in a project in a vCluster: the smallest unit with a curve of its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Account {
     user: String,
@@ -81,9 +82,9 @@ pub struct Ledger {
     gpus: Vec<Option<u32>>,
     /// Periods of use, in arbitrary order.
     periods: Vec<UsePeriod>,
-    /// Open uses, with the index of each node's stretch.
+    /// Open uses, with the index of each node's period in `periods`.
     open: BTreeMap<OpenUseKey, BTreeMap<NodeId, u32>>,
-    /// Ended stretches of allocations that continue, such as those of earlier attempts.
+    /// Indices of ended periods of allocations that continue, such as those of earlier attempts.
     ended_periods: BTreeMap<AllocationId, Vec<u32>>,
     /// Number of the last usage record.
     last: u64,
@@ -91,7 +92,7 @@ pub struct Ledger {
     at: UnixMillis,
     /// Start of the retained period.
     since: UnixMillis,
-    /// Whether GPU counts or stretches changed since the curves were computed.
+    /// Whether the curves do not reflect the present periods and GPU counts.
     stale: bool,
 }
 
@@ -136,7 +137,7 @@ impl Ledger {
         self.since
     }
 
-    /// Number of stretches in the ledger.
+    /// Number of periods of use in the ledger.
     pub fn len(&self) -> usize {
         self.periods.len()
     }
@@ -210,8 +211,8 @@ impl Ledger {
         }
     }
 
-    /// Recomputes the curves where needed: after [`Ledger::add_ended`], and after a change of a GPU count. The cost is
-    /// proportional to the number of stretches.
+    /// Recomputes all curves if needed: after [`Ledger::new`] or [`Ledger::add_ended`], or after a change of a GPU
+    /// count. The cost is proportional to the number of periods of use.
     pub fn compute_curves(&mut self) {
         if !std::mem::take(&mut self.stale) {
             return;
@@ -232,7 +233,7 @@ impl Ledger {
             return;
         }
         self.since = since;
-        // The indices of stretches change.
+        // The indices of periods change.
         let mut kept = Vec::with_capacity(self.periods.len());
         let mut places = BTreeMap::new();
         for (place, stretch) in (0..).zip(std::mem::take(&mut self.periods)) {
@@ -413,7 +414,7 @@ impl Ledger {
         self.periods.len() as u32 - 1
     }
 
-    /// Adds an open stretch; the curve is computed later.
+    /// Adds an open period of use; the curve is computed later.
     fn begin(&mut self, by: &NodeUser, nodes: &[NodeId], from: UnixMillis) {
         let account = self.account(by);
         let place = self.add_period(account, from, None, nodes);
@@ -421,7 +422,7 @@ impl Ledger {
         open.extend(nodes.iter().map(|node| (node.clone(), place)));
     }
 
-    /// Adds a stretch that opens now, and updates the curve.
+    /// Adds a period of use that begins at `at`, and updates the curve.
     fn begin_now(&mut self, by: &NodeUser, nodes: &[NodeId], at: UnixMillis) {
         self.begin(by, nodes, at);
         let stretch = &self.periods[self.periods.len() - 1];
@@ -449,7 +450,7 @@ impl Ledger {
             unknown = true;
         }
         if of_stretch.is_empty() || unknown {
-            // The use ended before its start was recorded.
+            // No start of the use was recorded for some of the nodes.
             let stretch = self.add_period(account, used.from, Some(used.until), &used.nodes);
             self.record_ended(kind, stretch);
             let rate = self.rate(&self.periods[stretch as usize].nodes);
@@ -472,7 +473,7 @@ impl Ledger {
         }
     }
 
-    /// Splits the nodes of `used` from a stretch, as a separate stretch that has ended.
+    /// Splits the nodes of `used` from a period of use, as a separate period that has ended.
     fn split(&mut self, place: u32, used: &UsagePeriod) -> u32 {
         let gone: BTreeSet<u32> = used.nodes.iter().map(|node| self.node(node)).collect();
         let stretch = &mut self.periods[place as usize];
@@ -489,7 +490,7 @@ impl Ledger {
         self.periods.len() as u32 - 1
     }
 
-    /// Records an ended stretch of an allocation that continues.
+    /// Records an ended period of use if its allocation continues.
     fn record_ended(&mut self, kind: &UsageRecordKind, stretch: u32) {
         if let UsageRecordKind::Used { work, .. } = kind {
             self.ended_periods

@@ -119,8 +119,9 @@ fn scores_cycle(planner: &mut Planner, now: UnixMillis) -> Vec<(AllocationId, Sc
     planner.scores(now)
 }
 
-/// Changes between two plans: nodes that change holder, and jobs that leave and arrive.
+/// Number of nodes that change holder between two plans.
 const CHANGED_NODES: usize = 50;
+/// Number of jobs that leave, and number of jobs that arrive, between two plans.
 const CHANGED_JOBS: usize = 25;
 
 /// Measures warm cycles. The machine stays equally busy and the queue equally long, because placements are not applied.

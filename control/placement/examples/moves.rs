@@ -86,7 +86,7 @@ fn running_facts(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId
     view.running.keys().map(&mut work_of).collect()
 }
 
-/// Locations of nodes, and vClusters with waiting jobs.
+/// Owner and present user of each node, and the waiting jobs of each vCluster.
 struct Sharing {
     places: BTreeMap<NodeId, lend::NodeOwnership>,
     vclusters: BTreeMap<VclusterName, lend::VclusterLending>,

@@ -608,7 +608,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Estimated start of the job, given the reservations made so far; `None` if no estimate was requested for this
-    /// job.
+    /// job, or no start can be predicted.
     fn estimate(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
         if self.input.estimated != Some(job.id) || !blocker.has_start() {
             return None;

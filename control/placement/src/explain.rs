@@ -45,9 +45,9 @@ pub struct Step {
 pub enum Constraint {
     /// Has the requested GPU model.
     GpuModel,
-    /// Has the requested number of GPUs per node.
+    /// Has at least the requested number of GPUs.
     GpusPerNode,
-    /// Has the requested memory per node.
+    /// Has at least the requested memory.
     Memory,
     /// Has the requested features.
     Features,
@@ -251,7 +251,7 @@ pub enum Blocker {
 }
 
 impl Blocker {
-    /// Whether the reason ends once other jobs release their resources.
+    /// Whether the reason ends once other jobs release their resources, or once an operator's reservation is over.
     pub fn is_temporary(&self) -> bool {
         use Blocker::{KeptFor, NodesBusy, PowerShort, Reserved, StorageShort};
         matches!(

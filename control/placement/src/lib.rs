@@ -4,12 +4,14 @@
 //! network. The outcome of a plan reaches the solver only through the next view; the quorum checks every placement
 //! again. The same solver runs live, in replay and in tests.
 //!
-//! A view covers one vCluster: its nodes, its queue, its running allocations, the limits above its projects, and the
-//! remaining power and bandwidth. Jobs are served by score ([`Factors`], [`Policy`]). Each job gets the fewest topology
-//! groups that hold it (the tightest fit, so that large gaps stay for large jobs), weighed against one conformance
-//! group. The first blocked jobs get a [`PlannedReservation`]. Later jobs start only if they do not delay it, judged by
-//! the exact nodes, and by power and bandwidth over time. Nodes that operators reserve stay free of other jobs for the
-//! time of the reservation (`machine/windows.rs`). Every waiting job gets an [`Explanation`].
+//! A view covers one vCluster: its nodes, its queue, the running allocations, the limits of its projects, the shares
+//! and budgets of tenants, the reservations of operators, and the remaining power and bandwidth. Jobs are served by
+//! score ([`Factors`], [`Policy`]). Each job gets the fewest topology groups that hold it (the tightest fit, so that
+//! large gaps stay for large jobs), weighed against one conformance group. The first blocked jobs get a
+//! [`PlannedReservation`]. Later jobs start only if they do not delay these reservations; the check uses the exact
+//! nodes, and power and bandwidth over time. Nodes that operators reserve stay free of other jobs for the time of the
+//! reservation (`machine/windows.rs`). Every waiting job gets an [`Explanation`], except in a plan of starts only
+//! ([`Planner::plan_starts`]).
 //!
 //! Start with [`Planner`], then read `cycle.rs`, in which the steps form a list.
 #![forbid(unsafe_code)]

@@ -24,7 +24,7 @@ const LONGEST: u64 = UNKNOWN - 1;
 pub(crate) struct Job {
     pub(crate) id: AllocationId,
     pub(crate) eligible_at: UnixMillis,
-    /// `u64::MAX` if unknown.
+    /// `u64::MAX` if unbounded.
     walltime_ms: u64,
     /// `u64::MAX` if unknown.
     checkpoint_ms: u64,

@@ -37,7 +37,7 @@ pub struct ClusterView {
     pub pending: BTreeMap<AllocationId, PendingView>,
     /// Allocations that hold nodes.
     pub running: BTreeMap<AllocationId, RunningView>,
-    /// Limits and usage of every project on the path of a pending allocation.
+    /// Limits and usage of projects, at least of every project on the path of a pending allocation.
     pub levels: BTreeMap<ProjectPath, LevelView>,
     /// Limit policy in force.
     pub limit_policy: LimitPolicy,
@@ -130,9 +130,10 @@ pub struct NodeView {
     /// Version of the node record, which an assignment must contain.
     pub version: u64,
     /// Whether the node accepts jobs: lifecycle `ready`, no drain reason, no ended claim before the wipe, not promised
-    /// and not recalled.
+    /// and not reclaimed.
     pub in_service: bool,
-    /// Whether only a promise to a preemptor or a recall by the home vCluster keeps the node from being in service.
+    /// Whether only a promise to a pending allocation or a reclaim by the home vCluster keeps the node from being in
+    /// service.
     #[serde(default)]
     pub promised: bool,
     /// Allocation that holds the node.
@@ -150,12 +151,12 @@ pub struct NodeView {
 /// A lent node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoanView {
-    /// View of the node for its owner, in which a recall does not put the node out of service.
+    /// View of the node for its owner, in which a reclaim does not put the node out of service.
     pub node: NodeView,
-    /// Longest time from recall until the node is free, milliseconds. The node is free sooner if the borrower's job
+    /// Longest time from a reclaim until the node is free, milliseconds. The node is free sooner if the borrower's job
     /// ends before. See [`crate::movement::lend::loan_release_at`].
     pub release_after_ms: u64,
-    /// Time of the recall; `None`: not recalled, so plans assume a recall now.
+    /// Time of the reclaim; `None`: not reclaimed, so plans assume a reclaim now.
     #[serde(rename = "recalled_at")]
     pub reclaimed_at: Option<UnixMillis>,
 }
@@ -494,7 +495,7 @@ impl From<&Allocation> for PendingView {
 
 impl LoanView {
     /// View of a lent node for its owner, with its facts. The borrower returns the node at most `release_after_ms`
-    /// after a recall.
+    /// after a reclaim.
     pub fn new(node: &Node, facts: NodeFacts, release_after_ms: u64) -> Self {
         let home = Node {
             reclaimed_at: None,

@@ -15,7 +15,7 @@ const MAX_LINE: u64 = 1 << 20;
 /// Error of a line reader.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// File missing, or disk failed.
+    /// The file cannot be opened or read.
     #[error("the file cannot be read")]
     Read(#[source] io::Error),
     /// Truncated compressed stream.

@@ -79,7 +79,7 @@ pub struct Metrics {
     pub jain_fairness_by_day: f64,
     /// Largest deficit of a party; see [`CONVENTIONS`].
     pub largest_deficit: f64,
-    /// Fraction of jobs that started within the target of their class; `None` if no class has a target.
+    /// Fraction of the jobs of a class with a target that started within that target; `None` if there are no such jobs.
     pub qos_met_fraction: Option<f64>,
     /// Jobs that started ahead of a job with a reservation.
     pub backfilled: u64,

@@ -74,7 +74,7 @@ pub enum PolicyError {
         /// Text as given.
         text: String,
     },
-    /// Number that is not finite and above 0.
+    /// Number that is infinite, NaN, or not above 0.
     #[error("{name} is {value}; it must be a number above 0")]
     Number {
         /// Name of the field.

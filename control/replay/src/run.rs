@@ -19,8 +19,8 @@ use std::fmt;
 pub enum ReplayScheduler {
     /// A scheduler of the literature, on identical processors.
     Textbook(TextbookScheduler),
-    /// The product, on the cluster's nodes: every vCluster has this policy. `None`: the policy of the cluster file, or
-    /// the default.
+    /// The product, on the cluster's nodes: every vCluster, or that of [`ReplayOptions::vcluster`], has this policy.
+    /// `None`: the policy of the cluster file, or the default.
     Lattice(Option<Policy>),
     /// No scheduler: the recorded start times.
     Recorded,
@@ -121,7 +121,8 @@ pub enum RunError {
 /// Replays a workload that fits the machine ([`crate::workload::fit`]).
 ///
 /// # Errors
-/// When the cluster is not valid, or the trace contains no wait times.
+/// When the cluster or a name is not valid, the quorum refuses the end of a job, or the recorded schedule is requested
+/// and the trace contains no wait times.
 pub fn run(
     workload: &Workload,
     machine: &Machine,

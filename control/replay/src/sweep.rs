@@ -271,7 +271,7 @@ fn costs(values: &[f64], objectives: &[&Measure]) -> Vec<f64> {
 
 /// Returns the vector of the `front` that is nearest to the ideal point, which has the best value of the front in each
 /// objective. Each objective is scaled from the best to the worst value of the front. Of equally near vectors, the one
-/// that is better in the first objective is returned.
+/// that is better in the first objective is returned. `None` if the front is empty.
 pub fn nearest_to_ideal(
     values: &[Vec<f64>],
     front: &[usize],

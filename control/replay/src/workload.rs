@@ -1,4 +1,5 @@
-//! Preparation of a workload for a replay: fit to a machine's size, valid estimates, randomly shifted submits.
+//! Preparation of a workload for a replay: fit to a machine's size, valid estimates, sizes in nodes, higher or lower
+//! load, and randomly shifted submits.
 
 use crate::trace::{SkipReason, UNKNOWN, Unit, Workload};
 use lattice_rng::Rng;
@@ -41,7 +42,8 @@ impl FitChanges {
     }
 }
 
-/// Removes jobs larger than a machine of `size`. Cuts run times that exceed the estimate, or extends the estimate.
+/// Removes jobs larger than a machine of `size`, in [`Workload::unit`]. Cuts run times that exceed the estimate, or
+/// extends the estimate.
 pub fn fit(workload: &mut Workload, size: u64, overrun: Overrun) -> FitChanges {
     let mut fitted = FitChanges::default();
     let Workload { jobs, skipped, .. } = workload;

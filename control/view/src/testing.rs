@@ -59,8 +59,8 @@ pub(crate) fn node(name: &str, is_upgraded: bool, byte: u8) -> NodeEntry {
     entry
 }
 
-/// Publishes a NIC record that has the digest `byte` under schema 1 and, by an upgraded agent, another one under
-/// schema 2.
+/// Publishes a BIOS mark, and a NIC record that has the digest `byte` under schema 1 and, by an upgraded agent, another
+/// digest under schema 2.
 pub(crate) fn publish(entry: &mut NodeEntry, is_upgraded: bool, byte: u8) {
     let seen = entry.gossip.as_mut().unwrap();
     seen.marks.insert(Class::Bios, mark(1, 9));

@@ -41,7 +41,7 @@ pub enum WaldurError {
     /// The connection failed, or the reply is not a valid one of Waldur. The outcome of the request is unknown.
     #[error("Waldur is unreachable or its reply is invalid: {reason}")]
     Unreached {
-        /// Innermost cause.
+        /// Innermost cause, or the fault of the reply.
         reason: String,
     },
     /// Waldur cannot handle the request now.
@@ -52,7 +52,7 @@ pub enum WaldurError {
         /// Time to wait before a retry, if the reply contains it.
         retry_after: Option<Duration>,
     },
-    /// Waldur rejects the token.
+    /// Waldur rejects the token, or the token is not valid in an HTTP header.
     #[error("Waldur rejects the token: {reason}")]
     Denied {
         /// Reason from the reply.
@@ -106,7 +106,7 @@ pub enum ClientError {
 /// Creates a client that trusts the system's CAs and those in `pem`.
 ///
 /// # Errors
-/// Returns an error when either set of CAs cannot be read.
+/// Returns an error when either set of CAs cannot be read, or TLS or the client cannot be set up.
 pub fn http_client(pem: &[u8]) -> Result<Client, ClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let more = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;

@@ -71,7 +71,7 @@ pub enum EventBody {
         duration_s: f64,
         /// Node-hours of all attempts.
         node_hours: f64,
-        /// GPU-hours of all attempts.
+        /// GPU-hours of all attempts, as far as the ledger retains them.
         gpu_hours: f64,
         /// Bytes written to storage. Always `null`: not measured yet.
         storage_bytes_written: Option<u64>,
@@ -121,7 +121,7 @@ pub enum EventBody {
         node_hours_budget: Option<f64>,
         /// Fair-share target as a fraction; `null` for none.
         fair_share_target: Option<f64>,
-        /// Burst allowance as a fraction; `null` for none.
+        /// Burst allowance as a multiple of the share; `null` for none.
         burst_allowance: Option<f64>,
         /// Principal that changed the limits.
         by: String,
@@ -328,7 +328,7 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1e3
 }
 
-/// Formats a time as RFC 3339 with milliseconds.
+/// Formats a time as RFC 3339.
 fn time(at: UnixMillis) -> String {
     let at = Timestamp::from_millisecond(i64::try_from(at.0).unwrap_or(i64::MAX));
     at.unwrap_or(Timestamp::MAX).to_string()

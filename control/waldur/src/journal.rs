@@ -203,7 +203,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The first events, at most `limit`.
+    /// The first events in memory, at most `limit`.
     pub fn first(&self, limit: usize) -> Vec<Event> {
         self.memory.iter().take(limit).cloned().collect()
     }
@@ -260,7 +260,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Loads events from disk into memory while there is room.
+    /// Loads events from disk until the bound of memory is reached, unless more than half of the bound is in use.
     fn refill(&mut self) -> Result<(), JournalError> {
         if self.memory.len() * 2 > self.bounds.memory || self.on_disk() == 0 {
             return Ok(());

@@ -119,7 +119,7 @@ impl Secrets {
     /// Reads the present value of the secret.
     ///
     /// # Errors
-    /// Returns an error when the secret is missing, or other users can read its file.
+    /// Returns an error when the secret is missing, empty or cannot be read, or other users can read its file.
     pub async fn read(&self, from: &SecretRef) -> Result<SecretString, SecretError> {
         let failed = |reason: String| SecretError {
             from: from.to_string(),

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 /// Status of the synchronisation, for display and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SyncStatus {
-    /// Time when the accounting system last accepted all reports; `None` before the first time.
+    /// End of the last round without a failure; `None` before the first. A rejected request that is set aside is not a
+    /// failure.
     pub pushed_at: Option<UnixMillis>,
     /// Error of the last attempt; `None` if it succeeded, or before the first attempt.
     pub failure: Option<String>,
@@ -14,7 +15,8 @@ pub struct SyncStatus {
     pub retry_at: Option<UnixMillis>,
     /// Number of the last usage record in the quorum.
     pub last: u64,
-    /// Number of the last usage record that is acknowledged: the accounting system has all records up to it.
+    /// Number of the last acknowledged usage record: the accounting system has each record up to this one, or will
+    /// never get it.
     pub acknowledged: u64,
     /// Number of events in memory.
     pub in_memory: u64,

@@ -2,9 +2,10 @@
 //! and repeated.
 //!
 //! A round reads the usage records since the last round and appends their events to the journal. The round then reports
-//! to Waldur the usage of each project in each vCluster in this month, and acknowledges the records to the quorum.
-//! Totals are absolute and come from the ledger, so a repeated report counts nothing twice, and a lost event is not
-//! missing in the totals.
+//! to Waldur the usage of each project in each vCluster in this month, once also the final usage of the month before,
+//! and the single events if the settings require them. Then the round acknowledges the records to the quorum, and
+//! applies the limits and credits from Waldur. Totals are absolute and come from the ledger, so a repeated report
+//! counts nothing twice, and a lost event is not missing in the totals.
 
 mod events;
 mod limits;
@@ -154,7 +155,7 @@ impl AccountingSync {
     }
 
     /// Pause after a failure, in milliseconds: doubled each time, with jitter, and at least the time that Waldur
-    /// requests.
+    /// requests, up to an hour.
     fn wait_ms(&self, asked: Option<Duration>) -> u64 {
         let doubled = FIRST_RETRY_MS
             .checked_shl(self.failures.min(16))

@@ -1,4 +1,4 @@
-//! Prints the events recorded by a BMC, as its history would show them, from a recorded tree.
+//! Prints the events that the BMC in each recorded tree reports, and the number of requests needed to read them.
 //!
 //! `cargo run -p lattice-redfish --example deeds -- fixtures/captures/redfish/hpe-dl325-ilo5.tar.gz`
 

@@ -1,6 +1,7 @@
-//! Prints a report of each system in every recorded BMC tree.
+//! Prints a summary of each system in every recorded BMC tree.
 //!
-//! `cargo run -p lattice-redfish --example trees [TREE]`: with the name of a tree, prints its complete report.
+//! `cargo run -p lattice-redfish --example trees [TREE]`: with the name of a tree, prints the complete report of that
+//! tree only.
 
 #![allow(
     clippy::expect_used,

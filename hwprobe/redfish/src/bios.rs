@@ -1,4 +1,4 @@
-//! BIOS as reported by the BMC: version, comparable settings, and settings pending until a reboot.
+//! BIOS as reported by the BMC: version, secure boot, comparable settings, and settings pending until a reboot.
 
 mod registry;
 

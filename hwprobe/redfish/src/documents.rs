@@ -18,8 +18,8 @@ impl ResourcePath {
         Self("/redfish/v1".to_owned())
     }
 
-    /// Parses the target of a link; `None` if it is not a path below the service root. A BMC must not be able to direct
-    /// the client elsewhere.
+    /// Parses the target of a link; `None` if it is not a valid path of the service root or below it. A BMC must not be
+    /// able to direct the client elsewhere.
     #[must_use]
     pub fn parse(link: &str) -> Option<Self> {
         const LONGEST: usize = 1024;
@@ -55,8 +55,8 @@ impl std::fmt::Display for ResourcePath {
     }
 }
 
-/// Resources by path. A path missing from the map was not requested. 404 is [`Reading::Absent`], 401 and 403 are
-/// [`Reading::Denied`], a timeout is [`Reading::Timeout`], broken JSON or a 5xx status is [`Reading::Failed`].
+/// Resources by path. A path missing from the map was not requested. 404 and 410 are [`Reading::Absent`]; 401, 403 and
+/// a rejected login are [`Reading::Denied`]; a timeout is [`Reading::Timeout`]; any other error is [`Reading::Failed`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Documents(pub BTreeMap<ResourcePath, Reading<Value>>);

@@ -59,7 +59,7 @@ impl Inventory {
         vec![Finding::new(FindingCode::BmcDeadLink, detail)]
     }
 
-    /// The reading of a missing entry: absent if the list is known, else the state of the list.
+    /// The reading of `entry`, or the state of the list if the list is unknown.
     pub(crate) fn or_list_state(&self, entry: &Reading<String>) -> Reading<String> {
         match (&self.list, entry) {
             (Reading::Present(()) | Reading::Absent, entry) => entry.clone(),
@@ -168,7 +168,7 @@ fn is_name_of_other_system(name: &str, systems: &Systems<'_>, system: &System<'_
         && component::without_prefix(name, &system.name.id) == name
 }
 
-/// The running images of the BMC and the BIOS, if the BMC identifies them by links.
+/// The running (`bmc`, `bios`) and other (`idle`) images of the BMC and the BIOS, if the BMC identifies them by links.
 #[derive(Default)]
 struct Images {
     bmc: BTreeSet<ResourcePath>,

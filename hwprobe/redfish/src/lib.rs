@@ -1,7 +1,7 @@
-//! Redfish access to a BMC: firmware, BIOS settings, power draw and power limit of one node.
+//! Redfish access to a BMC: firmware, BIOS settings, health, power draw, power limit and recorded events of its nodes.
 //!
 //! The crate has two halves. *Reading* is pure: [`documents`] holds the available resources, and [`interpret`] follows
-//! their links and types and lists the further documents it needs. *Fetching* (`http`) owns the single session and the
+//! their links and types and lists the further documents it needs. *Fetching* ([`http`]) owns the sessions and the
 //! single request in flight. So the agent, control's BMC worker and a recorded tree use the same code.
 //!
 //! This crate must not depend on gossip, the quorum or the ownership of nodes.

@@ -46,8 +46,8 @@ pub enum RecordedError {
     },
 }
 
-/// Loads a folder, a `.tar`, or a `.tar.gz`. A file that is not JSON becomes a failed resource, as on a network
-/// connection; files that are not resources are ignored.
+/// Loads a folder, a `.tar`, or a `.tar.gz`. A `.json` file that is not valid JSON becomes a failed resource, as on a
+/// network connection; files that are not resources are ignored.
 ///
 /// # Errors
 /// The tree is unreadable, is too large, or contains no resource.

@@ -65,15 +65,16 @@ pub struct NodeReport {
     pub power: Power,
     /// Route for reading power again with few requests.
     pub route: Route,
-    /// Health, limits of accelerators, number of log entries.
+    /// Health, power state, power capacity, power of accelerators, number of log entries; empty unless everything was
+    /// requested.
     pub vitals: Vitals,
     /// Contradictions, pending settings, broken links.
     pub findings: Vec<Finding>,
 }
 
-/// Records for the classes with a BMC part while the BMC does not answer. Each contains a required key that is never
-/// absent in an answer, so both classes are incomplete. So the host's own part of a class is not mistaken for the
-/// complete class.
+/// Records for the classes with a BMC part (`bmc`, `bios`) while the BMC does not answer. Each contains a required key
+/// that every answer sets, with the state `reading`, so both classes are incomplete. So the host's own part of a class
+/// is not mistaken for the complete class.
 #[must_use]
 pub fn unread_records(reading: &Reading<String>) -> [ClassRecord; 2] {
     let one = |class: Class, key: &str| {
@@ -123,7 +124,7 @@ impl BmcReport {
     /// The single node, if one was requested.
     ///
     /// # Errors
-    /// The reason why there is none.
+    /// The reason why there is not exactly one.
     pub fn node(&self) -> Result<&NodeReport, NoSystemReason> {
         match (&self.unselected, self.nodes.as_slice()) {
             (Some(why), _) => Err(why.clone()),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Selector {
-    /// All systems: the reader of a chassis controller assigns the systems to nodes itself.
+    /// All systems: the caller, reading a chassis controller, assigns the systems to nodes itself.
     Every,
     /// The system with exactly this `Id`.
     Id(String),
@@ -31,7 +31,7 @@ pub struct SystemName {
     pub path: Option<ResourcePath>,
     /// `Id`, else the last part of the path.
     pub id: String,
-    /// `NodeSystem`.
+    /// `Name`.
     pub name: Reading<String>,
     /// `SerialNumber`.
     pub serial: Reading<String>,
@@ -51,10 +51,10 @@ pub struct SystemName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "lowercase")]
 pub enum NoSystemReason {
-    /// The list of systems could not be read.
+    /// The service root, the list of systems, or a system that may be the selected one could not be read.
     #[error("the BMC's systems could not be read: {why}")]
     Unread {
-        /// The reading of the list.
+        /// State of the unread resource.
         reading: Reading<()>,
         /// The reason as text.
         why: String,
@@ -95,7 +95,7 @@ impl NoSystemReason {
         }
     }
 
-    /// The reading of every other value of the node in this case.
+    /// The reading of every value of a node without a selected system.
     #[must_use]
     pub fn reading<T>(&self) -> Reading<T> {
         match self {

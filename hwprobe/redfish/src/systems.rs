@@ -89,7 +89,7 @@ fn name_of(path: &ResourcePath, value: &Value) -> SystemName {
 /// Indices of the selected systems.
 ///
 /// # Errors
-/// No system matches, or several do if one was requested.
+/// No system matches, several do if one was requested, or an unreadable system may be the selected one.
 pub(crate) fn select(
     systems: &Systems<'_>,
     selector: &Selector,

@@ -1,4 +1,5 @@
-//! Live values of a BMC other than power: health, log entry counts, limits of accelerators.
+//! Live values of a BMC other than the node's power draw and limit: health, power state, power capacity, log entry
+//! counts, power of accelerators.
 
 use crate::chassis_managers::{self, Chassis};
 use crate::power::{self, SourcePower, SourceReadings};
@@ -66,7 +67,7 @@ fn logs<'a>(walk: &mut DocumentWalk<'a>, system: &System<'a>, vitals: &mut Vital
     }
 }
 
-/// Limits of accelerators: controls of the chassis, else environment metrics of the processors.
+/// Power draw and limits of accelerators: from controls of the chassis, else environment metrics of the processors.
 fn accelerators<'a>(
     walk: &mut DocumentWalk<'a>,
     system: &System<'a>,

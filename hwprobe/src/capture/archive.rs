@@ -111,12 +111,11 @@ fn header(kind: EntryType, size: u64) -> Header {
     header
 }
 
-/// Unpacks `archive` into the empty folder `to`: regular files, folders, and links that stay
-/// inside.
+/// Unpacks `archive` into the empty folder `to`: regular files, folders, and links that stay inside.
 ///
 /// # Errors
-/// The archive holds an entry that no capture contains, or exceeds a limit. Entries unpacked before the error stay in
-/// `to`.
+/// The archive cannot be read, holds an entry that no capture contains, or exceeds a limit; or an entry cannot be
+/// written. Entries unpacked before the error stay in `to`.
 pub fn unpack(archive: impl Read, to: &Path) -> Result<(), ArchiveError> {
     let mut decoder = zstd::Decoder::new(archive).map_err(ArchiveError::Unreadable)?;
     let bounded = decoder.window_log_max(WINDOW_LOG);
@@ -207,7 +206,7 @@ fn check_path_length(path: &Path) -> Result<(), ArchiveError> {
 struct UnpackTarget<'a> {
     to: &'a Path,
     bytes_left: u64,
-    /// Remaining entries, including parent folders created for them.
+    /// Remaining entries, including extension entries and parent folders created for the entries.
     entries_left: u64,
 }
 

@@ -18,7 +18,7 @@ pub const MANIFEST: &str = "capture.json";
 const VERSION: u32 = 1;
 const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 
-/// Fields of a host that describe the probing machine, not the captured one.
+/// Fields of a host that the manifest does not keep in `lists`: they describe the probing machine, or one run.
 const MACHINE_FIELDS: &[&str] = &[
     "root",
     "nvml",
@@ -44,7 +44,7 @@ struct Manifest {
 /// Reason why a tree cannot replace a host.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureTreeError {
-    /// The tree contains neither `/proc` nor `/sys`.
+    /// The tree has no manifest and contains neither `/proc` nor `/sys`.
     #[error("{path} is not a captured host: it has neither proc nor sys")]
     Empty {
         /// Path of the folder.
@@ -105,7 +105,7 @@ fn fields(host: &Host) -> serde_json::Result<Map<String, Json>> {
 /// of the capture; any other tree gets the default lists. Data missing from the tree is not read from this machine.
 ///
 /// # Errors
-/// The folder is not a host's tree, or its manifest cannot be read.
+/// The folder is not a host's tree, or its manifest cannot be read or has another version.
 pub fn host_of(path: &Path) -> Result<Host, CaptureTreeError> {
     let report = path.join(GPU_REPORT);
     let nvml = match report.is_file() {

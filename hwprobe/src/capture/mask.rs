@@ -31,8 +31,8 @@ const SHARED_FIELDS: &[&str] = &[
 #[derive(Clone, Debug, Default)]
 pub struct Secrets(Vec<(String, String)>);
 
-/// Every serial number, MAC address, GUID, UUID and host name in the identity of `inventory`, and the identifier of its
-/// NVLink fabric.
+/// Every serial number, MAC address, GUID, UUID, world-wide name, fabric address, boot id and host name in the identity
+/// of `inventory`, and the identifier of its NVLink fabric. Strings of fewer than five bytes are left out.
 #[must_use]
 pub fn secrets(inventory: &Inventory) -> Secrets {
     secrets_with(inventory, &())
@@ -101,7 +101,7 @@ pub fn secrets_with(inventory: &Inventory, other: &impl Serialize) -> Secrets {
     Secrets(all)
 }
 
-/// Adds every present string in `plane` to `found`, in lower case, except those in [`SHARED_FIELDS`] fields.
+/// Adds every present reading of a string in `plane` to `found`, in lower case, except those in [`SHARED_FIELDS`].
 fn collect(plane: &impl Serialize, found: &mut BTreeSet<String>) {
     let Ok(json) = serde_json::to_value(plane) else {
         return;

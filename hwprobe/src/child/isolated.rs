@@ -23,9 +23,10 @@ const MAX_TRACED_OUTPUT_BYTES: usize = 512 << 20;
 /// Time for a child that closed its output to exit by itself.
 const EXIT_GRACE: Duration = Duration::from_millis(200);
 
-/// Runs every probe in one disposable process, `program` (normally the running executable, see
-/// [`super::run_if_child`]). A probe that exceeds its deadline is hung. A probe has failed if its process dies. The
-/// other probes are not affected. Blocks for the longest deadline at most.
+/// Runs the probes of `host` in one disposable process, `program` (normally the running executable, see
+/// [`super::run_if_child`]). A probe that exceeds its deadline is hung, and one that panics has failed; the other
+/// probes are not affected. If the process ends, every probe without an answer has failed. Blocks for the longest
+/// deadline and a few hundred milliseconds at most.
 #[must_use]
 pub fn probe_isolated(host: &Host, program: &Path) -> Inventory {
     traced_isolated(host, program, false).0
@@ -208,7 +209,8 @@ impl ChildRun {
     }
 }
 
-/// The answer that is available without starting the probe.
+/// The answer that is available without starting the probe: its class is disabled, the capture has no result of the
+/// probe, or too many of its processes are stuck.
 fn answer_without_run(probe: &Probe, host: &Host, stuck: &BTreeMap<String, u32>) -> Option<Answer> {
     if host.disabled.contains(&probe.class) {
         let off = Box::new(probe.disabled_result());

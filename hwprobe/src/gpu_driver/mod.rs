@@ -1,8 +1,8 @@
 //! Queries of the GPU driver, in a process of their own: a crash in the driver's library ends only that process.
 //!
-//! [`ask`] starts the child, which loads the library and prints one [`GpuReport`]. A second kind of child receives the
-//! driver's events and prints a line for each ([`WATCH_SUBCOMMAND`]). [`NvmlSource`] selects the live driver or a
-//! record.
+//! [`query_driver`] starts the child, which loads the library and prints one [`GpuReport`]. A second kind of child
+//! receives the driver's events and prints a line for each ([`WATCH_SUBCOMMAND`]). [`NvmlSource`] selects the live
+//! driver or a record.
 
 mod line;
 mod nvml;

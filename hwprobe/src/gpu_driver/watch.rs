@@ -41,7 +41,7 @@ pub(crate) enum ChildMessage {
     Line(Line),
     /// The child sent nothing for too long, or too many listener processes are stuck.
     Hung { after_ms: u64 },
-    /// The child ended.
+    /// The child ended, could not be started, cannot receive events, or sent invalid output.
     Ended { why: String },
 }
 
@@ -84,8 +84,8 @@ fn write_line(line: &Line) -> bool {
     out.write_all(&bytes).and_then(|()| out.flush()).is_ok()
 }
 
-/// Keeps a child running until `stop` and passes its lines to `tell`. A child without output for the source's deadline
-/// is hung. Returns at once if the source has no child.
+/// Keeps a child running until `stop`. Passes the lines of each child, and the reason for its end, to `on_message`. A
+/// child without output for the source's deadline is hung. Returns at once if the source has no child.
 pub(crate) fn supervise_listener(
     source: &NvmlSource,
     stop: &AtomicBool,

@@ -1,7 +1,7 @@
 //! Sources of GPU and NIC events: the kernel log ([`line()`]), and the driver's own events.
 //!
 //! [`GpuEventWatch`] performs the I/O, and receives the driver's events in a child process. The events themselves, and
-//! the log that merges the reports of both sources, are `lattice_conformance::driver_events`.
+//! the log that merges the reports of both sources, are defined in `lattice_conformance::driver_events`.
 
 mod amd;
 mod kmsg;

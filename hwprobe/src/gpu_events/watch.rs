@@ -171,7 +171,7 @@ impl GpuEventWatch {
         &self.nvml
     }
 
-    /// The kernel log (present, with its path), or the reason why it is not read.
+    /// State of the kernel log: present with its path, or the reason why it is not read.
     #[must_use]
     pub const fn kernel_log(&self) -> &SourceState {
         &self.kernel_log
@@ -300,8 +300,8 @@ impl ClockReadings {
     }
 }
 
-/// Converts a record to a sighting. A record that was read after the end of the log was reached gets the current time,
-/// whatever its stamp. An older record gets the time of its stamp.
+/// Converts a kernel record to an event report; `None` if the record is no event. A record that was read after the end
+/// of the log was reached gets the current time, whatever its stamp. An older record gets the time of its stamp.
 fn sighting(text: &str, is_live: bool, now: &ClockReadings) -> Option<EventReport> {
     let record = record(text.trim_end_matches('\n'))?;
     let told = line(record.message)?;

@@ -53,13 +53,13 @@ pub struct Host {
     pub lost: BTreeMap<String, ProbeFailure>,
     /// Time after which a probe that only reads files counts as hung.
     pub files_within: Duration,
-    /// Whether the probes run in a separate process with the agent as its parent.
+    /// Whether the probes run in a disposable process ([`crate::probe_isolated`]).
     #[serde(skip)]
     pub(crate) is_isolated: bool,
-    /// Probe children that survived a kill.
+    /// External programs, including the child that queries the GPU driver, that survived a kill.
     #[serde(skip)]
     pub(crate) outstanding: UnreapedPrograms,
-    /// Processes of isolated probes that survived a kill.
+    /// Process groups of isolated probes that survived a kill.
     #[serde(skip)]
     pub(crate) stuck: StuckProcesses,
 }
@@ -97,8 +97,8 @@ impl Host {
         self.also.contains(&class) && !self.disabled.contains(&class)
     }
 
-    /// Number of processes of earlier isolated probes that could not be killed and still exist, by the probe that hung
-    /// in them.
+    /// Number of process groups of earlier isolated probes that could not be killed and still exist, by the probe that
+    /// hung in them.
     #[must_use]
     pub fn stuck(&self) -> BTreeMap<String, u32> {
         self.stuck.count_by_probe()

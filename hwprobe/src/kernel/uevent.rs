@@ -11,7 +11,7 @@ pub const MAX_MESSAGE_BYTES: usize = 8 << 10;
 /// Quiet time after which a storm has ended, in milliseconds. A GPU reset takes a few seconds to report all parts of
 /// the GPU.
 pub const STORM_QUIET_MS: u64 = 5_000;
-/// Interval between reads during a storm, in milliseconds, including a storm with pauses.
+/// Minimum interval between reads during a storm, in milliseconds, including a storm with pauses.
 pub const STORM_READ_INTERVAL_MS: u64 = 60_000;
 
 /// Maximum number of modules, and of other devices, reported by name per storm: about half of the journal lines per

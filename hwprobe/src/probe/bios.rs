@@ -34,7 +34,7 @@ const OPTIONAL: &[(&str, &str)] = &[
     ("bios.chassis.type", "chassis_type"),
 ];
 
-/// Reads firmware, board, product, boot mode and settings.
+/// Reads firmware, board, product, chassis, boot mode, secure boot, microcode and settings.
 #[must_use]
 pub fn probe(host: &Host) -> ProbeResult {
     let mut probed = ProbeResult::new(Class::Bios);

@@ -1,7 +1,6 @@
 //! The BMC as seen in band from the node: device id, firmware version and power draw.
 //!
-//! Redfish provides the existence of the BMC and the rest of the class. This probe is the cross-check that needs no
-//! credentials.
+//! Redfish provides the other keys of class `bmc`. This probe is a cross-check that needs no credentials.
 
 use super::ProbeResult;
 use crate::Host;

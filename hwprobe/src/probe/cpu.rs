@@ -113,7 +113,7 @@ impl CpuInfo {
     }
 }
 
-/// Reads model, topology, caches and thermal throttling.
+/// Reads model, topology, caches, thermal throttling and usage.
 #[must_use]
 pub fn probe(host: &Host) -> ProbeResult {
     let mut probed = ProbeResult::new(Class::Cpu);

@@ -65,7 +65,7 @@ pub fn probe(host: &Host) -> ProbeResult {
     probed
 }
 
-/// Reads configured huge pages (not their use) and transparent ones.
+/// Reads configured huge pages (not their use), transparent ones, and the merging of equal pages (KSM).
 fn huge_pages(root: &Root, record: &mut ClassRecord) {
     let thp = "/sys/kernel/mm/transparent_hugepage";
     for file in ["enabled", "defrag", "shmem_enabled"] {

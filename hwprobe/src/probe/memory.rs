@@ -1,7 +1,7 @@
 //! Memory: DIMMs from the firmware and the memory controllers, CXL, NUMA topology.
 //!
 //! The conformance value is the capacity of the DIMMs. `MemTotal` varies with the kernel's reservations, so it is a
-//! fact for placement and not a conformance value.
+//! resource for placement and not a conformance value.
 
 mod cxl;
 
@@ -15,7 +15,7 @@ pub(crate) const DMI_TABLE: &str = "/sys/firmware/dmi/tables/DMI";
 const NODES: &str = "/sys/devices/system/node";
 const CONTROLLERS: &str = "/sys/devices/system/edac/mc";
 
-/// Reads DIMMs, memory controllers and NUMA nodes.
+/// Reads DIMMs, memory controllers, CXL memory, NUMA nodes and usage.
 #[must_use]
 pub fn probe(host: &Host) -> ProbeResult {
     let mut probed = ProbeResult::new(Class::Memory);

@@ -32,7 +32,8 @@ pub struct Probe {
     pub run: fn(&Host) -> ProbeResult,
 }
 
-/// Every probe, in the order of execution. [`Host::probes`] selects those that a host runs.
+/// Every probe, in the order in which [`probe_all`] runs them and inventories list them. [`Host::probes`] selects those
+/// that a host runs.
 pub const PROBES: &[Probe] = &[
     Probe {
         name: "kernel",

@@ -1,8 +1,9 @@
 //! Runs external programs within a deadline and a limit on the output.
 //!
-//! Each program gets its own process group, so that a kill includes its children. A program that cannot be killed
-//! (stuck in a driver call in the kernel) is left to a waiting thread and counted in [`UnreapedPrograms`]. At the limit
-//! of that count, no further program starts.
+//! Each program gets its own process group, so that a kill includes its children; in a disposable process, programs
+//! stay in the group of that process ([`stay_in_group`]). A program that cannot be killed (stuck in a driver call in
+//! the kernel) is left to a waiting thread and counted in [`UnreapedPrograms`]. At the limit of that count, no further
+//! program starts.
 
 mod stuck;
 
@@ -75,7 +76,7 @@ pub(crate) struct ProgramOutput {
 /// Reason for a missing answer of a program.
 #[derive(Debug)]
 pub(crate) enum RunFailure {
-    /// The program could not be started.
+    /// The program could not be started, or no thread could be started to read its answer.
     NotStarted(io::Error),
     /// The deadline passed, or too many other programs are stuck.
     TimedOut,
@@ -199,7 +200,8 @@ fn wait_until(child: &mut Child, ends_at: Instant) -> Option<ExitStatus> {
     }
 }
 
-/// Kills a child's entire process group and reaps the child, in the background if the child is stuck.
+/// Kills a child, with its process group unless the child is in the group of this process, and reaps the child, in the
+/// background if the child is stuck.
 ///
 /// Only this function and `wait_until` reap children, so the process id cannot have been reused.
 fn kill_and_reap(mut child: Child, outstanding: &UnreapedPrograms) {

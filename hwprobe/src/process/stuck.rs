@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Time for a killed process to disappear.
 const KILL_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Number of stuck processes of one probe at which the probe is no longer started.
+/// Number of stuck process groups of one probe at which the probe is no longer started.
 pub(crate) const MAX_STUCK_GROUPS: u32 = 2;
 
 /// Maximum number of tracked groups. Each group belongs to some probe, so there are normally fewer.

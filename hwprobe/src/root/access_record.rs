@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// One path that a probe accessed, for [`crate::capture`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AccessedPath {
-    /// A file with its content.
+    /// A file with its content; empty if only its presence was recorded.
     File(Content),
-    /// A listed directory, with its entry names.
+    /// A directory, with the entry names that a probe listed; empty if only its presence was recorded.
     Dir(Vec<String>),
     /// A symbolic link with its target.
     Link(PathBuf),
@@ -54,7 +54,7 @@ impl UnreadablePath {
         self.0.clone().and_then(|()| Reading::Absent)
     }
 
-    /// The record for a reading, if it must be stored.
+    /// The record of a path's reading; `None` if the path was read or is absent.
     fn of<T>(reading: &Reading<T>) -> Option<Self> {
         match reading {
             Reading::Present(_) | Reading::Absent => None,
@@ -63,7 +63,7 @@ impl UnreadablePath {
     }
 }
 
-/// Bytes that are normally text, so that the JSON form is about as long as the content.
+/// Content of a file. Valid UTF-8 is stored as text, which keeps the JSON form about as long as the content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Content {
@@ -103,7 +103,8 @@ pub(crate) const UNREADABLE: &str = "unreadable.json";
 /// Everything that a probe accessed, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AccessedPaths {
-    /// The accessed paths. No component of such a path is a link.
+    /// The accessed paths, resolved: only the last component of an [`AccessedPath::Link`] is a link. [`Root::hash`]
+    /// records the path in the form in which the probe requested it.
     pub places: BTreeMap<PathBuf, AccessedPath>,
     /// The paths that could not be read, in the form in which the probe requested them.
     pub unread: BTreeMap<PathBuf, UnreadablePath>,
@@ -112,7 +113,7 @@ pub(crate) struct AccessedPaths {
 pub(crate) type Trace = Arc<Mutex<AccessedPaths>>;
 
 impl AccessedPaths {
-    /// Merges the accesses of another probe: lists of names are united, and content takes precedence over an empty
+    /// Merges the accesses of another probe: lists of names are merged, and content takes precedence over an empty
     /// file.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.unread.extend(other.unread);
@@ -136,7 +137,7 @@ impl AccessedPath {
             (Self::File(content), Self::File(read)) if content.as_bytes().is_empty() => {
                 *content = read;
             }
-            // The content that was read first is kept; both were valid a moment apart.
+            // The access that was recorded first is kept; both were valid a moment apart.
             _ => {}
         }
     }

@@ -36,7 +36,7 @@ impl Root {
     /// The link-free absolute path of `path`, as on the captured machine.
     ///
     /// # Errors
-    /// A missing component, too many links, or an I/O error.
+    /// A missing component, too many links, more accesses than one probe may make, or an I/O error.
     pub fn resolve(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
         self.access()?;
         let path = path.as_ref();

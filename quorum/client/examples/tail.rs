@@ -1,4 +1,4 @@
-//! Prints the status of all members, then every event as it is committed:
+//! Prints the status of all members and the size of the state, then every event as it is committed:
 //!
 //! ```text
 //! cargo run -p lattice-quorum-client --example tail -- CREDENTIALS ADDR [ADDR...]

@@ -21,13 +21,14 @@ pub(crate) enum Attempt<T> {
 /// Whether to wait before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// The member named the leader: no wait.
+    /// The member named the leader: no wait, unless several attempts in a row had none.
     No,
     /// Another attempt would have the same result now: wait.
     Yes,
 }
 
-/// Sends `request` to `addr`, at most until `until`, and records what the result implies about the leader.
+/// Sends `request` to `addr` and waits for the answer, at most [`ClientConfig::attempt_timeout`] and until about
+/// `until`. Records what the result implies about the leader.
 pub(crate) async fn attempt<R, T>(
     members: &Members,
     config: &ClientConfig,

@@ -65,7 +65,7 @@ impl QuorumClient {
     ///
     /// # Errors
     /// If no answer arrived within [`ClientConfig::deadline`], or the outcome is not known and the command has no
-    /// idempotency key.
+    /// idempotency key. Also if no member is configured, a member rejected the request, or the client has shut down.
     pub async fn propose(
         &self,
         envelope: Envelope,
@@ -124,13 +124,14 @@ impl QuorumClient {
     /// Reads the state with the effect of every command that was answered before this call.
     ///
     /// # Errors
-    /// If no leader answered within [`ClientConfig::deadline`].
+    /// If no leader answered within [`ClientConfig::deadline`], no member is configured, or a member rejected the
+    /// request.
     pub async fn read(&self, query: Query) -> Result<Answer, ClientError> {
         self.send_to_leader(Read { query }).await
     }
 
-    /// Requests from the leader a signature of the audit up to its present end, unless it is signed already. Returns
-    /// the audit head afterwards. The inner error is the reason why the head is not signed.
+    /// Requests from the leader a signature of the audit up to its present end, unless the audit is signed already.
+    /// Returns the audit head afterwards. The inner error is the reason why the head is not signed.
     ///
     /// # Errors
     /// As [`QuorumClient::read`].
@@ -179,8 +180,8 @@ impl QuorumClient {
     /// Watches every event after revision `since`, as it is committed, for as long as the caller holds the stream.
     ///
     /// The stream continues over changes of leader and connection: each event arrives once, in order. It ends only
-    /// after [`lattice_quorum_types::view::WatchItem::Compacted`]. The caller then reads [`Query::Hot`] and watches
-    /// from its revision.
+    /// after [`lattice_quorum_types::view::WatchItem::Compacted`], or if no member is configured. After `Compacted`,
+    /// the caller reads [`Query::Hot`] and watches from its revision.
     pub fn watch(&self, since: Revision) -> RunningWatch {
         RunningWatch::start(self.members.clone(), self.config.clone(), since)
     }

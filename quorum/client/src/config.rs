@@ -5,11 +5,12 @@ use std::time::Duration;
 /// Deadlines and bounds of a client. `ClientConfig::default()` suits every daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Deadline of a proposal or read, over all attempts.
+    /// Deadline of a proposal, read or other request to the leader, over all attempts.
     pub deadline: Duration,
     /// Timeout of one attempt.
     pub attempt_timeout: Duration,
-    /// Time without an answer after which the client queries the members for the present leader.
+    /// Time without an answer after which the client queries the members for the present leader. Also the timeout of a
+    /// connection to a member; for a watch, four times as long.
     pub leader_check_after: Duration,
     /// First wait before a repeat; doubles up to `max_wait`.
     pub min_wait: Duration,

@@ -1,15 +1,16 @@
-//! Client errors: reasons why a proposal or a read has no answer. A refusal is an answer.
+//! Client errors: reasons why a request to the quorum has no answer. A refusal is an answer.
 
 use lattice_mesh::CallError;
 use std::time::Duration;
 
-/// Reason why a proposal or a read has no answer.
+/// Reason why a request to the quorum has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClientError {
     /// The client has no address of a member.
     #[error("no address of a quorum member is configured")]
     NoMembers,
-    /// No member answered in time. For a proposal: nothing was committed.
+    /// The quorum did not answer in time. For a proposal: nothing was committed, except earlier parts of a
+    /// [`crate::QuorumClient::propose_all`] that takes several requests.
     #[error("the quorum did not answer within {} ms: {reason}", .after.as_millis())]
     Unavailable {
         /// Duration of all attempts.

@@ -1,8 +1,8 @@
 //! Quorum client: proposals, linearizable reads and the watch, over the mesh.
 //!
 //! The client finds the leader, follows leader changes, and repeats requests within a deadline. It never executes one
-//! command twice: a command that may have been committed is repeated only with an idempotency key. It identifies
-//! members only by address. It does not interpret commands, and returns refusals unchanged.
+//! command twice: a command that may have been committed is repeated only with an idempotency key. Its configuration
+//! names members only by address. It does not interpret commands, and returns refusals unchanged.
 //!
 //! Start with [`QuorumClient`]: [`QuorumClient::propose`], [`QuorumClient::read`] and [`QuorumClient::watch`].
 #![forbid(unsafe_code)]

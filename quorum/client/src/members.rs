@@ -19,8 +19,8 @@ use tokio::time::sleep;
 /// Timeout for the leader query to a member.
 const LOCATE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Interval between membership queries, if no other event triggers one. It is shorter than any replacement of all
-/// members.
+/// Interval between periodic membership queries; every other status query also updates the membership. It is shorter
+/// than any replacement of all members.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Membership, as the members report it.

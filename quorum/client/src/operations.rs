@@ -27,7 +27,7 @@ const BACKUP_TIMEOUT: Duration = Duration::from_secs(60);
 type Backup = BoxStream<'static, Result<Bytes, CallError>>;
 
 impl QuorumClient {
-    /// Status of all members in one table, as collected by the leader, or by any member if there is no leader.
+    /// Status of all members in one table, as collected by the leader, or by another member if no leader answers.
     ///
     /// # Errors
     /// If no member answers.
@@ -53,7 +53,7 @@ impl QuorumClient {
     /// done; completed steps are not repeated.
     ///
     /// # Errors
-    /// If no leader answered within [`crate::ClientConfig::deadline`].
+    /// As [`QuorumClient::read`].
     pub async fn change_quorum(
         &self,
         by: Principal,
@@ -67,7 +67,8 @@ impl QuorumClient {
     /// acknowledged before the call. If the stream ends early, verification of the file reports it as truncated.
     ///
     /// # Errors
-    /// If no leader starts a backup within [`crate::ClientConfig::deadline`].
+    /// If no attempt that starts within [`crate::ClientConfig::deadline`] receives the first bytes, or no member is
+    /// configured.
     pub async fn backup(&self, by: Principal, key: String) -> Result<Backup, ClientError> {
         let (members, request) = (&self.members, &GetBackup { by, key });
         self.retry_at_leader(|addr, _| begin_backup(members, addr, request))

@@ -35,7 +35,7 @@ pub(crate) struct PendingProposal {
     pub(crate) done: oneshot::Sender<Result<ProposalReplies, ClientError>>,
     pub(crate) started: Instant,
     pub(crate) until: Instant,
-    /// Error of the last attempt that may have committed the job.
+    /// Error of the last attempt that may have committed the commands.
     pub(crate) uncertain_reason: Option<String>,
 }
 
@@ -117,7 +117,7 @@ async fn gather(queue: &mpsc::Receiver<PendingProposal>) {
     }
 }
 
-/// Repeats attempts until every job of the group is answered or past its deadline.
+/// Repeats attempts until every job of the group is answered, has failed or is past its deadline.
 async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<PendingProposal>) {
     let mut waits = Backoff::new(config);
     let mut reason = "no request was sent yet".to_owned();

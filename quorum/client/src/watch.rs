@@ -106,7 +106,7 @@ async fn follow(
     tracing::error!("watch stopped: no address of a quorum member is configured");
 }
 
-/// Forwards the items of one member from revision `at` on.
+/// Forwards the items of one member after revision `at`.
 async fn read(
     members: &Members,
     addr: SocketAddr,

@@ -8,7 +8,7 @@ use serde::de::{
 use serde_yaml_ng::Value;
 use std::{cell::RefCell, collections::BTreeMap, fmt};
 
-/// Largest number of wrong values in one report.
+/// Largest number of wrong values that are removed to find further ones.
 const MAX_WRONG: usize = 64;
 
 /// Keys found during deserialization.
@@ -59,8 +59,9 @@ impl de::Error for PathMistake {
     }
 }
 
-/// Reads `root`. A wrong value is recorded and removed, and the rest is read again, so that one report names all
-/// mistakes. A key that is missing only because its value was removed is not reported.
+/// Reads `root`. A wrong value is recorded and removed, and the rest is read again, so that one report names as many
+/// mistakes as possible. A wrong list item without keys ends the search. A key that is missing only because its value
+/// was removed is not reported.
 pub(crate) fn read_all<T: DeserializeOwned>(
     mut root: Value,
     overrides: &Overrides,

@@ -1,17 +1,18 @@
 //! Configuration files of all daemons: YAML, overridden by environment variables. An invalid configuration is rejected,
-//! with every mistake in one report.
+//! with its mistakes in one report.
 //!
 //! * Unknown keys are mistakes, reported with their full path and the nearest known key.
 //! * Malformed YAML is reported with line and column.
-//! * Wrong types, missing keys and the daemon's own [`Check`] are in the same report.
+//! * Wrong types, missing keys and unknown keys are in the same report. The daemon's own [`Check`] runs only if all
+//!   types are right and no key is missing.
 //!
 //! # The environment
 //!
 //! With the prefix [`PREFIX`], `LATTICE_A__B=value` sets the key `a.b`: the rest of the name in lower case, with `__`
 //! between levels (a single `_` belongs to a key's name). A number is a position in a list
 //! (`LATTICE_MEMBERS__0__ADDR`); the position after the last item appends. The value is read as YAML, so one variable
-//! can set a complete list or map (`LATTICE_SEEDS='[a, b]'`). A key of text type takes the value as it is. An empty
-//! value is an empty text. A variable takes precedence over the file.
+//! can set a complete list or map (`LATTICE_SEEDS='[a, b]'`). A key of text type takes a value that YAML reads as
+//! another type, such as `123`, as it is. An empty value is an empty text. A variable takes precedence over the file.
 //!
 //! A variable with `__` that names no key is rejected. A variable without `__` is ignored (`LATTICE_CONTEXT` belongs to
 //! the command line tool), unless it resembles a known key.
@@ -53,7 +54,8 @@ pub enum Source<'a> {
     Nothing,
 }
 
-/// Reads a configuration, or returns all mistakes in it.
+/// Reads a configuration, or returns the mistakes found in it. An unreadable file or malformed YAML is the only mistake
+/// reported.
 ///
 /// `env` holds the variables of the process, as from [`environment`]; those without `prefix` are ignored.
 pub fn load<T: DeserializeOwned + Check>(

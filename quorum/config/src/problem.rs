@@ -7,7 +7,7 @@ use std::{fmt, net::SocketAddr};
 pub struct Problem {
     /// Full path of the key, e.g. `members.0.addr`; empty for a mistake without a key.
     pub key: String,
-    /// Description of the mistake, with the remedy.
+    /// Description of the mistake, often with the remedy.
     pub message: String,
 }
 

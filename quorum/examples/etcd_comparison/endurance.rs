@@ -1,5 +1,5 @@
-//! Endurance test of the Lattice members: under full load for a long time, no election may happen and writes must
-//! continue.
+//! Endurance test of the Lattice members: under full load for a long time, no election may happen. Also reports the
+//! longest time without a write.
 //!
 //! Each write replaces the drain reason of one of a thousand nodes with another one of the configured size. Writes that
 //! create records, tens of thousands per second, would exceed the memory within half an hour.

@@ -258,7 +258,7 @@ impl EtcdClient {
         }
     }
 
-    /// Attempts the write once. If another member leads by now, records that leader and fails.
+    /// Attempts the write once. If another member leads, records that leader and fails.
     async fn attempt(&self, member: usize, writer: usize, put: Put) -> Result<(), String> {
         let call = call::<Put, PutDone>(self.channel(member, writer), put, "/etcdserverpb.KV/Put");
         let mut call = std::pin::pin!(call);

@@ -18,9 +18,10 @@ use std::{
 };
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
-/// Time after a kill within which all acknowledgements arrive that were under way before the kill.
+/// Wait after the first accepted write and after the end of the load, within which all acknowledgements under way
+/// arrive.
 const ACK_DRAIN_TIME: Duration = Duration::from_millis(500);
-/// Timeout, longer than either side takes.
+/// Timeout of a write and of each wait after a kill, longer than either side takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Measure the time from the kill of a leader to the first write that is accepted again.

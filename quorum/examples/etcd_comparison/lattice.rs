@@ -26,7 +26,7 @@ use std::{
 };
 
 const CLUSTER: &str = "beside";
-/// Certificate id of the client in this process; [`WRITER_ID`] is that of the writer process.
+/// Certificate id of the client that prepares the state and reads; clients that write have [`WRITER_ID`].
 const STATUS_CLIENT_ID: &str = "c1";
 const WRITER_ID: &str = "c2";
 
@@ -35,7 +35,7 @@ fn credentials(authority: &Authority, role: Role, id: &str) -> Credentials {
     Credentials::issued_now(authority, CLUSTER, role, id, day).unwrap()
 }
 
-/// Runs one member until it is killed.
+/// Runs one member until it is killed or fails.
 pub async fn member(id: u64, root: &Path, addrs: &[SocketAddr]) {
     let filter = std::env::var("LATTICE_LOG").unwrap_or_else(|_| "warn".to_owned());
     let below = "openraft=error,openraft::replication=off,quinn=warn";
@@ -254,7 +254,7 @@ impl LatticeClient {
         }
     }
 
-    /// Returns the encoded size of one record's command on the wire, bytes.
+    /// Returns the encoded size of the envelope that creates one record, bytes.
     pub fn command_bytes(bytes: usize) -> usize {
         size::encoded_bytes(&record("w63-100000".to_owned(), bytes))
     }
@@ -281,7 +281,7 @@ pub fn envelope(key: Option<String>, command: Command) -> Envelope {
     }
 }
 
-/// Creates the command that submits an allocation with a command line of this number of bytes.
+/// Creates the envelope that submits an allocation with a command line of this number of bytes.
 fn record(name: String, bytes: usize) -> Envelope {
     let spec = AllocationSpec {
         name: Some(name.clone()),

@@ -11,12 +11,13 @@
 //! dead after five missed heartbeats. Clients send writes to the leader, and find it in the same way.
 //!
 //! The differences favour etcd. Its clients use plain HTTP/2 over the number of connections that gives the most writes
-//! per second. Lattice clients use QUIC with mutual TLS over one connection. An etcd write stores a value. A Lattice
-//! write is checked against limits and idempotency keys, and sent to watchers.
+//! per second (eight in `kills`). Lattice clients use QUIC with mutual TLS over one connection. An etcd write stores a
+//! value. A Lattice write is checked against limits and idempotency keys, and sent to watchers.
 //!
-//! Each write creates one record that is kept. For etcd, it is a key with a value of the configured size. For Lattice,
-//! it is an allocation with a command line of that size, submitted under an idempotency key as services do. The
-//! Lattice members run this same program, so nothing else must be built. `etcd` must be in `PATH`.
+//! Each write of `speed` and `kills` creates one record that is kept. For etcd, it is a key with a value of the
+//! configured size. For Lattice, it is an allocation with a command line of that size, submitted under an idempotency
+//! key as services do. The Lattice members run this same program, so nothing else must be built. `etcd` must be in
+//! `PATH`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -39,11 +39,11 @@ pub struct MeasurementRequest {
 pub struct WriterResult {
     /// Writes acknowledged within the span, per second.
     pub per_second: f64,
-    /// Median latency of these writes, milliseconds.
+    /// Median latency of the writes acknowledged within the span, milliseconds.
     pub p50_ms: f64,
-    /// 99th percentile of the latency of these writes, milliseconds.
+    /// 99th percentile of the latency of the writes acknowledged within the span, milliseconds.
     pub p99_ms: f64,
-    /// Longest latency of these writes, milliseconds.
+    /// Longest latency of the writes acknowledged within the span, milliseconds.
     pub max_ms: f64,
 }
 
@@ -109,7 +109,7 @@ async fn measure<C: Client>(client: &C, ask: &MeasurementRequest) -> WriterResul
     }
 }
 
-/// Writer process, as seen by the requesting process.
+/// Handle of a writer process, in the process that requests measurements.
 pub struct Writer {
     child: Child,
     answers: BufReader<ChildStdout>,

@@ -223,7 +223,7 @@ pub fn write(backup: &Path, count: u64) -> GeneratedHistory {
     let places: Vec<&[NodeId]> = nodes.chunks(NODES).collect();
     let mut running: Vec<Option<AllocationId>> = vec![None; MAX_RUNNING];
     for n in 0..count + MAX_RUNNING as u64 {
-        // Uses all places equally, but not in order, since run times differ.
+        // Uses all places in turn, in a fixed permuted order.
         let place = (n as usize * 37) % MAX_RUNNING;
         if let Some(id) = running[place].take() {
             writer.end(id, places[place]);

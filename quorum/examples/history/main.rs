@@ -1,5 +1,6 @@
 //! Cost of a long history: a member with a million ended allocations. Measures the time from the member's start to the
-//! first linearizable read, its resident memory, its size on disk, and the time to find an old allocation.
+//! first linearizable read, its resident memory, its size on disk, and the times to read an old allocation and a page
+//! of old allocations.
 //!
 //! `cargo build --profile dist -p lattice-quorum && cargo run --profile dist -p lattice-quorum --example history
 //! [-- ALLOCATIONS]`. The history is written through `apply`, put into a backup, and restored into a data directory.
@@ -101,7 +102,7 @@ struct Row {
     rss_after: f64,
     /// Mean time to read one old allocation.
     old: Duration,
-    /// Time to read a page of a thousand allocations in the middle of the history.
+    /// Time to read a page of up to a thousand completed allocations, from a third of the history on.
     page: Duration,
 }
 

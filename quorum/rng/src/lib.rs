@@ -62,7 +62,7 @@ impl Rng {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number from `least` to `most`, log-uniform.
+    /// A number from `least` to `most`, log-uniform; a bound of 0 counts as 1.
     pub fn log_uniform(&mut self, least: u64, most: u64) -> u64 {
         let (least, most) = (least.max(1) as f64, most.max(1) as f64);
         (least * (most / least).powf(self.part())) as u64
@@ -79,7 +79,7 @@ impl Mmix {
         Self(seed)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0, and below 2^31.
     pub fn below(&mut self, end: u64) -> u64 {
         (self.step() >> 33) % end
     }

@@ -1,4 +1,4 @@
-//! Agreed history, built from the entries that all members apply: the command at each position, its result and its
+//! Agreed history, built from the log entries that members apply: the command at each position, its result and its
 //! events. The first member that applies a command records it, and every further member is compared with that record.
 
 use crate::invariants::{LimitCheck, audit, owners, usage};

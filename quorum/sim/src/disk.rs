@@ -86,13 +86,14 @@ struct Content {
 /// Counters of a disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DiskCounters {
-    /// Syncs of the log.
+    /// Syncs of database files.
     pub syncs: u64,
-    /// Replaced files.
+    /// Files written with [`Files::replace`].
     pub replaced: u64,
 }
 
-/// Power of one member process. Without power nothing reaches the disk.
+/// Power of one member process. Without power, writes fail; a replaced file still reaches the disk in half of the
+/// cases.
 pub struct Power {
     is_on: AtomicBool,
     /// Operations until an automatic power cut; 0 for never.
@@ -234,7 +235,7 @@ impl Disk {
         self.cuts.load(Relaxed)
     }
 
-    /// Applies a power cut: unsynced data is kept, lost or torn.
+    /// Applies a power cut: unsynced data is kept, lost or torn, and removed files may return.
     pub fn apply_power_cut(&self) {
         let (mut content, mut rng) = (self.content.lock(), self.rng.lock());
         for image in content.images.values() {
@@ -291,7 +292,8 @@ impl Files for Mounted {
 
     fn replace(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
         let spent = self.power.count_operation();
-        // The power may fail before or after the new name is on the disk.
+        // The power may fail before or after the new name is on the disk. The same draw is made if the power was off
+        // before.
         if spent.is_ok() || self.disk.rng.lock().chance(500) {
             let mut content = self.disk.content.lock();
             content.files.insert(path.to_owned(), parts.concat());

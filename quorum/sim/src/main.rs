@@ -17,7 +17,7 @@ struct Args {
     /// Number of seeds to run; prints one table.
     #[arg(long)]
     seeds: Option<u64>,
-    /// Number of threads.
+    /// Number of threads; only with `--seeds`.
     #[arg(long, default_value_t = 2)]
     threads: usize,
     /// Print the members' log output, with a filter such as `info` or `openraft=debug`.

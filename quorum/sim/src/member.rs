@@ -1,5 +1,5 @@
 //! Simulated member: the product's daemon on a simulated disk and network. The daemon is restarted after each end, as
-//! systemd does.
+//! systemd does, except when it refuses to start.
 
 use crate::{
     disk::Power,
@@ -22,7 +22,7 @@ use tokio::{
 
 /// An order to a member.
 pub enum Order {
-    /// Cut the power: unsynced data is lost or torn.
+    /// Cut the power: unsynced data is kept, lost or torn.
     CutPower,
     /// Lose the disk: the member restarts with an empty one.
     LoseDisk,
@@ -95,7 +95,7 @@ enum End {
     Stopped,
     /// The daemon could not continue, for example after a disk failure.
     Failed,
-    /// The daemon refused to start, permanently.
+    /// The daemon refused to start although the power was on. It is not restarted.
     Refused,
 }
 
@@ -190,7 +190,7 @@ async fn run_with_restarts(
                 }
             }
         }
-        // A failed daemon is restarted at once; a failed host is away for longer.
+        // The absence is short, as of a restarted daemon, or longer, as of a failed host.
         let away_ms = match rng.chance(400) {
             true => rng.range(1, 60),
             false => rng.range(60, 4000),

@@ -28,18 +28,18 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which a waiting caller checks its connection.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Default conditions for calls without a specific fault.
+/// Conditions of all links that are not cut.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkConditions {
     /// Shortest latency, microseconds.
     pub min_us: u64,
     /// Longest latency, microseconds.
     pub max_us: u64,
-    /// Calls per thousand that are retransmitted, and so late.
+    /// Messages per thousand that are 20 to 400 ms late, as after a retransmission.
     pub late: u64,
     /// Calls per thousand that arrive twice, if their method tolerates duplicates.
     pub duplicated: u64,
-    /// Calls per thousand that are lost.
+    /// Messages per thousand that are lost and then sent again.
     pub lost: u64,
 }
 
@@ -57,9 +57,9 @@ impl LinkConditions {
 /// Counters of the network.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NetworkCounters {
-    /// Calls sent.
+    /// Messages sent: calls, answers, stream items and retransmissions.
     pub calls: u64,
-    /// Lost calls and lost answers.
+    /// Lost messages, those over cut links included.
     pub lost: u64,
     /// Calls delivered twice.
     pub doubled: u64,

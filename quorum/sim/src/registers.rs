@@ -16,7 +16,7 @@ use todc_utils::{
     specifications::Specification,
 };
 
-/// The limit of this tenant is the register. The tenant is created with a limit of 0.
+/// Name of both registers: the tenant with the node limit, which is created as 0, and the baseline.
 pub const TENANT: &str = "register";
 /// Operation on the limit.
 #[derive(Debug, Clone)]

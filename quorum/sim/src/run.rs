@@ -67,9 +67,9 @@ pub struct Report {
     pub counters: RunCounters,
     /// Counters of the network.
     pub network: NetworkCounters,
-    /// Syncs of all logs.
+    /// Syncs of the database files of all members.
     pub syncs: u64,
-    /// Snapshots and markers written.
+    /// Snapshots, segments and markers written.
     pub replaced: u64,
     /// Simulated time that the cluster took to heal.
     pub healed_in: Duration,
@@ -213,7 +213,8 @@ pub(crate) async fn check_heals(world: &Arc<SimulatedRun>, members: &[Handle]) -
     HEAL_TIMEOUT
 }
 
-/// Waits until a write is accepted and all members have the same state.
+/// Waits until a write is accepted and all members have applied the same entries. Then compares their states. Also
+/// reads the audit.
 async fn heal(world: &Arc<SimulatedRun>, members: &[Handle]) -> Duration {
     let from = world.elapsed();
     world.faults_ended.store(true, Relaxed);

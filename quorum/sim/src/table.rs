@@ -33,7 +33,7 @@ pub struct RunTotals {
     slowest: Duration,
     slowest_seed: u64,
     simulated: Duration,
-    /// Real time of all runs together.
+    /// Wall-clock time from the first run to the end of the last.
     pub took: Duration,
 }
 

@@ -32,7 +32,8 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Principal of the first entry of the restored cluster.
 const RESTORER: &str = "restore";
 
-/// Reason why a backup could not be restored. Nothing was changed, unless the variant states otherwise.
+/// Reason why a backup could not be restored. Nothing was changed, except that [`RestoreFailed::Data`] may leave an
+/// incomplete directory, which no member opens.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreFailed {
     /// The file cannot be read.
@@ -222,7 +223,7 @@ impl Segments for VerifiedBackup<'_> {
 /// Verifies a complete backup, from its first byte to its last.
 ///
 /// # Errors
-/// The file is not a complete backup, or its state cannot be used.
+/// The file cannot be read, is not a complete backup, or its state cannot be used.
 pub fn verify_backup(path: &Path) -> Result<BackupHeader, RestoreFailed> {
     let checked = verify_file(path)?;
     checked.state()?;
@@ -259,7 +260,7 @@ fn incarnation(
 /// incarnation, by default the backup's number plus one.
 ///
 /// # Errors
-/// The backup is damaged, of another format or cluster, or the directory is in use.
+/// See the variants of [`RestoreFailed`].
 pub async fn restore(
     settings: &Settings,
     path: &Path,

@@ -69,7 +69,7 @@ fn refused(error: &IssueError) -> EnrolRefused {
             name: name.clone(),
             needs: needs.clone(),
         },
-        // Returned only to a process that holds the token's secret and meets every other requirement.
+        // Returned only to a process that holds the token's secret and meets every other requirement of the token.
         IssueError::Refused(Refusal::TokenNetwork { from, networks }) => {
             EnrolRefused::WrongNetwork {
                 from: *from,

@@ -64,7 +64,7 @@ pub(crate) enum IssueError {
     /// The quorum refused the command.
     #[error("{0}")]
     Refused(Refusal),
-    /// The request cannot be signed by any member.
+    /// The request cannot be signed by any member, or the quorum's answer has no certificate.
     #[error("{0}")]
     Invalid(String),
     /// This member cannot issue, or not at present.
@@ -135,8 +135,8 @@ impl Issuer {
         }
     }
 
-    /// Returns issue and expiry time of the next certificate of this name, in full seconds. The issue time follows this
-    /// member's clock, but is later than that of the name's previous certificate.
+    /// Returns issue and expiry time of the next certificate of this name, in full seconds. The issue time is the
+    /// latest of this member's clock, the state time, and the earliest time after the name's previous certificate.
     fn next_validity(&self, identity: &Identity) -> Result<IssuedCertificate, IssueError> {
         let replica = &self.member.replica;
         let earliest = replica.next_issue(identity.role(), identity.id());

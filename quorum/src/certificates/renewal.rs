@@ -1,4 +1,4 @@
-//! Renewal: members of the cluster, this one included, obtain a new certificate of their own identity before the
+//! Renewal: processes of the cluster, this member included, obtain a new certificate of their own identity before the
 //! present one expires. See `../../0003-expiry-without-a-quorum.md` for renewals while the quorum is unavailable.
 
 use crate::certificates::issuer::{IssueError, Issuer, key_of};
@@ -65,8 +65,8 @@ fn refused(error: IssueError) -> RenewRefused {
     }
 }
 
-/// Renewal source of this member's own certificate: signed locally if this member holds the issuing key, otherwise by
-/// another member.
+/// Renewal source of this member's own certificate: issued by this member, or by another member if this one cannot
+/// issue, for example without the issuing key.
 pub(crate) struct OwnCertificate {
     issuer: Arc<Issuer>,
     others: QuorumRenewalSource,

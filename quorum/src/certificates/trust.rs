@@ -7,7 +7,7 @@ use rustls_pki_types::CertificateDer;
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
-/// Wait after an error, and between two checks of a member without a leader.
+/// Wait before the next try while the trust view of the state is not in force.
 const RETRY: Duration = Duration::from_secs(1);
 /// Delay that collects concurrent trust changes into one signature.
 const COLLECT_DELAY: Duration = Duration::from_millis(100);

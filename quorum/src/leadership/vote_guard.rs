@@ -25,7 +25,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 struct TermReport {
     /// Highest term among the answers.
     term: u64,
-    /// Whether the answers rule out a leader that none of the answering members has seen.
+    /// Whether the answers rule out an elected leader of a later term.
     is_enough: bool,
 }
 
@@ -122,8 +122,8 @@ fn evaluate_answers(own: VoterId, answers: &[MemberStatus]) -> TermReport {
     let others = answers
         .iter()
         .filter(|answer| answer.id != own && counts(answer.id));
-    // Only voters elect leaders: the answer of another member does not count, and this member needs none if it is not
-    // a voter.
+    // Only voters elect leaders: the answer of another member does not count, and one answer suffices if this member is
+    // not a voter.
     let is_enough = !members.is_empty() && (!counts(own) || others.count() * 2 > members.len());
     TermReport {
         term: term.unwrap_or_default(),

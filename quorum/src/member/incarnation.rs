@@ -1,5 +1,5 @@
-//! Incarnation check between members: members of two incarnations of a cluster reject each other. One of the two
-//! incarnations was restored from a backup of the other, under the same name and with the same members.
+//! Incarnation check between members: members of two incarnations of a cluster reject each other. At least one of the
+//! two was restored from a backup, usually under the same name and with the same members.
 
 use crate::store::{DirectoryIncarnation, OpenError};
 use lattice_mesh::HandlerFailed;

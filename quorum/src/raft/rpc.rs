@@ -55,7 +55,7 @@ pub(crate) struct SendSnapshot {
 pub(crate) enum SnapshotAnswer {
     /// The receiver expects the next piece.
     More,
-    /// The piece does not follow the received ones: start again.
+    /// The piece does not follow the received ones, or the complete snapshot does not match its digest: start again.
     Again,
     /// The snapshot is installed, or the vote is outdated.
     Done(SnapshotResponse<VoterId>),

@@ -33,7 +33,7 @@ pub type Entry = openraft::Entry<Types>;
 pub type LogId = openraft::LogId<VoterId>;
 /// Vote of a member.
 pub type Vote = openraft::Vote<VoterId>;
-/// Committed membership.
+/// Membership, with the id of the log entry that set it.
 pub type Membership = openraft::StoredMembership<VoterId, openraft::BasicNode>;
 /// Metadata of a snapshot.
 pub type SnapshotMeta = openraft::SnapshotMeta<VoterId, openraft::BasicNode>;

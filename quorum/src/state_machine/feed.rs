@@ -1,5 +1,5 @@
 //! Watch feed: a bounded buffer of recent events, for readers with independent positions. The writer never waits for a
-//! reader. A reader that falls behind the buffer receives [`Step::Compacted`] and starts over.
+//! reader. A reader that falls behind the buffer receives [`FeedRead::Compacted`] and starts over.
 
 use lattice_quorum_types::{
     Event, Revision,
@@ -32,7 +32,8 @@ pub enum FeedRead {
     Events(Vec<Event>, Revision),
     /// No new events.
     Nothing,
-    /// Events after the reader's position are no longer buffered.
+    /// Events after the reader's position are no longer buffered. The revision is the oldest from which a watch can
+    /// start.
     Compacted(Revision),
 }
 

@@ -133,7 +133,7 @@ impl Replica {
     pub fn now(&self) -> UnixMillis {
         self.read().state.now()
     }
-    /// End of the audit log, and the last entry that a signed head covers.
+    /// End of the audit log, and the number of its newest signed head.
     pub fn audit_head(&self) -> AuditHead {
         self.read().state.audit_head()
     }

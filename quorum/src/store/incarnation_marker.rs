@@ -48,7 +48,7 @@ impl DirectoryIncarnation {
         self.current.lock()
     }
 
-    /// Incarnation of the directory; [`Incarnation::NONE`] before its first leader.
+    /// Incarnation of the directory; [`Incarnation::NONE`] until the member founds or joins a cluster.
     pub fn current(&self) -> Incarnation {
         self.lock().0
     }

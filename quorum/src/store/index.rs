@@ -17,9 +17,9 @@ pub(super) struct CachedEntry {
 pub(super) struct LogIndex {
     pub(super) cache: BTreeMap<u64, CachedEntry>,
     pub(super) cached_bytes: usize,
-    /// Appends handed to the writer.
+    /// Number of appends handed to the writer.
     pub(super) appends: u64,
-    /// Appends known to be on disk.
+    /// Number of appends known to be on disk.
     pub(super) flushed: u64,
     pub(super) last: Option<LogId>,
     pub(super) purged: Option<LogId>,

@@ -8,7 +8,7 @@
 //! <data_dir>/segments/*.seg    rows of the append-only tables, such as ended allocations; named by digest
 //! ```
 //!
-//! Opening a directory that it rejects changes no log entry, snapshot or named segment.
+//! A failed opening changes no log entry, snapshot or named segment.
 
 mod dir;
 mod error;

@@ -43,11 +43,11 @@ struct Shared {
     writing: Mutex<()>,
     /// Whether a task is scheduled to write the waiting segments.
     is_due: AtomicBool,
-    /// Whether the directory is closed; no segment is written any more.
+    /// Whether the directory is closed; no waiting segment is written any more.
     is_closed: AtomicBool,
     /// Segments missing or truncated when the directory was opened, and not fetched since.
     missing: Mutex<BTreeSet<SegmentId>>,
-    /// Number of segments that the scrubber found intact since the start.
+    /// Number of checks since the start in which the scrubber found a segment intact.
     checked: AtomicU64,
     /// Number of segments fetched from other members since the start, because they were missing or damaged.
     replaced: AtomicU64,

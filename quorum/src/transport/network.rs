@@ -89,7 +89,7 @@ impl Link {
         reply.map_err(|error: CallError| unreachable(&error))
     }
 
-    /// Logs once when a member stops answering, and once when it answers again.
+    /// Logs once when a member stops answering or reports another failure, and once when it answers again.
     fn note(&self, error: Option<&CallError>) {
         match (self.contact.note(error), error) {
             (ReachabilityChange::Lost, Some(error)) => {

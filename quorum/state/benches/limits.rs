@@ -1,5 +1,5 @@
-//! Cost of a limit check on a tree of 3,400 projects, 400 of them below one parent, three levels deep. Prints one
-//! table.
+//! Cost of limit checks, submissions, headroom and limit changes on a tree of 3,400 projects, 400 of them below one
+//! parent, three levels deep. Prints one table.
 //!
 //! `cargo bench --profile dist -p lattice-quorum-state --bench limits`
 #![expect(

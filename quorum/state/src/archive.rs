@@ -1,7 +1,7 @@
 //! Archive of ended allocations: appended once, never changed.
 //!
-//! Records are rows of an append-only table. The index holds in memory, for each allocation, its segment and its
-//! final state: judging a command needs both and reads no disk. See `../0007-append-only-tables.md`.
+//! Records are rows of an append-only table. The index holds in memory, for each ended allocation, its segment, final
+//! state and last attempt: judging a command needs these and reads no disk. See `../0007-append-only-tables.md`.
 
 mod index;
 

@@ -4,7 +4,8 @@ use crate::State;
 use lattice_quorum_types::audit::{AuditAction, AuditEntry, AuditHead};
 
 impl State {
-    /// Returns the last entry of the audit and the time of the oldest entry not yet covered by a signed audit head.
+    /// Returns the last entry of the audit, the newest signed audit head, and the time of the oldest entry that no
+    /// signed audit head covers.
     pub fn audit_head(&self) -> AuditHead {
         let tail = self.audit.tail();
         let Some(last) = tail.last() else {

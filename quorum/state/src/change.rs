@@ -31,11 +31,13 @@ pub(crate) enum Change {
         change: AllocationChange,
         record: Box<Allocation>,
     },
-    /// Sets how many attempts of an allocation are not counted. Comes before the change of the allocation itself.
+    /// Sets the number of attempts of an allocation that do not count for its requeue policy. Comes before the change
+    /// of the allocation itself.
     UncountedAttempts { id: AllocationId, attempts: u32 },
     /// Puts a node record.
     Node(Box<Node>),
-    /// Puts a project record: a new project, or changed limits. Usage is not changed this way.
+    /// Puts a project record: a new project, changed limits, or a changed overcommitted mark. Usage is not changed this
+    /// way.
     Project(Box<Project>),
     /// Deletes a project.
     DeleteProject(ProjectPath),

@@ -67,7 +67,7 @@ impl Dags {
     /// Sets the progress of a running DAG.
     pub(crate) fn advance(&mut self, id: DagId, progress: DagProgress, revision: Revision) {
         if let Some(live) = self.live.get_mut(&id) {
-            // The record is copied only while a snapshot of the whole state shares it.
+            // The record is copied only while a copy of the state or an event shares it.
             Arc::make_mut(live).advance(progress, revision);
         }
     }

@@ -1,5 +1,5 @@
-//! The replicated state machine: node ownership, the project tree and its hard limits, leases, the states of all
-//! allocations, join tokens, trusted CAs, and the audit.
+//! The replicated state machine: nodes and their holders, projects with limits, budgets and usage records, allocations
+//! and DAGs, vClusters, reservations, baselines, leases, join tokens, trusted CAs and revocations, and the audit.
 //!
 //! The state machine is a function of its arguments: [`State::apply`] takes a log index and an
 //! [`Envelope`](lattice_quorum_types::Envelope) and returns the changes or a refusal. The state machine has no clock,

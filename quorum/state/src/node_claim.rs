@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct NodeClaims {
     /// Claimed nodes open to allocations of their claimant, by user and project.
     open: BTreeMap<(String, ProjectPath), BTreeSet<NodeId>>,
-    /// Number of claimed nodes that no allocation counts.
+    /// Number of claimed nodes, including those that await their wipe, that no allocation holds or counts.
     alone: u64,
-    /// Number of nodes that sensitive allocations count.
+    /// Number of nodes of the sensitive allocations that hold nodes.
     sensitive: u64,
 }
 
@@ -59,7 +59,7 @@ impl NodeClaims {
         }
     }
 
-    /// Updates the count after a change of an allocation.
+    /// Updates the number of nodes of sensitive allocations after a change of an allocation.
     pub(crate) fn follow_allocation(&mut self, before: Option<&Allocation>, after: &Allocation) {
         let before = before.map_or(0, Allocation::sensitive_nodes);
         self.sensitive = self.sensitive + after.sensitive_nodes() - before;
@@ -87,7 +87,7 @@ impl UsageChanges {
         }
     }
 
-    /// Records the usage change of a changed node.
+    /// Records the change of usage by the claim of a changed node.
     pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
         let counts = |node: &Node| Some(node.claim_project()?.clone());
         let (was, is) = (before.and_then(counts), counts(after));

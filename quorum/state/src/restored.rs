@@ -1,4 +1,4 @@
-//! Backup and restore: audit number and stamp of a state, and the first state of a restored cluster.
+//! Backup and restore: audit number, state time and revision of a state, and the first state of a restored cluster.
 
 use crate::{State, unstarted::ATTEMPT_GAP};
 use lattice_quorum_types::progress::CHECKPOINT_GAP;

@@ -30,9 +30,9 @@ pub enum RestoreError {
     /// The snapshot is truncated, or extra bytes follow it.
     #[error("the snapshot has {found} bytes, expected {expected}")]
     WrongLength {
-        /// Length in the header, bytes.
+        /// Length of the body in the header, bytes. For a snapshot shorter than a header: the length of a header.
         expected: u64,
-        /// Actual length, bytes.
+        /// Actual length of the body, bytes. For a snapshot shorter than a header: its total length.
         found: u64,
     },
     /// The content is damaged.

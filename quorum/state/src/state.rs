@@ -45,7 +45,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Everything the quorum agrees on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct State {
-    /// Limit policy in force. Replicated, because every voter must judge alike.
+    /// Limit policy in force. Replicated, because every voter must decide by the same policy.
     pub(crate) policy: Policy,
     pub(crate) revision: Revision,
     /// Log index of the last command that changed something.
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// Returns the state with its index rebuilt from allocations and nodes.
+    /// Returns the state with its dependency index rebuilt from allocations and nodes.
     pub(crate) fn with_dependency_index(mut self) -> Self {
         let records = self.hot.values().map(Arc::as_ref);
         self.order = DependencyIndex::of(records, self.nodes.values());
@@ -301,7 +301,7 @@ impl State {
         self.budgets.get(tenant)
     }
 
-    /// Last, acknowledged and dropped usage records.
+    /// Numbers of the last and of the last acknowledged usage record, and the number of dropped usage records.
     pub fn usage_records_head(&self) -> UsageRecordsHead {
         self.usage_records.head(self.revision, self.clock.now)
     }

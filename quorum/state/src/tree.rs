@@ -106,7 +106,7 @@ impl Tree {
     /// The project and every level above it.
     ///
     /// # Errors
-    /// The first unknown level.
+    /// An unknown level yields a refusal in place of its entry.
     fn levels<'a>(
         &'a self,
         path: &'a ProjectPath,

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest validity of a certificate, milliseconds: 825 days, the limit of `lattice admin ca issue` too, plus the rest
-/// of the last second. A revocation of certificates that are not recorded is kept this long.
+/// of the last second. A revocation is kept at least this long, except when an enrolment replaces an agent with
+/// recorded certificates.
 pub(crate) const MAX_CERTIFICATE_MS: u64 = 825 * 24 * 3600 * 1000 + 999;
 
 /// Maximum number of names with revoked certificates at one time.
@@ -21,7 +22,7 @@ pub const MAX_REVOCATION_BYTES: usize = 1_800_000;
 /// Size of a revocation entry without its name, bytes: role, length and two times.
 const ENTRY_BYTES: usize = 16;
 
-/// Recorded certificates of one name.
+/// Certificates and revocation of one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// Newest certificate issued by the quorum; `None` if the quorum issued none.
@@ -75,7 +76,7 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// Recorded certificates of a name.
+    /// Record of the certificates and the revocation of a name.
     pub(crate) fn identity(&self, role: Role, name: &str) -> Option<&Identity> {
         self.identities.get(&(role, name.to_owned()))
     }
@@ -127,7 +128,7 @@ impl Trust {
             revoked: revoked.collect(),
         }
     }
-    /// All names with recorded certificates.
+    /// All names with recorded certificates or a revocation.
     pub(crate) fn certificates(&self) -> Vec<CertificateView> {
         let views = self.identities.iter().map(|((role, name), i)| {
             let issued_at = i.newest.map(|newest| newest.issued_at);

@@ -77,7 +77,8 @@ impl UsageRecords {
         self.log.sealed()
     }
 
-    /// Last, acknowledged and dropped usage records, at the given revision and time.
+    /// Numbers of the last and of the last acknowledged usage record, and the number of dropped usage records, at the
+    /// given revision and time.
     pub(crate) fn head(&self, revision: Revision, at: UnixMillis) -> UsageRecordsHead {
         UsageRecordsHead {
             last: self.last,
@@ -281,7 +282,7 @@ impl UsageRecords {
     }
 }
 
-/// Accounting identity of an allocation: attempt, user, project and vCluster.
+/// Accounting identity of an allocation: number, attempt, user, project, vCluster and whether it is sensitive.
 pub(crate) fn accounted_allocation(record: &Allocation) -> AccountedAllocation {
     AccountedAllocation {
         allocation: record.id,

@@ -399,8 +399,8 @@ pub enum Command {
         /// [`crate::node::Node::version`] that the plan is based on.
         version: u64,
     },
-    /// Delete the definition of a vCluster. Refused while it is the home or current vCluster of nodes: these nodes
-    /// would be open to every tenant.
+    /// Delete the definition and the scheduler settings of a vCluster. Refused while it is the home or current vCluster
+    /// of nodes: these nodes would be open to every tenant.
     DeleteVcluster {
         /// Name of the vCluster.
         vcluster: VclusterName,
@@ -439,7 +439,8 @@ pub enum Command {
         /// DAG to cancel.
         id: DagId,
     },
-    /// Requeue an allocation that holds nodes: its processes are ended, and it waits for nodes again.
+    /// Requeue an allocation that holds nodes: its processes are ended, and it waits for nodes again. For a job array:
+    /// each of its elements that holds nodes.
     Requeue {
         /// Allocation to requeue.
         id: AllocationId,
@@ -463,8 +464,8 @@ pub enum Command {
         /// Allocation to end.
         id: AllocationId,
     },
-    /// Let an allocation write a checkpoint and continue. For its user, for operators, and for services under their
-    /// lease. Fenced.
+    /// Let an allocation write a checkpoint and continue. For its user, for operators and administrators, and for
+    /// services under their lease. Fenced.
     WriteCheckpoint {
         /// Allocation that writes the checkpoint.
         id: AllocationId,
@@ -538,7 +539,7 @@ pub enum Command {
     },
     /// Let an allocation on borrowed nodes leave them after the checkpoint that it is writing, or without it on
     /// timeout. The allocation had started that checkpoint in order to continue. No change if the checkpoint has ended,
-    /// or is already followed by a preemption, a reclaim or a suspension. Fenced.
+    /// or is already followed by a move or a suspension. Fenced.
     LeaveAfterCheckpoint {
         /// Allocation that writes the checkpoint.
         id: AllocationId,
@@ -551,7 +552,7 @@ pub enum Command {
     },
     /// Suspend an allocation after a checkpoint, on request of its user or an operator. A running allocation writes a
     /// new checkpoint; one that is writing a checkpoint is suspended after that one. If the checkpoint fails, the
-    /// allocation is suspended without it. Refused if the checkpoint in progress precedes a preemption or reclaim.
+    /// allocation is suspended without it. Refused if the checkpoint in progress precedes a move.
     SuspendAfterCheckpoint {
         /// Allocation to suspend.
         id: AllocationId,

@@ -171,7 +171,7 @@ pub enum EventKind {
         /// Record after the change.
         record: Box<Vcluster>,
     },
-    /// The definition of a vCluster was deleted.
+    /// The definition and the scheduler settings of a vCluster were deleted.
     VclusterDeleted {
         /// Name of the vCluster.
         vcluster: VclusterName,

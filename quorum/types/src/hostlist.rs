@@ -22,7 +22,7 @@ pub enum HostlistError {
     Syntax {
         /// Text as given.
         text: String,
-        /// Byte offset of the invalid item.
+        /// Byte offset of the invalid item or bracket.
         at: usize,
         /// Description of the error.
         reason: &'static str,

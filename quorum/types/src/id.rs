@@ -15,7 +15,7 @@ pub struct InvalidId {
     pub reason: &'static str,
 }
 
-/// Longest name or path segment, bytes. A DNS label has at most 63, and host names stay below 253.
+/// Longest name or path segment, bytes. A DNS label has at most 63, and a host name at most 253.
 pub const MAX_NAME_BYTES: usize = 253;
 
 /// Checks `[A-Za-z0-9][A-Za-z0-9._-]*`, at most [`MAX_NAME_BYTES`].
@@ -95,7 +95,7 @@ macro_rules! name_type {
 
 name_type!(/// A compute node's name, unique in the cluster; usually its short host name.
     NodeId, "node name");
-name_type!(/// A vCluster's name: a tenant's view of nodes with its own policy.
+name_type!(/// Name of a vCluster: a set of nodes with its own scheduler settings.
     VclusterName, "vCluster name");
 name_type!(/// A lease's name, one per reconciler and scope, e.g. `schedule.default`.
     LeaseName, "lease name");
@@ -200,7 +200,7 @@ impl FromStr for ProjectPath {
         Self::new(s)
     }
 }
-/// Valid because paths are compared and hashed as their text is.
+/// `Borrow<str>` is permitted because paths compare and hash as their text does.
 impl std::borrow::Borrow<str> for ProjectPath {
     fn borrow(&self) -> &str {
         &self.0

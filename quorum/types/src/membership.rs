@@ -16,8 +16,8 @@ use std::{fmt, net::SocketAddr};
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Incarnation {
-    /// 1 for a newly founded cluster, increased by one with each restore. 0: the member's data directory is blank, and
-    /// the member belongs to no incarnation yet.
+    /// 1 for a newly founded cluster, increased with each restore, by default by one. 0: the member's data directory is
+    /// blank, and the member belongs to no incarnation yet.
     pub number: u64,
     /// Origin of a restored cluster: the first eight bytes of the blake3 over the backup's digest and the numbers of
     /// the members. 0 for a newly founded cluster.
@@ -42,7 +42,7 @@ impl Incarnation {
 }
 
 impl fmt::Display for Incarnation {
-    /// Formats as `2 (restored from 1a2b3c4d5e6f7081)`, or `1`.
+    /// Formats as `2 (restored from 1a2b3c4d5e6f7081)`, `1` or `none yet`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.number, self.origin) {
             (0, _) => f.write_str("none yet"),
@@ -93,7 +93,7 @@ pub struct Follower {
     pub id: VoterId,
     /// Last log entry known to be on the member's disk.
     pub matched: Option<u64>,
-    /// Milliseconds since the member last answered; `None`: not since this process started.
+    /// Milliseconds since the member last answered; `None`: not since the leader's process started.
     pub heard_ms: Option<u64>,
     /// Error of the last call to the member; `None` if the call succeeded.
     pub fault: Option<String>,
@@ -209,7 +209,7 @@ pub struct MemberRow {
     pub heard_ms: Option<u64>,
     /// Log entries that the member lags behind the leader; `None` if not known.
     pub lag: Option<u64>,
-    /// Status that the member reported.
+    /// Status that the member reported; `None` if it reported none.
     pub account: Option<MemberReport>,
 }
 

@@ -1,9 +1,9 @@
 //! Planted bugs: deliberate faults which show that the simulation's checks detect them.
 //!
-//! Builds with `debug_assertions` contain these bugs, inert until `plant` arms one on the calling thread. In optimised
-//! builds [`is`] is a constant `false`, and the compiler removes each branch. A Cargo feature in place of
-//! `debug_assertions` would need a second build, or would reach the daemons of `cargo build --workspace`, since Cargo
-//! unifies features.
+//! Builds with `debug_assertions` contain these bugs, inert until `plant` arms one on the calling thread. In other
+//! builds the check for a planted bug is a constant `false`, and the compiler removes each branch. A Cargo feature in
+//! place of `debug_assertions` would need a second build, or would reach the daemons of `cargo build --workspace`,
+//! since Cargo unifies features.
 
 /// A planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

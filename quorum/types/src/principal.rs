@@ -16,13 +16,13 @@ pub struct Principal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Privilege {
-    /// User: may submit to projects and act on its own allocations.
+    /// User: may submit to projects, act on its own allocations, and claim nodes.
     User,
     /// Operator: may act on all allocations and nodes.
     Operator,
     /// Administrator: may do all that operators may, and change tenants, limits and trust.
     Admin,
-    /// A Lattice service (control) that acts on its own.
+    /// A Lattice service (control or a quorum member) that acts on its own.
     Service,
     /// An external accounting system with its own token: may set limits and budgets of tenants.
     Accounting,

@@ -46,7 +46,7 @@ impl FromStr for Role {
 
 /// A request with one reply.
 pub trait Rpc: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Method name on the wire, `service.verb`. Never reused for another meaning.
+    /// Method name on the wire, `service.method`. Never reused for another meaning.
     const METHOD: &'static str;
     /// Roles that may call the method. Other callers are refused before the body is decoded.
     const CALLERS: &'static [Role];

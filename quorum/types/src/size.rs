@@ -5,7 +5,7 @@
 use postcard::ser_flavors::Size;
 use serde::Serialize;
 
-/// Exact size on the wire, bytes.
+/// Exact size of the postcard encoding, bytes; `usize::MAX` for a value that cannot be encoded.
 pub fn encoded_bytes<T: Serialize>(value: &T) -> usize {
     // A value that cannot be encoded is not sent either, so it exceeds every limit.
     postcard::serialize_with_flavor::<T, Size, usize>(value, Size::default()).unwrap_or(usize::MAX)

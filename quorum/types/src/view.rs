@@ -164,7 +164,7 @@ pub struct Authority {
     pub since: UnixMillis,
 }
 
-/// Revoked certificates of one name that have not expired yet.
+/// Revocation of certificates of one name, listed at least until all these certificates have expired.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Revoked {
     /// Role of the certificates' holder.
@@ -199,7 +199,7 @@ pub struct CertificateView {
     pub issued_at: Option<UnixMillis>,
     /// Expiry time of the newest certificate.
     pub expires_at: Option<UnixMillis>,
-    /// Revocation of earlier certificates.
+    /// Last revocation of certificates of the name, which may include the newest; `None` if none is recorded.
     pub revoked: Option<Revocation>,
 }
 
@@ -232,7 +232,7 @@ pub struct LeaseView {
     pub name: String,
     /// Holder of the lease; `None` if the lease was released or has expired.
     pub holder: Option<String>,
-    /// Fencing epoch, which grows with each grant and each release. A command with an earlier epoch is refused.
+    /// Fencing epoch, which grows with each grant and each release. A command with another epoch is refused.
     pub epoch: u64,
     /// Expiry in state time, unless the lease is renewed. It lies in the past for an expired lease.
     pub expires_at: UnixMillis,
@@ -318,7 +318,7 @@ pub enum WatchItem {
     /// No further event up to this revision. Sent at intervals, so that the watcher detects a dead connection.
     Idle(Revision),
     /// The events after the requested revision are not available: they are no longer retained, or the revision is from
-    /// another history. The watcher reads [`Query::Hot`] and starts a new watch from that revision.
+    /// another history. The watcher reads [`Query::Hot`] and starts a new watch from [`LiveState::revision`].
     Compacted {
         /// Oldest revision from which a watch can start.
         oldest: Revision,

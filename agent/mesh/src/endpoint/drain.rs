@@ -22,7 +22,7 @@ const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// connection with every agent, and each connection it leaves is dialled again.
 const LEAVE_BURST: u32 = 64;
 const LEAVE_INTERVAL: Duration = Duration::from_millis(10);
-/// Timeout for the reply to `mesh.leave`. A peer of a version without `mesh.leave` does not answer.
+/// Timeout for the reply to `mesh.leave`. Without a reply, the old connection closes when a certificate expires.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Core {

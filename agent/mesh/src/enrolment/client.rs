@@ -61,7 +61,7 @@ pub enum EnrolError {
     /// The name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidIdentity),
-    /// The server could not be reached.
+    /// The server could not be reached, or the local endpoint could not be set up.
     #[error(transparent)]
     Mesh(#[from] MeshError),
     /// The connection broke; the token may be used up.
@@ -117,8 +117,8 @@ pub async fn enrol(
     enrol_with(addr, token, name, false, &MeshConfig::default()).await
 }
 
-/// Calls [`enrol_with`] at each of `addrs` in turn, with one key, until a member enrols the process or the cluster
-/// refuses. Returns `None` when `addrs` is empty.
+/// Enrols as [`enrol_with`] does, at each of `addrs` in turn and with one key, until a member enrols the process or an
+/// error is final ([`EnrolError::is_final`]). Returns `None` when `addrs` is empty.
 pub async fn enrol_at_any(
     addrs: impl IntoIterator<Item = SocketAddr>,
     token: &JoinToken,

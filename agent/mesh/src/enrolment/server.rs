@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 /// Longest enrolment request, bytes: token, name and CSR are about 600 bytes.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 
-/// Serves one enrolment request on `connection`.
+/// Serves at most one proof request and one enrolment request on `connection`.
 pub(crate) async fn serve_enrolment(
     core: &Core,
     enroller: &dyn Enroller,

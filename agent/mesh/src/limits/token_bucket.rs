@@ -126,7 +126,7 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         self.buckets.len()
     }
 
-    /// Makes space for one more key; returns `false` when the map is full and `crowd` refuses new keys.
+    /// Makes space for one more key; returns `false` when the map is full and the policy is [`FullMapPolicy::Refuse`].
     fn make_room(&mut self, now_ms: u64) -> bool {
         let rate = self.rate;
         if self.buckets.len() >= self.sweep_at.max(MIN_SWEEP_KEYS).min(self.max_keys) {

@@ -21,7 +21,7 @@ impl Mesh {
     /// Puts a trust bundle in force and verifies open connections against it. An authority trusted at this moment must
     /// have signed the bundle, and the bundle must not be older than the one in force. Connections with revoked or
     /// untrusted peers are closed. The bundle is saved in the folder of [`Mesh::keep_trust_in`], and the call waits for
-    /// the disk. Applying the bundle in force changes nothing.
+    /// the disk, except while another save is under way. Applying the bundle in force changes nothing.
     pub fn apply_bundle(&self, bundle: &SignedBundle) -> Result<AppliedBundle, BundleRefused> {
         self.core().apply_bundle(bundle)
     }

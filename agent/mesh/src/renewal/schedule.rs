@@ -42,8 +42,8 @@ pub(super) fn superseded_wait(
 }
 
 /// Returns the wait after `failures` in a row. The wait is at most a quarter of `left`, the rest of the certificate's
-/// life, but that bound is at least 1 s. The wait is shortened by up to a quarter, so that members that failed together
-/// do not retry together.
+/// life, but that bound is at least 1 s; after expiry the wait is `max`. The wait is shortened by up to a quarter, so
+/// that members that failed together do not retry together.
 pub(super) fn retry_wait(
     (min, max): (Duration, Duration),
     failures: u32,

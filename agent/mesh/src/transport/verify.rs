@@ -1,5 +1,5 @@
 //! Certificate verification in handshakes: a chain to the trusted roots, exactly one SPIFFE URI of this cluster's trust
-//! domain, and a key for signatures. DNS names are not used.
+//! domain, a key for signatures, and no revocation. DNS names are not used.
 
 use crate::{
     Pin, Role,

@@ -55,7 +55,7 @@ pub struct Revocation {
 pub struct TrustBundle {
     /// Trust domain: the name of the cluster.
     pub cluster: String,
-    /// Number of the bundle, incremented with every change. A member never returns to a lower number.
+    /// Number of the bundle, increased with every change. A member never returns to a lower number.
     pub number: u64,
     /// Complete list of trusted authorities.
     pub authorities: Vec<TrustedAuthority>,

@@ -59,8 +59,7 @@ impl HealthGate {
         passed
     }
 
-    /// Runs the gate on an idle node until it has passed once; until then the node takes no jobs. For an agent that
-    /// starts on a node without jobs.
+    /// Runs the gate whenever the node is idle, until the gate has passed once.
     pub(in crate::executor) async fn run_until_passed(self: Arc<Self>, is_idle: impl Fn() -> bool) {
         loop {
             if is_idle() && self.check().await.is_ok() {
@@ -70,7 +69,7 @@ impl HealthGate {
         }
     }
 
-    /// Blocks jobs on the node until the first result of the gate.
+    /// Blocks jobs on the node until the gate passes.
     pub(in crate::executor) fn block_until_first_result(&self) {
         self.block_reasons
             .record_gate_result(Some("it was not run yet".to_owned()));

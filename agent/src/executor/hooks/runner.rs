@@ -50,7 +50,7 @@ impl HookRunner {
         }
     }
 
-    /// Runs the hook to its end, with the variables in `more` in addition to those that the agent sets.
+    /// Runs the hook to its end, with the variables in `extra_env` in addition to those that every hook gets.
     ///
     /// # Errors
     /// Exit code, signal or timeout, with the last line of output; or the reason that the start failed.
@@ -173,7 +173,7 @@ fn describe_status(status: ExitStatus) -> String {
     }
 }
 
-/// Process group of the hook, killed on drop, also when the agent stops meanwhile.
+/// Process group of the hook, killed on drop, also when the run is cancelled.
 struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {

@@ -23,7 +23,7 @@ const FORMAT: u32 = 1;
 const MARKER_VARIABLE: &str = "LATTICE_WIPE";
 /// Pause between two checks of killed processes, and between two writes to a full disk.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest wait for the end of processes that a killed agent left; a process that remains is stuck in the kernel.
+/// Longest wait for the end of hook processes that a killed agent left; a process that remains is stuck in the kernel.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Record of the last wipe, on disk.
@@ -120,8 +120,8 @@ impl Wiper {
         );
     }
 
-    /// Starts a wipe, or returns the status of the same order. Only one wipe runs at a time, and none while jobs run on
-    /// the node.
+    /// Records the order for a wipe, or returns the status of the wipe for the same order. Only one wipe runs at a
+    /// time, and none starts while jobs run on the node.
     pub(in crate::executor) async fn accept(
         &self,
         order: &Wipe,

@@ -19,9 +19,10 @@ pub struct RunAs {
     pub fixed: Option<Ids>,
     /// Whether an agent that is not root may run jobs as its own user.
     pub allow_same_user: bool,
-    /// Lowest uid that may run jobs: lower uids belong to the system.
+    /// Lowest uid that a rank may switch to: lower uids belong to the system.
     pub min_uid: u32,
-    /// The site's map from principals to accounts; without one, the submitter's name is the account name.
+    /// The site's map from principals to accounts. A principal that is not in the map runs jobs as the account of the
+    /// same name.
     pub map: Option<Arc<UserMap>>,
     /// Source of local accounts.
     pub accounts: Accounts,
@@ -115,7 +116,7 @@ impl RunAs {
                 fixed.uid
             )));
         }
-        // Only for home and shell: without a name service, the uid is still valid.
+        // Only for name, home and shell: without a name service, the uid is still valid.
         let found = self.accounts.by_uid(uid).await.unwrap_or(None);
         Ok(JobAccount {
             become_user: None,

@@ -32,15 +32,15 @@ pub enum UserMapError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// Another user could change the file.
+    /// The file is missing, not a regular file, or another user could change it.
     #[error("executor.user_map")]
     Untrusted(#[from] DistrustCause),
-    /// The content is not `principal: account` lines.
+    /// The content is not `principal: account` lines, or an account name is invalid or `root`.
     #[error("executor.user_map: {}: {reason}", path.display())]
     Malformed {
         /// Path of the file.
         path: PathBuf,
-        /// Description of all mistakes.
+        /// Error of the YAML parser, or all invalid entries.
         reason: String,
     },
 }

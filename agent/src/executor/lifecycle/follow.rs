@@ -23,9 +23,9 @@ const START_RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Pause after the disk or the kernel failed to return the state of an attempt.
 const READ_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// First poll interval for a supervisor of a previous agent, which cannot wake this agent when its job starts. Each
-/// further interval is twice as long.
+/// further interval is twice as long, up to [`READ_RETRY_DELAY`].
 const START_POLL: Duration = Duration::from_millis(50);
-/// Poll interval for a hanging start of such a supervisor after its job has started.
+/// Poll interval for a supervisor of a previous agent after its job has started.
 const HANG_POLL: Duration = Duration::from_secs(10);
 
 /// State of an attempt according to its files and the kernel.
@@ -38,7 +38,7 @@ enum AttemptState {
     },
     /// The job has ended; no supervisor lives to run the site's hooks after it.
     Unfinished(ExitRecord),
-    /// No supervisor lives; `was` states whether there was one.
+    /// No supervisor lives; `had_supervisor` states whether there was one.
     Unsupervised {
         had_supervisor: bool,
     },
@@ -74,8 +74,8 @@ fn read_state(dir: &AttemptDir) -> Result<AttemptState, RecordError> {
     })
 }
 
-/// Reads the state off the async threads, repeats a stop request to the supervisor, and passes changes on to the
-/// reporter.
+/// Reads the state off the async threads, repeats a stop request to the supervisor, records a hanging start, and passes
+/// changes on to the reporter.
 async fn read_and_report(shared: &Shared, rank: &Arc<Rank>) -> Result<AttemptState, String> {
     let at = rank.clone();
     let look = move || {

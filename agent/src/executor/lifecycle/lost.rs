@@ -9,7 +9,7 @@ use lattice_quorum_types::allocation::RankExit;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pause between two writes of an end to a full disk.
+/// Pause between two attempts to write an end.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Ends a rank after its supervisor exited without recording an end. The job's first process ended with the supervisor.
@@ -104,7 +104,7 @@ fn kill_remaining(
     Ok(left)
 }
 
-/// Writes an end in place of the supervisor, and retries until the disk has space for it.
+/// Writes an end in place of the supervisor, and retries until the write succeeds.
 pub(in crate::executor) async fn write_end(
     shared: &Shared,
     rank: &Arc<Rank>,

@@ -10,8 +10,8 @@ use lattice_quorum_types::command::RankReport;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Retention of an end: as long as a command's key is remembered. A late or repeated launch is answered with the end
-/// instead of being run.
+/// Retention of an end: as long as the quorum keeps an idempotency key. A late or repeated launch is answered with the
+/// end instead of being run.
 const KEEP_END: Duration = Duration::from_millis(lattice_quorum_types::command::KEY_LIFETIME_MS);
 /// Pause between two removals of old attempts.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
@@ -19,7 +19,8 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 /// Attempt with its end, if known.
 pub(in crate::executor) type Unfinished = (AttemptKey, AttemptDir, Option<RankReport>);
 
-/// Attempts without an end at control. For attempts of an earlier boot, this function writes the end.
+/// Attempts, except those with an end that control has acknowledged. For attempts of an earlier boot, this function
+/// writes the result; it removes folders without a record.
 pub(in crate::executor) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError> {
     let mut left = Vec::new();
     for (key, dir) in shared.attempts.list()? {
@@ -44,8 +45,8 @@ pub(in crate::executor) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>
     Ok(left)
 }
 
-/// Result of an attempt of an earlier boot: no process survives a reboot. A written end stays valid. The hooks of the
-/// attempt have still to run, because a reboot does not wipe disks.
+/// Result of an attempt of an earlier boot: no process survives a reboot. A written result stays valid. `None` if hooks
+/// of the attempt have still to run, because a reboot does not wipe disks.
 fn end_after_reboot(
     shared: &Shared,
     dir: &AttemptDir,

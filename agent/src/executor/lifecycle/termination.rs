@@ -10,7 +10,7 @@ use lattice_quorum_types::allocation::RankExit;
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// Pause between two attempts to write that an attempt without a record is stopped.
+/// Pause between two tries to record an attempt as stopped.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sends SIGTERM to the living supervisor, if there is one; returns whether there is.

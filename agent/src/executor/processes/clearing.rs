@@ -118,7 +118,7 @@ fn obstacle(left: &OrphanProcesses) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Sends SIGKILL to all processes; removes the cgroup if it is empty.
+/// Sends SIGKILL to the processes of the attempt in `left` and in `group`; removes `group` if `left` has none.
 pub(in crate::executor) fn kill(left: &OrphanProcesses, group: Option<&Cgroup>) {
     if let Some(group) = group {
         group.kill();

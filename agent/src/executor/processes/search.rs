@@ -23,7 +23,7 @@ pub(in crate::executor) struct OrphanAttempt {
     /// Number of supervisors among the processes.
     supervisors: usize,
     pub(in crate::executor) group: Option<Cgroup>,
-    /// Whether the attempt's cgroup contains some of the processes: only root can place a process there.
+    /// Whether the attempt's cgroup contains a process that has not ended: only root can place a process there.
     pub(in crate::executor) is_proven: bool,
 }
 
@@ -52,7 +52,7 @@ impl OrphanAttempt {
 }
 
 impl OrphanFinder {
-    /// All running processes, by attempt. An empty cgroup is listed without processes.
+    /// All running processes of the agent's attempts, by attempt. An empty cgroup is listed without processes.
     pub(in crate::executor) fn all_attempts(
         &self,
     ) -> std::io::Result<BTreeMap<AttemptKey, OrphanAttempt>> {

@@ -75,7 +75,7 @@ pub(super) struct Journal {
     pub(super) segments: Vec<Segment>,
     /// File of the last segment; `None` if the next line starts a new segment.
     open: Option<File>,
-    /// State after all accepted lines, written or not.
+    /// State after all lines that were written, or dropped unwritten.
     pub(super) checkpoint: Checkpoint,
     pub(super) contents: PreimageStore,
     /// Number of segments found altered.

@@ -23,7 +23,7 @@ pub(super) const COMPLETE: &str = "complete";
 pub(super) const PROGRESS: &str = "progress";
 /// Marks a failed checkpoint; contains its number, then the reason.
 pub(super) const FAILED: &str = "failed";
-/// Maximum number of bytes read of any of these files.
+/// Maximum number of bytes read of an answer file.
 const MAX_READ_BYTES: u64 = 1024;
 /// Maximum number of files that are counted for the size. A count beyond this number or [`COUNT_TIMEOUT`] is abandoned.
 const MAX_ENTRIES: usize = 100_000;

@@ -55,8 +55,8 @@ impl CheckpointRecorder {
         self.recorded = Some((status, now));
     }
 
-    /// Records the end, and retries until the disk has space. Once the job has ended, only one more attempt is made:
-    /// the job's own end implies the failure.
+    /// Records the end, and retries until the write succeeds or the attempt's folder is gone. Once the job has ended,
+    /// only one more write is tried: the job's own end implies the failure.
     pub(super) async fn end(&self, outcome: CheckpointOutcome, job_ended: &CancellationToken) {
         let state = CheckpointState {
             number: self.number,

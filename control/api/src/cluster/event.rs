@@ -11,10 +11,10 @@ use utoipa::ToSchema;
 
 /// SSE event name of [`Changes`]; the SSE id is the revision to resume from.
 pub const CHANGES: &str = "changes";
-/// SSE event name of [`Observed`], which has no id, since observations are not replicated. After a switch to another
-/// control, read the nodes again: observations in between are lost.
+/// SSE event name of [`ObservedChanges`], which have no id, since observations are not replicated. After a switch to
+/// another control, read the lists again: observations in between are lost.
 pub const OBSERVED: &str = "observed";
-/// SSE event name of [`Compacted`].
+/// SSE event name of [`CompactedEvents`].
 pub const COMPACTED: &str = "compacted";
 
 /// Change of one record, with the record after the change.
@@ -71,8 +71,8 @@ pub struct Changes {
     pub changes: Vec<Change>,
 }
 
-/// Nodes with a change of observed liveness, health, facts or digests, allocations with a changed reason to wait, and
-/// tenants that have used up a budget.
+/// Nodes with a change of observed data, such as liveness, health, digests or drift; allocations with a changed reason
+/// to wait; and tenants that have used up a budget.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ObservedChanges {
     /// Nodes as observed now.

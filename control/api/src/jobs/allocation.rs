@@ -97,7 +97,7 @@ pub struct AllocationRequest {
     /// Requirements on the nodes.
     #[serde(default)]
     pub constraints: ConstraintsBody,
-    /// Policy after the loss of a node: `never` (default), `default_uses` or `always`.
+    /// Policy after the loss of a node: `never` (default), `once` or `always`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue: Option<String>,
     /// Submit the allocation on hold.

@@ -17,7 +17,7 @@ pub struct ClaimView {
     /// Time of the claim.
     pub since: String,
     /// `claimed`: the node takes sensitive allocations of its user; `releasing`: released and not wiped yet;
-    /// `quarantine`: the wipe failed.
+    /// `unclean`: the wipe failed.
     pub state: String,
     /// Why the wipe failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

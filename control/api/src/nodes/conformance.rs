@@ -167,7 +167,7 @@ pub struct DifferenceView {
 pub struct DiffView {
     /// Left side: a node, or for a group its digest, its number of nodes and the node compared.
     pub left: String,
-    /// Right side: a node or group as on the left, or `majority of` and the cohort.
+    /// Right side: a node or group as on the left, or `majority of the cohort of` and the node.
     pub right: String,
     /// Keys that differ, or are unknown on one side.
     pub differences: Vec<DifferenceView>,

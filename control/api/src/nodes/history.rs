@@ -54,7 +54,7 @@ pub struct HistoryEntryView {
     /// - `boot`: the host booted.
     /// - `agent`: the agent started or ended.
     /// - `driver`, `device`: a kernel module or a device was added or removed.
-    /// - `xid`: XID, or the equivalent event of AMD's driver.
+    /// - `xid`: XID, or an event of AMD's GPU driver or of a NIC driver.
     /// - `health`: a reason of the checks began, changed or ended; `cleared`: an operator cleared a reason.
     /// - `drain`, `lifecycle`, `liveness`: changes that this control observed.
     /// - `audit`: audit entries about the node; `bmc`: ended tasks and log entries of its BMC. Both are shown only to
@@ -118,7 +118,7 @@ pub struct NodeEventView {
     /// Affected part: `gpu.3`, a kernel module, a device; the name of a BMC task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity: Option<String>,
-    /// PCI address of a GPU.
+    /// PCI address of a GPU or NIC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// Stable code: `gpu.xid.79`, `gpu.amd.fatal`, the name of a check; the id of a BMC message.
@@ -130,7 +130,7 @@ pub struct NodeEventView {
     /// Detail: evidence, a reason, a version, the previous boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Source of an XID: `nvml`, `kernel_log`, `both`; name of the BMC log, or `tasks`.
+    /// Source of an XID or another driver event: `nvml`, `kernel_log`, `both`; name of the BMC log, or `tasks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// `inform`, `degraded`, `faulty`; from a BMC, in Redfish terms: `ok`, `warning`, `critical`.

@@ -67,7 +67,7 @@ pub struct ProjectView {
     pub own: UsageView,
     /// Usage of everything below the project.
     pub subtree: UsageView,
-    /// Sum of both, which is compared with the limits.
+    /// Usage of the project and everything below it, which is compared with the limits.
     pub total: UsageView,
     /// Administrators.
     pub admins: Vec<String>,

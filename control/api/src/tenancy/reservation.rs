@@ -44,7 +44,7 @@ pub struct ReservationRequest {
     /// Free-text reason.
     pub reason: String,
     /// Revision of the reservation that this change is based on, 0 for none; the change is rejected if the reservation
-    /// has another revision by now.
+    /// has another revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub expected_revision: Option<Revision>,

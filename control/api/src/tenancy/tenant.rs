@@ -38,7 +38,7 @@ pub struct TenantView {
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
     pub fair_share_target: Option<Fraction>,
-    /// Multiple of that share that the tenant may hold while others need nothing, 1 or more; `null`: not set.
+    /// Multiple of the fair share that the tenant may hold while others need nothing, 1 or more; `null`: not set.
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
     pub burst_allowance: Option<Fraction>,
@@ -112,7 +112,8 @@ pub struct TenantRequest {
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 0, maximum = 1)]
     pub fair_share_target: Patch,
-    /// Multiple of that share that the tenant may hold while others need nothing, 1 to 10000; not set when left out.
+    /// Multiple of the fair share that the tenant may hold while others need nothing, 1 to 10000; not set when left
+    /// out.
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 1, maximum = 10000)]
     pub burst_allowance: Patch,
@@ -150,7 +151,7 @@ pub struct TenantUpdate {
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 0, maximum = 1)]
     pub fair_share_target: Patch,
-    /// Multiple of that share that the tenant may hold while others need nothing, 1 to 10000; `null` removes it.
+    /// Multiple of the fair share that the tenant may hold while others need nothing, 1 to 10000; `null` removes it.
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 1, maximum = 10000)]
     pub burst_allowance: Patch,

@@ -44,7 +44,7 @@ pub struct TenantUsage {
     /// Share of the cluster that the tenant should have; `null`: not set.
     #[schema(value_type = Option<f64>)]
     pub fair_share_target: Option<Fraction>,
-    /// Multiple of that share that the tenant may hold while others need nothing; `null`: not set.
+    /// Multiple of the fair share that the tenant may hold while others need nothing; `null`: not set.
     #[schema(value_type = Option<f64>)]
     pub burst_allowance: Option<Fraction>,
     /// Fraction of the cluster's nodes that the tenant holds now.

@@ -30,7 +30,7 @@ pub struct VclusterView {
     pub version: u32,
     /// Nodes that belong to the vCluster, as a hostlist.
     pub nodes: String,
-    /// Number of these nodes.
+    /// Number of nodes that belong to the vCluster.
     pub node_count: u32,
     /// Own nodes that another vCluster borrows, as a hostlist.
     pub lent: String,
@@ -49,8 +49,8 @@ pub struct VclusterView {
     pub revision: Revision,
 }
 
-/// Definition or change of a vCluster. A field left out keeps its value; in a new vCluster it is empty, and all tenants
-/// may use it.
+/// Definition or change of a vCluster. A field left out keeps its value. By default a new vCluster has no description,
+/// and all tenants may use it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VclusterRequest {
@@ -72,7 +72,8 @@ pub struct VclusterRequest {
     /// (defined, `default`, or with nodes), and the change does not define it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<SchedulerChange>,
-    /// Change of the movement settings, under the same conditions; rejected if the settings would be inconsistent.
+    /// Change of the movement settings, under the conditions of `scheduler`; rejected if the settings would be
+    /// inconsistent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub movement: Option<MovementChange>,
 }

@@ -29,7 +29,8 @@ pub struct AuthorityView {
 }
 
 impl AuthorityView {
-    /// Creates the view. `certificates`: see the field. The subject is empty if the certificate cannot be read.
+    /// Creates the view; `certificates`: see [`AuthorityView::certificates`]. The subject is empty if the certificate
+    /// cannot be read.
     pub fn new(authority: &view::Authority, certificates: Option<u64>) -> Self {
         let described = x509::parse_certificate(&authority.certificate).ok();
         Self {

@@ -13,11 +13,11 @@ use x509_parser::{
 pub struct CertificateFields {
     /// blake3 of the certificate, lower-case hex; identifies a CA.
     pub pin: String,
-    /// Subject, for display.
+    /// Common name of the subject or, without one, its complete distinguished name.
     pub subject: String,
-    /// Subject of the issuer.
+    /// Common name of the issuer or, without one, its complete distinguished name.
     pub issuer: String,
-    /// SPIFFE URI, in the certificate of a member.
+    /// First URI among the alternative names: in the certificate of a member, its SPIFFE URI.
     pub uri: Option<String>,
     /// Whether the certificate may sign others (CA).
     pub is_authority: bool,
@@ -32,7 +32,8 @@ pub struct CertificateFields {
 }
 
 impl CertificateFields {
-    /// Whether `authority` issued this certificate, by key identifiers or, without them, by names.
+    /// Whether this certificate names `authority` as its issuer: by key identifiers or, if one of the two certificates
+    /// has none, by names. The signature is not verified.
     pub fn names_as_issuer(&self, authority: &Self) -> bool {
         match (&self.authority_key, &authority.key) {
             (Some(named), Some(key)) => named == key,

@@ -71,7 +71,7 @@ pub struct IssueArgs {
     /// quorum, control or agent.
     #[arg(long)]
     role: Role,
-    /// Name: the number of a quorum member, or the name of a node.
+    /// Name: the number of a quorum member, or the name of a control or node.
     #[arg(long)]
     id: String,
     /// Folder for `identity.pem`, `identity.key` and `roots.pem`.
@@ -131,7 +131,7 @@ pub fn issue(args: &IssueArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a command that needs a cluster.
+/// Runs a CA command; `create` and `issue` do not use the connection.
 pub async fn run(command: CaCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         CaCommand::Create(args) => Ok(create(&args)?),

@@ -42,7 +42,7 @@ pub struct ListArgs {
     /// List this role only: agent, control or quorum.
     #[arg(long)]
     role: Option<Role>,
-    /// List only certificates that expire within this time: 7d.
+    /// List only certificates that have expired or will expire within this time: 7d.
     #[arg(long, value_name = "TIME")]
     ending_within: Option<String>,
 }
@@ -59,11 +59,11 @@ pub struct RevokeArgs {
 
 #[derive(Args)]
 pub struct ShowArgs {
-    /// PEM file, or a daemon's folder with `identity.pem`.
+    /// PEM file, or a folder with `identity.pem` (of a daemon) or `ca.pem` (of a CA).
     file: PathBuf,
 }
 
-/// Runs a command that needs a cluster.
+/// Runs a certificate command; `show` uses only the output format of the connection.
 pub async fn run(command: CertificateCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         CertificateCommand::List(args) => list(&args, connection).await,
@@ -126,7 +126,7 @@ async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads `agent/gpu[001-004]`.
+/// Parses a role and a hostlist of names, such as `agent/gpu[001-004]`.
 fn members(text: &str) -> Result<(Role, Vec<NodeId>), Failure> {
     let usage = |why: String| {
         Failure::usage(format!(
@@ -205,7 +205,7 @@ struct CertificateDocument {
     issuer_pin: Option<String>,
 }
 
-/// Returns the certificate file for a path: in a daemon's folder it has a fixed name.
+/// Returns the certificate file for a path: in a folder, `identity.pem` or else `ca.pem`; otherwise the path itself.
 fn file_in(path: &Path) -> PathBuf {
     let inside = ["identity.pem", "ca.pem"].map(|name| path.join(name));
     let found = inside

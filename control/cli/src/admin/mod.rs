@@ -1,4 +1,5 @@
-//! `lattice admin`: founding a cluster, enrolment, revocation, and cluster-wide settings.
+//! `lattice admin`: CAs and certificates, enrolment, the quorum, tenants, vClusters, accounting, cluster-wide settings,
+//! and context files.
 
 mod accounting;
 mod ca;
@@ -33,7 +34,7 @@ pub enum AdminCommand {
     /// Certificates of members: list, revoke, show.
     #[command(subcommand, visible_alias = "cert")]
     Certificate(certificate::CertificateCommand),
-    /// Quorum members: status, leader and lag; add, remove and replace members; backups.
+    /// Quorum members: status and lag; add, remove and replace members; leadership; backups.
     #[command(subcommand)]
     Quorum(quorum::QuorumCommand),
     /// Join tokens, with which agents, controls and quorum members enrol.
@@ -129,7 +130,7 @@ pub struct ContextArgs {
 pub fn https(args: &HttpsArgs) -> anyhow::Result<()> {
     let web = web_tls::create(args.hosts.clone(), SystemTime::now(), DAY * args.days)?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
-    // The key is written first, so that an existing file is found before anything is written.
+    // The key is written first, so that an existing key is found before anything is written.
     write_new(
         &args.out.join("https.key"),
         web.key_pem.expose_secret().as_bytes(),

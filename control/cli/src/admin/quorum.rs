@@ -129,12 +129,13 @@ impl BackupArgs {
 /// Longest wait for a change.
 #[derive(Args, Clone, Copy)]
 struct Wait {
-    /// Stop waiting after this many seconds; the change continues when the command is run again.
+    /// Stop waiting for the addition or the removal after this many seconds; the change continues when the command is
+    /// run again.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout: u64,
 }
 
-/// Runs a command that needs a cluster.
+/// Runs a quorum command; `restore` does not use the connection.
 pub async fn run(command: QuorumCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         QuorumCommand::Status => status(connection).await,
@@ -236,7 +237,7 @@ async fn status(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the state of the quorum after a change: one line and the warnings or, as JSON or YAML, all members.
+/// Prints the state of the quorum after a change: one line and the warnings or, as JSON, YAML or CSV, all members.
 async fn print_quorum(connection: &Connection) -> Result<(), Failure> {
     let view = connection.client.quorum().await?;
     if matches!(connection.format, Format::Table | Format::Wide) {

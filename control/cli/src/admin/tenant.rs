@@ -61,7 +61,8 @@ pub struct NewLimits {
     /// Share of the cluster that the tenant should have: 0 to 1, or none.
     #[arg(long, value_name = "SHARE")]
     fair_share_target: Option<AmountChange<Fraction>>,
-    /// Multiple of that share that the tenant may hold while others need nothing: 1 or more, or none.
+    /// Multiple of the fair share target from which the tenant's pending allocations rank behind those of others: 1 or
+    /// more, or none.
     #[arg(long, value_name = "FACTOR")]
     burst_allowance: Option<AmountChange<Fraction>>,
 }
@@ -110,12 +111,13 @@ pub struct Changes {
     /// Share of the cluster that the tenant should have: 0 to 1, or none.
     #[arg(long, value_name = "SHARE")]
     fair_share_target: Option<AmountChange<Fraction>>,
-    /// Multiple of that share that the tenant may hold while others need nothing: 1 or more, or none.
+    /// Multiple of the fair share target from which the tenant's pending allocations rank behind those of others: 1 or
+    /// more, or none.
     #[arg(long, value_name = "FACTOR")]
     burst_allowance: Option<AmountChange<Fraction>>,
 }
 
-/// Change of an amount: a new amount, or `none`.
+/// Change of an amount: a new amount, or its removal (`none` or `unlimited`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AmountChange<A> {
     /// New amount.

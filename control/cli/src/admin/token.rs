@@ -51,8 +51,8 @@ pub struct CreateArgs {
     /// 10.1.0.0/16; repeat for several.
     #[arg(long = "cidr", value_name = "NETWORK")]
     cidrs: Vec<String>,
-    /// Let the token take over a name that is already enrolled, if the agent requests that too (join.replace). Earlier
-    /// certificates of the name then become invalid.
+    /// Let the token take over a name that is already enrolled, if the process requests that too (join.replace).
+    /// Earlier certificates of the name then become invalid.
     #[arg(long)]
     replace: bool,
 }

@@ -188,7 +188,7 @@ pub struct DeleteArgs {
     expected_version: Option<u32>,
 }
 
-/// Returns the flag of a field.
+/// Returns the command-line flag for a field of the request, without its dashes.
 fn flag(field: &str) -> String {
     if let Some(setting) = field.strip_prefix("movement.") {
         return format!("set {setting}");
@@ -346,14 +346,14 @@ const COLUMNS: Columns<'_> = Columns {
 fn tenants(vcluster: &VclusterView) -> String {
     match vcluster.tenants.as_deref() {
         None => "all".to_owned(),
-        // Tenants that the caller may not see.
+        // The vCluster has tenants, but the caller may not see them.
         Some([]) if vcluster.usable => "others".to_owned(),
         Some([]) => "none".to_owned(),
         Some(names) => names.join(","),
     }
 }
 
-/// Returns the definition version; 0 means that the vCluster is not defined.
+/// Formats the version of the definition; 0, that of an undefined vCluster, is `not set`.
 fn version(vcluster: &VclusterView) -> String {
     match vcluster.version {
         0 => "not set".to_owned(),
@@ -361,7 +361,7 @@ fn version(vcluster: &VclusterView) -> String {
     }
 }
 
-/// Returns the control that holds the scheduler lease, with the lease epoch.
+/// Formats the control that holds the scheduler lease, with the lease epoch, or the lack of one.
 fn scheduled_by(vcluster: &VclusterView) -> String {
     match &vcluster.scheduled_by {
         Some(control) => format!("{control} (epoch {})", vcluster.scheduler_epoch),

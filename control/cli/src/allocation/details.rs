@@ -107,7 +107,7 @@ fn present_lines<const N: usize>(
         .filter_map(|(key, value)| Some((key, value?)))
 }
 
-/// Returns the lines about the resource demand.
+/// Returns the lines about data readiness, checkpoint time and storage bandwidth.
 fn demand(a: &AllocationView) -> impl Iterator<Item = Line> {
     let rates = a.storage_gb_s.iter();
     let rates: Vec<_> = rates
@@ -120,7 +120,7 @@ fn demand(a: &AllocationView) -> impl Iterator<Item = Line> {
     ])
 }
 
-/// Returns the lines about array, dependencies, times, checkpoints, scaling and reservation of the request.
+/// Returns the lines about array, dependencies, mutex, times, checkpoints, scaling and reservation of the request.
 fn terms(a: &AllocationView) -> impl Iterator<Item = Line> {
     let after = a.dependencies.iter();
     let after: Vec<_> = after
@@ -157,7 +157,7 @@ fn scale(scale: &ScaleBody) -> String {
     )
 }
 
-/// Returns the lines about the progress of the allocation.
+/// Returns the lines about array elements, DAG, preemptions and written checkpoints.
 fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
     let tally = a.element_counts.as_ref().map(|tally| {
         format!(

@@ -15,19 +15,19 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Position in a chain: entry number and hash. `(0, zeros)` is before the first entry.
 pub type ChainPosition = (u64, [u8; 32]);
 
-/// Failed check, with its entry.
+/// Failed check of an audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuditCheckError {
     /// The hash chain is broken.
     Chain(AuditFault),
-    /// Another check failed.
+    /// Another check of an entry failed.
     Entry {
         /// First faulty entry.
         number: u64,
         /// Description of the fault.
         reason: String,
     },
-    /// No trusted CA has signed the audit.
+    /// No signed head covers a verified entry, or the end of an export is missing or does not match its content.
     Unsigned(String),
 }
 
@@ -91,24 +91,24 @@ pub struct Checker {
     /// CAs that became trusted according to the audit, and the entry of that change.
     added: BTreeMap<String, u64>,
     retired: BTreeMap<String, u64>,
-    /// For each member name, the time of the last revocation or replacement: certificates issued until then are void.
+    /// For each quorum member, the time of the last revocation or replacement: certificates issued until then are void.
     void_until: BTreeMap<String, UnixMillis>,
 }
 
 /// Result of the verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Cluster name; absent if no signed head names it.
+    /// Cluster name, as given to [`Checker::new`] or in the first signed head; `None` without both.
     pub cluster: Option<String>,
     /// Number of verified entries.
     pub entries: u64,
-    /// Number of the first entry.
+    /// Number of the first entry; without entries, the number that the chain starts after.
     pub first: u64,
     /// Number of the last entry.
     pub last: u64,
-    /// Time of the first entry.
+    /// Time of the first entry; `None` without entries.
     pub from: Option<String>,
-    /// Time of the last entry.
+    /// Time of the last entry; `None` without entries.
     pub to: Option<String>,
     /// Hash of the last entry.
     pub hash: String,
@@ -143,12 +143,12 @@ impl Checker {
         }
     }
 
-    /// Returns the position of the last entry so far.
+    /// Returns the position of the last verified entry or, before the first one, the start of the chain.
     pub fn last(&self) -> ChainPosition {
         self.last
     }
 
-    /// Returns the hash of a verified entry, or of the position before the first one.
+    /// Returns the hash of a verified entry, or of the position before the first one; `None` for other numbers.
     pub fn hash(&self, number: u64) -> Option<[u8; 32]> {
         if number == self.start.0 {
             return Some(self.start.1);
@@ -310,7 +310,8 @@ impl Checker {
     /// audit.
     ///
     /// # Errors
-    /// A signed head of an untrusted CA, or no signed head at all.
+    /// A signed head of an untrusted CA or of one that was retired before, or no signed head that covers a verified
+    /// entry.
     pub fn finish(self, pins: &BTreeSet<String>) -> Result<Report, AuditCheckError> {
         let trusted = self.trusted(pins);
         for sealed in &self.signed_heads {

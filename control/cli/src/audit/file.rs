@@ -18,7 +18,7 @@ use std::io::BufRead;
 
 /// Format version.
 const FORMAT_VERSION: u32 = 1;
-/// Longest line, bytes: an entry may name thousands of nodes, twice.
+/// Longest line, bytes: an entry may name thousands of nodes, in its fields and again in its hashed bytes.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,9 +158,9 @@ impl Writer {
 /// Why an export cannot be read to its end.
 #[derive(Debug)]
 pub enum ExportReadError {
-    /// The file is not an export, or cannot be read at all.
+    /// The first line is not an export header, or has an unsupported format version.
     Other(anyhow::Error),
-    /// An entry does not match its written form.
+    /// A line cannot be read or was altered, or the end line is missing or does not match.
     Fault(AuditCheckError),
 }
 
@@ -181,7 +181,7 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header line.
+    /// Reads the header line, and returns it with the start of the chain and a reader of the lines after it.
     pub fn open(lines: R) -> Result<(Header, ChainPosition, Self), ExportReadError> {
         let mut reader = Self {
             lines,

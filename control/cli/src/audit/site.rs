@@ -64,7 +64,7 @@ impl TestCluster {
         Pin::of(self.authority.certificate()).to_string()
     }
 
-    /// Returns a site with this cluster's name and the CA of another site.
+    /// Returns a cluster with this name and the CA of another cluster.
     pub fn with_key_of(mut self, other: &Self) -> Self {
         self.authority = other.authority.clone();
         self
@@ -124,7 +124,7 @@ impl TestCluster {
         self.sign_as(all, Role::Quorum, &member.to_string(), 0);
     }
 
-    /// Appends an entry and signs the head; a signed head under another CA may cover the earlier entries.
+    /// Appends an entry and a signed head over it; a head that another CA signed may cover the entries before.
     pub fn sign_again(&self, all: &mut Vec<AuditEntry>, member: u64) {
         all.extend(append_entries(all, 1));
         self.sign(all, member);

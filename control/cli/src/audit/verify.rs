@@ -73,7 +73,7 @@ impl VerifyArgs {
     }
 }
 
-/// Export that was read for a comparison.
+/// Export that was read to its end, with its verified chain.
 struct ReadExport {
     name: String,
     checker: Checker,
@@ -107,7 +107,8 @@ fn read(path: &Path, cluster: Option<&str>) -> Result<(Header, ReadExport), Fail
     Ok((header, ReadExport { name, checker }))
 }
 
-/// Checks that all entries of an earlier export are present and unchanged.
+/// Checks that the entries of an earlier export are present and unchanged, except those before the first verified entry
+/// of `now`. Returns the number of compared entries, which is never 0.
 fn compare(now: &Checker, where_: &str, before: &ReadExport) -> Result<u64, Failure> {
     let (exported, _) = before.checker.last();
     let (last, _) = now.last();

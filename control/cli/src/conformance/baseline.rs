@@ -50,7 +50,7 @@ pub enum BaselineCommand {
 pub struct SetArgs {
     /// Baseline name. Setting an existing baseline creates a new version.
     name: String,
-    /// Reference node; the last reading of this node is requested now.
+    /// Reference node, which is queried now for its last reading.
     #[arg(long, value_name = "NODE", conflicts_with = "from_group")]
     from_node: Option<String>,
     /// Reference conformance group: its digest, or at least 8 digits of it.
@@ -175,7 +175,7 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lists the consequences, and possible mistakes.
+/// Lists the consequences of a baseline that was set or tried, and the warnings.
 fn consequences(set: &BaselineResult) -> Vec<String> {
     let standing = &set.comparison;
     let mut lines = Vec::new();

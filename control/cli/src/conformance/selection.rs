@@ -39,7 +39,7 @@ impl NodeClassFilter {
         self.classes.is_empty() || classes.any(|asked| asked.name() == class)
     }
 
-    /// Selects from a drift report. A cohort without a majority is kept completely if one of the nodes is in it.
+    /// Selects from a drift report. A cohort without a majority is kept completely if it contains a selected node.
     pub fn retain_drift(&self, report: &mut DriftReportView) {
         let asked = |node: &str, class: &str| self.nodes.has(node) && self.includes_class(class);
         report.drifted.retain(|d| asked(&d.node, &d.class));

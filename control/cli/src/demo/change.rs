@@ -39,7 +39,7 @@ pub struct ChangeResult {
     pub to: String,
     /// Trigger of the reading by control.
     pub cause: String,
-    /// Time at which the change counted, RFC 3339.
+    /// Time of the history entry about the change, RFC 3339.
     pub at: String,
     /// Time from the flash until the change, read twice, was in the history; seconds.
     pub known_after_s: f64,
@@ -112,7 +112,8 @@ pub async fn run_firmware_change(
     }))
 }
 
-/// Chooses a node without a planted difference; also returns whether its cohort has a majority.
+/// Chooses the third node without a planted difference or, in a smaller demo, the first node of the model; also returns
+/// whether its cohort is large enough for a majority.
 fn choose(nodes: &[DemoNode]) -> Option<(&DemoNode, bool)> {
     let alike: Vec<_> = nodes.iter().filter(|node| node.is_model(MODEL)).collect();
     let is_plain = |node: &&&DemoNode| !PLANTED.iter().any(|planted| planted.is_in(node));

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 /// Number of quorum members.
 const VOTERS: VoterId = 3;
-/// Validity of mesh certificates.
+/// Validity of the mesh certificates, and of the certificate for the web page and the API.
 const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Lifetime of the join token.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
@@ -179,7 +179,7 @@ impl Cluster {
     }
 }
 
-/// Returns the host names of the web page and the API: the listen address, and this machine.
+/// Returns the host names of the web page and the API: the loopback names and, unless unspecified, the listen address.
 fn web_hosts(listen: IpAddr) -> Vec<String> {
     let mut hosts: BTreeSet<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     if !listen.is_unspecified() {
@@ -188,7 +188,7 @@ fn web_hosts(listen: IpAddr) -> Vec<String> {
     hosts.into_iter().collect()
 }
 
-/// Returns 256 random bits from the operating system.
+/// Returns 256 random bits, as hex, from a cryptographic generator.
 fn random_token() -> String {
     format!(
         "{:032x}{:032x}",

@@ -120,7 +120,7 @@ impl Fixtures {
         Ok(Fixtures { dir })
     }
 
-    /// Returns the path of a file in the folder.
+    /// Returns the path of a file in the fixtures folder.
     pub fn file(&self, path: &str) -> PathBuf {
         self.dir.join(path)
     }

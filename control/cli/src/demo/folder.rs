@@ -41,7 +41,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder `dir`, or a temporary one that is removed with the process.
+    /// Opens the folder `dir`, or a temporary one that is removed when the value is dropped.
     pub fn open(dir: Option<&Path>, nodes: Option<usize>) -> anyhow::Result<Folder> {
         let Some(dir) = dir else {
             let temporary = tempfile::Builder::new()
@@ -107,7 +107,7 @@ impl Folder {
         })
     }
 
-    /// Returns the folder of one member's data, and creates it if it is missing.
+    /// Returns a subfolder, such as that for the data of one daemon, and creates it if it is missing.
     pub fn member_dir(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.path.join(name);
         DirBuilder::new()
@@ -118,7 +118,7 @@ impl Folder {
         Ok(path)
     }
 
-    /// Whether the folder is removed with the process.
+    /// Whether the folder is temporary, and so removed when this value is dropped.
     pub fn is_temporary(&self) -> bool {
         self.temporary.is_some()
     }

@@ -3,7 +3,7 @@
 use lattice_api::conformance::GroupView;
 use serde::Serialize;
 
-/// Nodes that share the digest of one conformance class.
+/// Nodes that share the digest of one conformance class, or their fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GroupLine {
     /// Class, or `all` for the whole fingerprint.

@@ -18,10 +18,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// Progress bar of the workload on a terminal.
 const BAR: &str = "playing {bar:30} {pos}/{len} {msg}, {elapsed}";
 
-/// Interval between two attempts of a submit that exceeds the project's limit at present.
+/// Interval between two attempts of a submit while the project is at its limit or the quorum is unavailable.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Longest time for which a submit is repeated while the quorum is unavailable: a busy machine, or a new leader.
+/// Time from the first attempt of a submit in which it is repeated if the quorum is unavailable: a busy machine, or a
+/// new leader.
 const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Results of the recorded jobs.

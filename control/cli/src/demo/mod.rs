@@ -165,8 +165,8 @@ impl Demo {
         code
     }
 
-    /// Publishes the context, runs the scenario, and waits. The caller must stop the cluster afterwards, whatever the
-    /// result.
+    /// Publishes the context, runs the scenario, prints its results and, unless `exit`, waits for an interrupt. The
+    /// caller must stop the cluster afterwards, whatever the result.
     async fn use_cluster(
         &self,
         cluster: &Cluster,
@@ -197,7 +197,8 @@ impl Demo {
         Ok(ExitCode::from(u8::from(!faults.is_empty())))
     }
 
-    /// Waits for the nodes, creates the project tree, runs the workload, and collects the results.
+    /// Waits for the nodes, creates the project tree, submits a request that must be refused, runs the workload,
+    /// collects the results, and changes the firmware of a BMC.
     async fn scenario(
         &self,
         cluster: &Cluster,
@@ -223,8 +224,8 @@ impl Demo {
         Ok((outcome, endings))
     }
 
-    /// Waits for the planted differences. A resumed cluster has run its jobs already, so its results may be collected
-    /// before control has read the inventories of the nodes.
+    /// Waits for the planted differences, at most [`SETTLE_TIMEOUT`]. A resumed cluster has run its jobs already, so
+    /// its results may be collected before control has read the inventories of the nodes.
     async fn settle(&self, client: &Client, outcome: &mut Outcome) -> anyhow::Result<()> {
         let ends_at = Instant::now() + SETTLE_TIMEOUT;
         while !verdict::has_planted(&outcome.drifted, &self.nodes) && Instant::now() < ends_at {
@@ -273,7 +274,7 @@ fn run_as(asked: Option<u32>) -> Result<Option<u32>, Failure> {
     }
 }
 
-/// Returns the host name of this machine, as far as it is a valid node name.
+/// Returns the host name of this machine up to the first dot, or `localhost` if that is not a valid node name.
 fn this_machine() -> anyhow::Result<NodeId> {
     let uname = rustix::system::uname();
     let name = uname.nodename().to_string_lossy();

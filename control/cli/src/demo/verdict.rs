@@ -28,7 +28,7 @@ const GROUPED_CLASSES: [Class; 7] = [
 /// Result of the scenario, as `demo --exit -o json` prints it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Number of nodes that joined.
+    /// Number of nodes in lifecycle `ready` after the workload.
     pub nodes: usize,
     /// Number of gossip cells.
     pub cells: usize,
@@ -73,7 +73,7 @@ pub enum Fault {
         wanted: &'static str,
         texts: Vec<String>,
     },
-    /// Fewer agents joined than were started.
+    /// The number of nodes that joined is not the number of agents that were started.
     Missing { started: usize, joined: usize },
 }
 
@@ -172,7 +172,7 @@ pub fn print(outcome: &Outcome, faults: &[Fault], format: Format) -> anyhow::Res
     Ok(())
 }
 
-/// Returns the lines about the changed node.
+/// Returns the lines about the firmware change.
 fn changed(changed: &ChangeResult) -> Vec<Vec<String>> {
     let ChangeResult {
         node,

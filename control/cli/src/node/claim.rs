@@ -28,7 +28,7 @@ pub struct ReleaseArgs {
     /// Nodes: gpu007, gpu[001-004]. All of them are released, or none.
     #[arg(required = true, value_name = "NODES")]
     nodes: Vec<String>,
-    /// Reason; required to release the claim of another user, and kept in the audit.
+    /// Reason; required to release the claim of another user, and for --wipe-again and --unwiped; kept in the audit.
     #[arg(long)]
     reason: Option<String>,
     /// Repeat a wipe that failed or hangs. For administrators.

@@ -16,7 +16,7 @@ pub struct DrainArgs {
     /// Nodes: gpu007, gpu[001-004].
     #[arg(required = true, value_name = "NODES")]
     nodes: Vec<String>,
-    /// Reason; shown to all users, and with --force-release kept in the audit.
+    /// Reason; shown to all users, and kept in the audit.
     #[arg(long)]
     reason: String,
     /// Take the nodes from the allocations that hold them, although it is unconfirmed that their processes have ended.

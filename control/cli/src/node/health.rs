@@ -61,7 +61,7 @@ fn not_cleared_failure(clear: &str, found: &NodeHealthView) -> Failure {
     ))
 }
 
-/// Shows the hardware faults of a node, worst first.
+/// Shows the hardware faults of a node, worst first. With `--clear`, first clears those with the given code.
 pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
     let node = single_node(&args.node, |list| {

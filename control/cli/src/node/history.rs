@@ -34,7 +34,7 @@ pub struct HistoryArgs {
     /// Show events around the line with this number, or around this time, written as for --since.
     #[arg(long, value_name = "NUMBER|MOMENT")]
     around: Option<String>,
-    /// Duration before and after that time, with its unit: 90s, 10m, 2h.
+    /// Duration before and after the line or time of --around, with its unit: 90s, 10m, 2h.
     #[arg(long, default_value = "10m", requires = "around")]
     within: String,
     /// Maximum number of entries, newest first. A change of several keys has one line per key.
@@ -60,7 +60,7 @@ const CONTEXT_COLUMNS: Columns<'_> = Columns {
     wide: COLUMNS.wide,
 };
 
-/// Centre of the context, as parsed.
+/// Centre of the shown lines, parsed from `--around`.
 enum ContextCentre {
     /// Line with this number.
     Line(u64),
@@ -130,7 +130,8 @@ impl CentreTime {
     }
 }
 
-/// Returns the rows of one line: one per changed key, or a single row.
+/// Returns the table rows of one history line: one per changed key and one for the number of keys left out, or a single
+/// row for a line without keys.
 fn rows(item: &HistoryEntryView, format: Format, centre: Option<&CentreTime>) -> Vec<Vec<String>> {
     let row = |what: String, [key, from, to]: [&str; 3]| {
         let mut row = vec![time(&item.at)];

@@ -28,7 +28,7 @@ impl NodeSelection {
         Self::checked(expand(texts)?, &there)
     }
 
-    /// Creates the selection from a known list of nodes.
+    /// Creates the selection of `nodes`, each of which must be among the existing nodes `there`.
     pub fn checked(nodes: Vec<NodeId>, there: &[NodeView]) -> Result<Self, Failure> {
         check(&nodes, there, "")?;
         Ok(Self::of_nodes(nodes))

@@ -24,10 +24,10 @@ const PROGRESS_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Replay a recorded workload on a machine of your choice, with another policy.
 ///
-/// A trace is in the Standard Workload Format, an export of `sacct --parsable2`, a log in Argonne's six columns, or
-/// tasks of Alibaba's GPU trace; plain, gzip or zstd. `lattice` is this product: its solver and the rules of the
-/// quorum, on a simulated clock. `easy`, `conservative`, `fcfs` and `sjbf` are schedulers of the literature, on
-/// identical processors.
+/// A trace is in the Standard Workload Format, an export of `sacct --parsable2`, a log in Argonne's six columns, tasks
+/// of Alibaba's GPU trace, or a record of `lattice replay record`; plain, gzip or zstd. `lattice` is this product: its
+/// solver and the rules of the quorum, on a simulated clock. `easy`, `conservative`, `fcfs` and `sjbf` are schedulers
+/// of the literature, on identical processors.
 #[derive(Subcommand)]
 pub enum ReplayCommand {
     Run(Box<run::RunArgs>),

@@ -72,7 +72,7 @@ pub struct ReplayOptionArgs {
     /// ended, or give up.
     #[arg(long, value_enum, default_value_t)]
     over_limit: OverLimitArg,
-    /// Check that the schedule satisfies all invariants, and that a second replay gives the same schedule.
+    /// Check that the schedules satisfy all invariants; `run` also checks that a second replay gives the same schedule.
     #[arg(long)]
     pub check: bool,
 }

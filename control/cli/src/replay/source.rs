@@ -20,7 +20,7 @@ pub struct TraceArgs {
     /// Recorded workload: a file, plain, gzip or zstd.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// Trace format; left out: detected from the first line.
+    /// Trace format; left out: detected from the first line that is not empty.
     #[arg(long, value_enum)]
     trace_format: Option<TraceFormat>,
     /// Unit of a job's size; left out: the usual one of the trace format.
@@ -306,7 +306,7 @@ impl MachineArgs {
     }
 }
 
-/// Builds the cluster from the control's decision log, read to its end.
+/// Builds the cluster from the newest decisions of the contacted control.
 fn live_cluster(context: Option<&Path>) -> Result<Cluster, Failure> {
     let connection = Connection::open(context, Format::Json)?;
     let mut known = Schedulers::default();

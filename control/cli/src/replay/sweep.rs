@@ -237,7 +237,7 @@ fn evaluate_vectors(
 
 /// Vectors to print.
 struct ReportedVectors {
-    /// Vectors of the Pareto front, and the base vector.
+    /// Indices of the vectors on the Pareto front with other values than the base vector, and of the base vector.
     vector_indices: Vec<usize>,
     best: usize,
     base: usize,
@@ -264,7 +264,7 @@ fn reported_vectors(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -
     }
 }
 
-/// Replays each vector again with the rules of the quorum.
+/// Replays each reported vector with and without the rules of the quorum; a vector with equal schedules is confirmed.
 fn points(
     source: &Source,
     vectors: &[WeightVector],

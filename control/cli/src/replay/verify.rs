@@ -14,7 +14,8 @@ use std::{path::PathBuf, process::ExitCode};
 ///
 /// First each plan is repeated on the inputs that its scheduler had; the first plan with a different placement is
 /// reported with the cause. Then all plans are repeated in sequence, so that each builds on the replayed placements,
-/// and starts, nodes, makespan and waits are compared. The command fails if anything differs.
+/// and starts, nodes, makespan and waits are compared. The command fails if anything differs, or if the record is cut
+/// off.
 #[derive(Args)]
 pub struct VerifyArgs {
     /// Record, as written by `lattice replay record`.

@@ -28,7 +28,7 @@ pub enum CheckpointModeArg {
     Callback,
 }
 
-/// Policy after the loss of a node, or after a preemption without a checkpoint.
+/// Policy after the loss of a node, or after a preemption or reclaim without a checkpoint.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Requeue {
     /// The allocation fails.
@@ -87,7 +87,7 @@ pub struct Flags {
     /// Layout over dragonfly groups [default: tight].
     #[arg(long, value_enum)]
     pub spread: Option<Layout>,
-    /// Policy after the loss of a node, or after a preemption without a checkpoint [default: never].
+    /// Policy after the loss of a node, or after a preemption or reclaim without a checkpoint [default: never].
     #[arg(long, value_enum)]
     pub requeue: Option<Requeue>,
     /// Submit the allocation on hold.
@@ -193,7 +193,7 @@ impl Flags {
         Self::from_arg_matches(&Self::command().try_get_matches_from(words)?)
     }
 
-    /// Returns the variables by name; for a repeated name the last value.
+    /// Returns the environment variables by name; for a repeated name the last value.
     pub fn env(&self) -> BTreeMap<String, String> {
         self.env.iter().cloned().collect()
     }

@@ -192,7 +192,7 @@ pub fn one_line_error(error: &clap::Error) -> String {
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
-/// Reads the flags of a `#LATTICE` line. A flag that takes a single value may occur once.
+/// Reads the flags of a `#LATTICE` line. Only a flag that takes several values may occur on more than one line.
 fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> {
     let words = shell_split::split(line.text).map_err(|reason| fault(line, "", reason))?;
     let command = Flags::command();

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Reply of an agent; `None`: no reply arrives.
+/// Function that returns the reply of an agent to a request; `None`: no reply arrives.
 type Answers = dyn Fn(&NodeId, &dyn Any) -> Option<Box<dyn Any>> + Send + Sync;
 
 /// Test double for agents; see the module. Until it is set, calls use the network.
@@ -23,7 +23,7 @@ impl fmt::Debug for FakeAgents {
 }
 
 impl FakeAgents {
-    /// Sets the function that answers all calls from now on.
+    /// Sets the function that answers all calls from now on; it cannot be replaced.
     pub(crate) fn set_answers(
         &self,
         answers: impl Fn(&NodeId, &dyn Any) -> Option<Box<dyn Any>> + Send + Sync + 'static,

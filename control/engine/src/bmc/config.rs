@@ -129,12 +129,12 @@ pub enum BmcFileError {
         /// Parse error with line and column.
         source: serde_yaml_ng::Error,
     },
-    /// The file has invalid entries; all of them are listed.
+    /// Settings or entries of the file, or files that it names, are invalid; all mistakes are listed.
     #[error("bmcs: {path}: {}", .wrong.join("; "), path = .path.display())]
     InvalidEntries {
         /// Path of the file.
         path: PathBuf,
-        /// Invalid entries, each with its reason.
+        /// Invalid settings and entries, each with its reason.
         wrong: Vec<String>,
     },
 }
@@ -143,7 +143,7 @@ impl BmcPlan {
     /// Reads and validates the BMC file and the files that it names.
     ///
     /// # Errors
-    /// Returns an error for an unreadable file, or all invalid entries.
+    /// Returns an error for an unreadable or malformed BMC file, or for all invalid settings, entries and named files.
     pub fn load(path: &Path) -> Result<Self, BmcFileError> {
         let text = fs::read_to_string(path).map_err(|source| BmcFileError::Unreadable {
             path: path.to_owned(),

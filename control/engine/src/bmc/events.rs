@@ -26,7 +26,7 @@ pub(super) struct BmcEventLists {
     /// Readings until the lists are discovered again.
     readings_until_discovery: u32,
     seen: FetchedEventDocuments,
-    /// Whether all lists were read once.
+    /// Whether a reading has tried all lists since the start of control or the last [`Self::forget`].
     was_read_once: bool,
     turn: usize,
     /// Skipped lists, by list number.

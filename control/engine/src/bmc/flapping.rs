@@ -35,8 +35,8 @@ impl RecentTransitions {
         }
     }
 
-    /// Takes an entry and returns the entries to write now. `is_turn`: the class became unknown or has its last known
-    /// value again; the entry reports no other change.
+    /// Takes an entry and returns the entries to write now. `is_transition`: the class became unknown or has its last
+    /// known value again; the entry reports no other change.
     pub(super) fn take(
         &mut self,
         now: u64,

@@ -26,9 +26,9 @@ pub(super) struct BmcHealth {
     was_read: bool,
     /// Checks on BMC data that may drain the node.
     draining: BTreeMap<String, Check>,
-    /// By check code, the time since which the BMC provides the checked values, in Unix milliseconds.
+    /// By check code, the time of the first reading that could evaluate the check, in Unix milliseconds.
     evaluable_since: BTreeMap<String, u64>,
-    /// Codes of draining checks that the last answered reading could not evaluate.
+    /// Codes of draining checks that the last answered reading did not decide.
     undecided: BTreeSet<String>,
 }
 
@@ -52,7 +52,7 @@ impl BmcHealth {
         }
     }
 
-    /// Evaluates a reading that the BMC answered. `is_doubted`: a value differs from the previous reading and may be
+    /// Evaluates a reading that the BMC answered. `is_doubted`: a value differs from the published record and may be
     /// invalid until it is read twice. Such a reading clears no reason that drains.
     pub(super) fn answered(&mut self, at: UnixMillis, found: &NodeReport, is_doubted: bool) {
         let records = [&found.bmc, &found.bios];

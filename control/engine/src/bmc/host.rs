@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Identity of a host as its agent reports it, and class records of the host.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
-    /// Serial number, vendor and product.
+    /// Identity that the agent reports, such as serial numbers, UUID, vendor and product.
     pub identity: Identity,
     /// Record of class `bios`, merged from agent and BMC, once it is available.
     pub bios: Option<Arc<ClassRecord>>,

@@ -1,10 +1,12 @@
-//! BMC readings: firmware, BIOS settings, power draw and limit of the nodes, read over the management network, so that
-//! no compute node holds a BMC password.
+//! BMC readings: firmware, BIOS settings, power draw and limit, faults and logs of the nodes, read over the management
+//! network, so that no compute node holds a BMC password.
 //!
 //! - `config` parses the BMC file.
 //! - `worker` reads one BMC.
 //! - `supervision` runs a worker for each BMC and restarts a failed one.
 //! - `node` holds the published data of each node and its changes.
+//! - `health` finds faults, and `node_match` checks that the BMC belongs to the node.
+//! - `events` reads the tasks and logs of a BMC, and `flapping` limits the history entries of a flapping BMC.
 //! - `reading_requests` handles requests for an immediate reading.
 //! - [`Readings`] publishes the results to the rest of control.
 

@@ -252,7 +252,7 @@ impl Node {
         if next == NextReadingStep::WaitInterval && found.route.is_partial() {
             next = NextReadingStep::Retry;
         }
-        // A change that this reading confirmed is published by now, and is no difference any more.
+        // A change that this reading confirmed is already published, and no longer a difference.
         let is_doubted = !self.differs(found).is_empty();
         self.bmc_health.answered(look.at, found, is_doubted);
         self.system = Some(found.system.clone());

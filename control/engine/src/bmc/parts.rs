@@ -24,7 +24,7 @@ pub struct Parts {
     /// Reasons found by the table of checks, and reasons for a silent BMC or one not known to belong to the node;
     /// worst first.
     pub reasons: Vec<health::Reason>,
-    /// Time of the reading.
+    /// Time of the last reading, answered or not.
     pub read_at: UnixMillis,
     /// Whether a read of the BMC was tried since this control started, successfully or not.
     pub was_asked: bool,
@@ -90,7 +90,7 @@ impl Parts {
         }
     }
 
-    /// A reason that drains, seen by the last reading.
+    /// A reason that drains, reported by the last reading.
     #[cfg(test)]
     pub(crate) fn critical() -> health::Reason {
         health::Reason {

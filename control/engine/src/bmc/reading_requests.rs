@@ -40,7 +40,7 @@ pub enum RequestedReading {
         /// Reason why no data is available.
         why: String,
     },
-    /// The reading did not finish in time and continues.
+    /// The reading did not finish in time and continues, or the request found no room in the queue.
     Late {
         /// Time waited, from the start of the request.
         within: Duration,

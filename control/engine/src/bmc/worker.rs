@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Timeout for closing a BMC session when control stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause after a failed reading, and before a failed worker is restarted.
+/// Pause after a first failed reading, and before a failed worker is restarted; it doubles with each further failure.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(60);
 
 /// Dependencies shared by the workers.
@@ -148,8 +148,8 @@ impl<'n> Worker<'n> {
         let spread = self.shared.plan.power_interval.mul_f64(rand::random());
         let mut power_at = Instant::now() + spread;
         let mut whole_at = power_at;
-        // Until this time a change that was read once is not read again: seconds later a BMC returns the same invalid
-        // data.
+        // Until this time no reading confirms a change that was read once: within seconds a BMC may return the same
+        // invalid data.
         let mut confirm_at: Option<Instant> = None;
         loop {
             let mut asked = std::mem::take(&mut waiting);
@@ -242,12 +242,12 @@ impl<'n> Worker<'n> {
     fn pause(&self, next: NextReadingStep) -> Duration {
         match next {
             NextReadingStep::WaitInterval => {
-                // Jitter of ten percent either way keeps controls and BMCs out of step.
+                // Jitter of ten percent either way spreads the readings of controls and BMCs over time.
                 let tenth = 0.9 + 0.2 * rand::random::<f64>();
                 self.shared.plan.interval.mul_f64(tenth)
             }
             NextReadingStep::Confirm => self.shared.plan.confirm_after,
-            // A value that the account may never read must not cause a complete reading every minute for ever.
+            // A value that the account may never read must not cause a complete reading every minute.
             NextReadingStep::Retry => {
                 let doubled = self.failures.saturating_sub(1).min(16);
                 let pause = RETRY_PAUSE.saturating_mul(1 << doubled);
@@ -374,7 +374,7 @@ impl<'n> Worker<'n> {
     }
 }
 
-/// Answers the requests.
+/// Answers the requests with the results for their nodes.
 pub(super) fn answer_requests(
     asked: Vec<ReadingRequest>,
     looked: &BTreeMap<NodeId, RequestedReading>,

@@ -97,7 +97,7 @@ impl CheckpointStorage {
         paused >= ALL || of_place.get(user).is_some_and(is_paused)
     }
 
-    /// Whether the last checkpoint there of the user, or of two other users, failed. The place is paused or due for a
+    /// Whether the last checkpoint there of the user, or of any two users, failed. The place is paused or due for a
     /// retry.
     fn is_failing(&self, place: &CheckpointLocation, user: &str) -> bool {
         let outages = self.outages();

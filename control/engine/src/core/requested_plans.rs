@@ -1,4 +1,4 @@
-//! Plans made on request, for vClusters that this control does not schedule.
+//! Plans made on request: dry runs, and explanations in vClusters that this control does not schedule.
 
 #[cfg(test)]
 mod tests;

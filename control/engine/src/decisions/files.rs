@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Size in bytes at which the present file is full.
+/// Size in bytes at which the present file is full, if the limit of the total size is not smaller.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 const PLAIN: &str = "jsonl";
 const PACKED: &str = "jsonl.zst";
@@ -121,7 +121,7 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Begins the next file if the present one is full. Returns whether it did; the new file then contains no
+    /// Begins the next file if the present one is full. Returns whether it was full; the next file contains no
     /// scheduler's view yet.
     pub(super) fn rotate(&mut self) -> bool {
         if self.bytes < self.full {

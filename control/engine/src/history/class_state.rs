@@ -7,7 +7,7 @@ use lattice_conformance::{ClassRecord, Digest, Reading, Value};
 pub struct UnchangedSince {
     /// Time in Unix milliseconds.
     pub at: u64,
-    /// Whether the value was the same when it was first seen, so that it may be older.
+    /// Whether the value is the first known one of the key, so that it may be older.
     pub at_least: bool,
 }
 

@@ -48,7 +48,7 @@ impl HistoryStore {
         })
     }
 
-    /// Adds records from the agent's journal that `cursor` names, received at `heard_at`, and stores the new cursor.
+    /// Adds records from the agent's journal that `cursor` names, received at `received_at`, and stores the new cursor.
     /// Records that are stored already are skipped. Returns the number of new records.
     pub(crate) fn append<R: Clone + Into<HistoryRecord>>(
         &self,

@@ -19,7 +19,7 @@ pub enum Source {
 pub struct HistoryEntry {
     /// Number assigned by this control, rising by one with each entry or event of the node.
     pub number: u64,
-    /// Time reported by the node, in Unix milliseconds, but not later than the time of receipt.
+    /// Time of the entry at its source, in Unix milliseconds, but not later than the time of receipt.
     pub when: u64,
     /// Source of the entry.
     #[serde(default)]

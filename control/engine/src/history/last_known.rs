@@ -56,7 +56,8 @@ impl History {
             .await
     }
 
-    /// For each of these nodes, the time since which all of these classes are unchanged, in Unix milliseconds.
+    /// For each of these nodes, the time since which all of these classes are unchanged, in Unix milliseconds. Nodes
+    /// without a known record of the classes are left out.
     pub async fn unchanged_since(
         &self,
         nodes: Vec<String>,

@@ -101,13 +101,13 @@ impl History {
             .await
     }
 
-    /// Time of a node's oldest change; see [`HistoryStore::begins`].
+    /// Time of a node's oldest kept change; see [`HistoryStore::oldest_change`].
     pub async fn begins(&self, node: String) -> Result<Option<u64>, HistoryError> {
         self.run_blocking(move |store| store.oldest_change(&node))
             .await
     }
 
-    /// The history item of a node with this number; see [`HistoryStore::numbered`].
+    /// The history item of a node with this number; see [`HistoryStore::item_numbered`].
     pub async fn numbered(
         &self,
         node: String,
@@ -227,7 +227,7 @@ impl History {
             .await
     }
 
-    /// Last known state of every class of a node; see [`last`].
+    /// Last known state of every class of a node; see [`last_states`].
     pub(crate) async fn last_known(
         &self,
         node: String,

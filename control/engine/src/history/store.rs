@@ -1,5 +1,6 @@
 //! History database: class changes and events of nodes, stored on this control's disk and available while a node is
-//! down or gone. The database is a cache of the agents' journals; every control keeps its own copy independently.
+//! down or gone. Lines of agents are copies from their journals; lines of BMCs and observations of control exist only
+//! here. Every control keeps a database of its own.
 //!
 //! Calls block and must not run on the async worker threads.
 

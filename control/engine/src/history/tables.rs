@@ -34,7 +34,7 @@ pub(super) const FORMAT: u64 = 1;
 pub(super) const FORMAT_MARK: &str = "format";
 /// Mark of the last audit entry that was read.
 pub(super) const AUDIT: &str = "audit";
-/// Mark: 1 if any line is unreadable to every control so far, else 0; absent in a new database.
+/// Mark: 1 if the database holds an agent's record that no control could read so far, else 0.
 pub(super) const UNREAD: &str = "unread";
 
 /// Reason why the history cannot be read or written.
@@ -61,7 +61,7 @@ pub enum HistoryError {
         /// Error of the database.
         source: Box<redb::Error>,
     },
-    /// A stored entry cannot be parsed.
+    /// A stored entry or event cannot be parsed.
     #[error("entry {number} of {node} in the history cannot be read")]
     Entry {
         /// Node of the entry.

@@ -13,7 +13,7 @@ use lattice_conformance::history::Entry;
 use redb::{ReadableTable, Table, WriteTransaction};
 use std::collections::BTreeMap;
 
-/// Maximum size in bytes of each kind of line kept per node.
+/// Maximum total size in bytes of the lines of one kind kept per node.
 const MOST_BYTES: u64 = 32 << 20;
 /// A node's lines are counted once per this number of new lines. Until then the limits may be exceeded by as many
 /// lines.

@@ -4,7 +4,7 @@
 //! since 1970; each is later than the one before. A price is any finite number, also a negative one, in the site's
 //! unit. A line without a price means that the price is unknown from that time on. A price holds until the next line;
 //! the last price holds as long as the one before it did. The first line may be the header `timestamp,price`, and lines
-//! with `#` are comments.
+//! that begin with `#` are comments.
 //!
 //! A normalized price is its linear position between the lowest (0) and the highest (1) price of the whole series; 0.5
 //! if all prices are equal. A series gives the best spread if it covers the period that a site compares, such as the

@@ -268,7 +268,7 @@ pub(crate) struct LogLimiter {
 }
 
 impl LogLimiter {
-    /// Length of one period; [`Lines::MAX_LINES`] lines are allowed per period.
+    /// Length of one period; [`LogLimiter::MAX_LINES`] lines are allowed per period.
     pub(crate) const PERIOD: Duration = Duration::from_secs(60);
     pub(crate) const MAX_LINES: usize = 5;
 

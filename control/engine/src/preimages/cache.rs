@@ -1,5 +1,5 @@
-//! Bounded cache of fetched or merged preimages by digest. Beyond the limit of one node its oldest preimages are
-//! dropped, so a node with ever new records displaces no preimage of another node.
+//! Bounded cache of preimages by digest. Beyond the limit of one node the oldest preimages of that node are dropped, so
+//! a node with ever new records displaces no preimage of another node.
 
 use super::{MOST_PREIMAGE_BYTES, fetch_queue::FailedSources};
 use lattice_conformance::{Class, Digest};
@@ -85,7 +85,8 @@ impl<T> PreimageCache<T> {
         Arc::clone(slot)
     }
 
-    /// Accounts a fetched value to the node that it came from.
+    /// Counts a value towards the limits of the node that it came from or belongs to. Drops the oldest values of that
+    /// node beyond its limits.
     pub(super) fn record_source(
         &self,
         digest: Digest,

@@ -4,7 +4,7 @@
 use lattice_quorum_types::NodeId;
 use std::collections::BTreeMap;
 
-/// Number of nodes tried by one call for one digest. The next call tries other nodes.
+/// Maximum number of nodes tried by one call for one digest. The next call tries the first node again, and other nodes.
 pub(super) const MAX_NODES_TRIED: usize = 4;
 
 /// Nodes that were tried for a digest without success; only nodes that published the digest are tried.
@@ -14,7 +14,7 @@ pub(super) struct FailedSources {
     failures: BTreeMap<NodeId, FetchFailures>,
 }
 
-/// Result of requests to one node.
+/// Failed requests to one node for a digest.
 #[derive(Debug, Default)]
 struct FetchFailures {
     /// Turn of the last request; 0 for none.
@@ -24,8 +24,8 @@ struct FetchFailures {
 }
 
 impl FailedSources {
-    /// Nodes to try now: first the node that the request is about, then the nodes with the oldest request, in the given
-    /// order; last the nodes that returned wrong bytes.
+    /// Nodes to try now, at most [`MAX_NODES_TRIED`]: `first`, then the others, those with the oldest request first.
+    /// Nodes that returned wrong bytes come last, also `first`.
     pub(super) fn next<'a>(&self, first: &'a NodeId, others: Vec<&'a NodeId>) -> Vec<&'a NodeId> {
         let mut nodes = others;
         nodes.insert(0, first);
@@ -105,7 +105,7 @@ mod tests {
         for node in [&without, &first, &first, &without] {
             asked.record_failure(node, false);
         }
-        // Also when its request is the oldest, and when it later returns nothing.
+        // The node with wrong bytes stays last when its request is the oldest, and when it later returns nothing.
         let next = |asked: &FailedSources| -> Vec<NodeId> {
             let next = asked.next(&first, vec![&wrong, &without]);
             next.into_iter().cloned().collect()

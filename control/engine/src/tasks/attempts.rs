@@ -39,7 +39,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Delay before an agent that did not answer, or that has an orphan, is queried again.
+/// Delay before an agent that did not answer, that has an orphan, or with a comparison that is not finished, is queried
+/// again.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Longest and shortest time between two passes.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -236,7 +237,7 @@ impl Attempts {
     }
 }
 
-/// Queries one agent and compares its answer. `None`: the agent did not answer in time.
+/// Queries one agent and compares its answer. `None`: the agent gave no usable answer in time.
 async fn ask(
     core: &Core,
     fence: &Fence,
@@ -392,8 +393,9 @@ fn due(
     view.nodes.values().filter_map(is_due).collect()
 }
 
-/// Stops an allocation when one of its agents has lost a rank. `false`: the rank ended meanwhile. The agent forgets an
-/// end only after its commit, so a view newer than the answer of the agent shows that end.
+/// Stops an allocation when one of its agents has lost a rank. `false`: the attempt or its rank on this node has ended
+/// meanwhile, or the allocation is no longer in a state to be stopped. The agent forgets an end only after its commit,
+/// so a view newer than the answer of the agent shows that end.
 async fn stop_lost(
     core: &Core,
     present: &View,

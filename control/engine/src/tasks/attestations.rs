@@ -1,9 +1,9 @@
 //! Node attestations for sensitive jobs.
 //!
 //! Plans rest on gossiped digests, which one bad node could forge for others. Before a sensitive job is assigned, each
-//! chosen node therefore attests its own state: signed, and in answer to a direct query. A node with an attestation
-//! that differs from the planned state receives no sensitive jobs, and its entry shows why. The attestation is sent
-//! with the assignment and checked against the baselines again at commit.
+//! chosen node therefore attests its own state: signed, and in answer to a direct query. A node that gives no valid
+//! attestation, or one that differs from the planned state, receives no sensitive jobs for a while, and its entry shows
+//! why. The attestation is sent with the assignment and checked against the baselines again at commit.
 //!
 //! This module holds the attestations for the scheduler: `signed_attestation.rs` queries one node, `proof.rs` builds
 //! the proof of an assignment, and `users.rs` handles node claims of users.
@@ -39,7 +39,7 @@ const MAX_CALLS: usize = 256;
 #[derive(Debug)]
 enum AttestationResult {
     Attested(Box<SignedAttestation>),
-    /// The attestation was not available, or differs from the planned state.
+    /// The attestation was not available, differs from the planned state, or was rejected by the quorum.
     Refused,
 }
 
@@ -127,7 +127,7 @@ impl Attestations {
     }
 
     /// Returns the first node that currently receives no sensitive jobs. A node with a query under way, or not yet
-    /// judged against its baseline, is not returned.
+    /// compared with its baselines, is not returned.
     pub(crate) fn refused_node(&self, view: &View, nodes: &[ExpectedNode]) -> Option<NodeId> {
         let is_refused = |node: &NodeId| {
             let known = self.known.get(node);
@@ -143,7 +143,7 @@ impl Attestations {
 
     fn confirm_one(&mut self, view: &View, node: &NodeId) -> Option<Proof> {
         let entry = view.node(node)?;
-        // The current gossip of the node may not yet have been judged against its baseline.
+        // The current gossip of the node may not yet have been compared with its baselines.
         if !view.is_judged(entry) || entry.conformance().no_sensitive.as_deref().is_some() {
             return None;
         }

@@ -1,8 +1,8 @@
 //! Node sharing between vClusters: lending, return and reclaim.
 //!
-//! Idle nodes are lent to a vCluster that has jobs for them. They return when those jobs end, and are reclaimed when
-//! the vCluster that owns them needs them. [`decide`] makes each decision. A reclaim in progress and its start time are
-//! in the quorum, so another control can continue it.
+//! Idle nodes are lent to a vCluster that has jobs for them. Lent nodes return when those jobs end, and are reclaimed
+//! when the vCluster that owns them needs them. [`decide`] makes each decision. A reclaim in progress and its start
+//! time are in the quorum, so another control can continue it.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ use lattice_view::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// The period gives planners time to plan with the last moves.
+/// The spacing gives planners time to plan with the last moves.
 const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(2),
     spacing: Duration::from_millis(200),
@@ -56,7 +56,7 @@ pub(crate) struct BorrowReport {
     pub(crate) returned: usize,
     /// Reclaims begun or withdrawn.
     pub(crate) reclaim_changes: usize,
-    /// Allocations stopped in favour of the owners of their nodes.
+    /// Allocations that must leave their nodes in favour of the owners of these nodes.
     pub(crate) stopped: usize,
     /// Rejected commands of any kind; the next pass decides again.
     pub(crate) refused: usize,
@@ -68,7 +68,7 @@ pub struct Borrow {
     core: Arc<Core>,
     /// By node: the vCluster that used the node at the last pass, and since when.
     moved: BTreeMap<NodeId, (VclusterName, UnixMillis)>,
-    /// When the next grace period ends.
+    /// When the next grace period of a reclaimed node that is still held ends.
     next_grace: Option<Instant>,
 }
 
@@ -261,8 +261,8 @@ impl Borrow {
         }
     }
 
-    /// Describes the job as a victim. Without writable storage, or with an ended rank, it is stopped without a
-    /// checkpoint.
+    /// Describes the job as a victim. A job without a checkpoint directory or writable storage, or with an ended rank,
+    /// is stopped without a checkpoint.
     fn victim(&self, view: &View, held: &Allocation, timeout_ms: u64) -> Victim {
         let directory = self.core.writable_directory(view, held);
         Victim {
@@ -324,14 +324,15 @@ fn next_grace(view: &View, now: UnixMillis) -> Option<u64> {
     left.min()
 }
 
-/// Whether the rank on this node is already leaving, for example because a service releases it. Its agent ends it after
-/// the agent's own grace period; stopping the other ranks would free the node no sooner.
+/// Whether the rank on this node is already leaving, for example because a service releases it. The agent ends the rank
+/// after its own grace period; stopping the other ranks would free the node no sooner.
 fn is_leaving(held: &Allocation, node: &NodeId) -> bool {
     let mut ranks = held.ranks.iter();
     ranks.any(|rank| rank.node == *node && !rank.phase.stays())
 }
 
-/// When the walltime of a started attempt ends, by the clocks of its nodes. `None` if the attempt has not started.
+/// When the walltime of a started attempt ends, by the clocks of its nodes. `None` if the attempt has not started or
+/// has no walltime.
 fn walltime_ends_at(held: &Allocation) -> Option<UnixMillis> {
     Some(held.attempt_began_at()?.after(held.walltime_left_ms()?))
 }
@@ -473,7 +474,7 @@ fn merge(all: &mut ClusterView, own: ClusterView) {
     *all = own;
 }
 
-/// Waiting jobs, in GPU-milliseconds.
+/// GPU time that the waiting jobs request, in GPU-milliseconds.
 fn backlog(own: &ClusterView) -> u128 {
     let asked = |job: &lattice_placement::PendingView| {
         requested_gpu_ms(job.nodes, job.constraints.gpus_per_node, job.walltime_ms)

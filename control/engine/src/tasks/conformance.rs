@@ -1,10 +1,11 @@
-//! Conformance reconciler: fetches the documents and preimages behind newly gossiped digests, then judges every node by
-//! its baseline, or else by its cohort.
+//! Conformance reconciler: fetches the documents and preimages behind newly gossiped digests, then compares every node
+//! with its baselines, or else with its cohort.
 //!
-//! Judgements rest on gossip, so their effect on placement only ever keeps jobs away from a node. Draining is in
+//! Comparisons rest on gossip, so their effect on placement only ever keeps jobs away from a node. Draining is in
 //! `tasks/autodrain`.
 //!
-//! Fetched data ([`fetch`]) is judged as it arrives: a node that does not answer delays the judgement of no other node.
+//! Fetched data ([`fetch`]) is compared soon after it arrives: a node that does not answer delays the comparison of no
+//! other node.
 
 mod fetch;
 
@@ -33,18 +34,18 @@ use tokio::time::{Instant, timeout};
 const PERIOD: Duration = Duration::from_secs(2);
 /// Shortest time between two rounds; a rolling update changes many digests at a time.
 const SPACING: Duration = Duration::from_millis(200);
-/// Time for which fetched data is collected before it is judged together.
+/// Time for which fetched data is collected before one comparison.
 const GATHER: Duration = Duration::from_millis(20);
-/// The collection time is at least this multiple of the duration of the last comparison.
+/// The collection time is at least this multiple of the duration of the last comparison, up to [`PERIOD`].
 const GATHER_FACTOR: u32 = 4;
-/// Longest time for which a judgement on available data is withheld while new fetches are under way.
+/// Longest time for which a comparison of the available data is withheld while new fetches are under way.
 const MAX_WITHHELD: Duration = Duration::from_millis(250);
-/// Longest wait for a judgement after a baseline is set.
+/// Longest wait for a complete comparison after a baseline changes; then the available data is compared.
 const JUDGEMENT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Time after the start after which a node that has not gossiped counts as down. Its last known state then comes from
-/// the history.
+/// Time after the start of this reconciler after which a node that has not gossiped counts as down. The last known
+/// state of such a node comes from the history.
 const GOSSIP_WITHIN: Duration = Duration::from_secs(5);
-/// Maximum number of nodes looked up in the history per round, so that a large cluster does not delay judgements.
+/// Maximum number of nodes looked up in the history per round, so that a large cluster does not delay comparisons.
 const RECALLS_PER_ROUND: usize = 256;
 
 /// Conformance reconciler; see the module.
@@ -58,7 +59,7 @@ pub struct Conformance {
     took: Duration,
     /// Digests that the last comparison lacked.
     missing: BTreeSet<Digest>,
-    /// Time since which a judgement is withheld, because new fetches are under way.
+    /// Time since which a comparison is withheld, because new fetches are under way.
     withheld_since: Option<Instant>,
     /// Time of the next comparison, because data arrived or the withholding time ends.
     judge_at: Option<Instant>,
@@ -121,7 +122,7 @@ impl Conformance {
         self.look().await;
     }
 
-    /// Handles a completed or failed fetch: schedules a judgement that covers all data arriving within the collection
+    /// Handles a completed or failed fetch: schedules a comparison that covers all data arriving within the collection
     /// time.
     fn fetched(&mut self) {
         let now = Instant::now();
@@ -130,13 +131,13 @@ impl Conformance {
             let at = self.judge_at.unwrap_or(now + gather);
             self.judge_at = Some(at.min(now + gather));
         }
-        // No other new fetch is under way, so the judgement need not wait.
+        // No other new fetch is under way, so the comparison need not wait.
         if self.judge_at.is_some() && !self.fetches.has_new_requests() {
             self.judge_at = Some(now);
         }
     }
 
-    /// Compares if there is new data, fetches missing data and publishes the judgement. While a first fetch is under
+    /// Compares if there is new data, fetches missing data and publishes the comparison. While a first fetch is under
     /// way, publication waits briefly, so that no node is shown as unknown when its record is about to arrive.
     async fn look(&mut self) {
         self.judge_at = None;
@@ -190,7 +191,7 @@ impl Conformance {
     }
 }
 
-/// Publishes a judgement from available data soon after a baseline is set, so that the caller does not wait for a
+/// Publishes a comparison of the available data soon after a baseline changes, so that the caller does not wait for a
 /// silent node. Nodes that answer have time to do so.
 async fn judge_promptly(core: &Core) {
     loop {
@@ -201,7 +202,7 @@ async fn judge_promptly(core: &Core) {
     }
 }
 
-/// Judges drift by the available records; returns also the digests of the missing ones.
+/// Compares all nodes by the available records; returns also the digests of the missing records.
 fn compare(core: &Core, view: &View) -> (ComparisonResult, BTreeSet<Digest>) {
     let missing = RefCell::new(BTreeSet::new());
     let at_hand = |digest: &Digest| -> Option<ClassRecord> {

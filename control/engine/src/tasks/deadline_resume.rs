@@ -20,7 +20,7 @@ const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(5),
 };
-/// Delay before a rejected command is proposed again: limits may have headroom by then.
+/// Delay before a command that was rejected or not answered is proposed again: limits may have headroom then.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Result of one pass.
@@ -30,7 +30,7 @@ pub(crate) struct DeadlineResumeReport {
     pub(crate) resumed: usize,
     /// Allocations with a missed deadline.
     pub(crate) expired: usize,
-    /// Rejected commands of both kinds.
+    /// Commands of both kinds that were rejected or not answered.
     pub(crate) refused: usize,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct DeadlineResumeReport {
 #[derive(Debug)]
 pub struct DeadlineResumeTask {
     core: Arc<Core>,
-    /// Rejected allocations, and when each is tried again.
+    /// Allocations with a command that was rejected or not answered, and when each is tried again.
     refused: BTreeMap<AllocationId, Instant>,
 }
 

@@ -1,5 +1,5 @@
-//! Fault drains of the dispatcher: nodes are drained because their agent cannot run any job or runs orphaned attempts,
-//! and readmitted once they pass the checks.
+//! Fault drains of the dispatcher: nodes are drained because they cannot run any job, run orphaned attempts or reboot
+//! too often, and readmitted once they pass the checks.
 
 use crate::{
     core::Core,
@@ -39,7 +39,8 @@ const SPACING: Duration = Duration::from_secs(1);
 /// Maximum number of nodes queried concurrently.
 const MAX_CALLS: usize = 64;
 
-/// Drains a node for a fault that its agent reported. Nothing is written if the view already shows that reason.
+/// Drains a node for a fault, under the drain reason of the dispatcher. Nothing is written if the view already shows
+/// that reason.
 pub(crate) async fn drain_for_fault(
     core: &Core,
     fence: Fence,
@@ -127,7 +128,7 @@ pub(crate) fn reason_of<'e>(entry: &'e NodeEntry, owner: &str) -> Option<&'e str
     Some(&own.reason)
 }
 
-/// Reconciler that readmits nodes.
+/// Reconciler that readmits nodes with a drain reason of the dispatcher.
 #[derive(Debug)]
 pub struct Readmit {
     core: Arc<Core>,
@@ -223,7 +224,8 @@ impl Readmit {
     }
 }
 
-/// Queries the node itself, because gossip is not sufficient. Returns the reason written if the node does not pass.
+/// Queries the node itself, because gossip is not sufficient. Clears the dispatcher's drain reason if the node passes,
+/// and otherwise writes why it does not. Returns the failure last written; `None` for a node that passed.
 pub(crate) async fn check_admission(
     core: &Core,
     view: &View,
@@ -265,8 +267,8 @@ pub(crate) async fn check_admission(
     says
 }
 
-/// Nodes drained by the dispatcher for long enough that are alive, free and report no fault. Joining nodes are admitted
-/// by registration.
+/// Nodes drained by the dispatcher for long enough that are alive, free and report no fault of their executor. Joining
+/// nodes are admitted by registration.
 fn recovered(view: &View, now: UnixMillis, kept_out: Duration) -> Vec<NodeId> {
     let is_recovered = |entry: &&Arc<NodeEntry>| {
         let Some(record) = &entry.record else {

@@ -1,5 +1,5 @@
-//! History reader: copies the agents' journals into this control's own history, so that it can answer while a node is
-//! down. Every control reads independently: the history is a cache and needs no lease.
+//! History reader: copies the agents' journals into this control's own history, so that this control can answer while a
+//! node is down. Every control reads independently: the history is a cache and needs no lease.
 
 use crate::{
     core::Core,
@@ -268,7 +268,7 @@ async fn read_within(
     })
 }
 
-/// Reads the unread entries of one node.
+/// Reads and stores the unread entries of one node, up to [`PAGES`] pages.
 async fn read(
     core: &Core,
     view: &View,

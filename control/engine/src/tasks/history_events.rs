@@ -1,4 +1,4 @@
-//! Node history writer: records what agents cannot report. This covers drains, lifecycle changes, liveness, and audit
+//! Node history writer: records what agents cannot report. Recorded are drains, lifecycle changes, liveness, and audit
 //! entries about nodes, their baselines and the drain brake.
 //!
 //! Every control writes its own history, as it reads the agents' journals itself: the history is a cache and needs no
@@ -35,7 +35,7 @@ use suspicion::Suspicion;
 const PERIOD: Duration = Duration::from_secs(10);
 /// Shortest time between two passes; changes within this time are handled together.
 const SPACING: Duration = Duration::from_millis(200);
-/// Period of audit reads, in addition to those after view changes: audit entries about nodes are rare.
+/// Shortest time between two audit reads while the baselines do not change: audit entries about nodes are rare.
 const AUDIT_EVERY: Duration = Duration::from_secs(5);
 /// Audit chunks read in one pass. A control with a new data directory has the whole audit to read.
 const AUDIT_CHUNKS: usize = 4;
@@ -47,7 +47,7 @@ const STALE_VIEW_MS: u64 = 30_000;
 /// Maximum number of liveness changes of one node recorded within an hour; further ones are only counted.
 const MAX_LIVENESS_CHANGES: usize = 12;
 const HOUR_MS: u64 = 3_600_000;
-/// Maximum length of a recorded reason, characters.
+/// Maximum length of a recorded text, such as a reason or an owner, characters.
 const MOST_CHARS: usize = 300;
 
 /// Node history writer; see the module.
@@ -83,13 +83,13 @@ struct RecordedState {
 pub(super) struct ComparedNode {
     lifecycle: Lifecycle,
     drain: Vec<DrainReason>,
-    /// Last recorded liveness.
+    /// Whether the node was alive at the last recorded liveness change.
     is_alive: bool,
     /// When liveness changes were recorded, Unix milliseconds.
     turns: VecDeque<u64>,
     /// Number of liveness changes since the last recorded one.
     unnoted: u32,
-    /// Last observed liveness, recorded or not.
+    /// Whether the node was alive at the last observed liveness change, recorded or not.
     last_seen: bool,
     /// Baselines that apply to the node, as far as the audit was read. For a deleted baseline this is the only record.
     baselines: BTreeSet<BaselineName>,
@@ -132,7 +132,7 @@ impl HistoryEventsTask {
         }
     }
 
-    /// Writes every difference from the last recorded state.
+    /// Writes every difference from the last recorded state, and the new audit entries about nodes.
     pub(crate) async fn reconcile(&mut self) -> Result<HistoryEventsReport, HistoryError> {
         let view = self.core.view();
         if view.revision.0 == 0 {
@@ -274,8 +274,8 @@ fn compare(
     if before.is_some_and(is_same) {
         return None;
     }
-    // State time is the time stamp of the last command, so it is not earlier than the event. It is limited to the
-    // current time.
+    // State time is the time stamp of the last command, so it is not earlier than the event. The recorded time is at
+    // most the current time.
     let seen_at = match looked.is_current {
         true => view.at.0.min(now),
         false => now,

@@ -41,7 +41,8 @@ struct HeldLease {
 #[derive(Debug)]
 pub struct Lease {
     name: LeaseName,
-    /// This run of the process. After a restart the process is another holder, with another epoch.
+    /// Name of this run of the control process as a holder. After a restart the process is another holder, with another
+    /// epoch.
     holder: String,
     held: Mutex<Option<HeldLease>>,
     /// Epoch held, 0 for none.
@@ -63,9 +64,10 @@ pub enum LeaseReport {
         /// Holder of the lease.
         holder: String,
     },
-    /// The quorum did not answer. A held lease stays valid until its end.
+    /// The quorum did not answer, or refused for a reason other than the holder. A held lease stays valid until its
+    /// end.
     NoAnswer {
-        /// Error returned by the quorum.
+        /// Error, or the unexpected answer of the quorum.
         reason: String,
     },
 }
@@ -252,7 +254,7 @@ impl Lease {
     }
 }
 
-/// Publishes in the view whether this control dispatches.
+/// Publishes in the view whether this control dispatches, and starts or stops its preemption counters.
 pub async fn publish_dispatching(core: Arc<Core>, dispatch: Arc<Lease>) {
     let preemptions = core.metrics.of::<PreemptionCounters>();
     let mut changes = dispatch.changes();

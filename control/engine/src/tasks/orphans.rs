@@ -13,7 +13,7 @@ const NAMED: usize = 4;
 /// Reason why orphans could not be determined.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum OrphansError {
-    /// The agent was not reached.
+    /// The agent was not reached, or gave no valid answer.
     #[error(transparent)]
     Agent(#[from] AgentError),
     /// The quorum did not answer.

@@ -3,8 +3,9 @@
 //! Every path into service uses this one gate:
 //! - the node runs no attempt that is not assigned to it;
 //! - the health gate of the site passes;
-//! - neither its health checks nor its BMC report a fault that requires an empty node;
-//! - it differs from no baseline with a drain rule.
+//! - neither its health checks nor its BMC report a fault that requires an empty node, and no enabled health check
+//!   lacks its data;
+//! - it differs from no baseline with a drain rule, and the compared classes are known.
 
 use crate::{
     core::Core,
@@ -36,7 +37,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(600);
 /// Reason why a node may not return to service.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum GateError {
-    /// The agent was not reached.
+    /// The agent was not reached, or gave no valid answer.
     #[error(transparent)]
     Agent(#[from] AgentError),
     /// The health gate of the site failed.

@@ -1,7 +1,7 @@
 //! Reboot reconciler: reports ranks of an earlier boot.
 //!
 //! A node that answers a direct, mutually authenticated ping with another boot id than that of a rank's assignment has
-//! no process of that rank left. This holds whether or not its agent has a record of the rank.
+//! no process of that rank left. The conclusion holds whether or not the agent has a record of the rank.
 //!
 //! An agent with a record reports the end itself. If no report arrives within a short time, this reconciler reports the
 //! rank as lost, with the observed boot ids.
@@ -202,7 +202,7 @@ impl TokenTakeovers {
     }
 }
 
-/// Reports a rank refused because its node is under another boot.
+/// Reports a rank as lost because its agent refused the launch under another boot.
 pub(crate) async fn report_refused(
     core: &Core,
     fence: &Fence,

@@ -14,7 +14,8 @@ use tokio_util::task::AbortOnDropHandle;
 pub struct ReconcilerPace {
     /// Longest time between two passes.
     pub period: Duration,
-    /// Shortest time between two passes; changes within this time are handled together.
+    /// Shortest time between two passes; changes within this time are handled together. A pass caused by
+    /// [`Reconciler::wakes`] does not wait for it.
     pub spacing: Duration,
 }
 

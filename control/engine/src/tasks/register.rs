@@ -31,7 +31,7 @@ const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(5),
     spacing: Duration::from_millis(100),
 };
-/// Delay before an agent that was not reached is queried again.
+/// Delay before the next query of an agent that was not reached, or of a node that passed and is still joining.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Maximum number of nodes queried concurrently.
 const MAX_CALLS: usize = 256;
@@ -70,7 +70,7 @@ pub(crate) struct RegisterReport {
     pub(crate) registered: Vec<NodeId>,
     /// Nodes accepted for jobs.
     pub(crate) readied: Vec<NodeId>,
-    /// Rejected commands and nodes that did not pass; both are retried.
+    /// Nodes that did not pass, and commands that were rejected or not answered; all are retried.
     pub(crate) failed: usize,
 }
 
@@ -299,7 +299,8 @@ fn joins(node: &NodeEntry) -> bool {
 }
 
 /// Whether the first reading of the node is complete. The node must have published a state for every standing class
-/// (including unreadable and disabled ones). Its document must have been fetched from the node itself and verified.
+/// (including unreadable and disabled ones). The document of the node must be available: fetched from the node itself
+/// and verified, now or earlier.
 fn has_complete_reading(node: &NodeEntry) -> bool {
     node.document.is_some()
         && Class::ALWAYS_PUBLISHED

@@ -1,5 +1,5 @@
-//! Autoscaling of services: adjusts the number of nodes of each service in one vCluster to a metric. It runs next to
-//! the vCluster's scheduler and under the same lease, because growing a service chooses nodes.
+//! Autoscaling of services: adjusts the number of nodes of each service in one vCluster to a metric. The reconciler
+//! runs next to the vCluster's scheduler and under the same lease, because growing a service chooses nodes.
 //!
 //! [`decide`] determines when a service gains or releases a node. This module reads due metrics, chooses nodes as the
 //! solver would, and proposes the change.
@@ -409,7 +409,7 @@ impl Scale {
             .await
     }
 
-    /// Proposes the change and returns its result; `None` if the result is unknown.
+    /// Proposes the change and returns its result; `None` if the result is unknown or the lease is lost.
     async fn propose(
         &self,
         order: ChangeContext<'_>,

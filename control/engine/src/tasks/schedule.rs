@@ -1,7 +1,7 @@
 //! Scheduler of one vCluster: a planner that is kept warm by applying the differences between two views.
 //!
-//! Its placements are proposed under the lease of the vCluster, with the node versions they were planned on. The quorum
-//! decides; a rejection costs a retry in the next cycle.
+//! The placements of the planner are proposed under the lease of the vCluster, with the node versions that they were
+//! planned on. The quorum decides; a rejection costs a retry in the next cycle.
 
 use crate::{
     core::{Core, Wakes},
@@ -165,7 +165,8 @@ impl Schedule {
         }
     }
 
-    /// Runs one cycle. It skips planning if nothing has changed since the last plan, which had no placements.
+    /// Runs one cycle. A cycle skips planning if the last plan is recent and had no placements, and nothing that a plan
+    /// depends on has changed since.
     pub async fn reconcile(&mut self, fence: Fence) -> ScheduleReport {
         self.is_due = false;
         let view = self.core.view();
@@ -205,7 +206,8 @@ impl Schedule {
         report
     }
 
-    /// Returns placements as commands, except those with a node that still has to report something.
+    /// Returns the placements of waiting allocations as commands. Held back are those with a node that still has to
+    /// report its boot id or, for a sensitive allocation, its attestation.
     fn assignments<'a>(
         &mut self,
         view: &'a View,
@@ -533,8 +535,8 @@ fn set_aside(
     }
 }
 
-/// Adds to each node of a placement the boot that the node itself reported in its last ping. An attempt assigned under
-/// one boot never starts under another.
+/// Adds to each node of a placement the boot that the node itself reported in its last direct reply. An attempt
+/// assigned under one boot never starts under another.
 ///
 /// # Errors
 /// Nodes that have reported no boot, or none since a boot that is known to be over. Another control may have seen that

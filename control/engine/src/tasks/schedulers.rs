@@ -198,8 +198,8 @@ impl Schedulers {
         self.publish_schedules();
     }
 
-    /// Requests leases and returns the result of each. If a vCluster was deleted meanwhile, its lease is released as if
-    /// it had been held then.
+    /// Requests leases and returns the result of each. The lease of a vCluster that was deleted meanwhile is released
+    /// at once.
     async fn ask(&self, asked: &[(VclusterName, Arc<Lease>)]) -> Vec<LeaseReport> {
         let wished: Vec<_> = asked.iter().map(|(_, lease)| lease.clone()).collect();
         let said = Lease::acquire_all(&self.core, &wished).await;

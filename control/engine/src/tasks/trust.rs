@@ -90,7 +90,7 @@ impl PushedBundle {
 pub(crate) struct TrustReport {
     /// Agents that now have the bundle.
     pub(crate) pushed: usize,
-    /// Agents that did not accept the bundle.
+    /// Agents that did not answer or refused the bundle.
     pub(crate) failed: usize,
 }
 
@@ -191,8 +191,8 @@ impl Trust {
     }
 }
 
-/// Fetches the bundle that the quorum state requires. A member may receive that bundle later than this control learns
-/// of it, so the request repeats until the bundle arrives.
+/// Fetches the bundle that the quorum state requires. A quorum member may receive that bundle later than this control
+/// receives its number, so the request repeats until the bundle arrives.
 pub async fn catch_up(core: Arc<Core>) {
     let mut news = core.trust_news();
     let mut pause = FIRST_RETRY_DELAY;

@@ -38,7 +38,7 @@ pub(super) struct TokenIdentity {
 /// Reason why a correctly signed token is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ClaimsError {
-    /// The token is not meant for this service or not valid now: the caller is unauthenticated.
+    /// The token is malformed, not meant for this service or not valid now: the caller is unauthenticated.
     #[error("{0}")]
     NotValid(String),
     /// The token is valid, but gives its principal no permissions on this cluster.

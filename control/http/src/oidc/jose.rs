@@ -6,9 +6,10 @@
 //! ignores `crit`), and it accepts the algorithm name `Ed25519` (RFC 9864). `claims.rs` checks times by the injected
 //! clock.
 //!
-//! **A key has one algorithm**, which the issuer publishes with the key. A token that names another algorithm is
-//! rejected before any computation. Therefore the algorithm `none` is never accepted, and a public key cannot be
-//! misused as the secret of an HMAC. Keys inside a token (`jwk`, `jku`, `x5c`, `x5u`) are not parsed.
+//! **A key has one algorithm**: the one that the issuer publishes with the key, or else the usual one of its kind. A
+//! token that names another algorithm is rejected before any computation. Therefore the algorithm `none` is never
+//! accepted, and a public key cannot be misused as the secret of an HMAC. Keys inside a token (`jwk`, `jku`, `x5c`,
+//! `x5u`) are not parsed.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{
@@ -171,7 +172,8 @@ impl Key {
 pub(super) struct Keys(Vec<Key>);
 
 impl Keys {
-    /// Reads a set of keys. Keys for other purposes, or of unsupported kinds, are skipped.
+    /// Reads a set of keys. Keys for other purposes or of unsupported kinds, and usable keys beyond [`MAX_KEYS`], are
+    /// skipped.
     pub(super) fn read(text: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Set {
@@ -271,7 +273,7 @@ impl<'a> Token<'a> {
         self.key_id.is_some()
     }
 
-    /// The claims, to be used only after an issuer's key [signed](Key::signed) the token.
+    /// The claims, to be used only after an issuer's key [signed](Key::verifies) the token.
     pub(super) fn payload(&self) -> &[u8] {
         &self.payload
     }

@@ -1,8 +1,8 @@
 //! OpenID Connect: tokens signed by an issuer, in addition to those of the token file.
 //!
-//! A separate task ([`Issuer::follow`]) requests the issuer's keys, and nothing else: at the start of control,
-//! periodically, and when a token names an unknown key. Only in the last case does an API request wait for the issuer,
-//! for a limited time. Known keys stay in force while the issuer does not answer.
+//! A separate task ([`Issuer::follow`]) requests the issuer's discovery document and keys, and nothing else: at the
+//! start of control, periodically, and when a token may be signed with an unknown key. Only in the last case does an
+//! API request wait for the issuer, for a limited time. Known keys stay in force while the issuer does not answer.
 //!
 //! `jose.rs` verifies signatures, and `claims.rs` validates claims; both use no clock and no network. The design is
 //! explained in `0002-tokens-of-an-issuer.md`.
@@ -34,7 +34,7 @@ const DISCOVERY: &str = "/.well-known/openid-configuration";
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Maximum bytes of an answer: a key set with certificates takes some tens of KiB.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
-/// First pause before a silent issuer is queried again; it doubles each time.
+/// First pause after a failed read of the keys; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Shortest time between two key requests because of an unknown key: invented key names must not cause unlimited
@@ -308,7 +308,8 @@ impl Issuer {
         Problem::new(Kind::Unavailable, "issuer_unavailable", detail)
     }
 
-    /// Requests the keys and waits for them; `false` if the last such request was too recent or got no answer in time.
+    /// Requests the keys and waits until the request has ended, successfully or not; `false` if the last such request
+    /// was too recent, or the wait took too long.
     async fn refetch_keys(&self, mut seen: watch::Receiver<u64>) -> bool {
         {
             let mut turn = self.turn();

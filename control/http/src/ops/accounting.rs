@@ -97,8 +97,8 @@ pub(crate) async fn reconcile(
     })
 }
 
-/// Handles a webhook call as a wake-up only. Its content is not trusted: the reconciler queries the accounting system
-/// itself.
+/// Handles a webhook call as a wake-up only. The content of the call is not trusted: the accounting task queries the
+/// accounting system itself.
 pub(crate) async fn webhook(core: &Core, secret: &str) -> Result<(), Problem> {
     let unknown = || {
         Problem::new(

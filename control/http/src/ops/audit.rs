@@ -142,8 +142,8 @@ pub(super) async fn for_each_entry(
     }
 }
 
-/// Lists entries after a sequence number, in the requested order. The next page starts after `next_cursor`; a short
-/// page may still have a next one.
+/// Lists the entries that follow the sequence number `after` in the requested order, all if it is 0. The next page
+/// starts after `next_cursor`; a short page may still have a next one.
 pub(crate) async fn list(
     core: &Core,
     caller: &Caller,
@@ -178,7 +178,7 @@ pub(crate) async fn list(
     })
 }
 
-/// Requests that the leader sign the audit up to its current end, unless that end is signed already.
+/// Requests that the leader signs the audit up to its current end, unless that end is signed already.
 pub(crate) async fn sign(core: &Core, caller: &Caller) -> Result<AuditHeadView, Problem> {
     caller.check_cluster_role(Role::Operator, "signing the audit")?;
     let signed = core.store.sign_audit().await;

@@ -1,4 +1,4 @@
-//! Certificate authorities: add, promote, retire.
+//! Certificate authorities: list, add, promote, retire.
 
 use super::{audit, certificates, change, tokens, trust::trusted};
 use crate::caller::{Caller, Role};
@@ -223,8 +223,8 @@ async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Members that are present but have no certificate recorded in the quorum: their certificates were issued by hand.
-/// Cutting off a quorum member by mistake could cost the majority.
+/// Quorum members, alive agents and this control, as far as no certificate of them is recorded in the quorum: their
+/// certificates were issued by hand. Cutting off a quorum member by mistake could cost the majority.
 async fn members_without_certificate(core: &Core) -> Result<Vec<(Member, String)>, Problem> {
     let known = certificates::all_certificates(core).await?;
     let view = core.view();

@@ -1,5 +1,6 @@
-//! Baselines: the required state of nodes. [`comparison`] compares a baseline with a node or another baseline, and
-//! [`model`] builds a baseline from a node or a group. The brake is in `ops/brake`.
+//! Baselines: the required state of nodes. [`comparison`] compares a baseline with a node or another baseline,
+//! [`model`] builds a baseline from a node or a group, and [`preview`] shows the effect of a baseline on the nodes. The
+//! brake is in `ops/brake`.
 
 mod comparison;
 mod model;
@@ -103,7 +104,8 @@ fn baseline_view(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView
     let record = &kept.record;
     let definition = &record.definition;
     let report = &view.cluster_drift;
-    // For another version, or before the last change is judged, the conformance of the nodes is unknown.
+    // For another version, or before the nodes are compared after the last change, the conformance of the nodes is
+    // unknown.
     let in_force = view.baselines.get(&record.name).map(|kept| &kept.record);
     let is_judged = in_force.is_some_and(|is| is.version == record.version)
         && report.number == view.baselines.generation;
@@ -192,8 +194,8 @@ fn rule_view(class: Class, rule: &ClassRule, keys: Keys) -> ClassRuleView {
     shown
 }
 
-/// Sets a baseline as a new version. With `dry_run`, only reports whether it would change and which nodes it concerns.
-/// The model node is queried directly.
+/// Sets a baseline as a new version. With `dry_run`, changes nothing. Returns in both cases the version and the
+/// comparison with the nodes that the baseline concerns. A model node is queried directly.
 pub(crate) async fn set(
     core: &Core,
     caller: &Caller,
@@ -241,7 +243,7 @@ pub(crate) async fn set(
     })
 }
 
-/// Deletes a baseline; no node is judged by it afterwards.
+/// Deletes a baseline; no node is compared with it afterwards.
 pub(crate) async fn delete(
     core: &Core,
     caller: &Caller,

@@ -59,8 +59,8 @@ fn identity(text: &str) -> Option<(Member, String)> {
     Some((role.parse().ok()?, name.to_owned()))
 }
 
-/// Certificate of a node's agent; `None` if the quorum does not answer in time, so that the answer about the node is
-/// sent without it.
+/// Certificate of a node's agent; `None` if none is recorded, or the quorum does not answer in time, so that the answer
+/// about the node is sent without it.
 pub(super) async fn of_node(core: &Core, node: &NodeId) -> Option<CertificateView> {
     let all = tokio::time::timeout(NODE_CERTIFICATE_TIMEOUT, all_certificates(core))
         .await
@@ -84,8 +84,8 @@ pub(super) fn check_reason(reason: &str, hint: &str) -> Result<(), Problem> {
 }
 
 /// Rejects an unknown agent name, because revoking a misspelt name would go unnoticed. Services may hold certificates
-/// issued by hand that are unknown here, so their names are not checked. An agent is known by its enrolment or by
-/// gossip.
+/// issued by hand that are unknown here, so their names are not checked. An agent is known by its enrolment, its node
+/// record or gossip.
 async fn check_agent(core: &Core, name: &str) -> Result<(), Problem> {
     let node = node_id(name)?;
     if core.view().node(&node).is_some() {

@@ -16,8 +16,8 @@ use lattice_quorum_types::{
 };
 use lattice_view::View;
 
-/// Converts a change for a caller. `None` if the change is not visible to the caller (a lease, an enrolment, or another
-/// tenant's object).
+/// Converts a change for a caller. `None` if nothing of the change is shown to the caller: the stream shows no caller a
+/// lease or an enrolment, for example, and hides projects and allocations of other tenants.
 pub(crate) fn shown(
     core: &Core,
     view: &View,

@@ -69,7 +69,8 @@ pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsVie
     })
 }
 
-/// Maximum number of nodes looked up in the history; for the others, this control's own observation is used.
+/// Maximum number of nodes, drifted keys or unknown classes looked up in the history for one part of an answer; for the
+/// others, this control's own observation is used.
 const MAX_HISTORY_LOOKUPS: usize = 500;
 
 /// Times since which group members have their present state, according to the history, Unix milliseconds. The members
@@ -152,7 +153,7 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
     }
 }
 
-/// Nodes that are neither judged nor known to have nothing to compare with. Before the first comparison these are all
+/// Nodes that are neither compared nor known to have nothing to compare with. Before the first comparison these are all
 /// nodes.
 fn pending(view: &View) -> String {
     let report = &view.cluster_drift;
@@ -197,7 +198,7 @@ pub(super) async fn last_present_at(core: &Core, view: &View, node: &NodeId) -> 
     kept.ok().flatten().map(UnixMillis)
 }
 
-/// Reason why a class of a node is unknown, from its BMC, or from its agent's last data.
+/// Reason why a class of a node is unknown, from its BMC, or else from the stored history of the node.
 pub(super) async fn why_incomplete(core: &Core, node: &NodeId, class: Class) -> Option<String> {
     match missing_by_bmc(core, node, class) {
         Some(missing) => missing_keys_text(&missing),

@@ -251,7 +251,8 @@ async fn dag_view(core: &Core, caller: &Caller, dag: &Dag) -> Result<DagView, Pr
     }))
 }
 
-/// Members that are no longer in the view. Members that are not arrays have consecutive numbers.
+/// Members that are no longer in the view. Members that are not arrays have consecutive numbers, so one read returns
+/// many of them.
 async fn read_ended_members(
     core: &Core,
     view: &View,

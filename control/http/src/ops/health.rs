@@ -15,7 +15,8 @@ use lattice_view::node::{EXECUTOR_REASONS, SILENT};
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// Returns the results of the health checks, from the last pass or from a new one.
+/// Returns the faults of a node by its health checks and its BMC, from the last pass and reading or, with `fresh`, from
+/// new ones.
 pub(crate) async fn show(
     core: &Core,
     caller: &Caller,
@@ -40,7 +41,7 @@ pub(crate) async fn show(
     health_view(core, &id, told).await
 }
 
-/// Clears reasons after a repair. A persisting fault returns with the next pass.
+/// Clears reasons of the health checks after a repair. A persisting fault returns with the next pass.
 pub(crate) async fn clear(
     core: &Core,
     caller: &Caller,
@@ -131,7 +132,7 @@ async fn health_view(
 }
 
 /// Last known reasons of a node that does not answer, and when it was last present. `None` for a node that answers with
-/// a refusal: its state is unknown.
+/// a refusal, because its state is unknown, and for one that is not silent.
 async fn last_known_reasons(
     core: &Core,
     node: &NodeId,

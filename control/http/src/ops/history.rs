@@ -43,7 +43,7 @@ pub(crate) struct HistoryQuery<'a> {
 }
 
 /// Lists the history of a node, newest first, from the data of this control, so also while the node is down. Lines from
-/// the audit and from BMC logs may name people, so only callers that may read the audit see them.
+/// the audit and from BMC logs may name people, so only operators of the whole cluster see them.
 pub(crate) async fn of_node(
     core: &Core,
     caller: &Caller,
@@ -148,7 +148,8 @@ fn parse_time(core: &Core, field: &str, text: Option<&str>) -> Result<Option<Uni
     read.map_err(|reason| Problem::field(field, reason))
 }
 
-/// Lists changes of all nodes since a time; equal changes of several nodes are combined.
+/// Lists changes of all nodes since a time, by default of the last 24 hours; equal changes of several nodes are
+/// combined.
 pub(crate) async fn changes(core: &Core, since: Option<&str>) -> Result<ChangesView, Problem> {
     let since = parse_time(core, "since", since)?;
     let since = since.unwrap_or(UnixMillis(core.now().0.saturating_sub(86_400_000)));
@@ -330,7 +331,7 @@ async fn too_early(core: &Core, node: &NodeId, at: UnixMillis) -> Problem {
 }
 
 /// Compares a class with its earlier state. If the class was incomplete, every key is unknown, with the reason. If the
-/// earlier record is not stored, the result is a single line.
+/// earlier record is not stored, the result is a single line, or none if its digest equals the present one.
 fn compare_with_past(class: Class, then: &PastClassState, now: &ClassRecord) -> Vec<Difference> {
     let unknown = |why: String| {
         let mut record = ClassRecord::new(class);

@@ -66,8 +66,8 @@ pub(crate) async fn propose(
     Ok(applied)
 }
 
-/// Like [`propose`], for baselines: also waits for the next judgement, so that a drift query right after the change
-/// uses the new baselines.
+/// Like [`propose`], for baselines: also waits until every node is compared with the new baselines, for a limited time,
+/// so that a drift query right after the change uses them.
 pub(crate) async fn propose_and_judge(
     core: &Core,
     caller: &Caller,

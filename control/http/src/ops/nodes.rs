@@ -30,10 +30,11 @@ pub(crate) const MAJORITY: &str = "majority";
 /// continues after the timeout.
 const BMC_LOOK_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Timeout for the agent's power reading in an answer about a node; all other data is available at once.
+/// Timeout for the agent's power reading in an answer about a node.
 const IN_BAND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Hides the owner of a node claimed in another tenant; only the fact of the claim is shown.
+/// Hides user, project and purpose of a node claim in a tenant that the caller does not see, unless the claim is the
+/// caller's own.
 pub(super) fn hide_foreign_claim(caller: &Caller, mut shown: NodeView) -> NodeView {
     const OTHERS: &str = "(another tenant)";
     if let Some(claim) = &mut shown.claim {
@@ -64,8 +65,8 @@ pub(crate) fn list(
     }))
 }
 
-/// Shows one node: with its certificate for operators of the whole cluster, and with the agent's power reading if no
-/// BMC is read.
+/// Shows one node: with its certificate for operators of the whole cluster, and with the agent's power reading if this
+/// control has none from the BMC.
 pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
     let mut shown = hide_foreign_claim(caller, get(core, node)?);
     if shown.power.is_none() {

@@ -202,7 +202,8 @@ pub(super) fn check_force(caller: &Caller, force: bool) -> Result<(), Problem> {
     }
 }
 
-/// Rejects changes of a tenant itself by administrators of some tenants only. They may change the projects below it.
+/// Rejects changes of a tenant itself by administrators of some tenants only. Such administrators may change the
+/// projects below the tenant.
 pub(super) fn check_tenant_change(caller: &Caller, path: &ProjectPath) -> Result<(), Problem> {
     if !path.is_tenant() || caller.tenants.is_none() {
         return Ok(());

@@ -48,7 +48,7 @@ fn refused(refused: &ChangeRefusal) -> Problem {
     Problem::new(kind, refused.code(), refused.to_string())
 }
 
-/// Idempotency key of a change. Requests with the same key are recorded once.
+/// Idempotency key of a change; random if none is given. Requests with the same key are recorded once.
 fn key_or_random(key: Option<String>) -> String {
     key.unwrap_or_else(|| format!("quorum-{:032x}", rand::random::<u128>()))
 }

@@ -45,7 +45,8 @@ fn reservation_view(
     shown
 }
 
-/// Allocations that may still hold reserved nodes at the start of the reservation, by number.
+/// Allocations that may still hold reserved nodes at the start of the reservation, without those that the reservation
+/// permits or the caller does not see, by number.
 fn conflicts(
     view: &View,
     caller: &Caller,
@@ -133,7 +134,7 @@ pub(crate) async fn set(
     }
 }
 
-/// Nodes that are in these topology groups now.
+/// Nodes that are in these topology groups now, without retired ones.
 fn in_groups(view: &View, groups: &[String]) -> Result<BTreeSet<NodeId>, Problem> {
     let mut nodes = BTreeSet::new();
     for group in groups {

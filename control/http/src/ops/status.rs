@@ -15,7 +15,8 @@ use lattice_quorum_types::{
 use lattice_view::View;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Age of the view above which it is stale, milliseconds. The quorum is then queried with a short timeout.
+/// Age of the view, milliseconds, above which the view is stale. With a stale view, the quorum is queried with a short
+/// timeout.
 const STALE_MS: u64 = 3_000;
 /// Timeouts for counting allocations in the quorum, normally and with a stale view.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -96,7 +97,7 @@ pub(crate) fn nodes_held(view: &View) -> u64 {
     count(view.nodes.values().filter(held))
 }
 
-/// Number of nodes with drift; `None` before any node was judged.
+/// Number of nodes with drift; `None` before any node was compared.
 pub(crate) fn nodes_drifted(view: &View) -> Option<u64> {
     let keys = view.nodes.keys().filter_map(|id| view.drifted_keys(id));
     let (judged, drifted) = keys.fold((false, 0), |(_, n), keys| (true, n + u64::from(keys > 0)));
@@ -145,7 +146,8 @@ pub(crate) fn power(core: &Core, view: &View) -> PowerSeries {
     series
 }
 
-/// Whether requests are answered from a current view.
+/// Whether this control is ready: its view is current, its trust bundle agrees with the quorum, and its certificate is
+/// accepted.
 pub(crate) fn ready(core: &Core) -> Result<(), Problem> {
     let detail = match core.view_age_ms() {
         None => "no update from the quorum yet".to_owned(),

@@ -195,7 +195,7 @@ pub(super) async fn is_key_used(
     }
 }
 
-/// Forecast of the next cycle; `None` if nothing can be planned at present.
+/// Forecast for the allocation in the next scheduling cycle; `None` if nothing can be planned at present.
 async fn outlook(
     core: &Core,
     caller: &Caller,

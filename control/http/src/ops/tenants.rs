@@ -47,7 +47,7 @@ pub(crate) fn list(
     Ok(page.map(|(_, root)| tenant_view(&view, ProjectView::from(root))))
 }
 
-/// View of a tenant with its soft limits (intended usage).
+/// View of a tenant with its soft limits: budgets, target share and burst allowance.
 fn tenant_view(view: &View, root: ProjectView) -> TenantView {
     let path = ProjectPath::new(&root.path).ok();
     let budget = path.and_then(|path| view.budgets.get(&path));
@@ -69,7 +69,7 @@ pub(crate) async fn create(
     key: Option<String>,
 ) -> Result<TenantView, Problem> {
     let soft = request.soft();
-    // Everything that the quorum would reject is checked first, so that no tenant is created without its soft limits.
+    // Invalid soft limits are rejected before the tenant is created, so that no tenant is created without them.
     check_soft(&request)?;
     let request = ProjectRequest {
         path: check_tenant_name(&request.id)?.to_owned(),

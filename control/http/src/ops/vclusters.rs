@@ -29,7 +29,7 @@ fn name(field: &str, text: &str) -> Result<VclusterName, Problem> {
     VclusterName::new(text).map_err(|error| Problem::field(field, error.to_string()))
 }
 
-/// State of one vCluster: its definition and its nodes.
+/// State of one vCluster: its definition, its nodes and the lease of its scheduler.
 #[derive(Default)]
 struct VclusterRecord<'a> {
     stored: Option<Vcluster>,
@@ -71,7 +71,7 @@ async fn leases(core: &Core) -> Result<BTreeMap<String, LeaseView>, Problem> {
     Ok(named.collect())
 }
 
-/// Control name of a lease holder, which consists of the name and the run.
+/// Name of the control in a lease holder. The holder consists of that name, a dot and a random number of the process.
 fn control_name(holder: &str) -> &str {
     holder.rsplit_once('.').map_or(holder, |(name, _)| name)
 }

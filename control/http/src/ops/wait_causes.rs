@@ -45,7 +45,7 @@ impl<'a> WaitLookup<'a> {
         if self.view.allocation(id).is_some() {
             return true;
         }
-        // An element that was not placed yet.
+        // The dependency may be an array element that has not been placed.
         let waits = self.view.array_of(id).and_then(|array| {
             let index = index_of(array, id)?;
             let tally = array.progress.tally.as_ref()?;

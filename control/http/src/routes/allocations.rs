@@ -135,7 +135,7 @@ pub(super) async fn cancel(
     act(&api, &caller, &id, AllocationAction::Cancel, key).await
 }
 
-/// Hold a pending allocation, so that it does not start.
+/// Hold a pending or blocked allocation, so that it does not start.
 #[utoipa::path(post, path = "/allocations/{id}/hold", tag = "allocations",
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
@@ -163,7 +163,8 @@ pub(super) async fn release(
 
 /// Requeue an allocation that holds nodes.
 ///
-/// Its processes are ended, and it waits for nodes again. It restarts from its last checkpoint, if it has one.
+/// The processes of the allocation are ended, and the allocation waits for nodes again. It then restarts from its last
+/// checkpoint, if it has one.
 #[utoipa::path(post, path = "/allocations/{id}/requeue", tag = "allocations",
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
@@ -188,8 +189,8 @@ pub(super) struct First {
 
 /// Suspend an allocation that holds nodes.
 ///
-/// Its processes are ended and its nodes released. It waits until it is resumed, and restarts from its last checkpoint,
-/// if it has one. For its user and for operators.
+/// The processes of the allocation are ended and its nodes released. The allocation waits until it is resumed, and
+/// restarts from its last checkpoint, if it has one. For its user and for operators.
 #[utoipa::path(post, path = "/allocations/{id}/suspend", tag = "allocations",
     params(("id" = inline(Element), Path), First, Key), responses(
     (status = 200, body = AllocationView)))]
@@ -222,7 +223,7 @@ pub(super) async fn resume(
 
 /// Change the walltime of an allocation that has not ended.
 ///
-/// Only operators may extend it.
+/// Only operators may extend the walltime.
 #[utoipa::path(post, path = "/allocations/{id}/extend", tag = "allocations", request_body = ExtendRequest,
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
@@ -238,7 +239,7 @@ pub(super) async fn extend(
 
 /// Write a checkpoint of a running allocation, which then continues.
 ///
-/// For its user and for operators.
+/// For the user of the allocation and for operators.
 #[utoipa::path(post, path = "/allocations/{id}/checkpoint", tag = "allocations", request_body = CheckpointRequest,
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]

@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 
 /// List the trusted certificate authorities, in the order in which they were added.
 ///
-/// For operators.
+/// For operators of the whole cluster.
 #[utoipa::path(get, path = "/authorities", tag = "authorities", responses(
     (status = 200, body = Page<AuthorityView>)))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<AuthorityView>> {
@@ -29,7 +29,7 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
 
 /// Trust an additional certificate authority.
 ///
-/// The issuing authority does not change. For administrators.
+/// The issuing authority does not change. For administrators of the whole cluster.
 #[utoipa::path(post, path = "/authorities", tag = "authorities", params(Key),
     request_body = AuthorityRequest, responses(
     (status = 201, body = ChangeResult)))]
@@ -45,7 +45,7 @@ pub(super) async fn add(
 
 /// Promote a trusted certificate authority to the issuing one.
 ///
-/// All members then renew their certificates. For administrators.
+/// All members then renew their certificates. For administrators of the whole cluster.
 #[utoipa::path(post, path = "/authorities/{pin}/promote", tag = "authorities", params(
     ("pin" = inline(Digits), Path, description = "Pin of the authority, or at least its first 8 characters."),
     Key),
@@ -72,7 +72,8 @@ pub(super) struct ForceQuery {
 
 /// Retire a certificate authority.
 ///
-/// Rejected for the issuing authority, and, without `force`, while its certificates are in use. For administrators.
+/// Rejected for the issuing authority, and, without `force`, while its certificates are in use. For administrators of
+/// the whole cluster.
 #[utoipa::path(delete, path = "/authorities/{pin}", tag = "authorities", params(
     ("pin" = inline(Digits), Path, description = "Pin of the authority, or at least its first 8 characters."),
     ForceQuery, Key),

@@ -56,10 +56,10 @@ pub(super) struct DryRun {
 /// For operators of the whole cluster; recorded in the audit.
 ///
 /// `from_node` queries the node directly for its last reading; `from_group` uses what the members of the group share.
-/// Limits: 256 KiB each, 64 MiB in total including the last 16 versions of each, 256 baselines. Two baselines for the
+/// Limits: 256 KiB for each baseline, 64 MiB for all with their last 16 versions, 256 baselines. Two baselines for the
 /// same class that name the same node, or select the same cohort, are rejected. The response contains the number of
-/// nodes the baseline applies to and their current conformance. It warns of names and keys that no node has, since they
-/// may appear later.
+/// nodes the baseline applies to and their current conformance. Names and keys that no node has are accepted, because
+/// such nodes and keys may appear later; the response warns of them.
 #[utoipa::path(put, path = "/conformance/baselines/{name}", tag = "baselines",
     request_body = BaselineRequest, params(("name" = inline(Name), Path), DryRun, Key),
     responses((status = 200, body = BaselineResult)))]
@@ -78,7 +78,7 @@ pub(super) async fn set(
 
 /// Delete a baseline.
 ///
-/// No node is judged by it afterwards. For operators of the whole cluster; recorded in the audit.
+/// No node is compared with the baseline afterwards. For operators of the whole cluster; recorded in the audit.
 #[utoipa::path(delete, path = "/conformance/baselines/{name}", tag = "baselines", params(
     ("name" = inline(Name), Path), ExpectedVersion, Key),
     responses((status = 200, body = ChangeResult)))]

@@ -18,7 +18,7 @@ use lattice_api::{
 
 /// List all members with a certificate, by role and name, a page at a time.
 ///
-/// For operators.
+/// For operators of the whole cluster.
 #[utoipa::path(get, path = "/certificates", tag = "certificates", params(Paging), responses(
     (status = 200, body = Page<CertificateView>)))]
 pub(super) async fn list(
@@ -34,7 +34,8 @@ pub(super) async fn list(
 
 /// Revoke all certificates of a member issued until now.
 ///
-/// All connections of the member end, and the member must enrol again with a new join token. For administrators.
+/// All connections of the member end, and the member must enrol again with a new join token. For administrators of the
+/// whole cluster.
 #[utoipa::path(post, path = "/certificates/{role}/{name}/revoke", tag = "certificates", params(
     ("role" = String, Path, pattern = "^(agent|control|quorum)$"), ("name" = inline(Name), Path), Key),
     request_body = RevokeRequest, responses(

@@ -34,7 +34,8 @@ pub(super) async fn claim(
 /// Each node is wiped, and is free once the wipe is confirmed.
 ///
 /// `id` is a node or a hostlist, all or none. For the owner of the claim, and for administrators, which must give a
-/// reason. While an allocation holds one of the nodes, none is released.
+/// reason. While an allocation holds one of the nodes, none is released. With `wipe`, an administrator of the whole
+/// cluster repeats or waives failed wipes instead, one node after the other.
 #[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(
     ("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"), Key),
     request_body = ReleaseRequest, responses((status = 200, body = ReleaseResult)))]

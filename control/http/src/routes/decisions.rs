@@ -19,8 +19,8 @@ pub(super) struct Range {
 
 /// Stream the recorded inputs and decisions of this control's schedulers, one JSON line each.
 ///
-/// They suffice to repeat the decisions elsewhere (`lattice replay verify`). A control keeps the records of its own
-/// schedulers for a limited time. For operators of the whole cluster.
+/// The output suffices to repeat the decisions elsewhere (`lattice replay verify`). A control keeps the records of its
+/// own schedulers for a limited time. For operators of the whole cluster.
 #[utoipa::path(get, path = "/decisions", tag = "allocations", params(Range), responses(
     (status = 200, body = String, content_type = "application/x-ndjson"),
     (status = 404, body = Problem, description = "No decisions of that time are stored.")))]

@@ -42,8 +42,9 @@ pub(super) struct EventsQuery {
 /// `compacted`, and must read the lists again before it continues.
 ///
 /// Resuming after a revision covers every later one, on any control. `observed` data (liveness, health, digests, wait
-/// reasons) is not part of a revision. On the same control, a resumed stream includes the observations made since; on
-/// another control, only new ones. A client that shows such data must read the nodes again after a reconnect.
+/// reasons, exhausted budgets) is not part of a revision. On the same control, a resumed stream includes the
+/// observations made since that revision; on another control, only new ones. A client that shows such data must read
+/// the nodes again after a reconnect.
 #[utoipa::path(get, path = "/events", tag = "service", params(EventsQuery), responses(
     (status = 200, body = Changes, content_type = "text/event-stream")))]
 pub(super) async fn events(

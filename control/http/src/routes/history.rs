@@ -40,7 +40,7 @@ pub(super) struct HistoryListQuery {
 
 /// List changes and events of a node, newest first.
 ///
-/// They cover boots, drivers, XIDs, health, drains and liveness.
+/// The events are boots, agent starts, drivers, devices, XIDs, health, drains, lifecycle and liveness.
 ///
 /// This control answers from its own history, also while the node is down. Audit and BMC log
 /// entries about the node are included for operators of the whole cluster only.

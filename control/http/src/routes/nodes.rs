@@ -125,7 +125,7 @@ pub(super) async fn diff(
 
 /// Drain a node.
 ///
-/// It receives no new jobs, and running jobs continue. For operators.
+/// The node receives no new jobs, and running jobs continue. For operators.
 ///
 /// With `force_release` the node is also taken from the allocation that holds it, although its processes are not known
 /// to be gone. The rank counts as lost, the reason is recorded in the audit, and the node stays drained by the caller.
@@ -148,14 +148,15 @@ pub(super) async fn drain(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct GateQuery {
-    /// Skip the node's health gate. For administrators; recorded in the audit.
+    /// Skip the node's health gate. For administrators of the whole cluster; recorded in the audit.
     #[serde(default)]
     skip_gate: bool,
 }
 
 /// Undrain a node.
 ///
-/// Clears the caller's own drain reason, and that of a failed site hook; reasons of other owners stay. For operators.
+/// Clears the caller's own drain reason, and that of a failed site hook; reasons of other owners stay. If all reasons
+/// belong to other owners, the request is rejected. For operators.
 ///
 /// If no reason remains, the node's health gate is checked first. If the gate fails, the response is 409 and the node
 /// stays drained. For a node that is not drained, nothing is checked or cleared.

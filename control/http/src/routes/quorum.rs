@@ -31,7 +31,7 @@ struct Once(
 
 /// Show the quorum: members, leader, replication state, and conditions that need attention.
 ///
-/// Answered also without a leader. For operators.
+/// Answered also without a leader. For operators of the whole cluster.
 #[utoipa::path(get, path = "/quorum", tag = "quorum", responses(
     (status = 200, body = QuorumView)))]
 pub(super) async fn view(State(api): State<Api>, caller: Caller) -> Answer<QuorumView> {
@@ -41,7 +41,7 @@ pub(super) async fn view(State(api): State<Api>, caller: Caller) -> Answer<Quoru
 /// Add a quorum member.
 ///
 /// Each call makes one step of at most some seconds: first the member becomes a learner, then a voter once it has
-/// caught up. Repeat the call until it is done. For administrators.
+/// caught up. Repeat the call until the member is a voter. For administrators of the whole cluster.
 #[utoipa::path(post, path = "/quorum/members", tag = "quorum", params(Once),
     request_body = AddMemberRequest, responses(
     (status = 200, body = QuorumStep)))]
@@ -70,8 +70,8 @@ pub(super) struct Removal {
 
 /// Remove a quorum member.
 ///
-/// Each call makes one step; a leader hands over first. Repeat the call until it is done. Rejected while a majority of
-/// the others does not answer. For administrators.
+/// Each call makes one step; a leader hands over first. Repeat the call until the member is removed. Rejected without
+/// `force` while a majority of the other members does not answer. For administrators of the whole cluster.
 #[utoipa::path(delete, path = "/quorum/members/{id}", tag = "quorum", params(
     ("id" = u64, Path, description = "Member number."), Removal, Once),
     responses((status = 200, body = QuorumStep)))]
@@ -91,7 +91,7 @@ pub(super) async fn remove(
 
 /// Transfer leadership to another member.
 ///
-/// The quorum pauses for one election. For administrators.
+/// The quorum pauses for one election. For administrators of the whole cluster.
 #[utoipa::path(post, path = "/quorum/step-down", tag = "quorum", params(Once),
     request_body = StepDownRequest, responses(
     (status = 200, body = QuorumStep)))]
@@ -107,8 +107,8 @@ pub(super) async fn step_down(
 
 /// Create a backup of the whole state at one revision.
 ///
-/// Its file format shows whether it is complete. It contains everything acknowledged before the request, and no keys.
-/// For administrators.
+/// The file format shows whether a backup is complete. The backup contains everything acknowledged before the request,
+/// and no keys. For administrators of the whole cluster.
 #[utoipa::path(post, path = "/quorum/backup", tag = "quorum", params(Once),
     responses((status = 200, body = String, content_type = "application/octet-stream")))]
 pub(super) async fn backup(

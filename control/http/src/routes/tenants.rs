@@ -37,7 +37,7 @@ pub(super) async fn list(
 
 /// Create a tenant.
 ///
-/// For administrators.
+/// For administrators of the whole cluster.
 #[utoipa::path(post, path = "/tenants", tag = "tenants", request_body = TenantRequest,
     params(Key),
     responses((status = 201, body = TenantView)))]
@@ -66,7 +66,8 @@ pub(super) async fn get(
 ///
 /// A field left out stays; `null` removes the limit where that is allowed. A limit may be set below the present usage;
 /// running allocations are not affected. Below the sum of the project limits it is rejected with 409, unless `force` is
-/// given, which marks the tenant as overcommitted. For administrators of the whole cluster.
+/// given, which marks the tenant as overcommitted. For administrators of the whole cluster, and for accounting systems
+/// without `force`.
 #[utoipa::path(put, path = "/tenants/{id}", tag = "tenants", request_body = TenantUpdate,
     params(("id" = inline(Name), Path), Key),
     responses((status = 200, body = TenantView)))]
@@ -84,7 +85,7 @@ pub(super) async fn update(
 
 /// Delete a tenant without projects or unfinished allocations.
 ///
-/// For administrators.
+/// For administrators of the whole cluster.
 #[utoipa::path(delete, path = "/tenants/{id}", tag = "tenants", params(("id" = inline(Name), Path), Key),
     responses((status = 200, body = ChangeResult)))]
 pub(super) async fn delete(

@@ -29,7 +29,7 @@ pub(super) async fn create(
 
 /// List usable join tokens, the first to expire first.
 ///
-/// For administrators.
+/// For administrators of the whole cluster.
 #[utoipa::path(get, path = "/tokens", tag = "tokens", responses(
     (status = 200, body = Page<TokenView>)))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<TokenView>> {
@@ -38,7 +38,7 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
 
 /// Revoke a join token.
 ///
-/// Members that enrolled with it stay enrolled. For administrators.
+/// Members that enrolled with the token stay enrolled. For administrators of the whole cluster.
 #[utoipa::path(delete, path = "/tokens/{id}", tag = "tokens", params(
     ("id" = inline(Digits), Path, description = "First 8 to 64 characters of the token's hash."),
     Key),

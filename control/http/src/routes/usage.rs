@@ -24,7 +24,7 @@ pub(super) struct OfTenant {
     days: Option<u64>,
 }
 
-/// Show the usage of a tenant, and its relation to the intended usage.
+/// Show the usage of a tenant, with its budgets, share of the cluster and paused projects.
 ///
 /// At most 30 s old.
 #[utoipa::path(get, path = "/tenants/{id}/usage", tag = "usage", operation_id = "tenant",

@@ -30,7 +30,7 @@ pub(super) async fn list(
     ))
 }
 
-/// Show a vCluster: its tenants and its nodes.
+/// Show a vCluster: its tenants, nodes and settings, and the control that schedules it.
 #[utoipa::path(get, path = "/vclusters/{name}", tag = "vclusters", params(("name" = inline(Name), Path)),
     responses((status = 200, body = VclusterView)))]
 pub(super) async fn get(
@@ -43,9 +43,9 @@ pub(super) async fn get(
 
 /// Define a vCluster, or change its definition.
 ///
-/// A field left out stays; `null` opens the vCluster to all tenants. Allocations already waiting in it stay. Scheduler
-/// settings alone do not define a vCluster: 404 if it does not exist. For administrators of the whole cluster; recorded
-/// in the audit.
+/// A field left out stays; `null` as `tenants` opens the vCluster to all tenants. Allocations already waiting in it
+/// stay. Scheduler settings alone do not define a vCluster: 404 if it does not exist. For administrators of the whole
+/// cluster; recorded in the audit.
 #[utoipa::path(put, path = "/vclusters/{name}", tag = "vclusters", request_body = VclusterRequest,
     params(("name" = inline(Name), Path), Key),
     responses((status = 200, body = VclusterView)))]

@@ -16,7 +16,8 @@ const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 const NODES_PER_GROUP: u32 = 125;
 const CYCLES: usize = 11;
 
-/// Measures one cycle with a reservation for every blocked job, as Slurm makes them, and one with a single reservation.
+/// Measures the median time of [`CYCLES`] cycles: with a reservation for every blocked job, as Slurm makes them, and
+/// with a single reservation.
 pub(crate) fn rows(nodes: u32, jobs: &[Job]) -> anyhow::Result<Vec<Row>> {
     let view = view(nodes, jobs)?;
     // Only the wait time counts, so jobs are served in order of submission.

@@ -26,7 +26,7 @@ pub(crate) enum Select {
 pub(crate) enum Depth {
     /// Defaults of Slurm.
     Default,
-    /// Every job, two weeks ahead, without a time limit.
+    /// Every job, two weeks ahead, for at most an hour per cycle.
     All,
 }
 

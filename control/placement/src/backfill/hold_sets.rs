@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 /// Reservations by group of jobs.
 #[derive(Debug)]
 pub(crate) struct HoldSets<'a> {
-    /// Index into `each`, by set of nodes; empty if all sets use the first entry.
+    /// Index into `holds`, by set of nodes; empty if all sets use the first entry.
     of_set: Vec<usize>,
     /// Reservations of each group. The first entry is for jobs that name no reservation; jobs kept off the same windows
     /// share an entry.
@@ -67,7 +67,8 @@ impl<'a> HoldSets<'a> {
         self.holds.first().and_then(Holds::held_nodes)
     }
 
-    /// Settles the reservations that apply to jobs of this set; see [`Holds::settle`].
+    /// Computes until when nodes are contested by the reservations that apply to jobs of this set; see
+    /// [`Holds::compute_contested_until`].
     pub(crate) fn settle(&mut self, set: usize) {
         let number = self.number(set);
         self.holds[number].compute_contested_until();

@@ -28,7 +28,8 @@ impl Cycle<'_> {
         found.filter(|(at, _)| *at < until)
     }
 
-    /// Earliest start and end of the range in which jobs of this set may start: the window of a named reservation.
+    /// Earliest start and end of the range in which jobs of this set may start: any time, or the window of the
+    /// reservation that the jobs name. `None` if these jobs cannot use the named reservation.
     fn may_start(&self, set: usize) -> Option<(u64, u64)> {
         let Some(named) = &self.eligible(set).named else {
             return Some((0, NEVER));

@@ -22,7 +22,7 @@ pub struct Infeasible {
     pub reason: String,
 }
 
-/// Reservation named by a request, which may use no other nodes.
+/// Reservation named by a request; the request can use only nodes of that reservation.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestedReservation<'a> {
     /// Name of the reservation.
@@ -49,7 +49,7 @@ pub fn check_possible<'a, T: Copy>(
 ///
 /// `nodes` are all nodes that belong to the vCluster or that it uses, without retired ones. A vCluster without nodes is
 /// still being set up, so every request is possible. `facts` is called for as few nodes as necessary: for those that
-/// pass the name filters, until enough are found.
+/// pass the name filters, until enough are found; if too few are found, for all nodes.
 ///
 /// # Errors
 /// The first constraint, in the order in which the solver applies them, that leaves too few nodes.

@@ -1,4 +1,4 @@
-//! Eligibility: which nodes fit a request, and whether any node of a vCluster ever could.
+//! Eligibility: which nodes fit a request, and whether a vCluster could ever satisfy the request.
 
 pub(crate) mod feasibility;
 mod funnel;

@@ -13,14 +13,14 @@ use crate::{
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Set of nodes that fit some requests. Requests with the same nodes share a set if all or none of them are sensitive,
-/// and if the same reservation windows apply to them.
+/// and if the same reservation windows apply to them. A request of a user with claimed nodes has a set of its own.
 #[derive(Debug)]
 pub(crate) struct EligibleSet {
     pub(crate) nodes: BitSet,
     pub(crate) count: u32,
     /// Size of the largest conformance group among the nodes.
     pub(crate) largest_group: u32,
-    /// Nodes that the user of these jobs has claimed for them.
+    /// Nodes of the set that the user of these jobs has claimed for their project; `None` if the user has claimed none.
     pub(crate) own: Option<BitSet>,
     /// Cumulative node counts of the topology groups, largest groups first.
     pub(crate) by_span: Arc<[u32]>,
@@ -82,9 +82,9 @@ struct FittingNodes {
 pub(crate) struct EligibleSets {
     /// Each set that a job has, once.
     sets: Arc<Vec<Arc<EligibleSet>>>,
-    /// Each request that a job has, once.
+    /// Each request that a job has, once; for users with claimed nodes, once for each user and project.
     requests: Arc<Vec<EligibleRequest>>,
-    /// Position of each job's request in `asked`.
+    /// Position of each job's request in `requests`.
     of_job: Arc<Vec<u32>>,
 }
 

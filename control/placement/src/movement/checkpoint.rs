@@ -1,9 +1,9 @@
 //! Checkpoint timing: when writing a job checkpoint pays.
 //!
-//! [`decide`] is called every 30 to 60 s for all running allocations. The function compares the value of a checkpoint
-//! with its cost, both in GPU-seconds ([`Value`], [`Cost`]). Every reason against a checkpoint has a type
-//! ([`CheckpointObstacle`]). [`progress`] tracks a checkpoint that was requested. The terms are explained in
-//! `0004-checkpoints-and-scaling.md`.
+//! [`decide`] is called periodically, by default every 30 s, for running allocations that can write checkpoints. The
+//! function compares the value of a checkpoint with its cost, both in GPU-seconds ([`Value`], [`Cost`]). Every reason
+//! against a checkpoint has a type ([`CheckpointObstacle`]). [`progress`] tracks a checkpoint that was
+//! requested. The terms are explained in `0004-checkpoints-and-scaling.md`.
 
 mod cost;
 mod obstacles;

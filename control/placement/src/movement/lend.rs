@@ -294,7 +294,7 @@ pub enum BorrowRefusal {
     TooFew {
         /// Nodes missing.
         missing: u32,
-        /// Spare nodes that fit.
+        /// Spare nodes that fit, within the lending limits of their owners.
         offered: u32,
     },
 }

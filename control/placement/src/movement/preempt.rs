@@ -5,8 +5,8 @@
 //!
 //! [`choose`] considers one pending job. [`Protection`] lists the reasons for which a running job is not a candidate.
 //! Of the candidates, [`choose`] seeks the one to three with the lowest [`Cost`]. The solver then plans the job as if
-//! those were gone, and decides whether and where the job would start. The cost must be less than the job's gain
-//! ([`value`]); both are in GPU-seconds.
+//! those candidates were gone, and decides whether and where the job would start. The cost must be less than the job's
+//! gain ([`value`]); both are in GPU-seconds.
 
 mod answer;
 mod cost;

@@ -3,7 +3,7 @@
 //! [`decide`] may be called at any time for a service that scales, and evaluates the metric at the interval of the
 //! policy. A metric that stays above its target adds a node, and one that stays well below removes one. An unknown
 //! metric changes nothing. The caller keeps a [`ScaleState`] between calls, and passes the outcome of each proposal to
-//! that state ([`ScaleState::answered`]). [`choose`] selects the nodes.
+//! that state ([`ScaleState::record_outcome`]). [`choose`] selects the nodes.
 
 mod grow;
 mod policy;

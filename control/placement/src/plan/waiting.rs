@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct WaitExplanation {
     /// Fitting nodes that are free. The next two counts are the nodes left after further steps; `None` if the step was
-    /// not reached.
+    /// not reached or does not apply to the job.
     pub(crate) free: u32,
     pub(crate) not_reserved: Option<u32>,
     pub(crate) conforming: Option<u32>,

@@ -144,7 +144,7 @@ impl From<WorkloadKind> for Weights {
 }
 
 impl Default for Weights {
-    /// The balanced baseline, which is not one of the profiles.
+    /// Weights of the balanced kind of workload, which is not one of the profiles.
     fn default() -> Self {
         Self::row([0.20, 0.20, 0.20, 0.15, 0.10, 0.05, 0.00, 0.00, 0.10])
     }

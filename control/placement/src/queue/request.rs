@@ -1,15 +1,15 @@
-//! Requests: the node requirements of jobs, shared by jobs with equal constraints.
+//! Requests: the node requirements of jobs, shared by jobs with equal requirements.
 
 use crate::machine::windows::{ReservationChoice, ReservationRequester, Windows};
 use lattice_quorum_types::{NodeId, spec::Constraints};
 
-/// Node requirements shared by jobs with equal constraints. Sensitive jobs share requirements only among themselves.
-/// The requested spread is not part of the requirements.
+/// Node requirements, shared by jobs for which all fields are equal. The requested spread is not part of the
+/// requirements and may differ.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) constraints: Constraints,
     pub(crate) sensitive: bool,
-    /// Whether lent nodes are excluded.
+    /// Whether borrowed nodes are excluded.
     pub(crate) home_only: bool,
     /// Reservation that the jobs name, with the user and project of the jobs.
     pub(crate) reservation: Option<ReservationRequester>,

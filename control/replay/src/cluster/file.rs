@@ -1,4 +1,4 @@
-//! Cluster description in YAML. Every field except `groups` is optional:
+//! Cluster description in YAML. Every top-level field except `groups` is optional:
 //!
 //! ```yaml
 //! groups:                        # topology groups
@@ -9,13 +9,14 @@
 //!     vcluster: batch            # one of `vclusters`; optional if there is at most one
 //!     power_domain: row1         # one of `power_domains`
 //! models:
-//!   gh200: {gpus: 4, gpu_model: "NVIDIA GH200 120GB", gpu_memory_gib: 384, memory_gib: 480, features: [nvlink], work_w: 2200}
+//!   gh200: {gpus: 4, gpu_model: "NVIDIA GH200 120GB", gpu_memory_gib: 384, memory_gib: 480, features: [nvlink],
+//!           work_w: 2200}
 //! power_domains:
 //!   hall: {budget_kw: 4000}
 //!   row1: {parent: hall, budget_kw: 900}
 //! vclusters:
 //!   batch: {profile: hpc-batch, queues: [normal]}          # or weights: {wait_time: 0.4, …}
-//!   debug: {weights: {wait_time: 1}, reservations: all, reference_wait_s: 600, queues: [debug]}
+//!   debug: {weights: {wait_time: 1}, reservations: all, reference_wait_s: 600, checkpoint_gb_s: 40, queues: [debug]}
 //! limit_policy: strict                                    # or flat: sums of children's limits may exceed the parent's
 //! projects:
 //!   physics: {max_nodes: 500, share: 0.3}

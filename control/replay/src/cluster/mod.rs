@@ -244,7 +244,7 @@ impl Cluster {
     }
 
     /// Priority class of a request: its own class, otherwise that of its quality of service, otherwise that of its
-    /// queue.
+    /// queue, otherwise the default class.
     pub fn class_of(&self, request: &Request) -> u8 {
         if let Some(class) = request.class {
             return class;

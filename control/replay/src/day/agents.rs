@@ -1,5 +1,5 @@
-//! Simulated agents: launches, checkpoint requests and GPU utilization. As over a network, an answer may not arrive:
-//! the result is then `None`.
+//! Simulated agents: pings, launches, terminations, checkpoint requests and GPU utilization. As over a network, an
+//! answer may not arrive: the result is then `None`.
 
 use super::{
     event::Event,

@@ -25,7 +25,7 @@ pub(super) struct Machine {
     pub(super) runs: BTreeMap<AttemptKey, Process>,
     /// Attempts in the agent's journal, including those of earlier boots. The agent never starts such an attempt again.
     pub(super) known: BTreeSet<AttemptKey>,
-    /// Attempts that ran when the node failed; their end is not reported yet.
+    /// Attempts with an end that the agent could not report because the node failed.
     pub(super) lost: Vec<AttemptKey>,
 }
 

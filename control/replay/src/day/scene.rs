@@ -1,5 +1,5 @@
-//! Scene: the contents of one day, generated from a seed in advance. A scene has the cluster, the projects, submissions
-//! and failures.
+//! Scene: the contents of one day, generated from a seed in advance. A scene has the cluster, the projects, the storage
+//! outage, and the events: submissions, cancellations, reservations and failures.
 #![expect(clippy::expect_used, reason = "names that are written here are names")]
 
 use super::job_behavior::{CheckpointReaction, JobBehavior};

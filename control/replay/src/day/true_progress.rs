@@ -118,7 +118,7 @@ impl TrueProgress {
         }
     }
 
-    /// Records the rank of the process as having its part on storage, if that part is written by now.
+    /// Records the rank of the process as having its part on storage, if that part is written at `now`.
     pub(super) fn note_write(
         &mut self,
         key: AttemptKey,

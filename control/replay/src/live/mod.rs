@@ -86,7 +86,7 @@ pub struct ActionCounts {
 /// Error of a replay with the product.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// Invalid name in the trace or the cluster.
+    /// Invalid name in the trace or the cluster, or number of nodes out of range.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// The state machine refuses the described cluster.

@@ -1,5 +1,5 @@
 //! The replicated state machine as ledger: every change is a command that the state machine accepts or refuses. Solver
-//! input is derived from its events as in a control (`control/view`).
+//! input is derived from the events of the state machine as in a control (`control/view`).
 
 use super::{
     LiveError,
@@ -62,7 +62,7 @@ pub(super) struct Quorum<'a> {
     state: State,
     /// View of the state as a control builds it, updated with each event.
     view: BaseView<DescribedNode>,
-    /// Changes of `seen` since the schedulers' last update.
+    /// Changes of `view` since the schedulers' last update.
     changes: Changes,
     has_changes: bool,
     index: u64,

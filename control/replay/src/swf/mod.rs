@@ -1,9 +1,9 @@
 //! Standard Workload Format of the Parallel Workloads Archive: `;` header comments, then one job per line in 18
 //! columns. The value -1 means unknown.
 //!
-//! Times are whole seconds, relative to the log's start (or Unix seconds in some logs). Memory is in kilobytes per
-//! processor. The reader repairs nothing: a record that cannot be replayed stays in [`Trace::records`], and
-//! [`Trace::replayable`] returns the reason.
+//! Times are whole seconds, except the CPU time. Submit times are relative to the log's start (or Unix seconds in some
+//! logs). Memory is in kilobytes per processor. The reader repairs nothing: a record that cannot be replayed stays in
+//! [`Trace::records`], and [`Trace::replayable`] returns the reason.
 
 mod parse;
 mod replayable;
@@ -90,7 +90,7 @@ pub struct HeaderLine {
 /// A log: header comments and records.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Trace {
-    /// Header comments in file order. Keys may repeat (`VclusterSetup:`, `Note:`).
+    /// Header comments in file order. Keys may repeat (`Queue:`, `Note:`).
     pub header: Vec<HeaderLine>,
     /// All jobs in file order.
     pub records: Vec<SwfRecord>,

@@ -29,7 +29,7 @@ pub const COLUMNS: [&str; 18] = [
 /// Error of reading a log.
 #[derive(Debug, thiserror::Error)]
 pub enum SwfError {
-    /// Input unreadable (file missing, gzip stream corrupt).
+    /// Input unreadable, for example a missing file or a corrupt compressed stream.
     #[error("the trace could not be read")]
     Read(#[source] InputError),
     /// Line that is not UTF-8 text.

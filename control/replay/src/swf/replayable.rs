@@ -73,7 +73,7 @@ impl SwfRecord {
     /// Returns the job to replay.
     ///
     /// # Errors
-    /// The first missing value.
+    /// The record is one part of a job, or lacks a value; the first missing value is returned.
     pub fn replayable(&self) -> Result<ReplayJob, SkipReason> {
         use Status::{PartialContinues, PartialFailed, PartialLast};
         if matches!(

@@ -197,8 +197,8 @@ mod tests {
     use super::*;
     use lattice_rng::Rng;
 
-    /// `sooner` searches only up to the job's own start, and begins where a smaller request could start. It finds the
-    /// same start as a full search without the job's reservation.
+    /// `earlier_start` searches only up to the job's own start, and begins where a smaller request could start. The
+    /// function finds the same start as a full search without the job's reservation.
     #[test]
     fn promoted_job_recomputes_promise() {
         let mut moved = 0;

@@ -11,7 +11,7 @@ pub(super) enum BackfillJobs {
     ShortestFirst,
 }
 
-/// Scheduler with EASY backfilling.
+/// First-come, first-served scheduler, with EASY backfilling unless it is disabled.
 pub(super) struct Easy {
     ahead: BackfillJobs,
     free: u32,
@@ -70,8 +70,9 @@ impl Easy {
         }
     }
 
-    /// Checks whether a later job may start: it ends by the shadow time, or leaves enough processors at that time.
-    /// Returns the shadow time with the remaining processors; `None` if the job may not start.
+    /// Checks whether a job behind the first waiting one may start: enough processors are free, and the job ends by the
+    /// shadow time or leaves enough processors at that time. Returns the shadow time with the remaining processors;
+    /// `None` if the job may not start.
     fn fits(&self, entry: Entry, now: u64, shadow: ShadowTime) -> Option<ShadowTime> {
         if entry.size > self.free {
             return None;

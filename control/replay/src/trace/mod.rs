@@ -1,8 +1,8 @@
 //! Recorded workloads of every format in one form: jobs in order of submission, and their requests.
 //!
 //! A file is read line by line and never stored in full. [`Job`], the stored part of a job, has 64 bytes. A line that
-//! cannot be read is skipped and reported, or rejected with [`Options::is_strict`]. A job that cannot be replayed is
-//! skipped and reported with the reason.
+//! cannot be read is skipped and reported; with [`Options::is_strict`] it rejects the trace. A job that cannot be
+//! replayed is skipped and reported with the reason.
 
 mod alcf;
 mod openb;
@@ -44,7 +44,8 @@ pub struct Job {
     pub number: u64,
     /// Line in the file, from 1.
     pub line: u64,
-    /// Submission, milliseconds of the trace's own time: see [`Workload::epoch_ms`].
+    /// Submission, or the later time at which the job became eligible, milliseconds of the trace's own time: see
+    /// [`Workload::epoch_ms`].
     pub submit_ms: u64,
     /// Run time, milliseconds.
     pub run_ms: u64,
@@ -52,7 +53,8 @@ pub struct Job {
     pub estimate_ms: u64,
     /// Wait on the recorded machine, milliseconds; [`UNKNOWN`] if the trace has none.
     pub waited_ms: u64,
-    /// Processors or nodes ([`Workload::unit`]): the requested number, otherwise the allocated number.
+    /// Number of processors or nodes ([`Workload::unit`]), requested or allocated; of `sacct`, the allocated number if
+    /// given.
     pub size: u32,
     /// Index of the user in [`Workload::users`].
     pub user: u32,
@@ -183,11 +185,12 @@ impl Format {
 /// Options for reading a trace.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Format; `None`: detected from the first line.
+    /// Format; `None`: detected from the first line that is not empty.
     pub format: Option<Format>,
     /// Whether a line that cannot be read rejects the trace, instead of being skipped.
     pub is_strict: bool,
-    /// Unit of sizes; `None`: the default of the format.
+    /// Unit of sizes in [`Format::Swf`] and [`Format::Sacct`]; `None`: the default of the format. Other formats have
+    /// nodes.
     pub unit: Option<Unit>,
 }
 
@@ -262,8 +265,8 @@ fn names() -> String {
 /// Reads a trace from a file.
 ///
 /// # Errors
-/// When the file cannot be read, has an unknown format, or has no job; with [`Options::is_strict`] also when a line
-/// cannot be read.
+/// When the file cannot be read, has an unknown format, no job that can be replayed or too many jobs; with
+/// [`Options::is_strict`] also when a line cannot be read.
 pub fn open(path: &Path, options: Options) -> Result<Workload, TraceError> {
     let input = |source| TraceError::Input {
         path: path.to_owned(),
@@ -367,7 +370,7 @@ fn new_reader(format: Format, unit: Option<Unit>) -> Box<dyn Reader> {
     }
 }
 
-/// Collects jobs, with a table of names.
+/// Collects jobs and skipped lines, with tables of users, tenants and requests.
 #[derive(Debug, Default)]
 struct Builder {
     jobs: Vec<Job>,
@@ -394,7 +397,7 @@ impl Builder {
     }
 
     fn done(mut self, lines: u64) -> Workload {
-        // Jobs of the same second keep the order of the file.
+        // Jobs with the same submit time keep the order of the file.
         let place = |job: &Job| (job.submit_ms, job.line);
         // Sorting needs additional memory, half the size of the jobs, and most traces are in order.
         if !self.jobs.is_sorted_by_key(place) {
@@ -437,7 +440,7 @@ impl<T: Ord + Clone> NameTable<T> {
         if let Some(place) = self.places.get(name) {
             return *place;
         }
-        // There are fewer names than jobs, and fewer than 2^32 jobs.
+        // A job adds at most one value to a table, and there are at most 2^32 jobs.
         let place = self.list.len() as u32;
         self.list.push(name.to_owned());
         self.places.insert(name.to_owned(), place);

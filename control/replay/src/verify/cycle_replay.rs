@@ -1,5 +1,5 @@
 //! Replay of all cycles in a row, in which each cycle continues from the replay's own placements. External inputs are
-//! those of the record: submissions, run times, nodes, limits, weights and the times of plans.
+//! those of the record: submissions, run times, nodes, limits, weights, promises of nodes, and the times of plans.
 
 use lattice_placement::{
     ClusterView, Delta, LevelView, NodeView, PendingView, Planner, RunningView,
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Default)]
 struct RecordedProgress {
     submitted_at: Option<UnixMillis>,
-    /// Time of the plan that placed the last attempt, and its nodes in rank order.
+    /// Time of the plan that placed the last attempt, and the nodes of this attempt in rank order.
     started: Option<(UnixMillis, Vec<NodeId>)>,
     ended_at: Option<UnixMillis>,
 }
@@ -108,8 +108,8 @@ impl CycleReplay {
         }
     }
 
-    /// Completes the reading. A placement without an outcome counts as not started. It comes from the last plan of a
-    /// record or of a control that crashed.
+    /// Completes the reading. A placement without an outcome, as in the last plan of a record or of a control that
+    /// crashed, counts as not started.
     pub(super) fn finish_reading(&mut self) {
         let unknown = std::mem::take(&mut self.placed);
         let unknown = unknown.into_iter().map(|((_, id), (plan, _))| (plan, id));

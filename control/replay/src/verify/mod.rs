@@ -29,11 +29,11 @@ pub struct VerificationResult {
     pub cluster: String,
     /// Name of the control that wrote the record.
     pub control: String,
-    /// Version of that control.
+    /// Version of the control, by the last header of the record.
     pub recorded_by: String,
     /// Time of the first line, Unix milliseconds.
     pub from: UnixMillis,
-    /// Time of the last line, Unix milliseconds.
+    /// Latest time in the record, Unix milliseconds.
     pub until: UnixMillis,
     /// Number of lines.
     pub lines: u64,
@@ -55,7 +55,8 @@ pub struct VerificationResult {
     pub allocations: u64,
     /// Allocations that start at the same time in the record and in the replay.
     pub same_start: u64,
-    /// Allocations that also start on the same nodes, in the same rank order.
+    /// Allocations that start at the same time and on the same nodes, in the same rank order, in the record and in the
+    /// replay.
     pub same_nodes: u64,
     /// Mean of the absolute difference of starts, over allocations that start in both, seconds.
     pub mean_start_difference_s: f64,
@@ -192,7 +193,8 @@ struct RecordPosition {
     cycle: u64,
 }
 
-/// Decision of a planner on a cycle's inputs, with the reasons of waiting allocations.
+/// Decision of a planner on a cycle's inputs, with the reasons why allocations that the record places wait in the
+/// replay.
 struct PlannerDecision {
     placed: Vec<PlacedAllocation>,
     reserved: Vec<BlockedReservation>,

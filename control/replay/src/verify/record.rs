@@ -19,18 +19,18 @@ pub struct Record {
     pub about: RecordInfo,
 }
 
-/// Header and statistics of a record.
+/// Last header that was read, and statistics of the lines read so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordInfo {
     /// Name of the cluster.
     pub cluster: String,
     /// Name of the control that wrote the record.
     pub control: String,
-    /// Version of that control.
+    /// Version of the control that wrote the record.
     pub version: String,
     /// Time of the first line.
     pub from: UnixMillis,
-    /// Time of the last line.
+    /// Latest time in the lines read.
     pub until: UnixMillis,
     /// Number of lines read.
     pub lines: u64,
@@ -114,10 +114,11 @@ impl Record {
         }
     }
 
-    /// Returns the next line with its number; `None` after the last line.
+    /// Returns the next line with its number; `None` after the last line, or at a truncated end after at least one
+    /// line.
     ///
     /// # Errors
-    /// When a line cannot be read or is not valid.
+    /// When a line cannot be read or is not valid, the format version is not supported, or the file is not a record.
     pub fn next_line(&mut self) -> Result<Option<(u64, Line)>, RecordError> {
         while !self.is_over {
             let path = || self.path.clone();

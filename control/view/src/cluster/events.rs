@@ -16,7 +16,7 @@ impl View {
         self.conformance_version += 1;
     }
 
-    /// Replaces the records of nodes, projects and allocations.
+    /// Replaces revision, state time, system settings, and the records of nodes, projects and allocations.
     pub fn replace(&mut self, hot: LiveState) {
         self.revision = hot.revision;
         self.at = hot.at;

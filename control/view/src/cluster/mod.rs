@@ -146,7 +146,7 @@ impl View {
         self.settle_nodes(dependent.iter(), &levels, now);
     }
 
-    /// Entries whose conformance stays the same stay shared with earlier views.
+    /// Derives the conformance of these nodes. An entry with unchanged conformance stays shared with earlier views.
     fn settle_nodes<'a>(
         &mut self,
         ids: impl Iterator<Item = &'a NodeId>,

@@ -1,8 +1,8 @@
 //! Observed half of the view: gossip of the nodes, results of pings, BMC readings and comparisons. It is never
 //! replicated and has no authority.
 //!
-//! Each method stores one kind of report and returns the nodes that changed. [`View::settle`] derives from the stored
-//! reports what placement and readers use.
+//! Each `set_` method stores one kind of report and returns the nodes that changed. [`View::settle`] derives from the
+//! stored reports what placement and readers use.
 
 use super::View;
 use crate::{
@@ -119,7 +119,7 @@ impl View {
         })
     }
 
-    /// Stores liveness results.
+    /// Stores the results of pings: liveness, boot id and reply address.
     pub fn set_liveness(&mut self, found: &BTreeMap<NodeId, PingOutcome>) -> BTreeSet<NodeId> {
         let found = found.iter().map(|(id, found)| (id.clone(), found));
         self.store(

@@ -29,7 +29,8 @@ pub struct BaselineEffect {
 }
 
 impl BaselineEffect {
-    /// Whether the effect was computed from the present marks of the node and the present baselines.
+    /// Whether the effect is current: it was computed from the present marks of the node and the present baselines, and
+    /// the cohort of the node was known, or not, as it is now.
     pub fn is_of(&self, entry: &NodeEntry, baselines: &Baselines) -> bool {
         self.number == baselines.generation
             && self.marks == *entry.marks()

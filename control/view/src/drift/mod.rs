@@ -117,7 +117,7 @@ impl ApplicableBaselines {
     }
 }
 
-/// All inputs of a standing. Two nodes that differ in any of them are compared separately.
+/// All inputs of a [`BaselineVerdict`]. Two nodes that differ in any of them are compared separately.
 type StandingKey = (BaselineName, Class, ClassMark, Option<EarlierDigest>);
 
 fn compare_node(

@@ -59,7 +59,7 @@ pub struct UnknownClass {
     pub class: Class,
     /// Reason why the class is unknown.
     pub why: String,
-    /// Baseline that would apply to the class, if one is selected.
+    /// Baseline that applies to the class; `None` if none applies or several conflict.
     pub baseline: Option<BaselineName>,
 }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Class mark merged from agent and BMC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MergedMark {
-    /// Mark published by the agent; `None` where it publishes none.
+    /// Mark of the agent with which the records were merged; `None` if the agent published none.
     pub base: Option<ClassMark>,
     /// Mark of the merged record.
     pub mark: ClassMark,

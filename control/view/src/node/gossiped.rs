@@ -1,4 +1,4 @@
-//! What a node publishes in gossip.
+//! Values that a node publishes in gossip.
 
 use lattice_conformance::{Class, ClassMark, Digest, EarlierDigest};
 use lattice_placement::Health;

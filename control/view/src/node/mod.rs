@@ -33,7 +33,7 @@ pub struct NodeEntry {
     pub id: NodeId,
     /// Replicated record; `None` for a node that gossips and is not registered.
     pub record: Option<Node>,
-    /// Gossip of the node; `None` for a node that was not seen since this control started.
+    /// Gossip of the node; `None` while the node does not gossip.
     pub gossip: Option<GossipedNode>,
     /// Document of the node, once fetched and verified. While a newer document is being fetched, the previous one.
     pub document: Option<Arc<NodeDocument>>,
@@ -200,7 +200,7 @@ impl NodeEntry {
         &self.conformance.marks
     }
 
-    /// Earlier marks from all sources.
+    /// Marks in earlier schemas, from all sources.
     pub fn earlier(&self) -> &BTreeMap<Class, EarlierDigest> {
         &self.conformance.earlier
     }
@@ -210,14 +210,14 @@ impl NodeEntry {
         self.gossip.as_ref()?.marks.get(&class).copied()
     }
 
-    /// Health verdict published by the agent; unknown while the node was not seen.
+    /// Health verdict published by the agent; unknown while the node does not gossip.
     pub fn health(&self) -> Health {
         self.gossip
             .as_ref()
             .map_or(Health::Unknown, |seen| seen.health)
     }
 
-    /// Whether the node does not answer, so that its data may be outdated.
+    /// Whether the node does not gossip or does not answer pings, so that its data may be outdated.
     pub fn is_silent(&self) -> bool {
         let is_silent = matches!(self.liveness, Liveness::Suspect | Liveness::Unreachable);
         self.gossip.is_none() || is_silent

@@ -110,7 +110,7 @@ impl LastPlan {
         self.0.get(vcluster)
     }
 
-    /// Reason why an allocation waits; `None` if it does not wait.
+    /// Reason why an allocation waits; `None` if it does not wait, or this control has no plan of its vCluster.
     pub fn explanation(&self, of: &Allocation) -> Option<Explanation> {
         self.of(&of.spec.vcluster)?.explanation(of.id)
     }

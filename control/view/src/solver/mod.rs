@@ -1,4 +1,4 @@
-//! Solver input of one vCluster, derived from state, settings and tenant standing: [`full`] for a new planner,
+//! Solver input of one vCluster, derived from state, settings and tenant standing: [`full_input`] for a new planner,
 //! [`Changes::delta`] for a running one.
 
 mod changes;

@@ -52,7 +52,7 @@ pub struct BaseView<N> {
     pub system: SystemView,
     /// Every project, parents before children.
     pub projects: Arc<BTreeMap<ProjectPath, Project>>,
-    /// All nodes that are registered, or known from gossip or the site's configuration only.
+    /// All nodes that are registered, or known only from gossip or, in a replay, from the description of the cluster.
     pub nodes: Arc<BTreeMap<NodeId, Arc<N>>>,
     /// Allocations that are not terminal.
     pub allocations: Arc<BTreeMap<AllocationId, Arc<Allocation>>>,
@@ -112,7 +112,7 @@ impl<N> Default for BaseView<N> {
 }
 
 impl<N> BaseView<N> {
-    /// Replaces the record of an allocation and returns the former one.
+    /// Replaces the record of an allocation, or removes it if the new state is final. Returns the former record.
     pub fn set_allocation(
         &mut self,
         record: impl Into<Arc<Allocation>>,

@@ -105,7 +105,7 @@ impl WaldurClient {
         Ok(known)
     }
 
-    /// Purchased limits by tenant, summed over the resources of its projects.
+    /// Purchased limits by tenant, with the hours used in `month`, summed over the resources of the tenant's projects.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].

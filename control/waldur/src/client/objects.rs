@@ -235,7 +235,8 @@ impl WaldurClient {
         if known.is_empty() {
             match self.post(providers, &json!({"customer": customer})).await {
                 Ok(_) => {}
-                // Another client created it in the meantime, or the reply to an earlier request was lost.
+                // Another client created the service provider in the meantime, or the reply to an earlier request was
+                // lost.
                 Err(WaldurError::Refused { status: 400, .. }) => {
                     let known = self
                         .list(providers, &[("customer_uuid", &customer_uuid)])

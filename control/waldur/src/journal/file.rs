@@ -26,7 +26,7 @@ pub(super) struct Segment {
     first: u64,
     /// Number of events in the file that are not acknowledged.
     pub(super) events: usize,
-    /// Number of the last event in the file; for a file without events, a lower number than that of its first event.
+    /// Number of the last event in the file; for a file without events, a number below that of the next event.
     pub(super) last: u64,
     /// Number up to which the events of the file are acknowledged.
     pub(super) passed: u64,
@@ -35,7 +35,7 @@ pub(super) struct Segment {
 /// Result of opening a file.
 pub(super) struct OpenedFile {
     pub(super) segment: Segment,
-    /// Number of bytes after the last complete record.
+    /// Number of bytes after the last valid record.
     pub(super) damaged_bytes: u64,
 }
 
@@ -82,8 +82,8 @@ impl Segment {
         })
     }
 
-    /// Opens a file, and truncates it before its first record that is incomplete or out of order. The event numbers
-    /// must ascend and be above `after`.
+    /// Opens a file, and truncates it before its first record that is incomplete, damaged or out of order. The event
+    /// numbers must ascend and be above `after`.
     pub(super) fn open(path: &Path, after: u64) -> Result<OpenedFile, JournalError> {
         let text = fs::read(path).map_err(JournalError::at(path))?;
         let (events, whole) = records(&text, after);

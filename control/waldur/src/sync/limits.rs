@@ -68,7 +68,8 @@ impl AccountingSync {
         Ok(())
     }
 
-    /// Terminates the resources of deleted projects. The final usage of these resources was reported in this round.
+    /// Terminates the resources of deleted projects, unless a usage report of the resource is set aside. The caller has
+    /// reported their final usage.
     async fn terminate_orphaned_resources(
         &mut self,
         known: &[KnownResource],

@@ -13,12 +13,12 @@ use lattice_quorum_types::UnixMillis;
 use std::collections::BTreeMap;
 
 impl AccountingSync {
-    /// Compares the totals of every month that overlaps the window with the amounts in Waldur. Unless `only_look` is
-    /// set, corrects them, also to lower values, and sends the single events of the window again if the settings
-    /// require events.
+    /// Compares the totals of every month that overlaps the window from `since` to `until` with the amounts in Waldur.
+    /// Unless `dry_run` is set, corrects the amounts in Waldur, also to lower values, and sends the single events of
+    /// the window again if the settings require events.
     ///
     /// # Errors
-    /// Returns an error when the quorum or Waldur does not answer.
+    /// Returns an error when the quorum or Waldur does not answer, or the usage of a month is not known yet.
     pub async fn reconcile(
         &mut self,
         since: UnixMillis,

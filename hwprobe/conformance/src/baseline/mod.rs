@@ -234,8 +234,8 @@ impl Expectation {
         }
     }
 
-    /// Compares a complete record with the expectation. A complete record includes its unreadable keys, so no digest is
-    /// needed.
+    /// Compares a node's record with the expectation. The record may be incomplete: it lists the unreadable keys, so no
+    /// digest is needed.
     #[must_use]
     pub fn verdict_for_record(&self, record: &ClassRecord) -> BaselineVerdict {
         if let Some(why) = &record.disabled {

@@ -18,7 +18,7 @@ pub struct CohortKey {
     pub vendor: Option<String>,
     /// Product name; none if the firmware gives none.
     pub product: Option<String>,
-    /// GPU model; none on a node without GPUs.
+    /// GPU model; none on a node without GPUs, and if the site disabled the GPU probe.
     pub gpu_model: Option<String>,
     /// Number of GPUs. None if the site disabled the GPU probe, which differs from zero GPUs.
     pub gpu_count: Option<u32>,
@@ -88,7 +88,7 @@ pub trait Preimages {
     /// The verified record of a digest, if available.
     fn record(&self, digest: &Digest) -> Option<ClassRecord>;
 
-    /// The record expressed in an earlier schema, if possible: see [`ClassRecord::under`].
+    /// The record expressed in an earlier schema, if possible: see [`ClassRecord::in_schema`].
     fn under(&self, record: &ClassRecord, schema: u16) -> Option<ClassRecord> {
         record.in_schema(schema).ok()
     }

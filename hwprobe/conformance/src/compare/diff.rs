@@ -51,7 +51,8 @@ pub(crate) fn compare<T: PartialEq>(left: &Reading<T>, right: &Reading<T>) -> Op
 ///
 /// For records of two schemas of a class, the keys that both schemas define are compared. Any other key is unknown on
 /// the side with the schema that lacks it. If this build does not support one of the schemas, or the records belong to
-/// two classes, no key is compared. The result is then one difference, the unknown key `schema`.
+/// two classes, no key is compared. The result is then one difference, the unknown key `schema`. For a class that is
+/// disabled in both records, the result is the unknown key `class`.
 #[must_use]
 pub fn diff(left: &ClassRecord, right: &ClassRecord) -> Vec<Difference> {
     diff_under(&Schemas::SHIPPED, left, right)

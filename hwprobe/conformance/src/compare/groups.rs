@@ -76,7 +76,8 @@ pub struct Group {
 pub struct Groups {
     /// Groups, largest first, then by digest.
     pub groups: Vec<Group>,
-    /// Nodes with an unknown digest: equal to no other node, not even to each other.
+    /// Nodes without a digest of the scope, because a class is unknown or disabled: equal to no other node, not even to
+    /// each other.
     pub unknown: Vec<String>,
 }
 

@@ -77,7 +77,7 @@ pub struct GpuEvent {
     pub kernel_seq: Option<u64>,
 }
 
-/// Result of recording a sighting.
+/// Result of recording a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordOutcome {
     /// A new event with this sequence number.
@@ -105,9 +105,9 @@ impl GpuEventLog {
         }
     }
 
-    /// Records a sighting. It matches the oldest event of the same device and code that only the other source reported
-    /// within [`MERGE_WINDOW_MS`]. So the third report of one source matches the third of the other, and no event is
-    /// counted twice or lost.
+    /// Records a report. The report matches the oldest event of the same device and code that only the other source
+    /// reported within [`MERGE_WINDOW_MS`]. So the third report of one source matches the third of the other, and no
+    /// event is counted twice or lost.
     pub fn record(&mut self, sighting: EventReport) -> RecordOutcome {
         let other = match sighting.source {
             GpuEventSource::Nvml => GpuEventSource::KernelLog,

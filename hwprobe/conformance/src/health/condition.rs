@@ -86,7 +86,7 @@ impl Condition {
     }
 
     /// Evaluates a condition that needs no stored state: any except `rises` and `no_longer`. A reading that is unknown,
-    /// absent or unsupported gives [`Answer::Unknown`].
+    /// absent or unsupported, or is no number where one is needed, gives [`ConditionResult::Unknown`].
     pub(super) fn evaluate(
         &self,
         (key, reading): (&str, &Reading<Value>),

@@ -125,8 +125,9 @@ impl Engine {
         memory.expire(at_ms);
     }
 
-    /// Records an event with the text of the kernel line. `entity` is a GPU (`gpu.3`, or its PCI address if its slot is
-    /// unknown) or a NIC (its PCI address). Returns the resulting reason.
+    /// Records an event with the text of the kernel line, and removes the reasons that the event ends by the table.
+    /// `entity` is a GPU (`gpu.3`, or its PCI address if its slot is unknown) or a NIC (its PCI address). Returns the
+    /// resulting reason.
     pub fn event(&mut self, at_ms: u64, entity: &str, code: &EventCode, detail: &str) -> Reason {
         let judged = self.table.evaluate_event(code, detail);
         for ended in judged.ends {

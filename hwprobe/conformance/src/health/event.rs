@@ -13,7 +13,8 @@ pub(super) struct EventVerdict<'a> {
     pub severity: Severity,
     pub action: Action,
     pub observe_only: bool,
-    /// Duration for which the event counts, in seconds; `None`: until the node reboots or an operator clears it.
+    /// Duration for which the event counts, in seconds; `None`: until the node reboots, another event ends it or an
+    /// operator clears it.
     counts_for_s: Option<u64>,
     /// Codes of the events that this event ends, for the same device.
     pub ends: &'a [String],

@@ -2,8 +2,9 @@
 //!
 //! A [`Table`] holds the checks and the classes of events (XIDs, and those of other drivers). The table has a version,
 //! and a site overrides single entries ([`Table::with_site`]). The [`Engine`] evaluates each pass over the node and
-//! keeps the [`Reason`]s: stable code, entity, evidence, first and last seen, and the action. Only an explicit bad
-//! reading creates a reason, and only an explicit good reading clears it. An unreadable value does neither.
+//! keeps the [`Reason`]s: stable code, entity, evidence, first and last seen, and the action. A check creates a reason
+//! only from an explicit bad reading, and ends it only on an explicit good reading; an unreadable value does neither. A
+//! reboot and an operator end reasons too.
 //!
 //! This module accesses no clock and no device: the caller passes times and readings as values.
 
@@ -111,7 +112,8 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// Whether the reason requires a drained node and is not observe-only.
+    /// Whether the reason leads to a drain: its severity is faulty, its action needs a drained node, and it is not
+    /// observe-only.
     #[must_use]
     pub const fn drains(&self) -> bool {
         !self.observe_only && self.action.needs_drain() && matches!(self.severity, Severity::Faulty)

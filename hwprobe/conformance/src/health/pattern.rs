@@ -16,7 +16,7 @@ impl Pattern {
         segments.iter().all(is_plain).then_some(Self(segments))
     }
 
-    /// First segment of the pattern, a prefix of every key that can match.
+    /// First segment of the pattern; unless it is `*`, a prefix of every key that can match.
     #[must_use]
     pub fn first_segment(&self) -> &str {
         self.0.first().map_or("", String::as_str)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What triggered the read that found a change, by the agent or, through the BMC, by control. The trigger need not have
+/// Trigger of the read that found a change; the agent reads the node, and control its BMC. The trigger need not have
 /// caused the change: a device that was flashed hours earlier is found by the next read, whatever triggers that read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -34,10 +34,11 @@ pub struct Entry {
     pub from: Option<ClassMark>,
     /// The mark published now.
     pub to: ClassMark,
-    /// The changed keys, sorted, up to the limits. The first record of a class lists no keys, because its preimage
-    /// contains all of them. A class that is disabled from the start lists no keys either; a class that was probed
-    /// before lists `class`. A class that becomes incomplete lists the required keys that are unknown, with the
-    /// reasons.
+    /// The changed keys, sorted, up to the limits; if the schema changed, `schema` comes first. The first record of a
+    /// class lists only keys that were published as unknown before, because its preimage contains all keys. If the
+    /// previous record was lost, the only key is `record`. A class that is disabled from the start lists no keys; a
+    /// class that was probed before lists `class`. A class that becomes incomplete lists the required keys that are
+    /// unknown, with the reasons.
     pub changes: Vec<KeyChange>,
     /// Number of changed keys that are not listed.
     pub more: u32,

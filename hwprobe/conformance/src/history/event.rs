@@ -12,7 +12,7 @@ const MAX_TEXT_CHARS: usize = 300;
 /// One event, or several equal events folded into one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Sequence number, rising by one with each line of the node, shared with [`Entry::seq`].
+    /// Sequence number of the node's entries and events, rising by one with each; shared with [`Entry::seq`].
     pub seq: u64,
     /// Time of the event, or of the last one if folded, in Unix milliseconds by the node's clock. The time may be
     /// earlier than that of a lower sequence number, because the kernel log reports late.
@@ -70,12 +70,12 @@ pub enum EventKind {
     },
     /// A kernel module was loaded or unloaded.
     Driver {
-        /// Name of the module.
+        /// Name of the module; during a storm, `others` for each module after the first ones.
         module: String,
     },
     /// The kernel reported a device event.
     Device {
-        /// The reported event.
+        /// The reported event; during a storm, `others` for each event after the first ones.
         what: String,
     },
     /// A driver reported an error of a GPU or NIC: an XID, or an event of amdgpu or mlx5_core.
@@ -89,11 +89,11 @@ pub enum EventKind {
         code: String,
         /// Source of the report: `nvml`, `kernel_log`, `both`.
         source: String,
-        /// Description from the table, and the text of the kernel line.
+        /// Description from the table of driver events, and the text of the kernel line.
         detail: String,
-        /// Severity by the table.
+        /// Severity by the table of driver events.
         severity: Severity,
-        /// Action by the table.
+        /// Action by the table of driver events.
         action: Action,
     },
     /// A reason of the health checks began, changed or ended.
@@ -172,7 +172,7 @@ impl EventKind {
         }
     }
 
-    /// Identity of the event: repeats with the same key and share are folded.
+    /// Identity of the event: repeats with the same key and [`RecordingLimit::share`] are folded.
     #[must_use]
     pub fn key(&self) -> String {
         let kind = self.kind();

@@ -14,7 +14,7 @@ pub struct RecordingLimit {
     pub share: &'static str,
     /// Maximum lines per hour for all events of the share.
     pub hourly: usize,
-    /// Number of repeats of one key that get their own line before they are folded.
+    /// Number of events of one key that get their own line, before repeats are folded.
     pub burst: u32,
     /// Folding window, in milliseconds. One line is written at the end of the window, and the window doubles while the
     /// repeats continue.
@@ -83,8 +83,9 @@ impl<W> EventFold<W> {
         self.line_times.entry(rule.share).or_default().push_back(at);
     }
 
-    /// Takes an event that happened at `at`. A returned line must be recorded now. Any other event is counted, and
-    /// [`EventFold::due`] returns it later.
+    /// Takes an event that happened at `at`. A returned line must be recorded now. Any other event is folded, and
+    /// [`EventFold::take_due_lines`] or [`EventFold::drain`] returns it later. Above `MAX_KEYS` keys in the share, an
+    /// event with a new key is only counted in [`FoldedLine::left_out`].
     pub fn add_event(
         &mut self,
         now: u64,
@@ -133,7 +134,7 @@ impl<W> EventFold<W> {
             let Some(open) = self.open.get_mut(&key) else {
                 continue;
             };
-            // The clock was set back.
+            // If the clock was set back, the window still ends.
             open.ends_at = open.ends_at.min(now.saturating_add(open.window_ms));
             if open.ends_at > now {
                 continue;

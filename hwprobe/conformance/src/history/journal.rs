@@ -54,14 +54,15 @@ pub struct PublishedClass {
     pub revision: u64,
     /// Time of the last publication, in Unix milliseconds.
     pub since: u64,
-    /// The required keys that are unknown, with the reasons.
+    /// The required keys that are unknown and the keys that timed out, with the reasons, as far as the entry lists
+    /// them; empty unless the class is incomplete.
     pub missing: BTreeMap<String, Reading<Value>>,
 }
 
 /// State of a history after all lines so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Sequence number of the last entry or event; 0 before the first.
+    /// Sequence number of the last entry, event or line of a newer agent; 0 before the first.
     pub seq: u64,
     /// Boot id of the last boot that was read without a change awaiting confirmation.
     pub boot_id: Option<String>,

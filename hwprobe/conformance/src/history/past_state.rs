@@ -21,7 +21,7 @@ pub enum PastState {
         seq: u64,
         /// Time of the entry that published the state, in Unix milliseconds.
         since: u64,
-        /// The keys that were unknown, with the reasons.
+        /// The unknown keys that the entry lists, with the reasons; see [`Entry::changes`].
         missing: Vec<KeyChange>,
     },
     /// The class was not probed.

@@ -118,7 +118,8 @@ impl History {
         line
     }
 
-    /// The previous boot id, if the host was booted after the last recorded line.
+    /// The boot id of the last recorded event, or without an event that of the last [`Line::Boot`], if it differs from
+    /// `boot_id`: the host was booted since.
     #[must_use]
     pub fn boot_before(&self, boot_id: &str) -> Option<&str> {
         let seen = self.checkpoint.seen_boot.as_ref();
@@ -172,8 +173,8 @@ impl History {
         let (mark, revision) = match live.debounce.observe(state.mark()) {
             Publication::Publish { mark, revision } => (mark, revision),
             Publication::Confirm => {
-                // The value changed again before the first change was confirmed: the first cause stays, unless the new
-                // one is stronger.
+                // If the value changed again before the first change was confirmed, the first cause stays, unless the
+                // new one is stronger.
                 live.cause = Some(match live.cause.take() {
                     Some(first) => first.or_stronger(seen.cause.clone()),
                     None => seen.cause.clone(),

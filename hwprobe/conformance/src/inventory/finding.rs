@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 /// Code of a contradiction. [`Self::name`] is stable: sites refer to it in their checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingCode {
-    /// Firmware settings shown by the kernel change at the next boot.
+    /// Firmware settings that a driver provides in band change at the next boot.
     BiosRebootPending,
     /// Settings sent to the BMC change at the next boot.
     BiosSettingsPending,
     /// Two sources report different BIOS versions.
     BiosVersionMismatch,
-    /// The BMC lists firmware that it does not have.
+    /// The BMC lists entries of its firmware inventory that it does not provide.
     BmcDeadLink,
-    /// The BMC belongs to another machine.
+    /// UUID and serial number show that the BMC belongs to another machine.
     BmcIdentityMismatch,
     /// The BMC is updating or starting.
     BmcNotAvailable,
@@ -22,23 +22,23 @@ pub enum FindingCode {
     BmcVersionMismatch,
     /// The bus and the driver report different numbers of GPUs.
     GpuCountMismatch,
-    /// Library and kernel module have different versions.
+    /// NVIDIA's driver library and kernel module have different versions.
     GpuDriverMismatch,
     /// The GPUs of a node are in different NVLink fabrics.
     GpuFabricDiffers,
     /// A GPU that the driver lists does not respond.
     GpuLost,
-    /// A GPU mode changes at the GPU's next reset.
+    /// A mode of a GPU changes at the next reset of the GPU or reboot.
     GpuModePending,
-    /// The bus and the driver report different GPU topologies.
+    /// The bus and the driver report different distances between two GPUs.
     GpuTopologyMismatch,
     /// Settings of a NIC's firmware change at the next boot.
     NicConfigPending,
-    /// A NIC that was present is missing.
+    /// A NIC that an earlier pass found is missing.
     NicMissing,
     /// The firmware stored on a NIC differs from the running one.
     NicRebootPending,
-    /// A port is active, but programs have no device to use it.
+    /// An RDMA port is active, but programs have no verbs device to use it.
     NicVerbsMissing,
     /// A NIC on the bus has no driver.
     NicWithoutDriver,

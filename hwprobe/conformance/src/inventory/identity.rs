@@ -61,7 +61,7 @@ pub struct GpuIdentity {
     pub address: Reading<String>,
     /// Model name.
     pub model: Reading<String>,
-    /// UUID assigned by the driver.
+    /// UUID reported by NVIDIA's driver, or the unique id of an AMD GPU.
     pub uuid: Reading<String>,
     /// Board serial number.
     pub serial: Reading<String>,
@@ -78,7 +78,8 @@ pub struct NicIdentity {
     pub rdma: Vec<String>,
     /// Network interface names, sorted.
     pub interfaces: Vec<String>,
-    /// Hardware addresses of those interfaces, in the same order.
+    /// Hardware addresses of `interfaces`, in the same order; for a Slingshot NIC without interfaces, the address that
+    /// `cxi_stat` reports.
     pub macs: Vec<Reading<String>>,
     /// RDMA node GUID of the first RDMA device.
     pub node_guid: Reading<String>,

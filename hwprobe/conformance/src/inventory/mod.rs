@@ -43,7 +43,7 @@ pub struct Inventory {
     /// Live values.
     #[serde(default)]
     pub vitals: Vitals,
-    /// Power draw, from the best available source.
+    /// Power draw and power limit, from the best available sources.
     #[serde(default)]
     pub power: Option<Power>,
     /// Contradictions between sources.
@@ -137,9 +137,9 @@ impl Inventory {
         }
     }
 
-    /// Stable reasons of the probes without a result, sorted and without duplicates. `probe.<name>.hung` means that the
-    /// probe, or the driver it queried, timed out. `probe.<name>.failed` means that the process of the probe died or
-    /// sent an invalid answer.
+    /// Stable reasons of the probes that hung or failed, sorted and without duplicates. `probe.<name>.hung` means that
+    /// the probe, or the driver it queried, timed out, or that too many of its earlier processes are stuck.
+    /// `probe.<name>.failed` means that the probe gave no valid answer ([`ProbeFailure::Failed`]).
     #[must_use]
     pub fn probe_reasons(&self) -> Vec<String> {
         let reason = |probe: &ProbeOutcome| match probe.outcome {
@@ -181,7 +181,7 @@ impl Inventory {
             .collect()
     }
 
-    /// The inventory as a build with these schemas writes it: see [`Schemas::write`].
+    /// The inventory as a build with these schemas writes it: see [`Schemas::in_current_schema`].
     #[must_use]
     pub fn written_as(mut self, schemas: &Schemas) -> Self {
         let records = std::mem::take(&mut self.records).into_iter();

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 /// Resources of a node. An unknown amount stays unknown; it is never zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeResources {
-    /// GPU model, if all GPUs share one.
+    /// GPU model, if all GPUs share one; otherwise the sorted models joined by ` + `.
     pub gpu_model: Reading<String>,
-    /// Number of GPUs the driver can use; absent on a node without any.
+    /// Number of GPUs that the driver can use; absent without a usable GPU.
     pub gpu_count: Reading<u32>,
     /// Memory of the smallest GPU, in bytes.
     pub gpu_memory_bytes: Reading<u64>,
@@ -31,7 +31,7 @@ pub struct NodeResources {
 }
 
 impl NodeResources {
-    /// The number of GPUs if known: zero only if the bus and the driver report none.
+    /// The number of usable GPUs, if known. Zero if the driver reports none, or if the node has no driver and no GPUs.
     #[must_use]
     pub const fn gpus(&self) -> Option<u32> {
         match self.gpu_count {

@@ -43,7 +43,8 @@ pub enum ProbeFailure {
         /// The deadline that each earlier process missed, in milliseconds.
         after_ms: u64,
     },
-    /// The process of the probe ended without an answer, or sent an invalid one.
+    /// The probe panicked, or its process could not be started, ended without an answer, or sent an invalid or too long
+    /// one.
     Failed {
         /// Description of the failure.
         why: String,
@@ -84,9 +85,9 @@ pub enum ProbeStatus {
     Complete,
     /// A required key is unknown, or another key timed out.
     Incomplete,
-    /// The probe, or the driver it waited for, timed out.
+    /// The probe, or the driver that it queried, timed out; or too many of its earlier processes are stuck.
     Hung,
-    /// The process of the probe died or sent an invalid answer.
+    /// The probe gave no valid answer ([`ProbeFailure::Failed`]).
     Failed,
     /// The class is disabled.
     Disabled,

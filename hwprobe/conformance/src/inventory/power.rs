@@ -80,7 +80,7 @@ impl fmt::Display for LimitState {
     }
 }
 
-/// Power of one node, in one reading of one source.
+/// Power of one node, read from one source or merged from several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Power {
     /// Current draw of the node, in milliwatts.
@@ -96,13 +96,15 @@ pub struct Power {
     /// Action of the BMC if the limit cannot be enforced, as the BMC reports it: `NoAction`, `LogEventOnly`,
     /// `HardPowerOff`.
     pub exception_action: Reading<String>,
-    /// Source of the draw: the resource's path for Redfish, else `ipmi`, `hwmon/<name>`, `rapl`. If another source
-    /// provides the limit, `, limit: <source>` follows. Empty without a source.
+    /// Source of the draw: the resource's path for Redfish, else `ipmi`, `hwmon/<name>`, `cray/pm_counters`. If another
+    /// source provides the limit, `, limit: <source>` follows. Empty without a source.
     pub source: String,
 }
 
 impl Power {
-    /// Merges two sources of one node, value by value. If both have a value, `self` takes precedence.
+    /// Merges two sources of one node, value by value. A present reading takes precedence over another known one, and a
+    /// known over an unknown one; a limit that is set over an uncapped, an absent and an unknown one, in this order. Of
+    /// equal states, that of `self` takes precedence.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         let has_draw = rank(&self.draw) >= rank(&other.draw);

@@ -2,8 +2,8 @@
 
 /// The key that identifies the name space of `key`, if `key` is a BIOS setting. Names of BIOS settings belong to an
 /// attribute registry, or in band to the driver that provides them; under another registry the same name may be another
-/// setting. Settings are compared only between records in which the name-space key is known and equal. If the
-/// name-space key differs, it is the only difference reported.
+/// setting. Settings are compared only if the name-space key is known and equal in both records, or missing in both.
+/// Otherwise only the name-space key is reported.
 pub(crate) fn name_space(key: &str) -> Option<&'static str> {
     const SPACES: &[(&str, &str)] = &[
         ("bios.setting.", "bios.registry"),

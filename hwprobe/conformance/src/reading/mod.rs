@@ -160,8 +160,8 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The reading that an I/O error stands for. A missing file is *absent*, a missing permission *denied*, an
-    /// unimplemented attribute *unsupported*, and any other error *failed*.
+    /// The reading that an I/O error stands for. A missing file or device is *absent*, a missing permission *denied*,
+    /// an unimplemented attribute *unsupported*, and any other error *failed*.
     pub fn from_io(what: &str, error: &io::Error) -> Self {
         // ENXIO, ENODEV: attribute of a device that no longer exists.
         const GONE: [i32; 2] = [6, 19];

@@ -13,7 +13,7 @@ pub enum Value {
     Flag(bool),
     /// A count, or an amount in base units.
     Number(i64),
-    /// Text: trimmed, whitespace collapsed, normalised to NFC.
+    /// Text in Unicode normalisation form C. The functions of [`crate::text`] also trim it and collapse whitespace.
     Text(String),
     /// A sequence in which order matters.
     List(Vec<String>),

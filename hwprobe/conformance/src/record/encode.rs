@@ -27,7 +27,7 @@ pub enum PreimageError {
     /// The bytes end inside a field.
     #[error("truncated at byte {at}")]
     Truncated {
-        /// Offset at which the missing bytes should begin.
+        /// Offset at which the truncated field begins.
         at: usize,
     },
     /// Bytes follow the last entry.

@@ -19,7 +19,7 @@ pub enum ClassMark {
         /// The content address of the preimage.
         digest: Digest,
     },
-    /// A required key is unknown.
+    /// A required key is unknown, or a key timed out. Also published while each read differs from the previous one.
     Incomplete,
     /// The class is not probed.
     Disabled,
@@ -75,8 +75,8 @@ impl FromStr for ClassMark {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fingerprint {
-    /// Composed of the digests of these classes. Disabled classes are omitted, so nodes that probe different classes
-    /// never share a fingerprint.
+    /// Composed of names, schemas and digests of the complete classes. Disabled classes are omitted, so nodes that
+    /// probe different classes never share a fingerprint.
     Complete {
         /// The composed digest.
         digest: Digest,

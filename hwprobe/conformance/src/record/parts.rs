@@ -1,4 +1,4 @@
-//! Digest of the parts of a node, regardless of their places.
+//! Digest of the devices of a class record, regardless of their places.
 
 use super::ClassRecord;
 use super::encode::{put_length, put_reading, put_text};
@@ -6,8 +6,8 @@ use crate::Digest;
 use std::collections::BTreeMap;
 
 impl ClassRecord {
-    /// Digest of the devices regardless of slot and NUMA node: equal for two nodes with the same parts in different
-    /// places. The record's own digest covers the layout.
+    /// Digest of the known keys regardless of the slot, NUMA node, PCIe switch, locator, bank and location of devices:
+    /// equal for two nodes with the same parts in different places. The record's own digest covers the layout.
     #[must_use]
     pub fn parts_digest(&self) -> Digest {
         parts_digest(self)

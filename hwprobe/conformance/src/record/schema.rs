@@ -10,7 +10,7 @@ use std::fmt;
 /// simulate another build.
 #[derive(Clone, Copy)]
 pub struct Schemas {
-    /// The written schemas of each class.
+    /// Returns the schemas of a class that the build writes and reads.
     pub written: fn(Class) -> WrittenSchemas,
     /// Every key, with the schemas that contain it.
     pub rows: &'static [KeyRow],
@@ -43,7 +43,7 @@ impl Schemas {
             && self.row(key, written.current).is_some()
     }
 
-    /// Whether both schemas are in the table.
+    /// Whether the build reads both schemas of `class`.
     pub(crate) fn supports_both(&self, class: Class, left: u16, right: u16) -> bool {
         let written = (self.written)(class);
         written.supports(left) && written.supports(right)
@@ -61,7 +61,7 @@ impl Schemas {
         }
     }
 
-    /// The reading of a key that the schema lacks.
+    /// The reading of a key that `schema` lacks: disabled.
     #[must_use]
     pub fn missing_in_schema<T>(schema: u16) -> Reading<T> {
         Reading::disabled(format!("not in schema {schema}"))

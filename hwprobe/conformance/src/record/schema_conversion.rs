@@ -1,9 +1,10 @@
 //! Conversion of a record to an earlier schema.
 //!
 //! Digests of different schemas are never compared. An upgraded node in a partly upgraded fleet therefore also
-//! publishes its digests under the earlier schema, if [`Class::written`] names one. These digests equal those of an
-//! agent before the upgrade on the same machine. The key table ([`crate::keys`]) records the schemas of each key. If a
-//! key of the earlier schema has changed, its earlier value cannot be derived, and no earlier digest is published.
+//! publishes its digests under the earlier schema, if [`Class::written_schemas`] names one. These digests equal those
+//! of an agent before the upgrade on the same machine. The key table ([`crate::keys`]) records the schemas of each key.
+//! If a key of the earlier schema was changed or removed, its earlier value cannot be derived, and no earlier digest is
+//! published.
 
 use super::schema::Schemas;
 use super::{ClassRecord, ClassState, EarlierDigest};
@@ -31,14 +32,14 @@ pub enum SchemaMismatch {
         /// Requested schema.
         to: u16,
     },
-    /// These keys changed their meaning.
+    /// Keys of the requested schema were changed or removed in the schema of the record.
     #[error("{pattern} has another meaning since schema {until} of {class}")]
     Changed {
         /// Conformance class of the record.
         class: Class,
-        /// Pattern of the changed keys.
+        /// Pattern of these keys.
         pattern: &'static str,
-        /// The last schema with the earlier meaning.
+        /// The last schema with these keys in their earlier meaning.
         until: u16,
     },
     /// A key of the record is not in the table.
@@ -127,7 +128,7 @@ impl Schemas {
     }
 
     /// The record as a build with these schemas writes it. It is unchanged, unless these schemas simulate an earlier
-    /// build.
+    /// build. If it cannot be reduced to the schema of that build, the class is disabled.
     #[must_use]
     pub fn in_current_schema(&self, record: ClassRecord) -> ClassRecord {
         let current = (self.written)(record.class).current;
@@ -140,8 +141,11 @@ impl Schemas {
         }
     }
 
-    /// The record under the previous schema, if that one is still written. `None` for a record without a digest: an
-    /// unknown state is equal to no other in any schema.
+    /// The record under the earlier schema, with its digest, if [`WrittenSchemas::earlier`] names one. `None` for a
+    /// record that is not in the current schema or cannot be expressed in the earlier one, and for a record without a
+    /// digest: an unknown state is equal to no other in any schema.
+    ///
+    /// [`WrittenSchemas::earlier`]: crate::WrittenSchemas::earlier
     #[must_use]
     pub fn earlier(&self, record: &ClassRecord) -> Option<(EarlierDigest, ClassRecord)> {
         let written = (self.written)(record.class);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClassState {
-    /// Every required key is known.
+    /// Every required key is known, and no key timed out.
     Complete {
         /// Schema of the digest.
         schema: u16,

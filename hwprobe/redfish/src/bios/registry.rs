@@ -81,10 +81,11 @@ fn contains_version(name: &str, version: &str) -> bool {
     name.replace('_', ".").contains(&version.replace('_', "."))
 }
 
-/// Selects the registry that a BIOS refers to by `name`: the one with this path or id, else the only one of that name
-/// in another version. An iDRAC9 raises the version in the BIOS only (`BiosAttributeRegistry.v1_0_3`, listed as
-/// `….v1_0_0`), and an X14 lists its registry without a version. If several registries match, the result is unknown:
-/// without the registry, unsuitable settings would be compared.
+/// Selects the registry that a BIOS refers to by `name`: the one with this name at the end of its path, else the only
+/// one of that name in another version, else the only one with this `Registry` or `Id`. An iDRAC9 raises the version in
+/// the BIOS only (`BiosAttributeRegistry.v1_0_3`, listed as `….v1_0_0`), and an X14 lists its registry without a
+/// version. If several registries match, or one cannot be read, the result is unknown: without the registry, unsuitable
+/// settings would be compared.
 fn select_registry<'a, 'm>(
     walk: &mut DocumentWalk<'a>,
     members: &'m [Member<'a>],
@@ -150,8 +151,8 @@ fn base_of(name: &str) -> &str {
     version.and_then(|at| name.get(..at)).unwrap_or(name)
 }
 
-/// Path of the registry in English; the languages differ in display texts only. Absent if the BMC does not store the
-/// registry.
+/// Path of the registry in English, else in the first language listed; the languages differ in display texts only.
+/// Absent if the BMC does not store the registry.
 fn location(file: &Value) -> Reading<ResourcePath> {
     let Some(listed) = file.get("Location").and_then(Value::as_array) else {
         return Reading::Absent;

@@ -48,7 +48,7 @@ pub struct BmcEvent {
     pub severity: BmcEventSeverity,
     /// Message id, such as `IDRAC.2.8.SUP0516`.
     pub code: Option<String>,
-    /// Text of the message, or its replacement if there is no text.
+    /// Text of the message, else its id and arguments; empty for a task without a message.
     pub message: String,
 }
 
@@ -60,7 +60,7 @@ pub enum BmcEventKind {
     Task {
         /// Name of the task.
         name: String,
-        /// Final state in lower case: `completed`, `exception`, `killed`, `cancelled`.
+        /// Final state in lower case: `completed`, `exception`, `killed`, `cancelled`, `failed`.
         state: String,
         /// Start time, in the form of [`BmcEvent::at`].
         started_at: Option<u64>,
@@ -78,7 +78,7 @@ pub enum BmcEventKind {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum BmcEventSeverity {
-    /// `OK`, or no severity reported.
+    /// `OK`, a text other than the ones below, or no severity reported.
     #[default]
     Ok,
     /// `Warning`.
@@ -93,7 +93,7 @@ pub enum BmcEventSeverity {
 pub struct FetchedEventDocuments {
     /// Finished tasks that were fetched, by their list.
     ended: BTreeMap<ResourcePath, BTreeSet<ResourcePath>>,
-    /// The newest member of each list.
+    /// The newest member of each list, as of the last complete read of the list.
     newest: BTreeMap<ResourcePath, ResourcePath>,
 }
 
@@ -106,7 +106,8 @@ pub struct BmcEventsRead {
     pub lists: BTreeSet<ResourcePath>,
     /// Input for the next pass.
     pub seen: FetchedEventDocuments,
-    /// Lists that could not be read completely, with the reason; a list that no longer exists is `Absent`.
+    /// Lists that could not be read, that contain an invalid entry or page link, or with newest entries beyond the page
+    /// limit, each with the reason; a list that no longer exists is `Absent`.
     pub unread: Vec<(ResourcePath, Reading<()>)>,
     /// Documents to fetch before the next call. Empty if the result is final.
     pub wanted: BTreeSet<ResourcePath>,
@@ -157,7 +158,7 @@ pub fn read_events(
     read
 }
 
-/// A text of a BMC on one line, truncated; `None` for a placeholder.
+/// A text of a BMC on one line, truncated to `most` characters; `None` for a missing text or a placeholder.
 fn line_of_text(value: &Value, property: &str, most: usize) -> Option<String> {
     let text = string(value, property)?;
     // The text is truncated first, because it may be as long as a complete response.
@@ -172,7 +173,7 @@ fn line(text: &str, most: usize) -> String {
     text::collapse(&plain).chars().take(most).collect()
 }
 
-/// Time of an entry. `Created` may be the time at which the entry was read.
+/// Time of an entry, preferably from `EventTimestamp`: `Created` may be the time at which the entry was read.
 fn entry_time(value: &Value) -> Option<u64> {
     time(value, "EventTimestamp").or_else(|| time(value, "Created"))
 }

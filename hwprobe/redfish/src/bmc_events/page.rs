@@ -31,7 +31,8 @@ pub(super) const fn is_settled<T>(reading: &Reading<T>) -> bool {
 }
 
 /// The newest members of the list at `path`, oldest first. `newest` is the newest member of the previous pass: in a
-/// list with descending order, pages are read until this member is found, at most [`MAX_PAGES`].
+/// list with descending order, pages are read until this member is found, at most [`MAX_PAGES`]; only the first page if
+/// `newest` is `None`.
 pub(super) fn newest<'a>(
     walk: &mut DocumentWalk<'a>,
     path: &ResourcePath,
@@ -140,7 +141,7 @@ fn is_descending(listed: &[Member<'_>]) -> bool {
     order == Ordering::Greater
 }
 
-/// The number at the end of a member's path, after the text before the number: `JID_` and `471269252011`.
+/// The last part of a member's path, split into a text and the number at its end: `JID_` and `471269252011`.
 fn number(path: &ResourcePath) -> Option<(&str, u64)> {
     let last = path.last();
     let digits = last.trim_end_matches(|c: char| c.is_ascii_digit());

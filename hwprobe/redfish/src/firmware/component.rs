@@ -26,7 +26,7 @@ pub(super) enum Role {
     Other,
 }
 
-/// iDRAC's prefixes of entry names; it has several entries per component.
+/// Prefixes of entry names in an iDRAC, which has several entries per component.
 const INSTALLED: &str = "Installed-";
 const CURRENT: &str = "Current-";
 

@@ -65,7 +65,7 @@ impl Bmc {
     /// Creates a client without a connection.
     ///
     /// # Errors
-    /// Trust cannot be set up, or the two endpoints are not the same BMC.
+    /// Trust or the HTTP client cannot be set up, or the two endpoints have different addresses.
     pub fn new(
         reads: ReadOnly,
         caps: Option<LimitWriter>,
@@ -131,7 +131,7 @@ impl Bmc {
         }
     }
 
-    /// Ends the sessions. A later request opens a new one.
+    /// Ends the sessions; while the breaker is open, they are left to expire. A later request opens a new one.
     pub async fn close(&self) {
         let mut line = self.line.lock().await;
         for who in [AccountRole::Reader, AccountRole::Capper] {

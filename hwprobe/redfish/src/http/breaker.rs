@@ -95,8 +95,9 @@ impl Breaker {
     }
 
     /// Records a failure with the reason `why`. The breaker opens after enough failures in a row, or if the request of
-    /// a half-open breaker fails. It opens for `first × 2ⁿ`, at most `longest`, shortened by up to half according to
-    /// `random` (0 to 1). So clients that failed together do not retry together.
+    /// a half-open breaker fails. It opens for [`Settings::breaker_min_open`] × 2ⁿ after n openings without an answer,
+    /// at most [`Settings::breaker_max_open`], shortened by up to half according to `random` (0 to 1). So clients that
+    /// failed together do not retry together.
     pub fn record_failure(&mut self, now: Duration, random: f64, why: impl Into<String>) {
         self.failures = self.failures.saturating_add(1);
         self.last = why.into();

@@ -42,7 +42,7 @@ pub struct BmcPass {
 
 impl Bmc {
     /// Reads the data that `scope` selects, resource by resource. A resource that is not fetched by the deadline of the
-    /// pass is included as [`Reading::Timeout`].
+    /// pass is included as [`Reading::Timeout`], one beyond a limit of the pass as [`Reading::Failed`].
     pub async fn read(&self, scope: &Scope) -> BmcPass {
         let began_at = Instant::now();
         let mut documents = Documents::default();
@@ -59,7 +59,7 @@ impl Bmc {
         }
     }
 
-    /// Reads power by a route found before, with one or two requests.
+    /// Reads power by a route found before, usually with one or two requests.
     pub async fn read_power(&self, route: &Route) -> RoutedPower {
         let mut documents = Documents::default();
         let wanted = |documents: &Documents| read_by_route(documents, route).wanted;

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// One account on one BMC.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Scheme, host and port only.
+    /// Scheme, host and port; a path `/redfish/v1` is accepted and ignored.
     url: Url,
     /// User name.
     pub user: String,
@@ -78,7 +78,8 @@ impl Endpoint {
     /// An account on the BMC at `url` (`https://bmc-gpu001`, optionally with a port).
     ///
     /// # Errors
-    /// The URL is not such an address, or contains a password, a path or a query.
+    /// The URL is not such an address, or contains a user, a password, a query, a fragment or a path other than
+    /// `/redfish/v1`. HTTP without TLS is allowed only for a loopback address or with [`Trust::Insecure`].
     pub fn new(
         url: &str,
         user: impl Into<String>,

@@ -49,7 +49,7 @@ pub enum FetchError {
         /// Fingerprint of the presented certificate.
         shown: Pin,
     },
-    /// No trusted authority signed the certificate.
+    /// The certificate is not valid: its authority is not trusted, or its name or dates do not match.
     #[error("the certificate is not trusted ({why}): to trust this BMC alone, pin {shown}")]
     Untrusted {
         /// Fingerprint of the presented certificate.
@@ -75,7 +75,7 @@ pub enum FetchError {
         /// Cause of the failure.
         why: String,
     },
-    /// Any other HTTP status.
+    /// Any other HTTP status, or a login answer without a token.
     #[error("status {status}{}", message_suffix(.message))]
     Status {
         /// HTTP status.
@@ -104,7 +104,7 @@ pub enum FetchError {
     /// The path is outside the Redfish service.
     #[error("the path is outside the Redfish service")]
     OutsideService,
-    /// The BMC demanded a delay that exceeds the remaining time.
+    /// The BMC demanded a delay that exceeds the remaining time, or demanded another one after the repeated request.
     #[error("the BMC is busy; try again in {} s", .retry_in.as_secs())]
     Busy {
         /// Time until the next request is allowed.

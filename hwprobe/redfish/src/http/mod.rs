@@ -1,4 +1,4 @@
-//! HTTP access to a BMC: one session, one request in flight, every operation within a deadline.
+//! HTTP access to a BMC: one session per account, one request in flight, every operation within a deadline.
 //!
 //! [`Bmc`] is the client of one BMC. For a [`crate::Scope`] or a [`crate::Route`] it fetches the resources that the
 //! interpreter needs, one at a time. It sets a limit with the only account that may do so ([`LimitWriter`]), and

@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Login resource of every service (DSP0266, section 13.3.4.2).
+/// Standard path of the login resource (DSP0266, section 13.3.4.2).
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 
 /// Login state of this client on the BMC.
@@ -38,7 +38,7 @@ impl Login {
     }
 }
 
-/// Opens a session, or selects Basic authentication if the BMC has no session service.
+/// Opens a session, or selects Basic authentication in the cases that [`BasicAuth`] allows.
 pub(super) async fn login(
     wire: &HttpClient,
     endpoint: &Endpoint,

@@ -16,8 +16,8 @@ pub(crate) use forms::{SourcePower, control, environment, power_control_index};
 pub(crate) use read::{SourceReadings, read};
 pub(crate) use sources::{find_route, power_controls};
 
-/// Resources that report one system's power: the result of a full pass, so that the next reading takes one or two
-/// requests. The route is valid until a reading with it is [`RoutedPower::is_stale`].
+/// Resources that report one system's power, as found by [`crate::interpret`], so that the next reading usually takes
+/// one or two requests. The route is valid until a reading with it is [`RoutedPower::is_stale`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Path of the system.

@@ -13,8 +13,8 @@ use crate::walk::{DocumentWalk, link, number, string};
 use lattice_conformance::Reading;
 use serde_json::Value;
 
-/// Sensors at a node's input, by the last part of their path, in lower case without `_`. A sensor with another name
-/// measures a part of the node, or an unknown quantity.
+/// Sensors at a node's input, by the last part of their path, in lower case without `_` and `-`. A sensor with another
+/// name measures a part of the node, or an unknown quantity.
 const NODE_SENSORS: &[&str] = &[
     "chassisvoltageregulator0inputpower",
     "totalpower",
@@ -93,7 +93,7 @@ pub(crate) struct Controls<'a> {
     unread: Vec<ResourcePath>,
 }
 
-/// Every power control of a chassis.
+/// Every control of a chassis with `power` in the last part of its path, and with type `Power` or no type.
 pub(crate) fn power_controls<'a>(walk: &mut DocumentWalk<'a>, chassis: &Value) -> Controls<'a> {
     let mut controls = Controls {
         found: Vec::new(),

@@ -10,8 +10,9 @@ use nvml_wrapper::error::NvmlError;
 use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
-/// Waits for XIDs of all GPUs that support them, and passes each to `say`. Passes [`Line::Alive`] if no event arrives
-/// for `every`. Returns `Ok` when `say` returns false (no reader), and the reason if the driver's events fail.
+/// Waits for XIDs of all GPUs that support them, and passes each to `send`. Passes [`Line::Ready`] first, and
+/// [`Line::Alive`] if no event arrives for `alive_interval`. Returns `Ok` when `send` returns false (no reader), and
+/// the reason if the driver's events fail.
 pub(in crate::gpu_driver) fn watch(
     library: &OsStr,
     alive_interval: Duration,

@@ -19,8 +19,8 @@ pub(super) fn describe(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Key
     fabric(raw.fabric(), vitals);
 }
 
-/// Temperatures in degrees Celsius. `limit` is the temperature at which the board acts. Boards with a margin instead
-/// report the remaining degrees as `margin`, and the limits as `margin_limit`.
+/// Temperatures in degrees Celsius. `temperature_limit.<name>` is the temperature at which the board acts. Some boards
+/// report instead the remaining degrees, `temperature_margin`, and limits of them, `temperature_margin_limit.<name>`.
 fn temperatures(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut KeyedReadings) {
     vitals.put(
         "temperature",

@@ -89,7 +89,7 @@ fn query_device(path: PathBuf) -> IpmiReport {
     }
 }
 
-/// Decodes the bytes of a recorded answer; `None` if the text is not hexadecimal.
+/// Decodes an answer in an [`IpmiReport`]; `None` if the text is not hexadecimal.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes()).ok()

@@ -70,7 +70,7 @@ impl DevlinkEvent {
     /// update reports progress many times a second.
     ///
     /// # Errors
-    /// The message is truncated, or names no device.
+    /// The message is too long or truncated, or names no device.
     pub fn parse(datagram: &[u8], family: u16) -> Result<Option<Self>, BadDevlinkEvent> {
         if datagram.len() > MAX_MESSAGE_BYTES {
             return Err(BadDevlinkEvent::TooLong(datagram.len()));

@@ -92,7 +92,7 @@ pub struct InterfaceReport {
     pub pause: Reading<Pause>,
     /// Names of the offload features that are enabled and can be disabled, sorted.
     pub features: Reading<Vec<String>>,
-    /// The configured forward error corrections (`auto off rs baser llrs`), sorted.
+    /// The configured forward error corrections (`none auto off rs baser llrs`), sorted.
     pub fec: Reading<Vec<String>>,
     /// The enabled private flags of the driver, sorted.
     pub private_flags: Reading<Vec<String>>,

@@ -170,7 +170,8 @@ pub(super) enum Progress {
     Complete,
 }
 
-/// Passes the payload of each message with the sequence number `sequence` to `take`.
+/// Passes the payload of each message with the sequence number `sequence` to `take`. Returns whether the answer is
+/// complete: after an acknowledgement or the end of a dump, or after the first message if there is no dump.
 ///
 /// # Errors
 /// The error returned by the kernel, or a malformed message.

@@ -214,7 +214,7 @@ fn sum(counts: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
     })
 }
 
-/// Fills identity, facts and cohort of a node without GPUs of another vendor. Only GPUs with the driver bound are
+/// Fills identity and GPU resources of a node without GPUs of another vendor. Only GPUs with the driver bound are
 /// counted; every GPU except [`DriverState::DisplayOnly`] gets an identity.
 pub(super) fn fill_node_values(root: &Root, gpus: &[Gpu], probed: &mut ProbeResult) {
     let mut driven = Vec::new();

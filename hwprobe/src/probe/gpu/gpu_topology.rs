@@ -203,7 +203,8 @@ fn is_switch(address: &str, functions: &Reading<Vec<Function>>) -> bool {
     at.any(|function| function.is_vendor(pci::NVIDIA) && function.is_class("0680"))
 }
 
-/// The NVLink fabric of all GPUs; unknown while one GPU does not report its fabric.
+/// Sets the NVLink fabric of all GPUs: failed, with a finding, if known fabrics differ; otherwise unknown while that of
+/// one GPU is unknown.
 pub(super) fn fabric(devices: &[DeviceReport], probed: &mut ProbeResult) {
     let said = devices.iter().map(|device| &device.fabric);
     let known: BTreeSet<_> = said.clone().filter(|fabric| fabric.is_known()).collect();

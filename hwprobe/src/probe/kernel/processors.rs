@@ -1,10 +1,10 @@
-//! Processor settings of the kernel: clocks, frequencies, idle states, SMT, mitigations.
+//! Processor settings of the kernel: clocks, frequencies, idle states, isolated CPUs, SMT, mitigations.
 
 use crate::Root;
 use lattice_conformance::{ClassRecord, Reading, Value};
 use std::collections::BTreeMap;
 
-/// Reads clocks, power states, SMT and mitigations.
+/// Reads clocks, power states, isolated CPUs, SMT and mitigations.
 pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
     let system = "/sys/devices/system";
     let plain = [

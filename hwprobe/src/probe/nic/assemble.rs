@@ -15,8 +15,8 @@ const MAX_NICS: usize = 512;
 /// Maximum number of interfaces of one NIC.
 const MAX_INTERFACES: usize = 256;
 
-/// Every NIC in slot order. A machine without a PCI bus and without RDMA has no NICs; if the bus is unreadable, the
-/// list is unknown.
+/// Every NIC in slot order. A machine without a PCI bus and without RDMA has no NICs; if the bus or the list of RDMA
+/// devices is unreadable, the list is unknown.
 pub(super) fn assemble(root: &Root) -> NicList {
     assemble_from(root, &pci::functions(root))
 }

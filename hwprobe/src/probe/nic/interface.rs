@@ -112,7 +112,8 @@ fn configured_pause(pause: &Pause, value: bool) -> Value {
     }
 }
 
-/// Priorities with RoCE congestion control enabled; only the vendor's driver has these files.
+/// Priorities with RoCE congestion control enabled on one side of the connection: `roce_np` (notification point) or
+/// `roce_rp` (reaction point). Only NVIDIA's own driver stack (OFED) has these files.
 fn priorities(root: &Root, name: &str, side: &str) -> Reading<Value> {
     let folder = format!("{NET}/{name}/ecn/{side}/enable");
     let unknown_or_absent = root.presence(&folder);
@@ -179,7 +180,7 @@ pub(super) fn driver_version(
     }
 }
 
-/// devlink's report for this NIC; absent if devlink does not list the NIC.
+/// devlink's report for this NIC; absent if devlink does not list the NIC, or the NIC has no PCI address.
 pub(super) fn devlink(nic: &Nic, report: &Reading<EthtoolReport>) -> Reading<DevlinkReport> {
     let Some(function) = &nic.function else {
         return Reading::Absent;

@@ -129,7 +129,7 @@ fn driver_stack(root: &Root, nics: &[Nic], record: &mut ClassRecord) {
 }
 
 /// Adds the running firmware version, as reported by the function's driver. The key is required, unless querying is
-/// disabled.
+/// disabled or no driver supports the query.
 fn firmware(
     root: &Root,
     nic: &Nic,

@@ -8,7 +8,7 @@ use std::{net::SocketAddr, time::Duration};
 
 fn config(seed: u64) -> ClientConfig {
     ClientConfig {
-        // Some clients have short deadlines and so do not receive the outcome.
+        // Some clients have short deadlines, so they may not receive the outcome.
         deadline: Duration::from_millis(500 + seed % 5000),
         attempt_timeout: Duration::from_secs(3),
         seed: Some(seed),

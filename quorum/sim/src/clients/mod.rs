@@ -39,7 +39,7 @@ const PROJECTS: [(&str, u64, u64); 6] = [
     ("u", 4, 3),
 ];
 const NODES: usize = 10;
-/// Largest number of repeats of a command with an unknown outcome.
+/// Largest number of repeats of an acknowledged command after the faults, while no answer arrives.
 const MAX_REPEATS: usize = 6;
 
 /// One client.
@@ -167,8 +167,8 @@ impl Client {
         self.set("the last", 8).await;
     }
 
-    /// Sets a limit under this key, with as many repeats as necessary. `None` if it was refused, or if there is a
-    /// violation.
+    /// Sets the node limit of project `t` under this idempotency key, with as many repeats as necessary. `None` if the
+    /// command was refused, or if there is a violation.
     pub async fn set(&mut self, key: &str, nodes: u64) -> Option<Applied> {
         let path = path("t")?;
         let patch = LimitPatch {

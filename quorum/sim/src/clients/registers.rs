@@ -26,13 +26,13 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Operations of a client that writes and reads.
+/// Number of operations of each of the two tasks of a client that writes and reads.
 const OPERATIONS: usize = 25;
-/// Operations of a client that only reads. Such a client keeps its known leader while that leader answers, even if
-/// another member leads by then.
+/// Number of operations of the client that only reads. Such a client keeps its known leader while that leader answers,
+/// even after another member was elected.
 const READS: usize = 70;
-/// Largest number of writes with an unknown outcome in a history. The checker must try every position for such a write,
-/// which takes long.
+/// Number of writes with an unknown outcome in a history from which on no further write starts. The checker must try
+/// every position for such a write, which takes long.
 const MAX_UNKNOWN_WRITES: usize = 5;
 
 /// Starts the clients of the registers.

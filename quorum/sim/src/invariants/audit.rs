@@ -1,4 +1,4 @@
-//! Audit invariant: one unbroken chain without dropped entries. Watchers receive exactly the entries that the state
+//! Audit invariant: one unbroken chain without dropped entries. The events carry exactly the entries that the state
 //! holds.
 
 use lattice_quorum_state::State;
@@ -8,7 +8,8 @@ use lattice_quorum_types::{
     event::EventKind,
 };
 
-/// Adds the audit entries of a command's events, and compares the state's own chain with them.
+/// Appends the audit entries of a command's events to the given list, and checks that they form a chain that ends at
+/// the audit head of the state.
 pub fn audit(state: &State, events: &[Event], told: &mut Vec<AuditEntry>) -> Result<(), String> {
     for event in events {
         if let EventKind::Audit { entry } = &event.kind {

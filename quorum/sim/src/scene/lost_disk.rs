@@ -71,7 +71,7 @@ async fn check_write_kept(
     ))
 }
 
-/// Plays [`super::Scene::OldLeaderWithLostDisk`].
+/// Plays [`super::Scenario::OldLeaderWithLostDisk`].
 pub async fn old_leader(stage: &mut FoundedCluster, of_leader: bool) -> Result<(), String> {
     let now = cut_off(stage, 1).await?;
     let lost = if of_leader { now.leads } else { now.follows };
@@ -84,7 +84,7 @@ pub async fn old_leader(stage: &mut FoundedCluster, of_leader: bool) -> Result<(
     check_write_kept(stage, 1, now.acknowledged).await
 }
 
-/// Plays [`super::Scene::LostDiskHalfCaughtUp`].
+/// Plays [`super::Scenario::LostDiskHalfCaughtUp`].
 pub async fn half_way(stage: &mut FoundedCluster, cut_at: Option<u64>) -> Result<(), String> {
     // The member receives a snapshot, and the acknowledged write is after that snapshot.
     let mut last = WRITES_BEYOND_LOG;

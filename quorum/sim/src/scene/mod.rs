@@ -1,5 +1,6 @@
 //! Scenes: scripted sequences of events against which certain rules of the product protect. Random runs contain them
-//! only once in thousands of seeds. A scene has three members and one client; everything else is as in any run.
+//! only once in thousands of seeds. A scene has three members and no random clients or faults; everything else is as in
+//! any run.
 
 mod founded_cluster;
 mod lost_disk;
@@ -21,7 +22,7 @@ pub enum Scenario {
         /// Whether the new leader loses its disk.
         leads: bool,
     },
-    /// As [`Scene::OldLeaderWithLostDisk`], but the member that lost its disk ends while it is being brought up to
+    /// As [`Scenario::OldLeaderWithLostDisk`], but the member that lost its disk ends while it is being brought up to
     /// date.
     LostDiskHalfCaughtUp {
         /// Disk operation at which the power of the member is cut, counted from the start of the update. `None`: the

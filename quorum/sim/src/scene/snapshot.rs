@@ -1,9 +1,9 @@
-//! Scene: a power cut of a member while it receives a snapshot. See `Replica::apply_process_end` of the quorum.
+//! Scene: a power cut of a member while it receives a snapshot. See `Replica::store_received_snapshot` of the quorum.
 
 use super::founded_cluster::{FoundedCluster, WRITES_BEYOND_LOG};
 use crate::member::Order;
 
-/// Plays [`super::Scene::SnapshotCutShort`].
+/// Plays [`super::Scenario::SnapshotCutShort`].
 pub async fn cut_short(stage: &mut FoundedCluster, cut_at: u64) -> Result<(), String> {
     let all = [0, 1, 2];
     stage.wait_until_level(&all).await?;

@@ -38,7 +38,8 @@ pub(super) fn check_feasible(case: Case<'_>, spec: &AllocationSpec) -> Result<()
     }
 }
 
-/// First limit check: the allocation fits the committed usage, and the cluster has enough nodes.
+/// First limit check: the project is not paused, the allocation fits the committed usage and the pool for sensitive
+/// allocations, and the cluster has enough nodes.
 pub(super) fn check_admission(
     case: Case<'_>,
     user: &str,

@@ -118,7 +118,7 @@ pub(super) fn derive_state(
 }
 
 /// Ends an attempt after all its processes are gone: sets the next state of the allocation and releases its nodes. A
-/// node that was released by force may belong to another allocation by now.
+/// node that was released by force may already belong to another allocation.
 fn finish(
     case: Case<'_>,
     before: &Allocation,

@@ -114,7 +114,7 @@ impl<'a, 'c> PendingRecords<'a, 'c> {
         self.case.state.hot.get(&id).map(|record| &**record)
     }
 
-    /// Puts a changed record, and queues its dependents for examination.
+    /// Puts a changed record, and queues it so that the consequences of its change are applied.
     fn put(&mut self, what: AllocationChange, next: Allocation) {
         let id = next.id;
         match self.places.get(&id) {

@@ -19,8 +19,8 @@ pub(super) fn ended_by_force(phase: &RankPhase) -> bool {
 }
 
 /// Releases the node at once, whatever the other ranks of its allocation do. The node stays drained by the releasing
-/// operator or administrator. The node's rank counts as lost; a rank that had ended keeps its exit, and the other ranks
-/// go on.
+/// operator or administrator. A rank that had ended keeps its exit. Any other rank counts as lost, and the allocation
+/// then starts stopping, unless the rank was leaving.
 pub(super) fn release(
     case: Case<'_>,
     id: &NodeId,

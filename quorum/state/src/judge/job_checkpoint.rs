@@ -266,7 +266,7 @@ fn with_move_stop(
     (AllocationChange::Stopping, next)
 }
 
-/// Ends a failed checkpoint. An allocation that was to be preempted or suspended is stopped without one.
+/// Ends a failed checkpoint. An allocation that was to be moved or suspended is stopped without a complete checkpoint.
 fn checkpoint_failed(case: Case<'_>, present: &Allocation, because: String) -> Change {
     let stop = stop_without_checkpoint(case, present);
     let (state, change) = match stop {

@@ -98,8 +98,8 @@ fn check_node_claim(node: &Node, wanted: Lifecycle) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Sets or clears the principal's own drain reason. A ready node starts draining with the first reason and is ready
-/// again after the last one.
+/// Sets or clears the principal's own drain reason. A ready node becomes draining or drained with the first reason, and
+/// a draining or drained node becomes ready after the last reason.
 pub(super) fn drain(
     case: Case<'_>,
     id: &NodeId,

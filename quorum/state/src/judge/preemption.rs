@@ -77,7 +77,7 @@ pub(super) fn leave_after(
     };
     check_lent(case, present, home)?;
     check_preemptible(present)?;
-    // After any other checkpoint the allocation leaves its nodes anyway.
+    // With any other action after the checkpoint, the allocation leaves its nodes anyway.
     if writing.then != AfterCheckpoint::GoOn {
         return Ok(Verdict::unchanged());
     }

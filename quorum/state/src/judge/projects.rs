@@ -26,7 +26,8 @@ const RESERVED_NAME: &str = "headroom";
 /// Maximum number of administrators of one project.
 const MAX_ADMINS: usize = 256;
 
-/// Creates a tenant or a project. Without `limits` the project is closed, which always fits its parent.
+/// Creates a tenant or a project. Without `limits`, the project is closed for every resource that a level above limits,
+/// which always fits.
 pub(super) fn create(
     case: Case<'_>,
     path: &ProjectPath,
@@ -164,7 +165,8 @@ fn check_fields(path: &ProjectPath, admins: &[String], description: &str) -> Res
     )
 }
 
-/// Deletes a project without children and without unfinished allocations.
+/// Deletes a project without children, unfinished allocations and claimed nodes. Rejected while a vCluster names it as
+/// a tenant.
 pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refusal> {
     let entry = case.state.tree.require(path)?;
     check_administers(case, path)?;

@@ -4,8 +4,8 @@ use super::{Case, audited, invalid};
 use crate::change::Verdict;
 use lattice_quorum_types::{Refusal, audit::AuditAction};
 
-/// Appends the audit entry of an action of the leader. Rejects all other actions: the commands that perform them write
-/// their entries.
+/// Appends the audit entry of a membership change, handover, backup or restore. Rejects all other actions: the commands
+/// that perform them write their entries.
 pub(super) fn note(case: Case<'_>, action: &AuditAction) -> Result<Verdict, Refusal> {
     match action {
         AuditAction::MemberAdded { .. }

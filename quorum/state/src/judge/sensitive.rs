@@ -29,7 +29,7 @@ pub(super) fn refuse_without_attestations<'a>(
     Refusal::refuse_unproven(id, nodes.map(fault).collect())
 }
 
-/// Rejects attestations that are of another node, outdated, or contradict a baseline.
+/// Rejects attestations that are of another node or boot, outdated, or contradict a baseline.
 pub(super) fn check(
     case: Case<'_>,
     id: AllocationId,
@@ -67,7 +67,7 @@ pub(super) fn strict_baselines(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<St
         .collect()
 }
 
-/// Faults of the attestations: of another node, outdated, or contradicting a baseline. The same rules apply to
+/// Faults of the attestations: of another node or boot, outdated, or contradicting a baseline. The same rules apply to
 /// sensitive allocations and to node claims.
 pub(super) fn faults(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<NodeProofFault> {
     let baselines = Baselines::of(case);

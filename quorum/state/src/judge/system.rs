@@ -10,8 +10,8 @@ use lattice_quorum_types::{
     project::Project,
 };
 
-/// Changes cluster-wide limits. A limit may go below usage: no allocation is stopped, and none starts until usage is
-/// below the limit.
+/// Changes cluster-wide limits. A limit may go below usage: no allocation is stopped, and none that counts against the
+/// limit starts until usage is below the limit.
 pub(super) fn set_limits(case: Case<'_>, patch: &SystemLimitPatch) -> Result<Verdict, Refusal> {
     let before = case.state.system();
     let limits = before.limits.patched(patch);

@@ -1,4 +1,5 @@
-//! User and operator commands on allocations: cancel, hold, release, suspend, resume, requeue, change the walltime.
+//! Commands of users, operators and services on allocations: cancel, hold, release, suspend, resume, requeue, change
+//! the walltime, checkpoint, expire.
 
 use super::{
     Case,
@@ -145,7 +146,7 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
         AllocationState::Suspended => {
             check_admission(case, &present.user, &present.spec, LimitRequest::Resumption)?;
             let mut record = in_state(case, present, AllocationState::Pending);
-            // A preempted allocation keeps its place in the queue.
+            // A moved allocation keeps its place in the queue.
             let was_moved = matches!(record.stop, Some(StopCause::Moved { .. }));
             if was_moved {
                 record.progress.moved_at = Some(case.now);
@@ -195,8 +196,8 @@ fn requeue_change(case: Case<'_>, present: &Allocation) -> Change {
     Change::Allocation { change, record }
 }
 
-/// Changes the walltime of an allocation that has not ended, and of all such elements of an array. Only operators may
-/// lengthen the walltime, since a longer walltime takes nodes from other plans.
+/// Changes the walltime of an allocation that has not ended, and of all such elements of an array. Only operators and
+/// administrators may lengthen the walltime, since a longer walltime takes nodes from other plans.
 pub(super) fn set_walltime(
     case: Case<'_>,
     id: AllocationId,

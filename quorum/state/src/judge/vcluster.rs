@@ -250,7 +250,7 @@ fn lines(definition: &VclusterDefinition) -> Vec<String> {
     ]
 }
 
-/// Sets the home vCluster of nodes, all or none, on behalf of an administrator.
+/// Sets the home and the current vCluster of nodes, all or none, on behalf of an administrator.
 pub(super) fn assign(
     case: Case<'_>,
     nodes: &[NodeId],

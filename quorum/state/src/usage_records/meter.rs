@@ -1,7 +1,8 @@
 //! Usage meter: for how long an allocation uses each of its nodes.
 //!
 //! Usage of a node lasts from the commit of the report after which all ranks run to the commit that releases the node,
-//! in state time.
+//! in state time. A node that is added later is in use from the commit of the report that its rank runs. Nodes of an
+//! attempt that ended before it was reported running count as used since their assignment.
 
 use lattice_quorum_types::{
     Allocation, AllocationState, NodeId, UnixMillis,
@@ -179,7 +180,7 @@ fn has_left(rank: &Rank) -> bool {
     matches!(rank.phase, RankPhase::Left { .. })
 }
 
-/// Returns whether a rank that was added later runs, or has run.
+/// Returns whether a rank that was added later runs, or has run. A rank that has left does not count.
 fn is_used(rank: &Rank) -> bool {
     match &rank.phase {
         RankPhase::Assigned | RankPhase::Leaving { running: None } | RankPhase::Left { .. } => {

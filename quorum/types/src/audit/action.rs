@@ -96,7 +96,7 @@ pub enum AuditAction {
         version: u32,
         /// Conformance classes of the baseline, each with its kind of rule and drift policy.
         classes: Vec<String>,
-        /// blake3 of the definition (postcard).
+        /// blake3 of the definition (postcard), under the key derivation context `lattice baseline 1`.
         digest: [u8; 32],
     },
     /// A baseline was deleted.
@@ -196,7 +196,7 @@ pub enum AuditAction {
         user: String,
         /// Project of the allocation.
         project: ProjectPath,
-        /// Nodes of the attempt, in rank order.
+        /// Nodes of the attempt that were not released earlier, in rank order. Empty if the allocation held no nodes.
         nodes: Vec<NodeId>,
         /// State of the allocation afterwards: `pending` if it is requeued.
         state: AllocationState,
@@ -218,7 +218,7 @@ pub enum AuditAction {
         /// Released nodes.
         given_back: Vec<NodeId>,
     },
-    /// One command changed limits of projects.
+    /// One command changed limits of projects, or soft limits of a tenant.
     LimitsChanged {
         /// Levels with changed limits.
         levels: Vec<LevelLimits>,
@@ -296,7 +296,7 @@ pub enum AuditAction {
         /// Content afterwards, in the same form.
         after: Vec<String>,
     },
-    /// The definition of a vCluster was deleted.
+    /// The definition and the scheduler settings of a vCluster were deleted.
     VclusterDeleted {
         /// Name of the vCluster.
         vcluster: VclusterName,
@@ -398,7 +398,7 @@ pub enum AuditAction {
         /// Request: `submit`, `hold`, `release`, `cancel`, `requeue`, `suspend`, `resume`, `stop`, `shrink`,
         /// `checkpoint`, `move` or `set the walltime of`.
         what: String,
-        /// Nodes of the allocation at the time of the request, in rank order. If there were none: the nodes that its
+        /// Nodes of the allocation at the time of the request, in rank order. For `submit`: the nodes that the
         /// submission names.
         nodes: Vec<NodeId>,
         /// State of the allocation afterwards.
@@ -410,7 +410,7 @@ pub enum AuditAction {
     LimitsForced {
         /// Levels with changed limits.
         levels: Vec<LevelLimits>,
-        /// Levels that became overcommitted: their children's limits add up to more than their own.
+        /// Levels that became overcommitted, or more so: their children's limits add up to more than their own.
         overcommitted: Vec<ProjectPath>,
     },
     /// A reservation was created or changed.

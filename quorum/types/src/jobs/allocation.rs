@@ -27,7 +27,7 @@ pub enum RankExit {
     },
     /// The rank was ended because its walltime ran out.
     Walltime,
-    /// The rank was ended on request: its allocation was stopped, or another rank failed.
+    /// The rank was ended on request: its allocation was stopped or shrunk, or another rank failed.
     Stopped,
     /// The process could not be started.
     SpawnFailed {
@@ -133,7 +133,7 @@ impl RankPhase {
 pub struct Rank {
     /// Node of the rank.
     pub node: NodeId,
-    /// Boot id of the node at assignment. Under another boot id no process of the rank is left.
+    /// Boot id of the node at assignment; `None`: not known. Under another boot id no process of the rank is left.
     pub boot: Option<String>,
     /// Phase of the rank.
     pub phase: RankPhase,
@@ -176,8 +176,8 @@ pub enum StopCause {
     Moved {
         /// Reason for the move.
         reason: MoveReason,
-        /// Checkpoint that the allocation resumes from. `None`: there is none, and the allocation starts over if it is
-        /// queued again at all.
+        /// Checkpoint that was written for the move, from which the allocation resumes. `None`: there is none. If the
+        /// allocation is queued again, it continues from its last complete checkpoint, or starts over without one.
         checkpoint: Option<u32>,
         /// Whether the attempt ran. After an attempt that did not run, no progress is lost, and the allocation is
         /// queued again under every requeue policy.
@@ -247,7 +247,7 @@ impl fmt::Display for StopCause {
 pub struct Allocation {
     /// Number of the allocation.
     pub id: AllocationId,
-    /// User that submitted the allocation: the principal of the token.
+    /// User that submitted the allocation: the principal of the submission.
     pub user: String,
     /// Request as submitted, with later changes.
     pub spec: AllocationSpec,
@@ -257,7 +257,7 @@ pub struct Allocation {
     pub state_since: UnixMillis,
     /// Time of submission.
     pub submitted_at: UnixMillis,
-    /// Earliest time at which the allocation could have been placed (after dependencies and holds).
+    /// Earliest time at which the allocation could have been placed (after dependencies, holds and the begin time).
     pub eligible_at: UnixMillis,
     /// Time at which the first attempt began to run.
     pub started_at: Option<UnixMillis>,
@@ -312,8 +312,8 @@ impl Allocation {
         let (began_with, came) = self.ranks.split_at(first.min(self.ranks.len()));
         started(began_with).or_else(|| started(came))
     }
-    /// Checks whether a rank has ended by itself. Such a rank writes no checkpoint part, and without that part no
-    /// checkpoint is complete.
+    /// Checks whether a rank has ended without leaving the allocation (phase `Ended`). Such a rank writes no checkpoint
+    /// part, and without that part no checkpoint is complete.
     pub fn has_ended_rank(&self) -> bool {
         let mut ranks = self.ranks.iter();
         ranks.any(|rank| matches!(rank.phase, RankPhase::Ended { .. }))
@@ -337,8 +337,8 @@ impl Allocation {
                 .after(self.walltime_left_ms()?),
         )
     }
-    /// Used walltime at `now`, milliseconds: the run time contained in the checkpoint that the attempt resumed from,
-    /// plus the run time since, by the nodes' clocks.
+    /// Used walltime at `now`, milliseconds: the run time contained in the checkpoint that the present or next attempt
+    /// resumes from, plus the run time of the present attempt, by the nodes' clocks.
     pub fn used_ms(&self, now: UnixMillis) -> u64 {
         let began = self.attempt_began_at().filter(|_| self.state.holds());
         let ran_ms = began.map_or(0, |began| now.since(began));

@@ -19,8 +19,8 @@ pub const MAX_INDEX: u32 = 4_000_000;
 /// Largest number of elements of one array. The state can still hold a machine word for every element.
 pub const MAX_ELEMENTS: usize = 100_000;
 
-/// Indices of a job array, and the number of elements that may run at a time. A value has at least one index and is
-/// within the limits above.
+/// Indices of a job array, and the number of elements that may run at a time. A value has 1 to [`MAX_ELEMENTS`]
+/// indices, each at most [`MAX_INDEX`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "UncheckedSpec")]
 pub struct ArraySpec {

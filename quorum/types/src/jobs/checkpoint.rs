@@ -69,7 +69,7 @@ impl FromStr for CheckpointMode {
     }
 }
 
-/// Checks whether checkpoints go to an object store instead of a file system.
+/// Checks whether a checkpoint directory is a URL, for example of an object store, and not a path.
 pub fn is_url(directory: &str) -> bool {
     !directory.starts_with('/') && directory.contains("://")
 }

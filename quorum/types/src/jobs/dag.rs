@@ -112,7 +112,8 @@ pub struct DagMember {
     pub name: String,
     /// Allocation of the member.
     pub allocation: AllocationId,
-    /// Dependencies: the positions of earlier members in the list, with the conditions on their ends.
+    /// Dependencies: the positions in [`Dag::members`] of the members that this one waits for, with the conditions on
+    /// their ends.
     pub after: Vec<(u32, Condition)>,
 }
 

@@ -95,7 +95,7 @@ pub struct SavedCheckpoint {
     pub number: u32,
     /// Request time. Progress after this time is not in the checkpoint.
     pub asked_at: UnixMillis,
-    /// Time at which the last rank had written its part.
+    /// State time of the report with which the last rank confirmed its part.
     pub written_at: UnixMillis,
     /// Duration from the request to completion, milliseconds.
     pub took_ms: u64,

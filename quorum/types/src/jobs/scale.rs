@@ -55,7 +55,7 @@ pub const MAX_PACE_MS: u64 = 7 * 24 * 3_600_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct InvalidScale {
-    /// Name of the invalid field of [`ScalingSpec`].
+    /// Name of the invalid setting without its unit: `target`, `up_window`.
     pub field: &'static str,
     /// Description of the error, with the remedy.
     pub reason: String,

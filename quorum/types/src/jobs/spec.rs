@@ -42,7 +42,7 @@ pub struct Workload {
 pub struct OutputFiles {
     /// File for standard output. It is opened as the user, created if missing, and appended to.
     pub stdout: Option<String>,
-    /// File for standard error, treated in the same way.
+    /// File for standard error, opened as the file for standard output is.
     pub stderr: Option<String>,
 }
 

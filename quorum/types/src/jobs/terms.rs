@@ -125,7 +125,7 @@ pub struct CheckpointTerms {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointTrigger {
-    /// Control triggers checkpoints when they are worth their cost, and on request.
+    /// Control triggers checkpoints when they are worth their cost, on request, and before a preemption or reclaim.
     #[default]
     Automatic,
     /// Only on request of a user or operator, or before a preemption or reclaim.

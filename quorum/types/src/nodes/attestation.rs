@@ -1,6 +1,6 @@
 //! Attestations: signed statements of nodes about themselves, and the proof for an assignment of sensitive allocations.
 //!
-//! The signature context and the field names in errors contain the former term `claim`. A user's claim on nodes is a
+//! The signature context contains the former term `claim`. A user's claim on nodes is a
 //! [`node_claim`](crate::node_claim).
 
 use crate::{NodeId, UnixMillis, baseline::Cohort, id::BaselineName, text::truncated};
@@ -128,8 +128,8 @@ impl Attestation {
     /// Context of the attestation's signature.
     pub const CONTEXT: &'static str = "lattice node claim 2";
 
-    /// Checks that an attestation is well formed. Its size is bounded because a node writes it and the quorum stores
-    /// it.
+    /// Checks that an attestation is well formed. The size is bounded because a node writes the attestation and the
+    /// quorum stores it.
     ///
     /// # Errors
     /// The first invalid field.

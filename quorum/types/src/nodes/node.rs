@@ -134,8 +134,9 @@ impl Node {
             && node_claim.is_some_and(|node_claim| node_claim.counted_by.is_none())
     }
 
-    /// Project that the node counts against because of its claim. The node counts for its holder instead while it is
-    /// held, and for no project after the claim is released.
+    /// Project that the node counts against because of its claim. The node counts for an allocation instead while that
+    /// allocation holds it, or counts it after a forced release ([`NodeClaim::counted_by`]). After the release of the
+    /// claim it counts for no project.
     pub fn claim_project(&self) -> Option<&ProjectPath> {
         let node_claim = self
             .node_claim

@@ -46,7 +46,7 @@ impl fmt::Display for Resource {
 pub struct Limits {
     /// Nodes that the project and the projects below it hold at the same time.
     pub max_nodes: Option<u64>,
-    /// Allocations that hold nodes at the same time.
+    /// Allocations of the project and of the projects below it that hold nodes at the same time.
     pub max_concurrent_allocations: Option<u64>,
 }
 
@@ -74,7 +74,8 @@ impl Limits {
     }
 }
 
-/// Change of one optional limit. In JSON, an absent field keeps the limit, null removes it, and a number sets it.
+/// Change of one optional limit. In the API's JSON, an absent field keeps the limit, null removes it, and a number sets
+/// it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Patch {
     /// Keep the limit.

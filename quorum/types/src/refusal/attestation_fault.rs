@@ -1,5 +1,5 @@
-//! Faults of attestations: the reasons why a node gets no sensitive allocation, one for each affected conformance
-//! class.
+//! Faults of attestations: the reasons why a node gets no sensitive allocation. A fault concerns the whole attestation
+//! or one conformance class.
 
 use super::Refusal;
 use crate::{

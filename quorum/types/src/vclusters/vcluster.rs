@@ -1,4 +1,4 @@
-//! vClusters: tenants' views of nodes, each with its own policy.
+//! vClusters: sets of nodes, each with its own scheduler settings, for some tenants or for all.
 
 use crate::{ProjectPath, Revision, VclusterName, scheduler::SchedulerSettings};
 use serde::{Deserialize, Serialize};

@@ -25,7 +25,8 @@ pub struct RankView {
     pub node: String,
     /// `assigned`, `running` or `ended`; while the allocation shrinks by this rank: `leaving`, then `left`.
     pub phase: String,
-    /// Start of the phase, by the node's clock.
+    /// Start of the phase, by the node's clock; for `leaving`, the time at which the rank began to run, if known.
+    /// Absent for `assigned`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Result of the rank.
@@ -115,7 +116,7 @@ pub struct AllocationView {
     pub sensitive: bool,
     /// Requirements on the nodes.
     pub constraints: ConstraintsBody,
-    /// Policy after the loss of a node: `never`, `default_uses` or `always`.
+    /// Policy after the loss of a node: `never`, `once` or `always`.
     pub requeue: String,
     /// Fraction of the input data that is on the hot tier, 0 to 1; absent when unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,7 @@ use std::{
     path::Path,
 };
 
-/// Bytes read at a time.
+/// Bytes of a backup file that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 fn faulty(file: &Path, fault: &BackupFault) -> Failure {

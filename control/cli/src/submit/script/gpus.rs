@@ -37,7 +37,7 @@ pub(super) fn per_node(_: &Job<'_>, text: &str) -> Translation {
     parse_gpu_count(text).map(words)
 }
 
-/// Reads `gpu`, `gpu:4`, `gpu:a100` or `gpu:a100:4`.
+/// Reads `none`, `gpu`, `gpu:4`, `gpu:a100` or `gpu:a100:4`.
 pub(super) fn gres(_: &Job<'_>, text: &str) -> Translation {
     if text.eq_ignore_ascii_case("none") {
         return Ok(Vec::new());

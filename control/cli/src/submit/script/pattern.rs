@@ -50,7 +50,7 @@ const PATTERN: [(char, PatternMeaning); 11] = [
     ),
 ];
 
-/// Translates the letters of a file name.
+/// Translates the patterns in a file name, such as `%j`.
 fn pattern(job: &Job<'_>, text: &str) -> Result<String, String> {
     let mut file = String::with_capacity(text.len());
     let mut characters = text.chars();

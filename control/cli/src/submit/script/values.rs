@@ -139,7 +139,7 @@ fn hosts(text: &str) -> Result<&str, String> {
 }
 
 /// Reads `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes` and
-/// `days-hours:minutes:seconds`. 0 and UNLIMITED mean no limit, as without `--time`.
+/// `days-hours:minutes:seconds`. 0, -1, UNLIMITED and INFINITE mean no limit, as without `--time`.
 pub(super) fn time(_: &Job<'_>, text: &str) -> Translation {
     let is_unlimited = ["unlimited", "infinite", "-1"]
         .iter()

@@ -1,4 +1,4 @@
-//! Readiness of input data: requests for each pending allocation in turn.
+//! Readiness of input data: requests for the pending allocations that do not state it themselves.
 
 use super::{SourceError, TICK, put, web, without_query};
 use crate::{

@@ -8,8 +8,9 @@ use lattice_quorum_types::{
 };
 use lattice_view::{NodeEntry, View, baselines::BaselineChoice};
 
-/// Builds the proof for this node: its attestation, the values completed from BMC readings, and the baselines that were
-/// applied. The node must be judged in its current state, and its attestation must match its gossip.
+/// Builds the proof for this node: its attestation, the values completed from BMC readings, and the baselines with a
+/// strict rule for sensitive jobs that apply to the node. The node must have been compared with its baselines in its
+/// current state, and its attestation must match its gossip.
 pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedAttestation) -> Proof {
     // A completed value that was derived from another base does not complete this attestation.
     let of_now = entry.merged_marks.iter();

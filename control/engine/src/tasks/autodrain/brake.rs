@@ -39,8 +39,9 @@ struct DrainedNode {
 }
 
 impl Brake {
-    /// Reads the state of the brake. Drains before an operator released the brake are accepted by that operator and no
-    /// longer count. A release without a recorded time counts from the moment it is seen.
+    /// Updates the state of the brake from the view, and forgets drains before the time window. Drains before an
+    /// operator released the brake are accepted by that operator and no longer count. A release without a recorded time
+    /// counts from the moment at which this control first sees it.
     pub(super) fn update(&mut self, view: &View, now: UnixMillis) {
         self.drained.retain(|_, d| now.since(d.at) < WINDOW_MS);
         if self.is_ahead_of(view) {
@@ -138,8 +139,8 @@ pub(super) fn nodes(view: &View) -> usize {
 }
 
 /// Number of nodes that may still be drained now. Drains in the window count by the node records, so that a control
-/// that takes over counts the same. They count also by `own`, because the recorded reason may be cleared again. Drains
-/// before an operator released the brake do not count, nor does a node that an operator had drained before.
+/// that takes over counts the same. Drains in `own` count as well, because the recorded reason may be cleared again.
+/// Drains before an operator released the brake do not count, nor does a node that an operator had drained before.
 fn remaining_drains(
     view: &View,
     own: &BTreeMap<NodeId, UnixMillis>,
@@ -161,8 +162,8 @@ fn remaining_drains(
     max_drains(nodes(view)).saturating_sub(recent.len())
 }
 
-/// Whether draining this node counts against the budget. It does not if an operator has already drained the node, or if
-/// another automatic cause has. A node already drained by another service does count: the fault behind that drain may
+/// Whether draining this node counts against the budget. A drain does not count if an operator or an automatic cause
+/// has already drained the node. A node already drained by another service does count: the fault behind that drain may
 /// also mislead the checks of the whole cluster.
 pub(super) fn counts(record: &Node) -> bool {
     let drains = &record.drain;

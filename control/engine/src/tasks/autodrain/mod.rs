@@ -1,10 +1,10 @@
 //! Automatic draining: takes unfit nodes out of service and clears the drain reason once they are fit.
 //!
-//! Gossip alone drains no node. For every [`Cause`], four more conditions apply:
+//! Gossip alone drains no node. Further conditions apply to an automatic drain:
 //! - the node confirms the cause in answer to a direct query;
 //! - only a few nodes are drained per time window, then an operator must decide ([`brake`]);
 //! - the quorum still has the node as a member at the time of the decision;
-//! - the baselines that apply to the node have not changed meanwhile.
+//! - for [`Cause::Conformance`], no baseline has changed since the query.
 //!
 //! Queries run concurrently with each other and with the pass. Each answer is handled when it arrives, against the
 //! current view, so a silent node delays no other.
@@ -36,9 +36,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 const PERIOD: Duration = Duration::from_secs(5);
 /// Shortest time between two passes; a rolling update changes many nodes at a time.
 const SPACING: Duration = Duration::from_secs(1);
-/// Delay before a node is queried again that did not answer or did not confirm what is gossiped about it.
+/// Delay before a node is queried again that did not answer, did not confirm the suspected cause, stays drained, or has
+/// just been drained.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
-/// Delay before a retry of a drain that the quorum rejected, or that rests on an outdated state.
+/// Delay before a retry after a drain or a hold of the brake that was not committed, or a drain that rests on an
+/// outdated state.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// Result of one pass.
@@ -48,7 +50,7 @@ pub struct AutoDrainReport {
     pub(crate) drained: usize,
     /// Reasons cleared.
     pub(crate) cleared: usize,
-    /// Nodes that did not confirm what is gossiped about them.
+    /// Queried nodes that did not confirm the suspected cause.
     pub(crate) unconfirmed: usize,
     /// Whether the brake was engaged.
     pub(crate) braked: bool,
@@ -99,7 +101,7 @@ impl AutoDrain {
         }
     }
 
-    /// Queries all candidates and handles every answer, however long the answers take.
+    /// Queries the candidates, up to the concurrency limit, and handles every answer, however long the answers take.
     #[cfg(any(test, feature = "testing"))]
     pub async fn reconcile(&mut self, fence: Fence) -> AutoDrainReport {
         let mut report = AutoDrainReport::default();
@@ -162,7 +164,8 @@ impl AutoDrain {
         report
     }
 
-    /// Whether the drain is still wanted: an operator may have changed the baselines or engaged the brake meanwhile.
+    /// Whether the drain is still wanted: meanwhile the brake may have been engaged, a baseline changed, or the
+    /// suspicion ended.
     fn is_wanted(&self, view: &View, heard: &NodeAnswer) -> bool {
         let node = &heard.entry.id;
         !self.brake.is_held(view)
@@ -259,7 +262,7 @@ impl AutoDrain {
     async fn engage_brake(&mut self, fence: &Fence, mut beyond: Vec<NodeAnswer>) -> bool {
         let view = self.core.view();
         beyond.retain(|heard| self.is_wanted(&view, heard));
-        // The most urgent cause among the blocked drains is named as principal.
+        // The service of the most urgent cause among the blocked drains is the principal.
         let Some(cause) = beyond.first().map(|heard| heard.cause) else {
             return false;
         };

@@ -33,7 +33,7 @@ const BATCH_WINDOW: Duration = Duration::from_millis(20);
 /// Purpose of a query. Queries that take a node out of service come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DrainIntent {
-    /// Confirm a gossiped drain cause.
+    /// Confirm a suspected drain cause.
     Drain,
     /// Confirm that the cause of a drain is over.
     Clear,
@@ -99,7 +99,7 @@ impl NodeQueries {
         }
     }
 
-    /// Queries the nodes that satisfy `is_one`, up to the concurrency limit.
+    /// Queries the nodes that satisfy `is_candidate`, up to the concurrency limit.
     pub(super) fn ask_for(
         &mut self,
         view: &Arc<View>,

@@ -1,8 +1,8 @@
 //! Job checkpoints: started when their benefit exceeds their cost, and followed until every rank has written its part
 //! or the deadline passes.
 //!
-//! Agents are called repeatedly; a repeated order returns the current status and changes nothing. Their answers are
-//! committed. The quorum decides what follows: the job continues, or frees its nodes.
+//! Agents are called repeatedly; a repeated order returns the current status and changes nothing. The answers of the
+//! agents are committed. The quorum decides what follows: the job continues, or frees its nodes.
 
 mod requests;
 mod selection;
@@ -34,8 +34,8 @@ const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(2),
 };
-/// Margin after the deadline of a checkpoint, milliseconds. After it no answer is awaited: an agent would have reported
-/// the timeout by then.
+/// Margin after the deadline of a checkpoint, milliseconds. After this margin no answer is awaited: an agent would have
+/// reported the timeout before its end.
 const MARGIN_MS: u64 = 5_000;
 
 /// Result of one pass.
@@ -80,7 +80,7 @@ enum CallState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RankReportTime {
     at: UnixMillis,
-    /// The rank is writing, or has deferred the checkpoint.
+    /// The rank is writing, has deferred the checkpoint, or has ended its part.
     is_progressing: bool,
 }
 

@@ -15,7 +15,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// Timeout for an agent to record an order and answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after which a part is requested again if the quorum shows no effect of its committed answer.
+/// Pause before a part is requested again after a final answer with no effect in the quorum yet, or after a failed
+/// call.
 pub(super) const SETTLE: Duration = Duration::from_secs(2);
 /// Shortest and longest pause between two requests. The pause starts short, because small checkpoints are short.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -116,7 +117,8 @@ pub(super) async fn call(
         Ok(Err(refused @ (CheckpointRefused::NotPrepared | CheckpointRefused::Invalid { .. }))) => {
             RequestOutcome::Failed(refused.to_string())
         }
-        // A later or earlier order, or another control's request, conflicts; the quorum decides which one is valid.
+        // The agent has received a newer epoch or order, or still writes the previous checkpoint; the call is repeated
+        // while the quorum wants the part.
         Ok(Err(refused)) => {
             let node = part.node.clone();
             RequestOutcome::NotReached(AgentError::Refused {

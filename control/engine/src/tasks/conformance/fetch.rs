@@ -1,5 +1,5 @@
 //! Fetches of missing documents and records from the nodes that name them. Concurrency is limited. A failed fetch is
-//! repeated after a pause, which grows while the nodes that name the item do not change.
+//! repeated after a pause that doubles each time, or as soon as the nodes that name the item or their liveness change.
 
 use crate::{core::Core, observed_state, preimages::Preimages};
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
@@ -43,7 +43,7 @@ enum FetchResult {
     Nothing,
 }
 
-/// An item that was fetched without success and is still wanted.
+/// State of an item after a fetch has ended, successfully or not, while the item is wanted.
 #[derive(Debug)]
 struct FailedItem {
     again_at: Instant,
@@ -65,7 +65,7 @@ pub(super) struct Fetches {
     failed: BTreeMap<FetchRequest, FailedItem>,
     /// Documents that have arrived but are not yet attached to their nodes, each with whether it came from the history.
     documents: Vec<(NodeWithDocument, bool)>,
-    /// Records that arrived since the last count.
+    /// Records that arrived since the last call of [`Self::take_records`].
     records: usize,
     /// Totals of documents and records, for reports.
     counted: (usize, usize),
@@ -108,8 +108,8 @@ impl Fetches {
             FetchResult::Record => self.records += 1,
             FetchResult::Nothing => {}
         }
-        // A successful item is listed as well: if it is still missing, the cache did not keep it. Otherwise the next
-        // call to `ask` removes it.
+        // A successful item is listed as well, because the cache may have dropped it. The next call to `ask` removes
+        // every item that is no longer missing.
         let before = self.failed.get(&wanted);
         let pause = before.map_or(FIRST_PAUSE, |before| {
             before.pause.saturating_mul(2).min(LONGEST_PAUSE)

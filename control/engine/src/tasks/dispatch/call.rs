@@ -74,8 +74,9 @@ fn addr(view: &View, node: &NodeId) -> Option<SocketAddr> {
     view.node(node)?.addr()
 }
 
-/// Requests the boot id of the agent before the first launch. Otherwise a launch could go to an agent process of an
-/// earlier boot. With its answer lost, such a launch could not be distinguished from one that started something.
+/// Launches a rank. Before the first launch, requests the boot id of the agent and sends no launch to another boot than
+/// that of the assignment. If the answer to such a launch were lost, the launch could not be distinguished from one
+/// that started something.
 async fn launch(
     core: &Core,
     view: &View,
@@ -119,7 +120,8 @@ async fn launch(
     called(answered)
 }
 
-/// Nodes of the allocation, without those released or being released: the peers of a rank added by growth.
+/// Nodes of the allocation for a launch, without those released or being released: a rank added by growth must not
+/// expect them as peers.
 fn remaining_nodes(allocation: &Allocation) -> Vec<NodeId> {
     let ranks = allocation.ranks.iter();
     let stay = ranks.filter(|rank| rank.phase.stays());

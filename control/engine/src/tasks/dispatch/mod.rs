@@ -54,7 +54,7 @@ const MIN_BACKOFF: Duration = Duration::from_millis(100);
 /// Longest wait after a failed call.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Maximum number of concurrent calls. Each carries the names of all nodes of its allocation.
+/// Maximum number of concurrent calls. Each launch carries the names of all nodes of its allocation.
 const MAX_CALLS: usize = 256;
 
 /// Call that a rank needs.
@@ -93,7 +93,7 @@ enum CallState {
     Waits {
         until: Instant,
     },
-    /// No further call is needed or possible.
+    /// The agent has accepted the walltime, or the rank has ended; no further call is needed.
     Done,
 }
 
@@ -316,7 +316,7 @@ impl Dispatch {
                 self.lease.report_doubt(given);
                 (MAX_BACKOFF, failures)
             }
-            // The allocation is already being stopped.
+            // [`refused::handle_refusal`] has handled the refusal; if that failed, the launch is repeated.
             CallResult::Refused(_) if target.need == NeededCall::Launch => (SETTLE, 0),
             CallResult::Refused(refused) => {
                 let refused = sanitize::shortened(refused.to_string());

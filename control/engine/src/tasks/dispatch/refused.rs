@@ -45,7 +45,7 @@ impl Boots {
     }
 }
 
-/// A refused launch, as the dispatcher sees it.
+/// A refused launch, and whether an earlier launch may have started the rank.
 pub(super) struct RefusedLaunch<'a> {
     pub(super) target: &'a Target,
     pub(super) refused: &'a LaunchRefused,
@@ -53,9 +53,10 @@ pub(super) struct RefusedLaunch<'a> {
     pub(super) never_started: bool,
 }
 
-/// Handles a refused launch. If the node has rebooted, the rank has ended. If the node cannot run any job, it is
-/// drained and the allocation is requeued. Otherwise the allocation cannot run as it is. If handling fails, the launch
-/// is repeated and refused again.
+/// Handles a refused launch. If the node has rebooted, the rank has ended. If the node cannot run any job, the node is
+/// drained, and the allocation is stopped with the node fault as cause. Otherwise the allocation is stopped as failed.
+/// A running allocation that grew onto the node releases the node instead. If handling fails, the launch is repeated
+/// and refused again.
 pub(super) async fn handle_refusal(
     core: &Core,
     lease: &Lease,

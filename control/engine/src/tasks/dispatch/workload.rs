@@ -8,8 +8,9 @@ use lattice_quorum_types::{
 };
 use lattice_view::View;
 
-/// Workload of an allocation; an array element has that of its array. Environment variables that only the cluster can
-/// provide are added, and values set by the user take precedence.
+/// Workload of an allocation; an array element has that of its array. Array placeholders in the paths of its output
+/// files are replaced. Environment variables that only the cluster can provide are added, and values set by the user
+/// take precedence.
 pub(super) fn workload(view: &View, allocation: &Allocation) -> Workload {
     let mut workload = view.workload(allocation).clone();
     let element = allocation.progress.element;

@@ -21,8 +21,8 @@ use std::{
 
 /// Audit entries read per query.
 const CHUNK: u32 = 1_000;
-/// Maximum number of lines written for a chunk: an entry about the whole cluster is one line in the history of each
-/// node.
+/// Number of lines in a chunk after which no further entry is read in it: an entry about the whole cluster is one line
+/// in the history of each node.
 const MOST_LINES: usize = 100_000;
 
 /// Notes derived from the next audit entries.
@@ -34,7 +34,8 @@ pub(super) struct Audited {
     pub(super) read: u64,
 }
 
-/// Reads the audit entries after `after`; `None` if they cannot be read or there are none.
+/// Reads the audit entries after `after`; `None` if they cannot be read, there are none, or the nodes that the first
+/// one concerns cannot be determined yet.
 pub(super) async fn read_audit(
     core: &Core,
     known: &RecordedState,
@@ -159,8 +160,8 @@ impl ConcernedNodes<'_> {
         }
     }
 
-    /// Nodes to which this version applies or the previous one applied. If the version is no longer stored, its nodes
-    /// cannot be determined.
+    /// Nodes to which this version applies or the previous one applied. An empty list if the version is no longer
+    /// stored; `None` while its nodes cannot be determined yet.
     async fn baseline(&mut self, name: &BaselineName, version: u32) -> Option<Vec<NodeId>> {
         let query = Query::Baseline {
             name: name.clone(),

@@ -17,8 +17,8 @@ pub(super) struct Suspicion {
 }
 
 impl Suspicion {
-    /// Returns a note when the node becomes alive again, dated to the start of its silence. A node that does not return
-    /// becomes unreachable, and that change is recorded instead.
+    /// Returns a note when the node becomes alive again, dated to the time at which this control first saw it as
+    /// suspect. A node that does not return becomes unreachable, and that change is recorded instead.
     pub(super) fn observe(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, NodeObservation)> {
         match node.liveness {
             Liveness::Suspect => {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// Ping results of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answers {
-    /// Last answer, or when the node was first pinged.
+    /// Time of the last answer, or of the first ping of a node that never answered.
     pub(super) answered_at: Instant,
     pub(super) ever_answered: bool,
     /// Gossip cell in which the node was last seen.
@@ -48,7 +48,7 @@ pub(super) enum LivenessReason {
     NoPeer,
     /// Another agent reaches the node; only this control does not.
     ReachedBy(NodeId),
-    /// Other agents do not reach the node either, but not for long enough.
+    /// Other agents do not reach the node either, but its silence is shorter than `unreachable_after`.
     NotYet(Vec<NodeId>),
     /// So many nodes are silent that this control may itself be cut off.
     Isolated,
@@ -133,7 +133,8 @@ pub(super) fn judge_all<'a>(
 #[derive(Debug, Clone, Copy)]
 struct IsolationSuspicion {
     from_all: bool,
-    /// An agent in another cell can still prove otherwise.
+    /// Like `from_all`, for the nodes of one cell. It does not count for a node that an agent in another cell does not
+    /// reach either.
     from_cell: bool,
 }
 

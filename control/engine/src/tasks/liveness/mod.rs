@@ -29,7 +29,7 @@ mod peer_pings;
 
 /// Time between two judgements.
 const TICK: Duration = Duration::from_millis(250);
-/// Maximum number of silent nodes that other agents are asked about concurrently.
+/// Maximum number of silent nodes that other agents ping concurrently.
 const MAX_ROUNDS: usize = 128;
 
 /// A node and the calls about it.
@@ -60,7 +60,7 @@ struct PingAnswer {
 pub(crate) struct LivenessReport {
     /// Pings started.
     pub(crate) pinged: usize,
-    /// Silent nodes that other agents are asked about.
+    /// Silent nodes that other agents begin to ping.
     pub(crate) asked_about: usize,
     /// Nodes with a changed liveness.
     pub(crate) changed: usize,
@@ -77,7 +77,7 @@ pub struct Pings {
     known_nodes: Option<Arc<BTreeMap<NodeId, Arc<NodeEntry>>>>,
     pings: JoinSet<Option<PingAnswer>>,
     rounds: JoinSet<(NodeId, PeerReports)>,
-    /// Round counter, so that different agents are asked each time.
+    /// Round counter, so that different agents ping each time.
     turn: usize,
 }
 
@@ -298,7 +298,7 @@ impl Pings {
         });
     }
 
-    /// Has other agents ping the nodes silent to this control. Returns the number of nodes asked about.
+    /// Has other agents ping the nodes silent to this control. Returns the number of these nodes.
     fn ask_others(&mut self, view: &Arc<View>, now: Instant) -> usize {
         let silence = |track: &Track| now.saturating_duration_since(track.answers.answered_at);
         let is_due = |track: &Track| {

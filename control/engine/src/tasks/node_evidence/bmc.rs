@@ -79,8 +79,9 @@ impl<'c> Bmc<'c> {
         self.core.bmc.parts(self.node)
     }
 
-    /// Returns the reading. The BMC is read for this query unless the node is joining, because the last periodic
-    /// reading may be hours old. `None` if this control reads no BMC for the node.
+    /// Returns the reading. The BMC is read for this query, because the last periodic reading may be hours old. With
+    /// [`Freshness::Recent`], for joining nodes, it is read only if this control has not tried to read it yet. `None`
+    /// if this control reads no BMC for the node.
     pub(super) async fn current_reading(&self) -> Option<&BmcReadingOutcome> {
         let told = self.told.get_or_init(|| self.look());
         told.await.as_ref()

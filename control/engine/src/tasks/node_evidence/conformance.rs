@@ -18,7 +18,8 @@ use std::sync::Arc;
 type DrainingBaseline = (Class, Option<Arc<ParsedBaseline>>);
 
 /// Requests a hardware reading from the node and compares it with its baselines. A node is queried only if a drain rule
-/// applies to it, or if its baselines are unknown.
+/// applies to it, or may apply because its cohort is unknown. While its document is not available, such a node is not
+/// queried, and the answer is unknown.
 ///
 /// # Errors
 /// The node does not answer or cannot read its hardware.

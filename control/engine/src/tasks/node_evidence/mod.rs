@@ -1,8 +1,8 @@
 //! Direct evidence about a node: conformance ([`conformance`]), health ([`health`]) and BMC readings ([`bmc`]).
 //!
 //! Conformance and health are queried over a connection authenticated by the node's certificate; control itself reads
-//! the BMC for both. Every drain and readmission rests on this evidence, never on gossip. This module does not depend
-//! on what follows from an answer.
+//! the BMC for both. Every automatic drain for health or conformance, and every readmission, rests on this evidence,
+//! never on gossip. This module does not depend on what follows from an answer.
 
 pub mod bmc;
 pub(crate) mod conformance;
@@ -22,8 +22,8 @@ pub(crate) enum Answer {
 /// Required freshness of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Freshness {
-    /// A reading of the last seconds, from the same run of the agent, is sufficient. For nodes that have just started
-    /// and were read then; ten thousand of them may be queried together.
+    /// A reading of the last seconds, from the same run of the agent, is sufficient. Used for joining nodes: the agent
+    /// of such a node has just started and read its hardware; ten thousand joining nodes may be queried together.
     Recent,
     /// The reading must begin after this call. If no operator requests it, a full reading of the last two seconds is
     /// accepted: an automatic check was itself triggered by recent gossip.

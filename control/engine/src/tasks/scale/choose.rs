@@ -51,7 +51,8 @@ fn chosen(
     let ends_at = RunningView::from(service).ends_at;
     // Remaining walltime, at least 1 ms.
     let walltime_ms = ends_at.map(|at| at.since(now).max(1));
-    // On a borrowed node, its owner would wait for as long as the service cannot be stopped.
+    // The owner of a borrowed node would wait for as long as the service cannot be stopped, so such a service gets only
+    // home nodes.
     let nodes = service.spec.nodes.saturating_add(wanted.nodes);
     let from = match HomeRule::of(&view.vclusters).is_home_only(&service.spec, nodes, walltime_ms) {
         true => Source::Home,

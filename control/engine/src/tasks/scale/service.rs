@@ -40,7 +40,7 @@ fn is_reclaimed(view: &View, node: &NodeId) -> bool {
     record(view, node).is_some_and(|record| record.reclaimed_at.is_some())
 }
 
-/// Nodes that the service holds. Their load is included if the nodes were queried.
+/// Nodes that the service holds, each with its load if the node was queried.
 pub(super) fn held(
     view: &View,
     service: &Allocation,
@@ -64,8 +64,8 @@ pub(super) fn held(
     service.ranks.iter().filter_map(of).collect()
 }
 
-/// Nodes that the service releases because their owners reclaim them. Empty if no other node would remain; the reclaim
-/// itself handles that case.
+/// Nodes that the service releases because their owners reclaim them. Empty if no other node would remain, because the
+/// reclaim itself handles that case, or if the service is not running.
 pub(super) fn reclaimed_nodes(view: &View, service: &Allocation) -> Vec<NodeId> {
     let resizable = service.state == lattice_quorum_types::AllocationState::Running;
     let staying = service.ranks.iter().filter(|rank| rank.phase.stays());
@@ -97,7 +97,7 @@ pub(super) fn changed_at(service: &Allocation, now: UnixMillis) -> Option<UnixMi
     came.chain(went).chain(anew).max()
 }
 
-/// Number of further nodes allowed by the limits of the project and its ancestors.
+/// Number of further nodes allowed by the limits of the project and its ancestors; `u32::MAX` without a limit.
 pub(super) fn headroom(view: &View, project: &ProjectPath) -> u32 {
     let rules = view.system.limit_policy.rules();
     let levels = view

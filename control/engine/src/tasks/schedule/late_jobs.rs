@@ -12,7 +12,7 @@ const SOUGHT_AT_ONCE: usize = 3;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LateJob {
     pub(super) id: AllocationId,
-    /// Planned start without preemption.
+    /// Planned start without preemption; `None` if the planner cannot estimate it.
     pub(super) planned_start: Option<UnixMillis>,
 }
 

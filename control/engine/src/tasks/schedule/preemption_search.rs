@@ -145,7 +145,7 @@ impl Search<'_> {
 }
 
 /// Describes an allocation that holds nodes, for the choice of victims. Whether it exceeds the share of its tenant is
-/// not included ([`bursts`]).
+/// not included ([`excess_allocations`]).
 pub fn work_of(core: &Core, view: &View, held: &Allocation) -> HolderFacts {
     let saves = match &held.spec.terms.checkpoint {
         None => CheckpointAbility::Never,

@@ -53,8 +53,8 @@ pub(super) enum Promise {
     Broken,
 }
 
-/// Longest time that stopping processes may stay on a promised node, milliseconds. They are killed long before; a
-/// process that survives a kill hangs in the kernel and blocks its node.
+/// Longest time that stopping processes may stay on a promised node, milliseconds. Stopping processes are killed long
+/// before; a process that survives a kill hangs in the kernel and blocks its node.
 const STUCK_AFTER_MS: u64 = 600_000;
 
 /// State of every promise to jobs of a vCluster.

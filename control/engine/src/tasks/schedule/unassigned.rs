@@ -14,8 +14,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Duration of an unchanged refusal after which an allocation is set aside: by then the view shows the state that the
-/// quorum had.
+/// Duration of an unchanged refusal after which an allocation is set aside, or its promise is withdrawn: after this
+/// time the view shows the state on which the quorum decided.
 pub(super) const PERSISTENT_REFUSAL_TIME: Duration = Duration::from_secs(2);
 /// Time for which an allocation is set aside.
 pub(super) const SET_ASIDE_TIME: Duration = Duration::from_secs(30);
@@ -23,7 +23,8 @@ pub(super) const SET_ASIDE_TIME: Duration = Duration::from_secs(30);
 /// Reason why a placed allocation is not assigned.
 #[derive(Debug)]
 pub(super) enum UnassignedReason {
-    /// The nodes have not reported a boot. An attempt assigned under one boot never starts under another.
+    /// The nodes have not reported a boot, or none since a boot that is known to be over. An attempt assigned under one
+    /// boot never starts under another.
     BootsNotNamed(Vec<NodeId>),
     /// The nodes of a sensitive allocation have no valid attestation yet. Lists the nodes being queried, if any.
     Attestations(Vec<NodeId>),
@@ -146,7 +147,8 @@ impl Unassigned {
         self.insert_entry(of, blocker, None, Some(SetAside::Changed));
     }
 
-    /// Records a refusal that may be permanent. Returns whether the allocation is set aside.
+    /// Records a refusal. Returns whether the allocation is set aside, because the refusal has lasted for
+    /// [`PERSISTENT_REFUSAL_TIME`].
     pub(super) fn refuse(
         &mut self,
         of: PlacedAllocation<'_>,

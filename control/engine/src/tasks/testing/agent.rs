@@ -41,7 +41,7 @@ pub struct AgentAnswers {
     pub wipes: BTreeMap<u64, WipeStatus>,
     /// Error returned for a wipe that does not start.
     pub wipe_refusal: String,
-    /// Answers to launches and wipes are lost.
+    /// Answers to launches, walltime changes and wipes are lost.
     pub loses_replies: bool,
     /// Inventory of the hardware.
     pub inventory: Option<Inventory>,

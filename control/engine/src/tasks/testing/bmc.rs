@@ -38,8 +38,8 @@ pub struct Bmc {
 }
 
 impl Bmc {
-    /// Creates a healthy BMC that has not been read yet. The shipped table and the site rule `checks` judge it. Unless
-    /// a test requests a reading, the worker reads the BMC once an hour.
+    /// Creates a healthy BMC that has not been read yet. The shipped table and the site rule `checks` apply to it.
+    /// Unless a test requests a reading, the worker reads the BMC once an hour.
     pub async fn start(world: &World, checks: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures/redfish");
         let tree = Tree::load(&folder.join("hpe-dl325-ilo5.tar.gz")).unwrap();
@@ -144,7 +144,7 @@ impl Bmc {
         self.fake.clear_faults();
     }
 
-    /// Number of readings that the BMC has received.
+    /// Number of readings requested from the BMC.
     pub fn reading_count(&self) -> usize {
         let wanted = format!("GET {SYSTEM}");
         let log = self.fake.counters().log;

@@ -128,7 +128,7 @@ pub struct World {
     store: Arc<StateStore>,
     agent: Mesh,
     pub agent_answers: Arc<Mutex<AgentAnswers>>,
-    /// Fence of the dispatch lease.
+    /// Fence of the lease `schedule.default`, which the tests use for every reconciler.
     pub fence: Fence,
 }
 
@@ -403,7 +403,7 @@ impl World {
         *self.store.loses_answers.lock().unwrap() = is_lost;
     }
 
-    /// Simulates another control that takes over the lease.
+    /// Simulates another control that takes over the lease; returns the fence of that control.
     pub fn hand_lease_to_other_control(&self) -> Fence {
         let lease = self.fence.lease.clone();
         self.release_lease(&lease, "c1");

@@ -44,7 +44,7 @@ impl GpuCounts {
         Self { file, known }
     }
 
-    /// Stores the counts that nodes report now.
+    /// Takes over the counts from the last known documents of the nodes, and writes the file if a count has changed.
     pub(super) fn update(&mut self, view: &View) {
         let mut has_news = false;
         for id in view.nodes.keys() {

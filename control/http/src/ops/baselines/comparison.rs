@@ -56,7 +56,7 @@ async fn find_other(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> 
 }
 
 /// Deviations of these records from the baseline, even if the baseline does not apply to their node. A class without a
-/// record, or with a rule that this build cannot read, is unknown.
+/// record, disabled on the node, or with a rule that this build cannot read, is unknown.
 fn deviations(baseline: &ParsedBaseline, records: &BTreeMap<Class, ClassRecord>) -> Vec<Deviation> {
     let mut deviations = Vec::new();
     for (class, rule) in baseline.classes() {

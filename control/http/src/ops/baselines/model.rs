@@ -19,7 +19,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 /// Maximum number of distinct mark sets of a group for which records are requested.
 const MAX_MARK_SETS: usize = 4;
 
-/// Rules for each requested class, or for each class of the model.
+/// Rules for each requested class, or without any requested class for each complete class of the model.
 pub(super) fn rules(
     wanted: &CheckedBaseline,
     model: &BTreeMap<Class, ClassRecord>,

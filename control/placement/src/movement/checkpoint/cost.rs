@@ -16,7 +16,7 @@ pub struct HeldResources {
     pub nodes: u32,
     /// GPUs on all nodes. A node counts as at least one GPU: its time has value even without GPUs.
     pub gpus: u64,
-    /// Size of a checkpoint, bytes: the memory of all GPUs.
+    /// Size of a checkpoint, bytes: the memory of all GPUs, or an assumed size for a node without known GPU memory.
     pub bytes: u64,
 }
 

@@ -24,7 +24,7 @@ pub enum CheckpointObstacle {
     NotStarted,
     /// The job has not run long enough.
     NotLongEnough {
-        /// Time since the start of the job.
+        /// Time since the start of the present run.
         ran_ms: u64,
         /// Required time.
         least_ms: u64,

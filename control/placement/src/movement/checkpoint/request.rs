@@ -168,7 +168,7 @@ pub enum AfterFailure {
     RunOn,
     /// The job is stopped without a checkpoint; progress since the last checkpoint is lost.
     StopWithout,
-    /// The job is stopped because its walltime is over, `walltime_exceeded`.
+    /// The job is stopped because its walltime is over.
     EndAtWalltime,
 }
 

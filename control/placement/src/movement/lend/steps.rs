@@ -14,7 +14,7 @@ struct NodeClaimStep<'a> {
     job: BorrowRequest<'a>,
     /// Nodes that are idle and not lent.
     own: Vec<usize>,
-    /// Nodes that are lent, in use and already recalled.
+    /// Nodes that are lent, in use and already reclaimed.
     recalled: Vec<usize>,
     /// Nodes that are lent and idle.
     idle: Vec<usize>,
@@ -117,7 +117,7 @@ fn choose_reclaimed(
     given
 }
 
-/// Records the nodes of a claim: idle lent nodes are recalled, and lent nodes in use are reclaimed. No job is stopped
+/// Records the nodes of a claim: idle lent nodes are returned, and lent nodes in use are reclaimed. No job is stopped
 /// if borrowed nodes let this job start at once.
 ///
 /// A job that must wait for any node of its own vCluster gets all nodes from that vCluster. Borrowed nodes could be
@@ -145,7 +145,7 @@ fn record_claim(
 /// Replaces all nodes in use of a claim by borrowed nodes: idle ones that its vCluster already borrows, then new loans.
 /// Further idle borrowed nodes replace lent idle nodes. Changes nothing if the loans are refused.
 ///
-/// Nodes already recalled for the job stay recalled until the job has started.
+/// Nodes already reclaimed for the job stay reclaimed until the job has started.
 fn replace_busy_nodes(
     ledger: &mut LendingBalance<'_>,
     claim: &mut NodeClaimStep<'_>,
@@ -187,7 +187,7 @@ fn borrow(ledger: &mut LendingBalance<'_>, job: BorrowRequest<'_>, told: &mut Le
         ..
     } = ledger.pools(&job);
     for n in idle_loans.clone().iter() {
-        // This job does not fit on its vCluster's own nodes, so lent nodes in a borrower's plan are not recalled for
+        // This job does not fit on its vCluster's own nodes, so lent nodes in a borrower's plan are not returned for
         // it.
         if ledger.is_planned(n) || !ledger.is_settled(n) {
             idle_loans.remove(n);

@@ -199,8 +199,9 @@ impl Checks {
         }
     }
 
-    /// Checks a new holder: the node was free for it, not promised to another allocation, not recalled and not
-    /// reserved.
+    /// Checks a new holder: the node was free, reachable, in the vCluster of the allocation, not promised to another
+    /// allocation, not reclaimed and not reserved for others. A borrowed node must go to an allocation that can be
+    /// removed from it.
     fn check_holder(&mut self, state: &State, before: &Node, by: AllocationId, now: UnixMillis) {
         let (id, Some(held)) = (&before.id, state.allocation(by)) else {
             return;
@@ -266,7 +267,7 @@ impl Checks {
         }
     }
 
-    /// Checks that an owner gets a recalled node back in time: the owner's jobs were planned with this bound.
+    /// Checks that an owner gets a reclaimed node back in time: the owner's jobs were planned with this bound.
     pub(super) fn check_recalls(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         for node in state.nodes() {

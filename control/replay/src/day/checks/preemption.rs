@@ -1,4 +1,6 @@
-//! Preemption invariants: no victim is sensitive, of an equal or higher class, near its end, or was moved recently.
+//! Invariants of preemption and reclaims: no victim is sensitive, of class 10, writing a checkpoint or stopping. No
+//! victim of a preemption has an equal or higher class, is near its end, was moved recently, or has class 7 or above
+//! without a checkpoint mode. No reclaim stops a job before the grace period is over.
 
 use super::{AllocationSnapshot, Checks};
 use lattice_quorum_state::State;
@@ -11,7 +13,7 @@ use lattice_quorum_types::{
 const NEAR_END_MS: u64 = 300_000;
 const MOVE_INTERVAL_MS: u64 = 900_000;
 const GRACE_MS: u64 = 60_000;
-/// Number of preemptions after which an allocation counts as one class higher.
+/// Number of preemptions and reclaims after which an allocation counts as one class higher.
 const THRASH_COUNT: u32 = 3;
 
 impl Checks {

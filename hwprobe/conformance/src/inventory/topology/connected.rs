@@ -53,7 +53,7 @@ impl Topology {
     }
 }
 
-/// Number of groups of `count`; the calculation stops above the limit.
+/// Number of groups of `count` GPUs among `gpus`; the calculation stops above [`MAX_EXHAUSTIVE_GROUPS`].
 fn count_groups(gpus: u64, count: u64) -> u64 {
     let count = count.min(gpus - count);
     let mut groups = 1_u64;

@@ -46,7 +46,8 @@ impl ControlReport {
         unknown.then(|| self.0.limit.to_string())
     }
 
-    /// Whether exactly this limit is in force.
+    /// Whether exactly this limit is in force (`None`: no limit). The highest possible limit is in force if there is no
+    /// limit.
     pub fn is_in_force(&self, asked: Option<Milliwatts>) -> bool {
         let (_, highest) = self.range();
         match (self.state(), asked) {
@@ -56,7 +57,7 @@ impl ControlReport {
         }
     }
 
-    /// The limit in force; `None` if it is unknown.
+    /// The limit in force, `Some(None)` if there is no limit; `None` if the limit is unknown or the control is absent.
     pub fn limit(&self) -> Option<Option<Milliwatts>> {
         match self.state() {
             LimitState::Uncapped => Some(None),

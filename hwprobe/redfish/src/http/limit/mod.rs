@@ -1,7 +1,8 @@
 //! Power limits: setting a limit, with confirmation.
 //!
-//! A [`ConfirmedLimit`] has only one source: the state that the BMC reports *after* the change. An unconfirmed limit is
-//! an error, whatever status the BMC returned: BMCs accept 500 W, store 556 W and return 200.
+//! A [`ConfirmedLimit`] has only one source: the state that the BMC reports *after* the change, or before it if the
+//! requested limit is in force already. An unconfirmed limit is an error, whatever status the BMC returned: BMCs accept
+//! 500 W, store 556 W and return 200.
 
 mod change;
 mod confirm;

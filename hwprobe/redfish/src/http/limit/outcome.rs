@@ -4,7 +4,7 @@ use crate::http::error::FetchError;
 use lattice_conformance::{Milliwatts, Reading};
 use std::fmt;
 
-/// A limit as the BMC reported it after the change.
+/// A limit as the BMC reported it after the change, or before it if the requested limit was in force already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ConfirmedLimit {
@@ -13,7 +13,7 @@ pub struct ConfirmedLimit {
     pub(super) exception_action: Reading<String>,
 }
 
-/// Confirmation that the BMC cuts no power if a limit cannot be enforced, as read back after the change.
+/// Confirmation that the BMC cuts no power if a limit cannot be enforced, as read from the BMC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct SafeException {
@@ -48,7 +48,7 @@ impl SafeException {
     }
 }
 
-/// Reason why no change was sent.
+/// Reason why no limit was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitRefusal {
     /// This client has no account that may set limits.
@@ -90,10 +90,11 @@ pub enum LimitRefusal {
 /// The limit is not set, or not confirmed.
 #[derive(Debug, thiserror::Error)]
 pub enum SetLimitError {
-    /// No change was sent.
+    /// No limit was sent.
     #[error("refused: {0}")]
     Refused(#[from] LimitRefusal),
-    /// The control could not be read; no change was sent.
+    /// The control could not be read, or the change could not be sent, for example because the BMC was unreachable or
+    /// busy, or rejected the login.
     #[error("nothing was sent: {0}")]
     NotSent(FetchError),
     /// The BMC rejected the change. The limit is unchanged; after a status of 500 or more, a read has confirmed this.
@@ -104,7 +105,7 @@ pub enum SetLimitError {
         /// Message of the BMC.
         message: String,
     },
-    /// The BMC accepted the change, but another limit is in force.
+    /// The change was sent, but another limit is in force.
     #[error("requested {}, but {} is in effect", display_limit(.asked.as_ref()), display_limit(.stored.limit.as_ref()))]
     Altered {
         /// Requested limit.
@@ -118,7 +119,8 @@ pub enum SetLimitError {
         /// The reason.
         why: String,
     },
-    /// The change was sent, but the limit in force is unknown.
+    /// The change was sent, but the limit in force is unknown, or the BMC may now cut the power if the limit cannot be
+    /// enforced.
     #[error("requested {}, and the limit in effect is unknown: {why}", display_limit(.asked.as_ref()))]
     Unconfirmed {
         /// Requested limit.

@@ -3,7 +3,7 @@
 //! Three or more consecutive indices at equal distances form a run, which extends as long as the distance stays the
 //! same. An index that two such runs share belongs to the second if its step is 1 (`1,3,5-7`, as in handwritten lists),
 //! else to the first. Every other index is a run of its own. A change therefore affects only adjacent runs, and an edit
-//! refolds [`REFOLDED_RUNS`](super::set::NEAR) runs on either side.
+//! refolds [`REFOLDED_RUNS`](super::set::REFOLDED_RUNS) runs on either side.
 
 /// The indices `first`, `first + step`, … `last`. If `first` equals `last`, `step` is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

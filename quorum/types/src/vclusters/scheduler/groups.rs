@@ -134,7 +134,7 @@ groups! {
         thrash_interval_ms: u64 = "thrash_interval_s", 0..=MAX_TIME_MS;
         /// Number of preemptions after which a job counts as one class higher; 0: never.
         thrash_count: u32 = "thrash_count";
-        /// Whether only jobs that hold borrowed nodes exclusively are preempted.
+        /// Whether only jobs that hold nothing but borrowed nodes are preempted.
         only_borrowed: bool = "only_borrowed";
     }
 
@@ -156,9 +156,9 @@ groups! {
     CheckpointSettings, CheckpointPatch, "movement.checkpoint", "checkpoint" {
         /// Timeout of a checkpoint, after which it is extended or given up.
         timeout_ms: u64 = "timeout_s", 1..=MAX_TIMEOUT_MS;
-        /// Shortest time since the last checkpoint, or since the start.
+        /// Shortest time from the last checkpoint, or from the start, to the next automatic checkpoint.
         min_interval_ms: u64 = "min_interval_s", 0..=MAX_TIME_MS;
-        /// Longest time since the last checkpoint, or since the start.
+        /// Longest time from the last checkpoint, or from the start, to the next automatic checkpoint.
         max_interval_ms: u64 = "max_interval_s", 1..=MAX_TIME_MS;
         /// As `timeout_ms`, for sensitive allocations.
         sensitive_timeout_ms: u64 = "sensitive_timeout_s", 1..=MAX_TIMEOUT_MS;
@@ -188,11 +188,11 @@ groups! {
         missing_alert: u32 = "missing_alert", 1..=u32::MAX;
         /// Number of times that a refused proposal is repeated.
         retries: u32 = "retries";
-        /// Number of cooldowns without proposals after these repeats.
+        /// Number of cooldowns without proposals after `retries` refused repeats.
         backoff_cooldowns: u32 = "backoff_cooldowns", 1..=u32::MAX;
         /// Number of consecutive changes of direction, between growing and shrinking, before an alert.
         oscillation_alert: u32 = "oscillation_alert", 1..=u32::MAX;
-        /// Time without changes of size after which the next one does not count as a change of direction.
+        /// Time without changes of size after which the next change does not count as a change of direction.
         calm_ms: u64 = "calm_s", 1..=MAX_TIME_MS;
     }
 }

@@ -237,7 +237,7 @@ impl DayControl {
         Fence { lease, epoch }
     }
 
-    /// One pass of every reconciler.
+    /// One pass of every reconciler of this control; advances the clock to `now` first.
     pub async fn pass(&mut self, now: UnixMillis) {
         tokio::time::advance(Duration::from_millis(now.since(self.looked_at))).await;
         self.looked_at = now;
