@@ -6,14 +6,16 @@
 //!   input from it by the same functions: [`full_input`] for a new planner, [`Changes::delta`] for a running one. What
 //!   else is known of a node differs between the two, so the node type is a parameter ([`ViewNode`]).
 //! * [`View`] is that of control. Its nodes are [`NodeEntry`]s; [`View::settle`] derives their conformance, and
-//!   [`drift::compare`] compares them with baselines and cohorts.
+//!   [`compare`] compares them with baselines and cohorts.
 #![forbid(unsafe_code)]
 
 pub mod baselines;
 mod cluster;
+mod comparison;
 pub mod drift;
 pub mod node;
 pub mod plan;
+mod planning;
 pub mod settings;
 mod solver;
 pub mod standing;
@@ -22,8 +24,10 @@ pub mod state;
 mod testing;
 
 pub use cluster::{PingOutcome, View};
+pub use comparison::compare;
 pub use node::{GossipedNode, NodeEntry};
 pub use plan::{LastPlan, NotAssigned, Planned};
+pub use planning::plan_of;
 pub use settings::movement::{Movement, PreemptionRules};
 pub use solver::{
     Changes, HomeRule, affects_plan, delta, elements, full_input, is_service_minimum, pending,

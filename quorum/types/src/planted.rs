@@ -64,12 +64,12 @@ pub use here::{is_planted, plant, pseudo_random};
 
 /// Checks whether the bug is planted on this thread: never in this build.
 #[cfg(not(debug_assertions))]
-pub const fn is(_: Bug) -> bool {
+pub const fn is_planted(_: Bug) -> bool {
     false
 }
 
 /// Returns 0: no bug is planted in this build.
 #[cfg(not(debug_assertions))]
-pub const fn chance() -> u64 {
+pub const fn pseudo_random() -> u64 {
     0
 }

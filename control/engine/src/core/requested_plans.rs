@@ -7,7 +7,7 @@ use super::Core;
 use crate::timings::PLAN_PERIOD;
 use lattice_placement::PendingView;
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
-use lattice_view::{HomeRule, LastPlan, Planned, View, plan::plan_of};
+use lattice_view::{HomeRule, LastPlan, Planned, View, plan_of};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::Instant};

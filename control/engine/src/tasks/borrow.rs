@@ -29,7 +29,7 @@ use lattice_quorum_types::{
     progress::{AfterCheckpoint, MoveReason},
 };
 use lattice_view::{
-    Movement, View, excess_allocations, full_input, is_service_minimum, plan::plan_of,
+    Movement, View, excess_allocations, full_input, is_service_minimum, plan_of,
     settings::movement::requested_gpu_ms,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -212,7 +212,7 @@ fn compare(core: &Core, view: &View) -> (ComparisonResult, BTreeSet<Digest>) {
         }
         record.map(|record| ClassRecord::clone(&record))
     };
-    let judged = drift::compare(view, &at_hand);
+    let judged = lattice_view::compare(view, &at_hand);
     (judged, missing.into_inner())
 }
 

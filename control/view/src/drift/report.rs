@@ -1,12 +1,16 @@
 //! Drift of all nodes, as found by one comparison.
 
-use lattice_conformance::{Class, NoMajority};
+use super::BaselineEffect;
+use lattice_conformance::{Class, DriftReport, NoMajority};
 use lattice_quorum_types::{
     NodeId, UnixMillis,
     baseline::{DriftPolicy, SensitivePolicy},
     id::BaselineName,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Reference that a node is compared with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,4 +86,15 @@ pub struct ClusterDrift {
     pub judged: BTreeMap<BaselineName, BTreeSet<NodeId>>,
     /// Revision of the baselines used for this report.
     pub number: u64,
+}
+
+/// Result of one comparison of all nodes.
+#[derive(Debug, Clone, Default)]
+pub struct ComparisonResult {
+    /// Drift by baseline and cohort.
+    pub report: ClusterDrift,
+    /// Cohort drift, without baselines.
+    pub cohorts: DriftReport,
+    /// Effects for every node that gossips, while there are baselines.
+    pub effects: BTreeMap<NodeId, Arc<BaselineEffect>>,
 }

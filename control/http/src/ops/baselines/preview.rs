@@ -46,7 +46,7 @@ pub(super) fn preview(
         let record = core.preimages.record(digest);
         record.map(|record| ClassRecord::clone(&record))
     };
-    let report = drift::compare(&view, &record).report;
+    let report = lattice_view::compare(&view, &record).report;
     let judged = report.judged.get(name).cloned().unwrap_or_default();
     let mut differ: BTreeMap<&NodeId, DriftPolicy> = BTreeMap::new();
     for drifted in &report.drifted {

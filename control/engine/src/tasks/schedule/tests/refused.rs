@@ -19,7 +19,7 @@ use lattice_quorum_types::{
     command::LimitChange,
     limit::{LimitPatch, Patch},
 };
-use lattice_view::plan::plan_of;
+use lattice_view::plan_of;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(super) fn submit(world: &World, edit: impl FnOnce(&mut AllocationSpec)) -> AllocationId {
