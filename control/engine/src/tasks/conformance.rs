@@ -18,10 +18,7 @@ use crate::{
 use fetch::Fetches;
 use lattice_conformance::{ClassMark, ClassRecord, Digest};
 use lattice_quorum_types::NodeId;
-use lattice_view::{
-    NodeEntry, View,
-    drift::{self, ComparisonResult},
-};
+use lattice_view::{NodeEntry, View, drift::ComparisonResult};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},

@@ -39,7 +39,7 @@ impl BaselineEffect {
     }
 
     /// Adds the consequence of one class that was checked against its baseline.
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         kept: &ParsedBaseline,
         class: Class,

@@ -320,7 +320,7 @@ mod tests {
         let cell = [gone.clone(), gone, there.clone(), there];
         let (word, why) = words(&cell).swap_remove(0);
         assert_eq!(word, Suspect);
-        assert!(why.unwrap().contains("itself may be cut off"));
+        assert!(why.unwrap().contains("itself may be isolated"));
     }
 
     #[test]

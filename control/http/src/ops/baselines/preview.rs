@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     hostlist,
     id::BaselineName,
 };
-use lattice_view::{View, baselines::ParsedBaseline, drift};
+use lattice_view::{View, baselines::ParsedBaseline};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
