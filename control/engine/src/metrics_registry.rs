@@ -37,9 +37,12 @@ impl<M: ReconcilerMetrics> Registered for M {
     }
 }
 
+/// Metrics by subject and type.
+type BySubject = BTreeMap<(&'static str, TypeId), Arc<dyn Registered>>;
+
 /// Metrics of all reconcilers of this control.
 #[derive(Default)]
-pub struct MetricsRegistry(Mutex<BTreeMap<(&'static str, TypeId), Arc<dyn Registered>>>);
+pub struct MetricsRegistry(Mutex<BySubject>);
 
 impl fmt::Debug for MetricsRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
