@@ -254,10 +254,10 @@ mod tests {
         assert_eq!(timing.deferrals_left(), (1, 1_000));
         // 2 s of the first deferral were used, so 4 s are left.
         let error = timing.defer(4_001, at(2_000)).unwrap_err();
-        assert!(error.contains("4000 are left"), "{error}");
+        assert!(error.contains("time of 4000 ms (limit 6000 ms)"), "{error}");
         assert_eq!(timing.defer(4_000, at(2_000)), Ok(at(6_000)));
         let error = timing.defer(1, at(3_000)).unwrap_err();
-        assert!(error.contains("2 times"), "{error}");
+        assert!(error.contains("limit of 2 deferrals"), "{error}");
     }
 
     #[test]
