@@ -35,8 +35,8 @@ use tokio_util::task::TaskTracker;
 /// Time for calls in progress to finish when the agent stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// Longest wait for the lock and the socket of a previous agent. Both outlive a killed agent in a child that it forked
-/// and that has not executed its program yet. On a busy machine, this takes longer than the start of the next agent.
+/// Longest wait for the lock and the socket of a previous agent. A child that a killed agent has forked holds the lock
+/// and the socket until its `exec`. On a busy machine, the `exec` may come later than the start of the next agent.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Agent of one node. One process may run any number of agents, each with its own data directory.
@@ -69,9 +69,9 @@ struct Parts {
     prober: Prober,
     /// Source of the kernel's device events, and the channel that passes the resulting causes to the prober.
     events: Option<(DeviceEvents, mpsc::Sender<Cause>)>,
-    /// Whether health checks run, and whether the agent listens for GPU events.
+    /// Whether health checks run, and whether the agent listens for events of GPU and NIC drivers.
     watch_settings: (bool, bool),
-    /// Boot time of the kernel, Unix milliseconds; `None` for a captured tree.
+    /// Boot time of the kernel, Unix milliseconds; `None` if the agent probes files copied from another host.
     booted_at: Option<u64>,
     next_certificate: AgentRenewalSource,
     /// Folder of certificate and key; `None` where the caller supplied the credentials.
@@ -79,8 +79,8 @@ struct Parts {
 }
 
 impl App {
-    /// Opens the data directory, enrols if necessary, and binds the socket. The agent answers, reads and starts nothing
-    /// before [`App::start`].
+    /// Opens the data directory, reads the stored state, enrols if necessary, and binds the socket. The agent serves no
+    /// call, probes nothing and starts no attempt before [`App::start`].
     pub async fn bind(settings: Settings, edges: Dependencies) -> Result<Self, StartError> {
         let open = || ready(DataDir::open(&settings.data_dir));
         let data = retry_while_in_use(HANDOVER_TIMEOUT, DataDirError::is_in_use, open).await?;
@@ -345,7 +345,7 @@ impl Drop for App {
     }
 }
 
-/// Boot time of the running kernel, Unix milliseconds; `None` for a captured tree.
+/// Boot time of the running kernel, Unix milliseconds; `None` if `root` holds files copied from another host.
 fn booted_at(root: &Root, clock: &dyn Clock) -> Option<u64> {
     let uptime = u64::try_from(rustix::system::sysinfo().uptime).ok()?;
     let is_running = root.path() == Path::new("/");
@@ -376,8 +376,8 @@ fn cell_config(
         (None, Some(told)) => told.parse()?,
         (None, None) => return Err(StartError::NoCell),
     };
-    // The generation is the wall clock. If the host clock was set back, the generation is lower than the previous one.
-    // Gossip then shows the previous run until that entry is forgotten.
+    // The generation is the wall-clock time. If the host clock was set back, the generation is lower than that of the
+    // previous run. Other members then show the previous run of the agent until they consider that run silent.
     let mut config = CellConfig::new(name, edges.clock.now().0);
     let controls = settings.control.iter().map(|addr| (*addr, Role::Control));
     let seeds = controls.chain(gossip.seeds.iter().copied());

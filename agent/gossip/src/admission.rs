@@ -28,7 +28,7 @@ pub(crate) struct InboundMessage {
 }
 
 /// Receiving side of one cell: inbox, rate limits and counters. The mesh's message handler and the tasks of the cell
-/// share it.
+/// share this value.
 #[derive(Debug)]
 pub(crate) struct CellReceiver {
     pub(crate) name: CellName,

@@ -1,4 +1,4 @@
-//! Encoding of values in requests, replies, statements and files: postcard.
+//! Encoding of requests, replies and trust bundles, also of the bundle on disk: postcard.
 
 use serde::{Serialize, de::DeserializeOwned};
 

@@ -48,7 +48,7 @@ pub enum WalltimeRefused {
         /// Highest epoch that the agent has received.
         current: u64,
     },
-    /// The change could not be recorded, or the recorded walltime cannot be read.
+    /// The change could not be recorded, or a record of the rank could not be read.
     #[error("the walltime could not be recorded: {reason}")]
     JournalFailed {
         /// Description of the error.

@@ -30,7 +30,7 @@ pub(super) struct Starter {
 }
 
 impl Starter {
-    /// Ends the thread. Call it after the child has ended.
+    /// Ends the thread. To be called after the child has ended.
     pub(super) fn end_thread(self) {
         drop(self.keep_alive);
         let _ = self.thread.join();
@@ -69,8 +69,8 @@ pub(super) struct StartResult {
     pub(super) cut: Option<StartCutReason>,
 }
 
-/// Starts `command` on a separate thread. `held` is kept until the program runs. `then` is called on that thread before
-/// the result is sent.
+/// Starts `command` on a separate thread. `held` is kept until the program runs or the start has failed. `then` is
+/// called on that thread before the result is sent.
 pub(super) fn start(
     mut command: Command,
     held: impl Send + 'static,

@@ -120,7 +120,7 @@ impl Client {
         self.get(&["allocations", &id.into().to_string()]).await
     }
 
-    /// Cancels an allocation. It ends at once if it holds no nodes; otherwise its processes are stopped first.
+    /// Cancels an allocation. An allocation without nodes ends at once; otherwise its processes are stopped first.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -167,7 +167,8 @@ impl Client {
     /// allocation is suspended without it.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] if the allocation has no checkpoint mode, or does not run.
+    /// See [`ClientError`]; [`ClientError::Invalid`] if the allocation has no checkpoint mode, [`ClientError::Refused`]
+    /// if it does not run.
     pub async fn suspend_after_checkpoint(
         &self,
         id: impl Into<JobRef>,
@@ -185,7 +186,7 @@ impl Client {
         self.act(id, "resume").await
     }
 
-    /// Changes the walltime of an allocation. Only operators may make it longer.
+    /// Changes the walltime of an allocation. Only operators may make the walltime longer.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -198,7 +199,8 @@ impl Client {
         self.post(&["allocations", &id, "extend"], request).await
     }
 
-    /// Requests a job checkpoint of a running allocation, which keeps running. For its user and for operators.
+    /// Requests a job checkpoint of a running allocation, which keeps running. For the user of the allocation and for
+    /// operators.
     ///
     /// # Errors
     /// See [`ClientError`].

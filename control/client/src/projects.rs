@@ -69,7 +69,7 @@ impl Client {
         self.answer(put).await
     }
 
-    /// Deletes a project that has no children and no allocations.
+    /// Deletes a project that has no children, no unfinished allocations and no claimed nodes.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -138,8 +138,8 @@ impl Client {
         self.get(&["accounting", "status"]).await
     }
 
-    /// Compares months in the accounting system with the recorded usage, and corrects the months that differ unless it
-    /// is a dry run.
+    /// Compares months in the accounting system with the recorded usage, and corrects the months that differ unless
+    /// `request` is a dry run.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -192,7 +192,7 @@ impl Client {
         self.answer(put).await
     }
 
-    /// Deletes a tenant that has no projects and no allocations.
+    /// Deletes a tenant that has no projects, no unfinished allocations and no claimed nodes.
     ///
     /// # Errors
     /// See [`ClientError`].

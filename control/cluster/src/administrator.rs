@@ -50,7 +50,8 @@ impl Administrator {
     /// Proposes a command; a `key` makes it safe to repeat.
     ///
     /// # Errors
-    /// Returns an error if no member answers in time; the command may still be applied.
+    /// Returns an error if no member answers in time, if a member rejects the request, or if the outcome is unknown. In
+    /// the last case, the command may still be applied.
     pub async fn propose(
         &self,
         key: Option<String>,

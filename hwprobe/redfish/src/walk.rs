@@ -76,7 +76,7 @@ impl<'a> DocumentWalk<'a> {
         }
     }
 
-    /// A member, fetched if the collection contains only its link.
+    /// The resource of a member: from the collection if expanded there, otherwise as [`Self::get`] returns it.
     pub(crate) fn member(&mut self, member: &Member<'a>) -> Reading<&'a Value> {
         match member.inline {
             Some(value) => Reading::Present(value),
@@ -135,7 +135,7 @@ fn over_limit<T>() -> Reading<T> {
     ))
 }
 
-/// The entries of a list page. A page without members is empty only if its count is zero.
+/// The entries of a list page. A page without the property `Members` is valid, and empty, only if its count is zero.
 pub(crate) fn listed(page: &Value) -> Result<&[Value], String> {
     match page.get("Members") {
         Some(Value::Array(listed)) => Ok(listed),
@@ -233,7 +233,8 @@ pub(crate) fn type_name(value: &Value) -> Option<&str> {
 
 /// Text from firmware: placeholders, null and blanks are unsupported, a missing property is absent.
 pub(crate) fn text(value: &Value, property: &str) -> Reading<String> {
-    /// Maximum length of a name or version, in bytes; a longer text is not a value.
+    /// Maximum length of the unparsed text, in bytes; [`lattice_conformance::text::firmware`] has a lower limit for the
+    /// text without superfluous whitespace.
     const LONGEST: usize = 1024;
     match value.get(property) {
         None => Reading::Absent,

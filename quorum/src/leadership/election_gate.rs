@@ -1,8 +1,9 @@
 //! Election gate: decides when this member may start an election. Version 0.9 of openraft has no pre-vote: a member
 //! that was cut off would depose the leader with its higher term at every return. A member may therefore campaign only
 //! with the agreement of a majority, itself included. A member agrees if it has received no heartbeat for a while, and
-//! the candidate's log is no shorter than its own. Any other election would cost a term and win nothing. A leader also
-//! agrees when no majority has acknowledged it.
+//! the candidate's log is at least as up to date as its own. Any other election would cost a term and win nothing. A
+//! leader also agrees when no majority has acknowledged it for a while. A member that started without a log agrees only
+//! to the founding election until it has caught up.
 
 use crate::{
     member::Member,

@@ -1,8 +1,8 @@
 //! Hostlists: `gpu[001-064,100],login1`, the text form of node sets everywhere in Lattice.
 //!
-//! One bracket group per name, with significant width (`gpu[001-010]` is not `gpu[1-10]`), as in Slurm and clush.
-//! Folding is canonical: names with the same prefix and number width form one item with ascending numbers, and the
-//! items are sorted as text.
+//! The syntax is that of Slurm and clush, with at most one bracket group per name. The width of a number is
+//! significant: `gpu[001-010]` is not `gpu[1-10]`. Folding is canonical: names with the same prefix and number width
+//! form one item with ascending numbers, and the items are sorted as text.
 
 use crate::{NodeId, id::InvalidId};
 use std::{
@@ -17,7 +17,7 @@ pub const MAX_HOSTS: usize = 200_000;
 /// Reasons why a text is not a valid hostlist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostlistError {
-    /// Brackets or ranges are malformed.
+    /// Brackets or ranges are malformed, or a name is missing.
     #[error("hostlist {text:?} at byte {at}: {reason}; write it like gpu[001-064,100]")]
     Syntax {
         /// Text as given.

@@ -1,9 +1,9 @@
-//! Node history: inventory changes and other events, numbered and kept across restarts. The disk never delays the
-//! agent.
+//! Node history: inventory changes and other events, numbered and kept across restarts. The disk may delay the start of
+//! the agent and, for two seconds at most, the stop, but never a publication.
 //!
-//! [`lattice_conformance::history`] determines the entries. Here a separate task writes them to the disk ([`journal`]);
-//! publishers only queue them. While the disk fails, entries wait in memory up to a limit, and [`HistoryStatus`]
-//! reports the fault.
+//! [`lattice_conformance::history`] determines the entries. Publishers only queue entries here, and a separate task
+//! writes them to the disk ([`journal`]). While the disk fails, entries wait in memory up to a limit, and
+//! [`HistoryStatus`] reports the fault.
 
 mod journal;
 mod line;
@@ -111,7 +111,7 @@ struct State {
     recent: VecDeque<HistoryRecord>,
     segments: Vec<Segment>,
     first_kept: u64,
-    /// Journal id and last number on disk. They change under the same lock as `waiting`, so that a line is either
+    /// Journal id and last number on disk, which change under the same lock as `waiting`, so that a line is either
     /// queued or counted here. [`HistoryStatus`] follows after the write.
     journal: u64,
     last: u64,
@@ -124,8 +124,8 @@ struct QueuedLine {
 }
 
 impl NodeHistory {
-    /// Reads the journal; blocks on the disk. If it cannot be read, the node starts with an empty history, and nothing
-    /// is written until the journal is readable.
+    /// Reads the journal; blocks on the disk. With an unreadable journal, the node starts with an empty history, and
+    /// nothing is written until the journal is readable.
     pub fn open(settings: HistorySettings) -> (Self, RestoredHistory) {
         let HistorySettings {
             folder,
@@ -203,7 +203,7 @@ impl NodeHistory {
             }
         }
         while state.waiting.len() > self.0.limits.waiting_lines {
-            // Events are dropped first: the log contains them, and no other record depends on them.
+            // Events are dropped first: no other record depends on them.
             let is_event = |waiting: &QueuedLine| matches!(waiting.line, Line::Event(_));
             let at = state.waiting.iter().position(is_event);
             if let Some(lost) = state.waiting.remove(at.unwrap_or(0)) {
@@ -285,7 +285,7 @@ impl NodeHistory {
         }
     }
 
-    /// Writes preimages of earlier publications that are missing on disk, because one was damaged or removed.
+    /// Writes the preimages of earlier publications that are missing on disk because a file was damaged or removed.
     fn restore_lost(&self, journal: &mut Journal) -> std::io::Result<()> {
         let again = self.state().to_restore.clone();
         for (digest, bytes) in again {

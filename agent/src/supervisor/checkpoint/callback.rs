@@ -39,7 +39,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Present request, visible to all watchers.
 pub(super) type RequestSender = watch::Sender<Option<v1::WriteRequest>>;
 
-/// gRPC server for the job; stops on drop.
+/// gRPC server for the job. After its drop, the server accepts no new connection; open connections continue.
 pub(super) struct CallbackServer(Vec<tokio::task::JoinHandle<()>>);
 
 impl Drop for CallbackServer {

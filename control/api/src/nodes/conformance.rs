@@ -15,8 +15,9 @@ pub struct GroupView {
     pub nodes: String,
     /// Number of members.
     pub count: u32,
-    /// Time at which the first member got this digest, from the nodes' histories. Without such a history line, and for
-    /// members after the first 500 of all groups: the time at which the answering control first received the digest.
+    /// Time at which the first member got this digest, from the nodes' histories. The histories of at most 500 members
+    /// are searched, those of the smallest groups first. For the other members, and without a history line: the time at
+    /// which the answering control first received the digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seen: Option<String>,
 }
@@ -28,7 +29,7 @@ pub struct GroupsView {
     pub groups: Vec<GroupView>,
     /// Nodes with an unknown digest, as a hostlist. An unknown digest is equal to no other.
     pub unknown: String,
-    /// Nodes that do not read the requested classes at all.
+    /// Nodes that, by configuration, do not read one of the requested classes.
     #[serde(default)]
     pub not_read: Vec<NotReadView>,
 }
@@ -38,7 +39,7 @@ pub struct GroupsView {
 pub struct NotReadView {
     /// Nodes, as a hostlist.
     pub nodes: String,
-    /// Why the class is not read: `no BMC configured`.
+    /// Why the class is not read: `no BMC configured` or `disabled on the node`.
     pub why: String,
 }
 
@@ -57,7 +58,7 @@ pub struct DriftView {
     pub expected: String,
     /// Value of the node.
     pub found: String,
-    /// Reference: `baseline h100 v3`, or `cohort` if no baseline applies to the node.
+    /// Reference: `baseline h100 v3`, or `cohort` if no baseline of the node covers the key.
     #[serde(default)]
     pub by: String,
     /// Name of the baseline.
@@ -66,11 +67,13 @@ pub struct DriftView {
     /// Policy: `warn`, `deprioritise` or `drain`.
     #[serde(default)]
     pub policy: String,
-    /// `strict`: the node gets no new sensitive allocation. Left out if no baseline applies to the node.
+    /// `strict`: the node gets no new sensitive allocation. `ignore`: the drift has no effect on sensitive allocations.
+    /// Left out for drift from a cohort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<String>,
-    /// Time at which the key got this value, from the node's history. Without a history line: the time at which the
-    /// answering control first received the node's present record of the class.
+    /// Time at which the key got this value, from the node's history. Without a history line, and after the first 500
+    /// keys of the report: the time at which the answering control first received the node's present record of the
+    /// class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Whether the value was already present at the first reading, so that the drift may be older.
@@ -99,7 +102,7 @@ pub struct ValueWithNodes {
     pub nodes: String,
 }
 
-/// Key on which a cohort has no majority, so that none of its nodes drifts.
+/// Key on which a cohort has no majority, so that no node counts as drifted from the cohort.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NoMajorityView {
     /// Cohort: vendor, product, GPUs.
@@ -126,7 +129,8 @@ pub struct UnknownView {
     pub baseline: Option<String>,
 }
 
-/// Drift report. A node is compared with its baseline if one applies, else with the majority of its cohort.
+/// Drift report. Each key of a node is compared with the node's baseline if the baseline covers the key, otherwise with
+/// the majority of the node's cohort.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DriftReportView {
     /// Drift by node, class and key.
@@ -162,12 +166,14 @@ pub struct DifferenceView {
     pub verdict: String,
 }
 
-/// Key-by-key comparison of two nodes or groups, or of a node with its cohort's majority.
+/// Key-by-key comparison: of two nodes or groups, of a node with its cohort's majority or with its earlier state, or of
+/// a baseline with a node or another baseline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiffView {
-    /// Left side: a node, or for a group its digest, its number of nodes and the node compared.
+    /// Left side: a node, a node with the time of its earlier state, or a baseline. For a group: its digest, its
+    /// classes, its number of nodes and the node compared.
     pub left: String,
-    /// Right side: a node or group as on the left, or `majority of the cohort of` and the node.
+    /// Right side: a node, group or baseline, `majority of the cohort of` and the node, or the node with `now`.
     pub right: String,
     /// Keys that differ, or are unknown on one side.
     pub differences: Vec<DifferenceView>,

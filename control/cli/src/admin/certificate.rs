@@ -26,8 +26,8 @@ pub enum CertificateCommand {
     /// List members with their certificates: issue time, expiry, revocation.
     ///
     /// Members renew by themselves after two thirds of a certificate's lifetime. A certificate near its expiry belongs
-    /// to a member that has not been reachable for long. Services with a certificate from `lattice admin ca issue` are
-    /// listed once they have renewed it.
+    /// to a member that has been unreachable for a long time. Services with a certificate from `lattice admin ca issue`
+    /// are listed once they have renewed it.
     List(ListArgs),
     /// Revoke the certificates of members: their connections end at once, everywhere.
     ///

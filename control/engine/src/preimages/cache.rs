@@ -15,8 +15,8 @@ use tokio::sync::OnceCell;
 const MAX_DIGESTS: usize = 32_768;
 /// Maximum number of preimages from one node.
 const MOST_OF_NODE: usize = 256;
-/// Maximum total size in bytes of the preimages from one node, as received. All present preimages of a node fit: each
-/// class under two schemas, from its agent alone and merged with its BMC's part.
+/// Maximum total size in bytes of the encoded preimages of one node. All present preimages of a node fit: each class
+/// under two schemas, from its agent alone and merged with its BMC's part.
 const MOST_BYTES_OF_NODE: usize = 32 << 20;
 
 const _: () = assert!(MOST_BYTES_OF_NODE >= 2 * 2 * Class::ALL.len() * MOST_PREIMAGE_BYTES);
@@ -99,8 +99,8 @@ impl<T> PreimageCache<T> {
 }
 
 impl<T> NodePreimages<T> {
-    /// Frees slots. Slots without a value that no caller waits for go first. If that is not enough, which is rare, all
-    /// slots go: a value in use is fetched again at the cost of one call.
+    /// Removes the slots that have no value and no waiting caller. If too many slots remain, which is rare, removes
+    /// all: fetching a value in use again costs one call.
     fn make_room(&mut self) {
         let waits = |slot: &Arc<Slot<T>>| slot.value.initialized() || Arc::strong_count(slot) > 1;
         self.slots.retain(|_, slot| waits(slot));

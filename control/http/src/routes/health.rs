@@ -14,9 +14,11 @@ use lattice_api::{
     schema::Name,
 };
 
-/// Show the health checks of a node.
+/// Show the health of a node: the faults that its health checks and its BMC report.
 ///
-/// Each reason has its component, evidence, start time and remedy. The node is queried directly.
+/// Each fault has its component, evidence, start time and recommended action. The agent of the node is queried during
+/// the request, and returns the result of its last pass, or of a new one with `fresh`. For a node that does not answer,
+/// the last known faults are returned.
 #[utoipa::path(get, path = "/nodes/{id}/health", tag = "nodes",
     params(("id" = inline(Name), Path), Freshness), responses(
     (status = 200, body = NodeHealthView)))]

@@ -1,8 +1,8 @@
 //! Baselines in force: selection of the baseline for each class of a node, and its expectation.
 //!
 //! The most specific baseline applies. A baseline that lists the node comes before one that selects its cohort; among
-//! cohort selectors the one with more parts comes first. Where two baselines of equal rank match a node, neither
-//! applies and the class is unknown there: an operator must resolve the conflict.
+//! cohort selectors the one with more parts comes first. If two equally specific baselines come first for a class of a
+//! node, none applies and the class of that node is unknown: an operator must resolve the conflict.
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +41,7 @@ pub struct ParsedBaseline {
     pub record: Baseline,
     named: BTreeSet<NodeId>,
     classes: BTreeMap<Class, ClassBaseline>,
-    /// Classes unknown to this build. This control does not check them.
+    /// Classes unknown to this build, which this control does not check.
     pub unknown_classes: Vec<String>,
 }
 

@@ -26,7 +26,7 @@ pub enum DriftReference {
         /// Effect of drift on sensitive allocations.
         sensitive: SensitivePolicy,
     },
-    /// The majority of its cohort.
+    /// The majority of the node's cohort.
     Cohort {
         /// Number of comparable nodes with a known value, including this node.
         of: usize,
@@ -76,7 +76,8 @@ pub struct ClusterDrift {
     pub no_majority: Vec<NoMajority>,
     /// Unknown classes, ordered by node.
     pub unknown: Vec<UnknownClass>,
-    /// Nodes without a reference: no baseline applies, and the cohort is too small.
+    /// Nodes without a reference: no baseline applies, and the cohort is unknown or too small. Pending nodes are left
+    /// out.
     pub alone: Vec<String>,
     /// Nodes that were compared with a reference.
     pub compared: BTreeSet<NodeId>,

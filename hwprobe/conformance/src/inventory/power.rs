@@ -1,4 +1,5 @@
-//! Power draw and power limit of a node: readings with their source, never conformance.
+//! Power draw and power limit of a node: live readings with their source. Draw and limit never enter a conformance
+//! record.
 
 use crate::Reading;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ impl Milliwatts {
     /// Power in watts, for display.
     #[must_use]
     pub fn watts(self) -> f64 {
-        // Exact below 2^53 milliwatts, nine terawatts.
+        // The conversion to f64 is exact below 2^53 milliwatts, nine terawatts.
         self.0 as f64 / 1000.0
     }
 }
@@ -44,7 +45,7 @@ pub enum LimitState {
     Absent,
     /// The node has a control, and no limit is active.
     Uncapped,
-    /// A limit is set. Only the draw shows whether the hardware enforces it.
+    /// A limit is set; only the draw shows whether the hardware enforces the limit.
     Set,
     /// The limit could not be read, or the readings contradict each other.
     #[default]
@@ -96,15 +97,16 @@ pub struct Power {
     /// Action of the BMC if the limit cannot be enforced, as the BMC reports it: `NoAction`, `LogEventOnly`,
     /// `HardPowerOff`.
     pub exception_action: Reading<String>,
-    /// Source of the draw: the resource's path for Redfish, else `ipmi`, `hwmon/<name>`, `cray/pm_counters`. If another
-    /// source provides the limit, `, limit: <source>` follows. Empty without a source.
+    /// Source of the draw: the resource's path for Redfish, else `ipmi`, `hwmon/<name>`, `cray/pm_counters`; empty
+    /// without a source. If [`Power::or`] takes the limit from the other source, `, limit: <source>` follows. Redfish
+    /// resources are merged before, and only the resource of the draw is named.
     pub source: String,
 }
 
 impl Power {
-    /// Merges two sources of one node, value by value. A present reading takes precedence over another known one, and a
-    /// known over an unknown one; a limit that is set over an uncapped, an absent and an unknown one, in this order. Of
-    /// equal states, that of `self` takes precedence.
+    /// Merges two sources of one node, value by value. Readings take precedence in the order present, otherwise known,
+    /// unknown. The limit and the limit state come from one source, in the order of states set, uncapped, absent,
+    /// unknown. Of equal states, that of `self` takes precedence.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         let has_draw = rank(&self.draw) >= rank(&other.draw);

@@ -1,7 +1,7 @@
 //! Audited actions.
 //!
-//! Append a new action at the end of [`AuditAction`] and its word at the end of [`AuditAction::WORDS`]. Add its
-//! subjects to `subjects.rs`.
+//! Append a new action at the end of [`AuditAction`] and its word at the end of [`AuditAction::WORDS`]. Add the
+//! subjects of the action to `subjects.rs`.
 
 use super::{Hex, SignedHeadContent};
 use crate::{
@@ -54,7 +54,8 @@ pub enum AuditAction {
         token: String,
         /// Whether the enrolment replaced an earlier holder of the name.
         replaced: bool,
-        /// Allocation that held the node at that time. From then on, its reports come from the new holder of the name.
+        /// Allocation that held the node at that time. Later reports on this allocation come from the new holder of the
+        /// name.
         held: Option<AllocationId>,
     },
     /// Certificates were revoked.
@@ -85,7 +86,7 @@ pub enum AuditAction {
     GateSkipped {
         /// Name of the node.
         node: NodeId,
-        /// Cleared drain reasons, each after its owner.
+        /// Cleared drain reasons, each as `owner: reason`.
         cleared: Vec<String>,
     },
     /// A baseline got a new version.
@@ -108,12 +109,12 @@ pub enum AuditAction {
     },
     /// Automatic draining was stopped.
     BrakeHeld {
-        /// Drains that were about to happen.
+        /// Numbers of drained and blocked nodes for each cause, and the limit that would have been exceeded.
         reason: String,
     },
     /// An operator resumed automatic draining.
     BrakeReleased {
-        /// Findings as given.
+        /// Cause that the operator found, as given.
         reason: String,
         /// Reason for the stop.
         held_for: String,
@@ -148,7 +149,7 @@ pub enum AuditAction {
         node: NodeId,
         /// Former claimant.
         user: Option<String>,
-        /// Evidence: the wipe that ran, and its result.
+        /// `wiped` with the last output line of the wipe hook, or a note that no wipe was needed.
         evidence: String,
     },
     /// A node was quarantined because its wipe failed.
@@ -259,7 +260,7 @@ pub enum AuditAction {
         before: Lifecycle,
         /// Lifecycle afterwards: `drained` instead of `ready` if drain reasons prevent `ready`.
         after: Lifecycle,
-        /// Drain reasons that an administrator overrode, each after its owner.
+        /// Drain reasons that an administrator overrode, each as `owner: reason`.
         cleared: Vec<String>,
     },
     /// An operator or administrator drained a node. Drains by services are not audited.
@@ -305,27 +306,29 @@ pub enum AuditAction {
     NodesMoved {
         /// Moved nodes.
         nodes: Vec<NodeId>,
-        /// vCluster before.
+        /// Former home vCluster if `home` is true, otherwise the vCluster that the nodes leave.
         from: VclusterName,
         /// vCluster afterwards.
         to: VclusterName,
-        /// Whether the nodes now belong to the vCluster. Otherwise they are lent, or returned after a loan.
+        /// Whether `to` is the new home of the nodes; `false` if the nodes are lent, or returned after a loan.
         home: bool,
     },
-    /// A member was added to the quorum.
+    /// The addition of a member to the quorum was requested and passed the checks; recorded before the membership
+    /// changes.
     MemberAdded {
         /// Number of the member.
         member: VoterId,
         /// Address of the member.
         addr: String,
     },
-    /// A member was removed from the quorum.
+    /// The removal of a member from the quorum was requested and passed the checks; recorded before the membership
+    /// changes.
     MemberRemoved {
         /// Number of the member.
         member: VoterId,
         /// Address of the member.
         addr: String,
-        /// Reason as given.
+        /// Reason as given, after `by force: ` for a forced removal.
         reason: String,
     },
     /// The leader was requested to transfer the leadership.
@@ -357,7 +360,8 @@ pub enum AuditAction {
     },
     /// The leader signed the head of the audit chain. The signature covers every entry up to `of.number`.
     SignedHead {
-        /// Signed audit head. The signature is over its postcard encoding, for [`SignedHeadContent::CONTEXT`].
+        /// Signed audit head. The signed bytes are the postcard encoding of this content, with the signature context
+        /// [`SignedHeadContent::CONTEXT`].
         of: SignedHeadContent,
         /// Signing member: `quorum/2`.
         signer: String,
@@ -384,8 +388,8 @@ pub enum AuditAction {
         /// Reason as given.
         reason: String,
     },
-    /// A request for a sensitive allocation, by its user or another principal, was granted. Its effects on nodes are in
-    /// separate entries.
+    /// A request for a sensitive allocation, by its user or another principal, was granted. The effects of the request
+    /// on nodes are in separate entries.
     SensitiveAsked {
         /// Number of the allocation.
         allocation: AllocationId,
@@ -448,7 +452,7 @@ pub enum AuditAction {
     },
 }
 
-/// Changed limits of one level.
+/// Changed limits of one level of the project tree: a tenant or a project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelLimits {
     /// Path of the level.

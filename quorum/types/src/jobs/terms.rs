@@ -1,5 +1,5 @@
-//! Terms of an allocation: dependencies, times, job array, checkpoints, scaling, reservation. The requested resources
-//! are in its [`AllocationSpec`](crate::spec::AllocationSpec).
+//! Terms of an allocation: dependencies, mutex, times, job array, checkpoints, scaling, reservation. The requested
+//! resources are in [`AllocationSpec`](crate::spec::AllocationSpec).
 
 use super::state::AllocationState;
 use crate::{
@@ -20,8 +20,8 @@ pub const MAX_TERM_BYTES: usize = 1024;
 pub struct Terms {
     /// Dependencies; the allocation waits for all of them.
     pub after: Vec<Dependency>,
-    /// Mutex name. Of one user's allocations with the same mutex, one is eligible at a time, in the order of
-    /// submission.
+    /// Mutex name. Of one user's allocations with the same mutex, at most one is eligible or runs at a time. The next
+    /// is the earliest submitted one that waits for nothing else.
     pub mutex: Option<String>,
     /// Earliest start: the allocation is not placed before this time.
     pub begin_at: Option<UnixMillis>,

@@ -20,7 +20,7 @@ const PERCENT: usize = 5;
 pub(crate) struct Brake {
     /// Nodes drained under this lease.
     drained: BTreeMap<NodeId, DrainedNode>,
-    /// Whether the brake was held when the view was last read.
+    /// Whether the brake was held at the last update from the view, or was engaged by this control since.
     was_held: bool,
     /// Revision at which this control engaged the brake. An earlier view does not show the brake.
     engaged_at: Option<Revision>,

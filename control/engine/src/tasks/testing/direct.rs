@@ -156,7 +156,7 @@ async fn only_a_node_unreachable_for_long_has_its_work_stopped_and_keeps_it() {
     assert_eq!(loss.reconcile(&world.fence).await, 0);
     world.set_liveness(Liveness::Suspect);
     assert_eq!(loss.reconcile(&world.fence).await, 0);
-    // The node is not reachable at its gossiped address, but there is a connection with it.
+    // Pings fail, but this check opens a connection to the agent, and an open connection prevents the stop.
     assert!(
         readmission::check(&world.core, &id(NODE), &Freshness::NOW)
             .await

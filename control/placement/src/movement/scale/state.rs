@@ -35,7 +35,7 @@ pub struct ScaleState {
     evaluated_at: Option<UnixMillis>,
     /// Consecutive evaluations without a metric.
     missing: u32,
-    /// Nodes that stayed at the last call, less those with a committed release since.
+    /// Nodes that were not leaving at the last comparison, without nodes with a release committed since.
     nodes: Option<BTreeSet<NodeId>>,
     /// Number of nodes that were added by a committed proposal and have not appeared in an input yet.
     expected: u32,
@@ -44,7 +44,7 @@ pub struct ScaleState {
     proposed_at: Option<UnixMillis>,
     /// Proposal without an answer.
     open: Option<Proposal>,
-    /// Consecutive rejected proposals.
+    /// Rejected proposals since the last committed change or the start of the last backoff.
     refused: u32,
     quiet_until: Option<UnixMillis>,
     last_turn: Option<LastMetricChange>,
@@ -129,7 +129,7 @@ impl ScaleState {
         (turns == damping.oscillation_alert).then_some(Alert::Oscillating { turns })
     }
 
-    /// Updates the state if the service was stopped or suspended, or if its nodes have changed.
+    /// Updates the state if the service is not running, has started a new attempt, or has other nodes than before.
     pub(super) fn follow(
         &mut self,
         input: &Input<'_>,
