@@ -350,7 +350,7 @@ fn what_was_judged_on_something_else_does_not_count_as_judged() {
     testing::settle(&mut other, UnixMillis(1));
     assert!(
         !fleet.view.is_judged(&other),
-        "it says something else by now"
+        "the node publishes another mark now"
     );
     Arc::make_mut(&mut fleet.view.baselines).set(baseline("fw", "a", of()));
     assert!(
@@ -477,7 +477,7 @@ fn what_is_not_known_yet_is_no_zero() {
     let like = || Some(nic("28.41", "mlx5"));
     let names = ["a", "b", "c", "d"];
     let mut fleet = Fleet::new(&names.map(|name| (name, like())), Vec::new());
-    assert_eq!(fleet.view.drifted_keys(&id("a")), None, "nobody looked yet");
+    assert_eq!(fleet.view.drifted_keys(&id("a")), None, "not compared yet");
     let judge = |fleet: &mut Fleet| fleet.view.cluster_drift = Arc::new(fleet.judge().report);
     judge(&mut fleet);
     assert_eq!(fleet.view.drifted_keys(&id("a")), Some(0));

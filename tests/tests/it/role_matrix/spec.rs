@@ -85,7 +85,7 @@ pub const RULES: &[Rule] = &[
     // The method also clears reasons.
     rule(Server::Agent, "agent.health", &[Control]),
     rule(Server::Agent, "agent.usage", &[Control]),
-    rule(Server::Agent, "agent.claim", &[Control]),
+    rule(Server::Agent, "agent.attestation", &[Control]),
     rule(Server::Agent, "agent.gate", &[Control]),
     rule(Server::Agent, "agent.wipe", &[Control]),
     rule(Server::Agent, "agent.ping_peer", &[Control]),
