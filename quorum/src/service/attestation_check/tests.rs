@@ -124,7 +124,7 @@ async fn only_a_nodes_own_word_passes_and_its_signature_does_not_go_on() {
         (
             "a wild one",
             (a.clone(), vec![0xff; 1 << 20]),
-            "signature: it has 1048576 bytes",
+            "signature: has 1048576 bytes",
         ),
     ];
     for (what, bad, says) in cases {
