@@ -96,7 +96,7 @@ impl Rpc for GetSegment {
 }
 
 /// Pre-vote request of the election gate. A member agrees only if it receives no heartbeats, or leads without a
-/// majority, and its own log is no longer than the caller's.
+/// majority, and the caller's log is at least as up to date as its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct MayCampaign {
     /// Incarnation of the caller.

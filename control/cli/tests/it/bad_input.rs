@@ -351,7 +351,7 @@ fn an_output_file_that_can_be_none_is_refused_by_its_flag() {
     let sandbox = Sandbox::new();
     let file = context(&sandbox);
     for (flag, value, words) in [
-        ("--output", "", "--output: give a file"),
+        ("--output", "", "--output: the file name is empty"),
         ("--output", "o-%x.txt", "--output: \"o-%x.txt\""),
         ("--error", "half%", "--error: "),
         ("--error", "logs/", "is a folder"),
@@ -518,7 +518,7 @@ fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
         (&["--checkpoint-time", "0"], &["--checkpoint-time"]),
         (
             &["--checkpoint-time", "8d"],
-            &["--checkpoint-time", "longer than 7d"],
+            &["--checkpoint-time", "exceeds the maximum of 7d"],
         ),
         (&["--memory", "512"], &["--memory", "512GiB"]),
         (&["--memory", "0GiB"], &["--memory", "512GiB"]),

@@ -90,7 +90,7 @@ fn a_run_is_measured_checked_and_written_down() {
         run["order"]
             .as_str()
             .unwrap()
-            .contains("a decision after each")
+            .contains("one decision after each")
     );
     assert!(
         done.stderr

@@ -83,7 +83,7 @@ pub(super) async fn update(
     ))
 }
 
-/// Delete a tenant without projects or unfinished allocations.
+/// Delete a tenant without projects, unfinished allocations or claimed nodes.
 ///
 /// For administrators of the whole cluster.
 #[utoipa::path(delete, path = "/tenants/{id}", tag = "tenants", params(("id" = inline(Name), Path), Key),

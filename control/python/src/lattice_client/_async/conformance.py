@@ -81,8 +81,8 @@ class Conformance(AsyncTransport):
     ) -> Changed:
         """Delete a baseline.
 
-        No node is judged by it afterwards. For operators of the whole cluster; recorded in the
-        audit.
+        No node is compared with the baseline afterwards. For operators of the whole cluster;
+        recorded in the audit.
         """
         return await self._write(
             Changed,

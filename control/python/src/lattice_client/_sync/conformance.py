@@ -82,8 +82,8 @@ class Conformance(Transport):
     ) -> Changed:
         """Delete a baseline.
 
-        No node is judged by it afterwards. For operators of the whole cluster; recorded in the
-        audit.
+        No node is compared with the baseline afterwards. For operators of the whole cluster;
+        recorded in the audit.
         """
         return self._write(
             Changed,

@@ -59,7 +59,7 @@ class Tenants(Transport):
         )
 
     def delete_tenant(self, id: str, *, key: str | None = None) -> Changed:
-        """Delete a tenant without projects or unfinished allocations.
+        """Delete a tenant without projects, unfinished allocations or claimed nodes.
 
         For administrators.
         """
