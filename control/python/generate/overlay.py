@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Schemas of responses that no operation of the document references.
-ANSWERS = ("Observed", "Compacted")
+ANSWERS = ("ObservedChanges", "CompactedEvents")
 
 # Schema name to Python class name.
 NAMES = {"Problem": "ProblemDocument"}

@@ -12,7 +12,7 @@ import pytest
 from lattice_client import (
     AsyncClient,
     Client,
-    Compacted,
+    CompactedEvents,
     LatticeError,
     NotFound,
     ProtocolError,
@@ -269,7 +269,7 @@ def test_events_go_on_where_a_connection_broke(monkeypatch: pytest.MonkeyPatch) 
         assert events.revision == 5
         seen = [next(events) for _ in range(4)]
         assert [e.revision for e in seen if isinstance(e, Changes)] == [6, 7, 21]
-        assert isinstance(seen[2], Compacted)
+        assert isinstance(seen[2], CompactedEvents)
         with pytest.raises(NotFound):
             next(events)
         assert list(events) == []

@@ -6,13 +6,18 @@ import json
 from typing import Any, Union
 
 from ._decode import decode
-from .models import Changes, Compacted, Observed
+from .models import Changes, CompactedEvents, ObservedChanges
 
-Event = Union[Changes, Observed, Compacted]
-"""One event: `Changes` holds one revision with all its changes; `Observed` holds observations
-outside of revisions; `Compacted` reports that the start revision is no longer kept."""
+Event = Union[Changes, ObservedChanges, CompactedEvents]
+"""One event: `Changes` holds one revision with all its changes; `ObservedChanges` holds
+observations outside of revisions; `CompactedEvents` reports that the start revision is no longer
+kept."""
 
-_MODELS: dict[str, Any] = {"changes": Changes, "observed": Observed, "compacted": Compacted}
+_MODELS: dict[str, Any] = {
+    "changes": Changes,
+    "observed": ObservedChanges,
+    "compacted": CompactedEvents,
+}
 
 
 def read(name: str, data: str) -> Event | None:
@@ -31,6 +36,6 @@ def position(event: Event, before: int | None) -> int | None:
     """Return the revision to resume after, once this event was returned."""
     if isinstance(event, Changes):
         return event.revision
-    if isinstance(event, Compacted):
+    if isinstance(event, CompactedEvents):
         return event.oldest
     return before

@@ -20,48 +20,49 @@ __all__ = [
     "AuditView",
     "AuthorityView",
     "BaselineChange",
-    "BaselineSet",
-    "BaselineStanding",
+    "BaselineComparisonView",
+    "BaselineResult",
     "BaselineView",
-    "BmcLooked",
+    "BmcReadResult",
     "BrakeChange",
     "BrakeState",
     "BrakeView",
     "CertificateView",
     "Change",
-    "Changed",
+    "ChangeResult",
     "Changes",
     "ChangesView",
     "CheckpointBody",
+    "CheckpointInProgressView",
     "CheckpointSettingsView",
     "CheckpointsView",
+    "ClaimResult",
     "ClaimView",
-    "Claimed",
     "ClassRuleView",
     "ClassView",
-    "CohortForm",
-    "Compacted",
+    "CohortSelectorBody",
+    "CompactedEvents",
     "ConstraintsBody",
+    "DagDryRunMember",
+    "DagDryRunResult",
     "DagEdgeView",
-    "DagJudged",
-    "DagMemberJudged",
     "DagMemberView",
     "DagPlaceView",
-    "DagSubmitted",
+    "DagSubmitResult",
     "DagView",
     "DependencyView",
     "DiffView",
     "DifferenceView",
     "DiskPart",
+    "DrainResult",
     "DrainView",
-    "Drained",
     "DriftReportView",
     "DriftView",
+    "ElementCountsView",
     "ElementView",
-    "Exhausted",
+    "ExhaustedBudget",
     "ExplanationView",
     "FactorView",
-    "FactsView",
     "FindingView",
     "FleetChangeView",
     "GpuPart",
@@ -74,15 +75,13 @@ __all__ = [
     "HeadroomLevelView",
     "HeadroomView",
     "HealthView",
-    "HeldValue",
     "HistoryEntryView",
     "HolderView",
-    "InventoryFacts",
     "InventoryIdentity",
     "InventoryPower",
+    "InventoryResources",
     "InventoryTopology",
     "InventoryView",
-    "KeptView",
     "KeyChangeView",
     "LimitsBody",
     "LossView",
@@ -96,12 +95,11 @@ __all__ = [
     "NodeView",
     "NotReadView",
     "NvlinkView",
-    "Observed",
+    "ObservedChanges",
     "OutlookView",
     "Page",
     "PairView",
-    "ParkedView",
-    "PausedView",
+    "PausedProjectView",
     "PowerView",
     "PreemptionView",
     "ProbeView",
@@ -117,12 +115,15 @@ __all__ = [
     "ReasonView",
     "ReconcileView",
     "RecordView",
-    "Released",
-    "Reprobed",
+    "RejectedRequestView",
+    "ReleaseResult",
+    "ReprobeResult",
     "ReservationConflictView",
     "ReservationView",
     "ReservationsView",
+    "ResourcesView",
     "RevocationView",
+    "SavedCheckpointView",
     "ScaleBody",
     "ScalingView",
     "SchedulerView",
@@ -130,29 +131,28 @@ __all__ = [
     "SharingView",
     "StatusView",
     "StepView",
-    "Submitted",
+    "SubmitResult",
     "SystemLimitsView",
-    "TallyView",
     "TenantUsage",
     "TenantView",
     "TokenCreated",
     "TokenView",
     "TotalDifference",
-    "Undrained",
+    "UndrainResult",
     "UnknownChange",
     "UnknownView",
     "UsageView",
-    "UsedInTenant",
+    "UserTenantUsage",
     "UserUsage",
+    "ValueWithNodes",
     "VclusterNodes",
     "VclusterView",
     "VersionView",
     "Violation",
-    "Waiting",
+    "WaitingAllocation",
     "WaitsForView",
     "WeightsView",
     "WorkloadView",
-    "WritingView",
 ]
 
 
@@ -162,9 +162,6 @@ class AccountingStatus(Model):
 
     acknowledged: int
     """Number of the newest usage record that the accounting system has acknowledged."""
-    acts: bool
-    """Whether the control that answers is the control that sends to the accounting system.
-    Another control has only part of these values."""
     buffer_size: int
     """Maximum number of events in memory."""
     disk_buffer_max_events: int
@@ -178,24 +175,27 @@ class AccountingStatus(Model):
     """Whether the disk buffer is full, so that the next event is dropped."""
     in_memory: int
     """Events in memory."""
+    is_active: bool
+    """Whether the control that answers is the control that sends to the accounting system.
+    Another control has only part of these values."""
     last: int
     """Number of the newest usage record."""
     on_disk: int
     """Events that are on disk only."""
-    parked: list[ParkedView]
+    rejected: list[RejectedRequestView]
     """Requests that the accounting system rejects. Each is retried every 15 minutes and delays
     no other request."""
     reported: int
     """Usage reports sent since this control started."""
     sent: int
     """Events sent since this control started."""
+    complete_at: Optional[str] = None
+    """Time at which the accounting system last had all usage; `null` if that has not happened
+    since this control started."""
     failure: Optional[str] = None
     """Why the last delivery failed; `null` if it succeeded or there was none yet."""
     provider: Optional[str] = None
     """`waldur`; `null` if accounting is not configured."""
-    pushed_at: Optional[str] = None
-    """Time at which the accounting system last had all usage; `null` if that has not happened
-    since this control started."""
     retry_at: Optional[str] = None
     """Time of the next retry."""
     version: Optional[str] = None
@@ -227,7 +227,8 @@ class AllocationView(Model):
     revision: int
     """Revision of the last change."""
     sensitive: bool
-    """Whether all nodes must share one conformance group."""
+    """Whether the allocation is sensitive: attested nodes of one conformance group, no
+    preemption, audit of each request, and a wipe afterwards."""
     state: str
     """`blocked`, `pending`, `held`, `starting`, `running`, `checkpointing`, `stopping`,
     `suspended`, `completed`, `failed` or `cancelled`."""
@@ -244,7 +245,7 @@ class AllocationView(Model):
     begin_at: Optional[str] = None
     """Earliest start."""
     checkpoint: Optional[CheckpointBody] = None
-    """How the allocation writes job checkpoints."""
+    """Checkpoint mode, trigger and directory of the job."""
     checkpoint_time: Optional[str] = None
     """Time to write a job checkpoint; absent if the request gave none."""
     checkpoints: Optional[CheckpointsView] = None
@@ -259,6 +260,8 @@ class AllocationView(Model):
     """Allocations that must end first."""
     element: Optional[ElementView] = None
     """Array of which this allocation is an element."""
+    element_counts: Optional[ElementCountsView] = None
+    """Array elements by state."""
     ended_at: Optional[str] = None
     """Time at which the allocation ended."""
     mutex: Optional[str] = None
@@ -279,10 +282,8 @@ class AllocationView(Model):
     """Why the allocation is being, or was, stopped."""
     storage_gb_s: dict[str, float] = _field(default_factory=dict)
     """Storage bandwidth that the allocation needs while it runs, GB/s by storage system."""
-    tally: Optional[TallyView] = None
-    """Array elements by state."""
     waits_for: Optional[WaitsForView] = None
-    """What the allocation waits for, while it is blocked."""
+    """Dependencies and mutex holder that the allocation waits for, while it is blocked."""
     walltime: Optional[str] = None
     """Longest run time; absent when unbounded."""
     workload: Optional[WorkloadView] = None
@@ -295,14 +296,14 @@ class AuditHeadView(Model):
 
     authorities: list[AuthorityView]
     """CAs that are trusted now."""
-    checkpoint: int
-    """Entry number of the newest signed head; 0 if there is none."""
     cluster: str
     """Name of the cluster."""
     hash: str
     """Hash of the last entry, 64 hex digits."""
     number: int
     """Number of the last entry; 0 if there is none."""
+    signed_head: int
+    """Entry number of the newest signed head; 0 if there is none."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -319,8 +320,8 @@ class AuditView(Model):
     """blake3 over the previous hash and this entry, 64 hex digits."""
     number: int
     """Audit sequence number, starting at 1, without gaps."""
-    power: str
-    """Role in which the principal acted: `user`, `operator`, `admin` or `service`."""
+    privilege: str
+    """Role in which the principal acted: `user`, `operator`, `admin`, `service` or `accounting`."""
     revision: int
     """Revision that wrote the entry."""
     summary: str
@@ -350,49 +351,50 @@ class AuthorityView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class BaselineSet(Model):
-    """Version in force after a change."""
-
-    classes: list[str]
-    """Classes that the baseline covers."""
-    dry_run: bool
-    """Whether the request was a dry run, which changes nothing."""
-    name: str
-    """Baseline name."""
-    revision: int
-    """Revision that set the version, or the present revision if it was in force already."""
-    standing: BaselineStanding
-    """Nodes that the baseline applies to, and whether they conform, at this moment."""
-    version: int
-    """Baseline version."""
-
-
-@dataclass(frozen=True, repr=False)
-class BaselineStanding(Model):
+class BaselineComparisonView(Model):
     """Nodes that a baseline applies to, by conformance. Nodes are hostlists."""
 
+    compared: str
+    """Nodes that the baseline applies to."""
+    compared_count: int
+    """Number of nodes that the baseline applies to."""
     conform: str
     """Nodes that conform."""
     conform_count: int
     """Number of nodes that conform."""
     deprioritise: str
-    """Drifting nodes that the policy deprioritises: they get new allocations last."""
+    """Drifting nodes that the policy deprioritises, so that they get new allocations last."""
     differ: str
     """Nodes that drift."""
     differ_count: int
     """Number of nodes that drift."""
     drain: str
     """Drifting nodes that the policy drains."""
-    judged: str
-    """Nodes that the baseline applies to."""
-    judged_count: int
-    """Number of nodes that the baseline applies to."""
     unknown: str
     """Nodes without known drift for which a required value is unknown."""
     unknown_count: int
     """Number of nodes with an unknown value and no known drift."""
     warnings: list[str]
-    """Node names, cohort parts and keys that match no node: nodes to come, or misspelt."""
+    """Node names, cohort parts and keys that match no node: of nodes not registered yet, or
+    misspelt."""
+
+
+@dataclass(frozen=True, repr=False)
+class BaselineResult(Model):
+    """Version in force after a change."""
+
+    classes: list[str]
+    """Classes that the baseline covers."""
+    comparison: BaselineComparisonView
+    """Nodes that the baseline applies to, and whether they conform, at this moment."""
+    dry_run: bool
+    """Whether the request was a dry run, which changes nothing."""
+    name: str
+    """Baseline name."""
+    revision: int
+    """Revision that set the version, or the present revision if it was in force already."""
+    version: int
+    """Baseline version."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -404,7 +406,7 @@ class BaselineView(Model):
     by: str
     """Principal that set this version."""
     bytes: int
-    """Size, bytes, of the 256 KiB that one baseline may have."""
+    """Size, bytes; one baseline may have 256 KiB."""
     classes: dict[str, ClassRuleView]
     """Rules by class."""
     description: str
@@ -415,15 +417,15 @@ class BaselineView(Model):
     """Nodes that the baseline names, as a hostlist."""
     version: int
     """Version shown."""
-    cohort: Optional[CohortForm] = None
+    cohort: Optional[CohortSelectorBody] = None
     """Cohort that the baseline applies to."""
-    differ: Optional[str] = None
-    """Nodes that drift, as a hostlist."""
-    judged: Optional[str] = None
+    compared: Optional[str] = None
     """Nodes that this version applies to now, as a hostlist. This and the next three fields are
     left out if the version is not in force: not yet, or no longer."""
-    judged_count: Optional[int] = None
+    compared_count: Optional[int] = None
     """Number of nodes that this version applies to now."""
+    differ: Optional[str] = None
+    """Nodes that drift, as a hostlist."""
     unknown: Optional[str] = None
     """Nodes with an unknown value, as a hostlist."""
     versions: list[VersionView] = _field(default_factory=list)
@@ -431,11 +433,11 @@ class BaselineView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class BmcLooked(Model):
+class BmcReadResult(Model):
     """Result of reading a BMC on request."""
 
     differs: list[str]
-    """Classes with changed BMC values. A change counts after it was read twice."""
+    """Classes with changed BMC values. A change counts after two equal readings."""
     error: Optional[str] = None
     """Why nothing was read; absent if the reading succeeded."""
 
@@ -450,13 +452,13 @@ class BrakeState(Model):
 
 @dataclass(frozen=True, repr=False)
 class BrakeView(Model):
-    """Automatic draining is stopped, since too many nodes would have been drained in a short
+    """Stop of automatic draining, because too many nodes would have been drained in a short
     time."""
 
     by: str
     """Control that stopped automatic draining."""
     reason: str
-    """Drains that were about to happen."""
+    """Drains that the brake prevented."""
     since: str
     """Time at which automatic draining stopped."""
 
@@ -480,7 +482,7 @@ class CertificateView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class Changed(Model):
+class ChangeResult(Model):
     """Answer to a change that creates nothing."""
 
     revision: int
@@ -496,7 +498,7 @@ class Changes(Model):
     changes: list[Change]
     """Changes in order."""
     revision: int
-    """Revision; resume with `since` set to it."""
+    """Revision of the changes; pass it as `since` to resume after them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -510,7 +512,7 @@ class ChangesView(Model):
     new: str
     """Nodes that were read for the first time in the range, as a hostlist."""
     since: str
-    """Begin of the range, RFC 3339."""
+    """Start of the range, RFC 3339."""
     reaches_back_to: Optional[str] = None
     """Present if the range has more entries than one answer holds. Entries before this time, RFC
     3339, were not searched; the nodes' own histories have them."""
@@ -518,16 +520,37 @@ class ChangesView(Model):
 
 @dataclass(frozen=True, repr=False)
 class CheckpointBody(Model):
-    """How an allocation writes job checkpoints."""
+    """Checkpoint mode, trigger and directory of a job."""
 
     mode: str
-    """How Lattice requests a checkpoint: `signal` (SIGUSR1), `shared_memory` or `callback`
-    (gRPC)."""
+    """Way in which Lattice requests a checkpoint: `signal` (SIGUSR1), `shared_memory` or
+    `callback` (gRPC)."""
     directory: Optional[str] = None
     """Target directory, an absolute path. Left out: the directory of the site."""
     trigger: Optional[str] = None
-    """When checkpoints are written: `automatic` (when one pays off, and on request; the default)
-    or `manual` (on request, and for preemption)."""
+    """Trigger of checkpoints: `automatic` (when a checkpoint is worth its cost, and on request;
+    the default) or `manual` (on request, and for preemption)."""
+
+
+@dataclass(frozen=True, repr=False)
+class CheckpointInProgressView(Model):
+    """Job checkpoint that is being written."""
+
+    directory: str
+    """Target directory."""
+    extended: bool
+    """Whether the deadline was extended once."""
+    number: int
+    """Checkpoint number."""
+    ranks_written: int
+    """Ranks that have written their part."""
+    requested_at: str
+    """Time of the request."""
+    times_out_at: str
+    """Deadline, after which the checkpoint is abandoned."""
+    release_reason: Optional[str] = None
+    """Why the allocation releases its nodes after the checkpoint; absent if the allocation keeps
+    running."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -535,9 +558,9 @@ class CheckpointSettingsView(Model):
     """Job checkpoints: when they are written, and how long one may take."""
 
     max_deferral_count: int
-    """How often a job may defer a checkpoint. Default: 3."""
+    """Number of times that a job may defer a checkpoint. Default: 3."""
     max_deferral_s: float
-    """How long a job may defer a checkpoint, in total, seconds. Default: 300."""
+    """Total time by which a job may defer a checkpoint, seconds. Default: 300."""
     max_interval_s: float
     """Maximum time since the last checkpoint or the start, regardless of cost, seconds. Default:
     21600."""
@@ -550,24 +573,34 @@ class CheckpointSettingsView(Model):
     sensitive_timeout_s: float
     """`timeout_s` for sensitive jobs, seconds. Default: 900."""
     timeout_s: float
-    """How long a checkpoint may take before it is extended or abandoned, seconds. Default: 600."""
+    """Time that a checkpoint may take before it is extended or abandoned, seconds. Default: 600."""
 
 
 @dataclass(frozen=True, repr=False)
 class CheckpointsView(Model):
     """Job checkpoints of an allocation."""
 
-    asked: int
-    """Checkpoints requested."""
     failed: int
     """Checkpoints that failed."""
-    failed_because: Optional[str] = None
+    requested: int
+    """Checkpoints requested."""
+    in_progress: Optional[CheckpointInProgressView] = None
+    """Checkpoint that is being written."""
+    last: Optional[SavedCheckpointView] = None
+    """Newest complete checkpoint."""
+    last_error: Optional[str] = None
     """Why the last failed checkpoint failed; absent for callers without access to the workload,
     since the reason may quote it."""
-    kept: Optional[KeptView] = None
-    """Newest complete checkpoint."""
-    writing: Optional[WritingView] = None
-    """Checkpoint that is being written."""
+
+
+@dataclass(frozen=True, repr=False)
+class ClaimResult(Model):
+    """Result of a claim."""
+
+    nodes: str
+    """Claimed nodes, as a hostlist."""
+    revision: int
+    """Revision of the change."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -579,8 +612,8 @@ class ClaimView(Model):
     since: str
     """Time of the claim."""
     state: str
-    """`claimed`: takes sensitive allocations of its user; `releasing`: given back and not wiped
-    yet; `unclean`: the wipe failed."""
+    """`claimed`: the node takes sensitive allocations of its user; `releasing`: released and not
+    wiped yet; `unclean`: the wipe failed."""
     user: str
     """User that claimed the node."""
     purpose: Optional[str] = None
@@ -590,18 +623,8 @@ class ClaimView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class Claimed(Model):
-    """Result of a claim."""
-
-    nodes: str
-    """Claimed nodes, as a hostlist."""
-    revision: int
-    """Revision of the change."""
-
-
-@dataclass(frozen=True, repr=False)
 class ClassRuleView(Model):
-    """Rule of a baseline for one class."""
+    """Rule of a baseline for one conformance class."""
 
     kind: str
     """`exact` or `partial`."""
@@ -621,7 +644,7 @@ class ClassRuleView(Model):
 
 @dataclass(frozen=True, repr=False)
 class ClassView(Model):
-    """State of one class of a node."""
+    """State of one conformance class of a node."""
 
     state: str
     """`complete`, `incomplete` (a required key is unknown) or `disabled`."""
@@ -630,13 +653,13 @@ class ClassView(Model):
     digest: Optional[str] = None
     """Class digest, 64 hex digits; absent unless complete."""
     last_digest: Optional[str] = None
-    """For an incomplete class, its digest when it was last complete; only in the answer for a
-    single node with a history of it. The present digest is unknown."""
+    """For an incomplete class, the digest when the class was last complete; only in the answer
+    for a single node, if the history has it. The present digest is unknown."""
 
 
 @dataclass(frozen=True, repr=False)
-class CohortForm(Model):
-    """Cohort selector. Every field that is given must be equal."""
+class CohortSelectorBody(Model):
+    """Cohort selector: every field that is given must equal that of the node."""
 
     gpu_count: Optional[int] = None
     """Number of GPUs; 0 for nodes without GPUs."""
@@ -649,7 +672,7 @@ class CohortForm(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class Compacted(Model):
+class CompactedEvents(Model):
     """The requested revision is no longer kept: read the lists again and resume from `oldest`."""
 
     oldest: int
@@ -665,10 +688,10 @@ class ConstraintsBody(Model):
     features: list[str] = _field(default_factory=list)
     """Features that every node must have."""
     gpu_models: list[str] = _field(default_factory=list)
-    """Acceptable GPU models, any one of them. Part of the name is enough, and case is ignored.
-    One text may name several: `V100M16|V100M32`."""
+    """Acceptable GPU models, any one of them, by words of the driver's name, ignoring case:
+    `h100`; `A10` matches no A100. One text may name several: `V100M16|V100M32`."""
     gpus_per_node: Optional[int] = None
-    """Minimum number of GPUs per node. On a node with more GPUs the allocation sees exactly this
+    """Minimum number of GPUs per node. On a node with more GPUs the job gets exactly this
     number, those that are connected best."""
     memory_bytes: Optional[int] = None
     """Minimum memory per node, bytes."""
@@ -679,30 +702,8 @@ class ConstraintsBody(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class DagEdgeView(Model):
-    """Dependency of a DAG member."""
-
-    condition: str
-    """Required end of that member: `success`, `failure`, `any` or `corresponding`."""
-    member: str
-    """Member that must end first."""
-
-
-@dataclass(frozen=True, repr=False)
-class DagJudged(Model):
-    """Answer to a dry run of a submit: the DAG would be accepted, and nothing was changed."""
-
-    dry_run: bool
-    """Always true."""
-    members: list[DagMemberJudged]
-    """Members that would be submitted, in this order."""
-    revision: int
-    """Revision at which the DAG was checked."""
-
-
-@dataclass(frozen=True, repr=False)
-class DagMemberJudged(Model):
-    """Member that would be submitted, as the request was understood."""
+class DagDryRunMember(Model):
+    """Member that would be submitted, as parsed."""
 
     name: str
     """Member name."""
@@ -718,6 +719,28 @@ class DagMemberJudged(Model):
     """Number of elements; only for an array."""
     walltime: Optional[str] = None
     """Walltime, such as `1h30m`; absent: unbounded."""
+
+
+@dataclass(frozen=True, repr=False)
+class DagDryRunResult(Model):
+    """Answer to a dry run of a submit: the DAG would be accepted, and nothing was changed."""
+
+    dry_run: bool
+    """Always true."""
+    members: list[DagDryRunMember]
+    """Members that would be submitted, in this order."""
+    revision: int
+    """Revision at which the DAG was checked."""
+
+
+@dataclass(frozen=True, repr=False)
+class DagEdgeView(Model):
+    """Dependency of a DAG member."""
+
+    condition: str
+    """Required end of that member: `success`, `failure`, `any` or `corresponding`."""
+    member: str
+    """Member that must end first."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -747,7 +770,7 @@ class DagPlaceView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class DagSubmitted(Model):
+class DagSubmitResult(Model):
     """Answer to the submit of a DAG."""
 
     id: int
@@ -771,8 +794,8 @@ class DagView(Model):
     size: int
     """Number of members."""
     state: str
-    """`running`; `completed`; `failed`: a member failed and no other member depends on that
-    failure; `cancelled`."""
+    """`running`, `completed`, `failed` or `cancelled`. `failed`: a member failed, missed its
+    deadline or had an unmet dependency, and no dependent member ran on that failure."""
     submitted_at: str
     """Time of the submit."""
     unfinished: int
@@ -780,11 +803,11 @@ class DagView(Model):
     user: str
     """User that submitted the DAG."""
     cancelled_by: Optional[str] = None
-    """User that cancelled the DAG."""
+    """User that cancelled the DAG or one of its members."""
     ended_at: Optional[str] = None
     """Time at which the last member ended."""
     failed: Optional[str] = None
-    """First member that failed without another member that depends on its failure."""
+    """First member that counts as a failure of the DAG; see `state`."""
     members: list[DagMemberView] = _field(default_factory=list)
     """Members in the order of submission; left out of lists."""
 
@@ -808,7 +831,7 @@ class DiffView(Model):
     left: str
     """Left side: a node, or for a group its digest, its number of nodes and the node compared."""
     right: str
-    """Right side: a node or group as on the left, or `majority of` and the cohort."""
+    """Right side: a node or group as on the left, or `majority of the cohort of` and the node."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -816,7 +839,7 @@ class DifferenceView(Model):
     """Key on which two sides differ, or may differ."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """Class."""
+    """Conformance class."""
     key: str
     """Key."""
     left: str
@@ -845,6 +868,16 @@ class DiskPart(Model):
 
 
 @dataclass(frozen=True, repr=False)
+class DrainResult(Model):
+    """Result of a drain."""
+
+    revision: int
+    """Revision of the change."""
+    force_released_from: Optional[HolderView] = None
+    """Attempt from which the node was taken by force."""
+
+
+@dataclass(frozen=True, repr=False)
 class DrainView(Model):
     """Drain reason with its owner."""
 
@@ -857,29 +890,19 @@ class DrainView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class Drained(Model):
-    """Result of a drain."""
-
-    revision: int
-    """Revision of the change."""
-    given_up: Optional[HolderView] = None
-    """Attempt from which the node was taken by force."""
-
-
-@dataclass(frozen=True, repr=False)
 class DriftReportView(Model):
     """Drift report. A node is compared with its baseline if one applies, else with the majority
     of its cohort."""
 
-    alone: str
-    """Nodes without a reference (no baseline; cohort unknown or smaller than four), as a
-    hostlist."""
     drifted: list[DriftView]
     """Drift by node, class and key."""
     no_majority: list[NoMajorityView]
     """Keys without a majority."""
     unknown: list[UnknownView]
     """Classes with unknown conformance."""
+    without_reference: str
+    """Nodes without a reference (no baseline; cohort unknown or smaller than four), as a
+    hostlist."""
     brake: Optional[BrakeView] = None
     """Set while automatic draining is stopped."""
     pending: Optional[str] = None
@@ -892,7 +915,7 @@ class DriftView(Model):
     """Drift of a node in one key."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """Class."""
+    """Conformance class."""
     expected: str
     """Expected value: of the baseline, or of the cohort's majority."""
     found: str
@@ -909,21 +932,41 @@ class DriftView(Model):
     """Reference: `baseline h100 v3`, or `cohort` if no baseline applies to the node."""
     cohort: Optional[str] = None
     """For drift from a cohort: the cohort (vendor, product, GPUs)."""
-    like: Optional[int] = None
-    """For drift from a cohort: number of those nodes with the majority's value."""
-    of: Optional[int] = None
+    cohort_nodes: Optional[int] = None
     """For drift from a cohort: number of nodes with a known value, this node included."""
+    majority_nodes: Optional[int] = None
+    """For drift from a cohort: number of those nodes with the majority's value."""
     policy: Optional[str] = None
     """Policy: `warn`, `deprioritise` or `drain`."""
     sensitive: Optional[str] = None
     """`strict`: the node gets no new sensitive allocation. Left out if no baseline applies to
     the node."""
     since: Optional[str] = None
-    """Time since when the key has this value, from the node's history. Without a history line,
-    the time since when the answering control has seen the node's present record of the class."""
+    """Time at which the key got this value, from the node's history. Without a history line: the
+    time at which the answering control first received the node's present record of the class."""
     since_or_before: bool = False
     """Whether the value was already present at the first reading, so that the drift may be
     older."""
+
+
+@dataclass(frozen=True, repr=False)
+class ElementCountsView(Model):
+    """Array elements by state."""
+
+    blocked: int
+    """Elements that wait for the same index of another array."""
+    cancelled: int
+    """Elements that were cancelled, before or after they held nodes."""
+    completed: int
+    """Elements that completed."""
+    elements: int
+    """All elements."""
+    failed: int
+    """Elements that failed."""
+    pending: int
+    """Elements that wait for nodes."""
+    running: int
+    """Elements that have their own allocation, which has not ended."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -937,7 +980,7 @@ class ElementView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class Exhausted(Model):
+class ExhaustedBudget(Model):
     """Tenant that has used up a budget."""
 
     admins: list[str]
@@ -985,41 +1028,11 @@ class FactorView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class FactsView(Model):
-    """Properties that placement may require; a field left out is unknown, which is never zero."""
-
-    cores: Optional[int] = None
-    """Physical cores."""
-    features: list[str] = _field(default_factory=list)
-    """Features that were detected."""
-    gpu_count: Optional[int] = None
-    """Number of GPUs."""
-    gpu_memory_bytes: Optional[int] = None
-    """Memory of the smallest GPU, bytes."""
-    gpu_model: Optional[str] = None
-    """GPU model."""
-    memory_bytes: Optional[int] = None
-    """Memory that the kernel can use, bytes."""
-    numa_nodes: Optional[int] = None
-    """NUMA nodes."""
-    product: Optional[str] = None
-    """Product name."""
-    rdma_count: Optional[int] = None
-    """RDMA-capable network functions."""
-    sockets: Optional[int] = None
-    """Processor packages."""
-    threads: Optional[int] = None
-    """Hardware threads online."""
-    vendor: Optional[str] = None
-    """System vendor."""
-
-
-@dataclass(frozen=True, repr=False)
 class FindingView(Model):
     """Contradiction between two sources that should agree."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """Class in which it was found."""
+    """Conformance class of the finding."""
     code: str
     """Stable code, such as `gpu_count_mismatch`."""
     detail: str
@@ -1028,12 +1041,12 @@ class FindingView(Model):
 
 @dataclass(frozen=True, repr=False)
 class FleetChangeView(Model):
-    """Change that one or more nodes made."""
+    """Change that is the same on one or more nodes."""
 
     causes: dict[str, int]
-    """What triggered the agents' readings, with the number of nodes each: `boot`, `periodic`, …"""
+    """Triggers of the agents' readings, with the number of nodes for each: `boot`, `periodic`, …"""
     class_: str = _field(metadata={"wire": "class"})
-    """Class."""
+    """Conformance class."""
     count: int
     """Number of nodes."""
     first: str
@@ -1096,7 +1109,7 @@ class GraphEdgeView(Model):
     from_: str = _field(metadata={"wire": "from"})
     """Member that must end first."""
     to: str
-    """Member that depends on it."""
+    """Member that depends on the first member."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1130,7 +1143,7 @@ class GroupView(Model):
     """Conformance group: nodes that share a digest."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """Class, several classes separated by commas, or `all` for the node fingerprint."""
+    """Conformance class, several classes separated by commas, or `all` for the node fingerprint."""
     count: int
     """Number of members."""
     digest: str
@@ -1139,8 +1152,8 @@ class GroupView(Model):
     """Members of the group, as a hostlist."""
     first_seen: Optional[str] = None
     """Time at which the first member got this digest, from the nodes' histories. Without such a
-    history line it is the time at which the answering control first saw the digest. The same
-    applies to members after the first 500 of all groups."""
+    history line, and for members after the first 500 of all groups: the time at which the
+    answering control first received the digest."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1169,7 +1182,7 @@ class HeadroomLevelView(Model):
 
 @dataclass(frozen=True, repr=False)
 class HeadroomView(Model):
-    """Headroom of a project: how much more it could get now, by its limits."""
+    """Headroom of a project: resources that the project could still get now, by its limits."""
 
     levels: list[HeadroomLevelView]
     """Levels that count, the project first."""
@@ -1180,7 +1193,7 @@ class HeadroomView(Model):
     allocations: Optional[int] = None
     """Number of further allocations that could hold nodes; `null` if no level limits them."""
     nodes: Optional[int] = None
-    """Most nodes that one more allocation could have; 0 if none fits, `null` if no level limits
+    """Maximum number of nodes of one more allocation; 0 if none fits, `null` if no level limits
     nodes."""
 
 
@@ -1195,28 +1208,19 @@ class HealthView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class HeldValue(Model):
-    """Value of a key without a majority."""
-
-    nodes: str
-    """Nodes with this value, as a hostlist."""
-    value: str
-    """Value as shown."""
-
-
-@dataclass(frozen=True, repr=False)
 class HistoryEntryView(Model):
     """Line of a node's history: a change of one class, or another event."""
 
     at: str
     """Time of the event, RFC 3339. For an event that occurred several times, the last time."""
     kind: str
-    """`change` of a class; `boot` of the host; start or end of the `agent`; kernel module
-    (`driver`) or `device` that was added or removed; `xid`, or the equivalent of AMD's driver;
-    reason of the `health` checks that began or ended, or was `cleared`; `drain`, `lifecycle` and
-    `liveness` as this control observed them; `audit` entries about the node, and what its `bmc`
-    did (tasks that ended) and logged, for callers that may read the audit. Newer agents may
-    report more kinds."""
+    """Kind of the line; newer agents may report more kinds. - `change`: a class changed. -
+    `boot`: the host booted. - `agent`: the agent started or ended. - `driver`, `device`: a
+    kernel module or a device was added or removed. - `xid`: XID, or an event of AMD's GPU driver
+    or of a NIC driver. - `health`: a reason of the checks began, changed or ended; `cleared`: an
+    operator cleared a reason. - `drain`, `lifecycle`, `liveness`: changes that this control
+    observed. - `audit`: audit entries about the node; `bmc`: ended tasks and log entries of its
+    BMC. Both are shown only to callers that may read the audit."""
     number: int
     """Line number; it increases with each line of the node that this control receives. Lines are
     sorted by time, so a line that arrives late is placed at the time of the event."""
@@ -1225,9 +1229,9 @@ class HistoryEntryView(Model):
     boot_id: Optional[str] = None
     """Boot id of the host when the agent wrote the line; empty for other sources."""
     cause: Optional[str] = None
-    """For a change, what triggered the reading by the agent or control: `first`, `boot`,
+    """For a change, the trigger of the reading by the agent or control: `first`, `boot`,
     `driver_load`, `device_event`, `operator`, `agent_start`, `periodic`. The trigger need not be
-    the cause."""
+    the cause of the change."""
     changes: list[KeyChangeView] = _field(default_factory=list)
     """Changed keys, sorted. Empty for a class that was read for the first time."""
     class_: Optional[str] = _field(default=None, metadata={"wire": "class"})
@@ -1244,7 +1248,7 @@ class HistoryEntryView(Model):
     source: Optional[str] = None
     """Source of the line: `agent` (its journal), `bmc` (read by this control) or `control`."""
     to: Optional[str] = None
-    """For a change, the state published since."""
+    """For a change, the state published after it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1255,32 +1259,6 @@ class HolderView(Model):
     """Allocation number."""
     attempt: int
     """Attempt number."""
-
-
-@dataclass(frozen=True, repr=False)
-class InventoryFacts(Model):
-    """Properties that placement may require. An unknown value is never zero."""
-
-    cores: Reading[int]
-    """Physical cores."""
-    features: list[str]
-    """Features that were detected. A feature that is not listed may be absent or unknown."""
-    gpu_count: Reading[int]
-    """Number of GPUs that the driver can use; absent on a node without any."""
-    gpu_memory_bytes: Reading[int]
-    """Memory of the smallest GPU, bytes."""
-    gpu_model: Reading[str]
-    """GPU model, if all GPUs share one."""
-    memory_bytes: Reading[int]
-    """Memory that the kernel can use, bytes."""
-    numa_nodes: Reading[int]
-    """NUMA nodes."""
-    rdma_count: Reading[int]
-    """RDMA-capable network functions."""
-    sockets: Reading[int]
-    """Processor packages."""
-    threads: Reading[int]
-    """Hardware threads online."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1338,6 +1316,32 @@ class InventoryPower(Model):
 
 
 @dataclass(frozen=True, repr=False)
+class InventoryResources(Model):
+    """Properties that placement may require. An unknown value is never zero."""
+
+    cores: Reading[int]
+    """Physical cores."""
+    features: list[str]
+    """Features that were detected. A feature that is not listed may be absent or unknown."""
+    gpu_count: Reading[int]
+    """Number of GPUs that the driver can use; absent on a node without any."""
+    gpu_memory_bytes: Reading[int]
+    """Memory of the smallest GPU, bytes."""
+    gpu_model: Reading[str]
+    """GPU model, if all GPUs share one."""
+    memory_bytes: Reading[int]
+    """Memory that the kernel can use, bytes."""
+    numa_nodes: Reading[int]
+    """NUMA nodes."""
+    rdma_count: Reading[int]
+    """RDMA-capable network functions."""
+    sockets: Reading[int]
+    """Processor packages."""
+    threads: Reading[int]
+    """Hardware threads online."""
+
+
+@dataclass(frozen=True, repr=False)
 class InventoryTopology(Model):
     """Topology of the devices, as read from the machine."""
 
@@ -1355,8 +1359,6 @@ class InventoryTopology(Model):
 class InventoryView(Model):
     """Inventory: result of one pass over a node."""
 
-    facts: InventoryFacts
-    """Properties that placement may require."""
     findings: list[FindingView]
     """Contradictions between sources."""
     identity: InventoryIdentity
@@ -1365,6 +1367,8 @@ class InventoryView(Model):
     """Outcome of each probe."""
     records: dict[str, RecordView]
     """One record for each class."""
+    resources: InventoryResources
+    """Properties that placement may require."""
     stuck: dict[str, int]
     """Number of processes of earlier probes that could not be killed and still exist, by probe."""
     topology: InventoryTopology
@@ -1373,28 +1377,6 @@ class InventoryView(Model):
     """Live values, by key."""
     power: Optional[InventoryPower] = None
     """Power draw, from the best available source; null if nothing measures it."""
-
-
-@dataclass(frozen=True, repr=False)
-class KeptView(Model):
-    """Complete job checkpoint, from which the allocation can resume."""
-
-    asked_at: str
-    """Time of the request. Later progress is not in the checkpoint."""
-    attempt: int
-    """Attempt that wrote the checkpoint."""
-    directory: str
-    """Directory of the checkpoint."""
-    number: int
-    """Checkpoint number."""
-    progress: str
-    """Run time that the checkpoint covers, over all attempts that led to it."""
-    took: str
-    """Duration from the request to completion."""
-    written_at: str
-    """Time at which the checkpoint was complete."""
-    bytes: Optional[int] = None
-    """Size, bytes; absent unless every rank reported its part."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1435,7 +1417,8 @@ class MovementView(Model):
     sharing: SharingView
     """Lending and borrowing of nodes."""
     unread: list[str]
-    """Stored settings that do not fit together, and why. Their defaults apply instead."""
+    """Stored settings that are inconsistent, with the reason; the defaults of these settings
+    apply instead."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1465,12 +1448,12 @@ class NoMajorityView(Model):
     """Key on which a cohort has no majority, so that none of its nodes drifts."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """Class."""
+    """Conformance class."""
     cohort: str
     """Cohort: vendor, product, GPUs."""
     key: str
     """Key."""
-    values: list[HeldValue]
+    values: list[ValueWithNodes]
     """Each value with its nodes."""
 
 
@@ -1482,7 +1465,7 @@ class NodeEventView(Model):
     """Recommended action: `none`, `restart_application`, `reset_gpu`, `reboot`, `power_cycle`,
     `update`, `inspect`."""
     address: Optional[str] = None
-    """PCI address of a GPU."""
+    """PCI address of a GPU or NIC."""
     bmc_time: Optional[str] = None
     """Time of the event by the BMC's clock, RFC 3339. If that clock cannot be right, the line is
     placed at `read_at`."""
@@ -1511,13 +1494,15 @@ class NodeEventView(Model):
     """Time at which this control read the event from the BMC, RFC 3339."""
     severity: Optional[str] = None
     """`inform`, `degraded`, `faulty`; from a BMC, in Redfish terms: `ok`, `warning`, `critical`."""
+    source: Optional[str] = None
+    """Source of an XID or another driver event: `nvml`, `kernel_log`, `both`; name of the BMC
+    log, or `tasks`."""
     state: Optional[str] = None
-    """New state: `began`, `changed` or `ended` of a health reason; `set`, `changed` or `cleared`
-    of a drain; `unreachable`, `alive`, or `suspect` for a suspicion that is over; `stopped` of
-    an agent; the lifecycle; the action of the audit entry; the result of a BMC task:
-    `completed`, `exception`, `killed`, `cancelled`, `failed`."""
-    told_by: Optional[str] = None
-    """Source of an XID: `nvml`, `kernel_log`, `both`; name of the BMC log, or `tasks`."""
+    """New state, depending on the kind of the line. - Health reason: `began`, `changed` or
+    `ended`. - Drain: `set`, `changed` or `cleared`. - Liveness: `unreachable`, `alive`, or
+    `suspect` for a past period as suspect. - Agent: `stopped`. - Lifecycle: the new lifecycle. -
+    Audit entry: the action. - BMC task: the result: `completed`, `exception`, `killed`,
+    `cancelled` or `failed`."""
     xid: Optional[int] = None
     """XID number."""
 
@@ -1539,8 +1524,8 @@ class NodeHealthView(Model):
     """Why the agent returned nothing. The reasons are then those of the BMC and, if the node
     does not answer, those of the last pass that this control received (`as_of`)."""
     as_of: Optional[str] = None
-    """Set if the agent does not answer and the reasons come from the last pass that this control
-    received: the time at which the node was last present, RFC 3339."""
+    """Time at which the node was last present, RFC 3339. Set only if the agent does not answer
+    and the reasons come from the last pass that this control received."""
     bmc_read_at: Optional[str] = None
     """Time at which the BMC was last read, RFC 3339; absent if this control does not read it."""
 
@@ -1553,8 +1538,6 @@ class NodeView(Model):
     """State of each class."""
     drain: list[DrainView]
     """Open drain reasons."""
-    facts: FactsView
-    """Properties that placement may require."""
     health: HealthView
     """Health verdict of the checks."""
     lifecycle: str
@@ -1564,12 +1547,16 @@ class NodeView(Model):
     """`alive`, `suspect`, `unreachable` or `unknown`."""
     name: str
     """Node name."""
+    resources: ResourcesView
+    """Properties that placement may require."""
     revision: int
     """Revision of the last change of the replicated record; 0 for a node that is not registered."""
     vcluster: str
     """vCluster that uses the node."""
     agent_version: Optional[str] = None
     """Version of the agent."""
+    attestation_fault: Optional[str] = None
+    """Why the node gets no sensitive allocation: its signed attestation contradicts its gossip."""
     boot_id: Optional[str] = None
     """Boot id of the host."""
     cell: Optional[str] = None
@@ -1579,12 +1566,10 @@ class NodeView(Model):
     quorum answers."""
     claim: Optional[ClaimView] = None
     """Node claim: a claimed node takes only sensitive allocations of its user."""
-    claim_refused: Optional[str] = None
-    """Why the node gets no sensitive allocation: its signed attestation contradicts its gossip."""
     drifted_keys: Optional[int] = None
-    """Number of keys that differ from the baseline, or without one from the cohort's majority.
-    Left out if the node was not compared yet or has no reference, or if nothing differs and a
-    class is unknown: that is not zero."""
+    """Number of keys that differ from the baseline or, without a baseline, from the cohort's
+    majority. Left out, not zero, if the node was not compared or has no reference, or if nothing
+    differs and a class is unknown."""
     fingerprint: Optional[str] = None
     """Node fingerprint, 64 hex digits; absent while a class is incomplete or missing."""
     group: Optional[str] = None
@@ -1625,16 +1610,16 @@ class NvlinkView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class Observed(Model):
-    """Nodes with a change of observed liveness, health, facts or digests, and allocations with a
-    changed reason to wait."""
+class ObservedChanges(Model):
+    """Nodes with a change of observed data, such as liveness, health, digests or drift;
+    allocations with a changed reason to wait; and tenants that have used up a budget."""
 
-    exhausted: list[Exhausted] = _field(default_factory=list)
+    exhausted: list[ExhaustedBudget] = _field(default_factory=list)
     """Tenants that have used up a budget: their pending allocations now rank behind those of
     other tenants, and running allocations continue."""
     nodes: list[NodeView] = _field(default_factory=list)
     """Nodes as observed now."""
-    waiting: list[Waiting] = _field(default_factory=list)
+    waiting: list[WaitingAllocation] = _field(default_factory=list)
     """Allocations with their reason to wait."""
 
 
@@ -1672,19 +1657,7 @@ class PairView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class ParkedView(Model):
-    """Request that the accounting system rejects."""
-
-    reason: str
-    """Reason that the accounting system gave."""
-    since: str
-    """Time of the first rejection."""
-    what: str
-    """Subject of the request."""
-
-
-@dataclass(frozen=True, repr=False)
-class PausedView(Model):
+class PausedProjectView(Model):
     """Project that starts no new allocation in a vCluster."""
 
     project: str
@@ -1735,7 +1708,7 @@ class PreemptionView(Model):
     only_borrowed: bool
     """Preempt only jobs that hold nothing but borrowed nodes. Default: false; true for services."""
     patience_s: float
-    """How long a job must have waited, and must still be expected to wait, before it preempts,
+    """Minimum time that a job has waited, and is still expected to wait, before it preempts,
     seconds. Default: 60."""
     thrash_count: int
     """A job that was preempted this often counts as one class higher; 0: never. Default: 3."""
@@ -1749,7 +1722,7 @@ class ProbeView(Model):
     """Outcome of one probe."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """Class that the probe fills."""
+    """Conformance class that the probe reads."""
     duration_us: int
     """Wall time, microseconds."""
     keys: int
@@ -1761,7 +1734,7 @@ class ProbeView(Model):
     unknown: int
     """Number of keys that are unknown."""
     loss: Optional[LossView] = None
-    """What went wrong, if the whole probe returned nothing."""
+    """Reason that the probe returned no result; null if it returned one."""
     why: Optional[str] = None
     """Free-text description of `loss`."""
 
@@ -1807,7 +1780,7 @@ class ProjectView(Model):
     subtree: UsageView
     """Usage of everything below the project."""
     total: UsageView
-    """Sum of both, which is compared with the limits."""
+    """Usage of the project and everything below it, which is compared with the limits."""
     overcommitted: bool = False
     """Whether the children's limits add up to more than the project's own, after a forced
     change. Requests must still fit the project's own limits."""
@@ -1831,11 +1804,11 @@ class QuorumMemberView(Model):
     """Format of the member's data directory."""
     fault: Optional[str] = None
     """Why the member did not answer; absent if it did."""
-    heard_ms: Optional[int] = None
-    """Milliseconds since the leader received a message from the member. Absent for the leader,
-    and for a member without a message since the leader's term began."""
     lag: Optional[int] = None
     """Log entries behind the leader; absent while unknown."""
+    last_contact_ms: Optional[int] = None
+    """Milliseconds since the leader received a message from the member. Absent for the leader,
+    and for a member without a message since the leader's term began."""
     last_log_index: Optional[int] = None
     """Last log entry of the member."""
     revision: Optional[int] = None
@@ -1848,12 +1821,13 @@ class QuorumMemberView(Model):
 
 @dataclass(frozen=True, repr=False)
 class QuorumStep(Model):
-    """Progress of a membership change. Repeat the request with the same key until it is done."""
+    """Progress of a membership change. Repeat the request with the same key until the change is
+    done."""
 
-    already: bool
-    """Whether the change was in effect before; nothing was done now."""
     state: str
     """`done`, `catching_up` or `under_way`."""
+    unchanged: bool
+    """Whether the change was already in effect, so that this request changed nothing."""
     at: Optional[int] = None
     """Last log entry of the new member, while it catches up."""
     fault: Optional[str] = None
@@ -1866,8 +1840,11 @@ class QuorumStep(Model):
 
 @dataclass(frozen=True, repr=False)
 class QuorumView(Model):
-    """All members, as the leader sees them, or as any member sees them while there is no leader."""
+    """All members, as the leader reports them, or as any member reports them while there is no
+    leader."""
 
+    answered_by: int
+    """Member that answered, after it had queried the others."""
     cluster: str
     """Cluster name."""
     incarnation: int
@@ -1881,8 +1858,6 @@ class QuorumView(Model):
     """Number of voters that answered."""
     term: int
     """Newest term."""
-    told_by: int
-    """Member that answered, after it had queried the others."""
     warnings: list[str]
     """Warnings for the operator, the worst first; empty if all is well."""
     leader: Optional[int] = None
@@ -1899,13 +1874,15 @@ class RankView(Model):
     node: str
     """Node of the rank."""
     phase: str
-    """`assigned`, `running`, `ended`, `leaving` or `left`."""
+    """`assigned`, `running` or `ended`; while the allocation shrinks by this rank: `leaving`,
+    then `left`."""
     rank: int
     """Rank number, from 0."""
     exit: Optional[str] = None
-    """How the rank ended."""
+    """Result of the rank."""
     since: Optional[str] = None
-    """Start of the phase, by the node's clock."""
+    """Start of the phase, by the node's clock; for `leaving`, the time at which the rank began
+    to run, if known. Absent for `assigned`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1945,10 +1922,10 @@ class ReconcileView(Model):
 
 @dataclass(frozen=True, repr=False)
 class RecordView(Model):
-    """Record of one class: everything that should be equal between equal nodes."""
+    """Record of one conformance class: all values that should be equal on equal nodes."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """Class."""
+    """Conformance class."""
     entries: dict[str, Reading[Union[bool, int, str, list[str]]]]
     """Every key, such as `nic.0.firmware`, with the result of reading it."""
     required: list[str]
@@ -1960,37 +1937,49 @@ class RecordView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class Released(Model):
+class RejectedRequestView(Model):
+    """Request that the accounting system rejects."""
+
+    reason: str
+    """Reason that the accounting system gave."""
+    since: str
+    """Time of the first rejection."""
+    subject: str
+    """Subject of the request."""
+
+
+@dataclass(frozen=True, repr=False)
+class ReleaseResult(Model):
     """Result of a release."""
 
     nodes: str
-    """Released nodes, as a hostlist. They become free when their wipe is confirmed."""
+    """Released nodes, as a hostlist; a node becomes free when its wipe is confirmed."""
     revision: int
     """Last revision of the change."""
 
 
 @dataclass(frozen=True, repr=False)
-class Reprobed(Model):
+class ReprobeResult(Model):
     """Result of a new probe of a node."""
 
     classes: dict[str, ClassView]
     """State of each class, from this reading and the BMC's last values."""
     differs: list[str]
-    """Classes that differ from the published ones. A change is published after it was read
-    twice."""
+    """Classes that differ from the published classes. A change is published after two equal
+    readings."""
     node: str
     """Node name."""
-    bmc: Optional[BmcLooked] = None
+    bmc: Optional[BmcReadResult] = None
     """Result of reading the BMC; absent if control does not read it."""
     fingerprint: Optional[str] = None
     """Node fingerprint from this reading and the BMC's last values, 64 hex digits. The node
-    joins the conformance group of this fingerprint when it publishes it. Absent while a class is
-    incomplete."""
+    joins the conformance group of this fingerprint when the node publishes the reading. Absent
+    while a class is incomplete."""
 
 
 @dataclass(frozen=True, repr=False)
 class ReservationConflictView(Model):
-    """Allocation on nodes of a reservation that it may not use."""
+    """Allocation that holds nodes of a reservation without access to the reservation."""
 
     allocation: int
     """Allocation number."""
@@ -2009,7 +1998,7 @@ class ReservationView(Model):
     by: str
     """Principal that created or last changed the reservation."""
     from_: str = _field(metadata={"wire": "from"})
-    """Start, from which other allocations cannot use the nodes."""
+    """Start; from this time on, other allocations cannot use the nodes."""
     name: str
     """Reservation name."""
     node_count: int
@@ -2027,11 +2016,41 @@ class ReservationView(Model):
     users: list[str]
     """Users that may use the nodes, as far as the caller may see them."""
     conflicts: list[ReservationConflictView] = _field(default_factory=list)
-    """Allocations that may not use the reservation, but hold its nodes now and may still do so
-    when it starts. The list has only those that the caller may see. A reservation stops no
+    """Allocations without access that hold nodes of the reservation now and may still hold them
+    at its start. The list contains only those that the caller may see. A reservation stops no
     allocation."""
     until: Optional[str] = None
-    """End, exclusive; absent: until it is deleted."""
+    """End, exclusive; absent: until the reservation is deleted."""
+
+
+@dataclass(frozen=True, repr=False)
+class ResourcesView(Model):
+    """Properties that placement may require; a field left out is unknown, which is never zero."""
+
+    cores: Optional[int] = None
+    """Physical cores."""
+    features: list[str] = _field(default_factory=list)
+    """Features that were detected."""
+    gpu_count: Optional[int] = None
+    """Number of GPUs."""
+    gpu_memory_bytes: Optional[int] = None
+    """Memory of the smallest GPU, bytes."""
+    gpu_model: Optional[str] = None
+    """GPU model."""
+    memory_bytes: Optional[int] = None
+    """Memory that the kernel can use, bytes."""
+    numa_nodes: Optional[int] = None
+    """NUMA nodes."""
+    product: Optional[str] = None
+    """Product name."""
+    rdma_count: Optional[int] = None
+    """RDMA-capable network functions."""
+    sockets: Optional[int] = None
+    """Processor packages."""
+    threads: Optional[int] = None
+    """Hardware threads online."""
+    vendor: Optional[str] = None
+    """System vendor."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2047,6 +2066,28 @@ class RevocationView(Model):
 
 
 @dataclass(frozen=True, repr=False)
+class SavedCheckpointView(Model):
+    """Complete job checkpoint, from which the allocation can resume."""
+
+    attempt: int
+    """Attempt that wrote the checkpoint."""
+    directory: str
+    """Directory of the checkpoint."""
+    duration: str
+    """Duration from the request to completion."""
+    number: int
+    """Checkpoint number."""
+    progress: str
+    """Run time that the checkpoint covers, over all attempts that led to it."""
+    requested_at: str
+    """Time of the request. Later progress is not in the checkpoint."""
+    written_at: str
+    """Time at which the checkpoint was complete."""
+    bytes: Optional[int] = None
+    """Size, bytes; absent unless every rank reported its part."""
+
+
+@dataclass(frozen=True, repr=False)
 class ScaleBody(Model):
     """Scaling of the number of nodes by a metric."""
 
@@ -2059,14 +2100,14 @@ class ScaleBody(Model):
     target: float
     """Target value, above 0. A higher metric value adds a node."""
     cooldown: Optional[str] = None
-    """Time after a change without another change; `0s` for none."""
+    """Minimum time between two changes; `0s` for none."""
     down_threshold: Optional[float] = None
     """Lower threshold, as a fraction of the target between 0 and 1."""
     down_window: Optional[str] = None
-    """How long the metric must be below the lower threshold before a node is given back."""
+    """Time for which the metric must be below the lower threshold before a node is released."""
     up_window: Optional[str] = None
-    """How long the metric must be above the target before a node is added, in the format of a
-    walltime. Left out: the setting of the vCluster."""
+    """Time for which the metric must be above the target before a node is added, in the format
+    of a walltime. Left out: the setting of the vCluster."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2074,25 +2115,29 @@ class ScalingView(Model):
     """Scaling: how quickly services follow their metrics."""
 
     backoff_cooldowns: int
-    """Cooldowns without a proposal after that. Default: 2."""
+    """Cooldowns without a proposal after the last repetition was rejected. Default: 2."""
     calm_s: float
-    """A change after a calm of this length does not count as a turn, seconds. Default: 3600."""
+    """Time without a change of size after which the next change does not count as a change of
+    direction, seconds. Default: 3600."""
     cooldown_s: float
-    """How long a service keeps its size after a change, seconds. Default: 180."""
+    """Time for which a service keeps its size after a change, seconds. Default: 180."""
     down_window_s: float
-    """How long the metric must be below the threshold, seconds. Default: 300."""
+    """Time for which the metric must be below the threshold before the service shrinks, seconds.
+    Default: 300."""
     evaluation_s: float
     """Interval between readings of the metric, seconds. Default: 60."""
     missing_alert: int
     """Consecutive evaluations without a metric before an alert. Default: 3."""
     oscillation_alert: int
-    """Consecutive turns between growing and shrinking before an alert. Default: 5."""
+    """Consecutive changes of direction, between growing and shrinking, before an alert. Default:
+    5."""
     retries: int
-    """How often a rejected proposal is repeated. Default: 3."""
+    """Number of times that a rejected proposal is repeated. Default: 3."""
     threshold: float
     """A service shrinks below this fraction of the target; above 0 and below 1. Default: 0.5."""
     up_window_s: float
-    """How long the metric must be above the target, seconds. Default: 120."""
+    """Time for which the metric must be above the target before the service grows, seconds.
+    Default: 120."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2140,8 +2185,8 @@ class SharingView(Model):
     """Whether the vCluster lends its idle nodes. Default: true. With the weights of `sensitive`:
     always false."""
     return_grace_s: float
-    """How long a borrower keeps a reclaimed node before its job is stopped, seconds. Default:
-    60."""
+    """Time for which a borrower keeps a reclaimed node before the job on it is stopped, seconds.
+    Default: 60."""
     borrowing_limit: Optional[int] = None
     """Maximum number of nodes that are borrowed at once. Default: unlimited."""
     lending_limit: Optional[int] = None
@@ -2150,18 +2195,19 @@ class SharingView(Model):
 
 @dataclass(frozen=True, repr=False)
 class StatusView(Model):
-    """Counts and the state of the services."""
+    """Counts of nodes and allocations, the state of the answering control, and the caller's
+    identity."""
 
+    active: bool
+    """Whether this control is active: it holds the lease of the dispatcher or of a vCluster's
+    scheduler."""
     allocations_by_state: dict[str, int]
     """Allocations by state, including ended ones. While the quorum does not answer, only
     allocations that have not ended: a missing state is then unknown, not zero."""
     cells: dict[str, int]
-    """Gossip cells with the number of members seen."""
+    """Gossip cells that this control has joined, with their numbers of present agents."""
     cluster: str
     """Cluster name."""
-    leader: bool
-    """Whether this control is active: it holds the lease of the dispatcher or of a vCluster's
-    scheduler."""
     nodes: int
     """Registered nodes."""
     nodes_by_lifecycle: dict[str, int]
@@ -2182,10 +2228,11 @@ class StatusView(Model):
     """Milliseconds since this control last received data from the quorum; 2^64-1 if it never
     did."""
     nodes_drifted: Optional[int] = None
-    """Compared nodes that differ from their baseline, or without one from the majority of their
-    cohort; left out if no node was compared."""
-    nodes_not_judged: Optional[int] = None
-    """Nodes for which it is unknown, or not known yet, whether they differ."""
+    """Compared nodes that differ from their baseline or, without a baseline, from the majority
+    of their cohort. Left out if no node was compared."""
+    nodes_not_compared: Optional[int] = None
+    """Nodes without a known comparison result: not compared yet, without a reference, or with an
+    unknown class."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2201,7 +2248,7 @@ class StepView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class Submitted(Model):
+class SubmitResult(Model):
     """Answer to a submit."""
 
     dry_run: bool
@@ -2225,26 +2272,6 @@ class SystemLimitsView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class TallyView(Model):
-    """Array elements by state."""
-
-    blocked: int
-    """Elements that wait for the same index of another array."""
-    cancelled: int
-    """Elements that were cancelled, before or after they held nodes."""
-    completed: int
-    """Elements that completed."""
-    elements: int
-    """All elements."""
-    failed: int
-    """Elements that failed."""
-    pending: int
-    """Elements that wait for nodes."""
-    running: int
-    """Elements that have their own allocation, which has not ended."""
-
-
-@dataclass(frozen=True, repr=False)
 class TenantUsage(Model):
     """Usage of a tenant in a window of days that ends now, with its budgets and share."""
 
@@ -2253,24 +2280,24 @@ class TenantUsage(Model):
     when it is used up."""
     budget_period_days: int
     """Days of the rolling window to which budgets apply."""
-    burst: bool
-    """Whether the tenant holds more than its share. Its newest allocations are then the first
-    victims of preemption."""
     days: int
     """Days of the window. Budgets always apply to the cluster's own period,
     `budget_period_days`."""
     downscaled: bool
     """Whether the accounting system requested that the tenant's allocations rank behind those of
     others."""
+    exceeds_share: bool
+    """Whether the tenant holds more than its share; the tenant's newest allocations are then the
+    first victims of preemption."""
     gpu_hours_used: float
     """GPU hours of allocations, by the present number of GPUs of their nodes. A node with an
     unknown number counts as one GPU."""
     idle_claimed_node_hours: float
-    """Node hours of nodes that were claimed for sensitive use and idle. They are billed, and use
-    no budget."""
+    """Node hours of nodes that were claimed for sensitive use and idle; billed, but not counted
+    against the budget."""
     node_hours_used: float
     """Node hours of allocations in the window. Suspended time does not count."""
-    paused: list[PausedView]
+    paused: list[PausedProjectView]
     """Projects and vClusters in which the accounting system requested that no new allocation
     starts."""
     revision: int
@@ -2290,7 +2317,7 @@ class TenantUsage(Model):
     """Used fraction of the budget that is used most, 1 when it is used up; `null` without a
     budget."""
     burst_allowance: Optional[float] = None
-    """Multiple of that share that the tenant may hold while others need nothing; `null`: not
+    """Multiple of the fair share that the tenant may hold while others need nothing; `null`: not
     set."""
     fair_share_target: Optional[float] = None
     """Share of the cluster that the tenant should have; `null`: not set."""
@@ -2305,7 +2332,7 @@ class TenantView(Model):
     """Tenant as shown."""
 
     admins: list[str]
-    """Administrators. They may also set the limits of the tenant's projects."""
+    """Administrators, which may also set the limits of the tenant's projects."""
     created_at: str
     """Time of creation."""
     description: str
@@ -2317,7 +2344,7 @@ class TenantView(Model):
     usage: UsageView
     """Usage of the tenant and everything in it."""
     burst_allowance: Optional[float] = None
-    """Multiple of that share that the tenant may hold while others need nothing, 1 or more;
+    """Multiple of the fair share that the tenant may hold while others need nothing, 1 or more;
     `null`: not set."""
     fair_share_target: Optional[float] = None
     """Share of the cluster that the tenant should have, 0 to 1; `null`: not set."""
@@ -2338,7 +2365,7 @@ class TenantView(Model):
 
 @dataclass(frozen=True, repr=False)
 class TokenCreated(Model):
-    """New join token. The text is shown only here: the cluster keeps only its hash."""
+    """New join token, with its text. The cluster keeps only a hash of the text."""
 
     expires_at: str
     """Expiry time."""
@@ -2352,7 +2379,7 @@ class TokenCreated(Model):
 
 @dataclass(frozen=True, repr=False)
 class TokenView(Model):
-    """Join token as lists show it, without anything that permits an enrolment."""
+    """Join token as shown in lists, without anything that permits an enrolment."""
 
     by: str
     """Principal that created the token."""
@@ -2378,7 +2405,7 @@ class TotalDifference(Model):
 
     component: str
     """`gpu_hours` or `node_hours`."""
-    had: float
+    external_total: float
     """Total in the accounting system before the reconciliation, hours."""
     month: str
     """Month: `2026-11`."""
@@ -2386,7 +2413,7 @@ class TotalDifference(Model):
     """`found`, `corrected` or `not_bookable`."""
     project: str
     """Project path."""
-    used: float
+    recorded_total: float
     """Recorded usage, hours."""
     vcluster: str
     """vCluster name."""
@@ -2395,7 +2422,7 @@ class TotalDifference(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class Undrained(Model):
+class UndrainResult(Model):
     """Result of an undrain."""
 
     cleared: list[str]
@@ -2407,10 +2434,10 @@ class Undrained(Model):
 
 @dataclass(frozen=True, repr=False)
 class UnknownView(Model):
-    """Class of a node with unknown conformance."""
+    """Conformance class of a node for which the comparison has no result."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """Class."""
+    """Conformance class."""
     node: str
     """Node name."""
     why: str
@@ -2430,7 +2457,7 @@ class UsageView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class UsedInTenant(Model):
+class UserTenantUsage(Model):
     """Usage of a user in one tenant."""
 
     gpu_hours_used: float
@@ -2445,8 +2472,8 @@ class UsedInTenant(Model):
 
 @dataclass(frozen=True, repr=False)
 class UserUsage(Model):
-    """Usage of a user in a window of days that ends now. It covers only the tenants that the
-    caller may see."""
+    """Usage of a user, in the tenants that the caller may see, in a window of days that ends
+    now."""
 
     days: int
     """Days of the window."""
@@ -2460,7 +2487,7 @@ class UserUsage(Model):
     """Revision that the answer is based on, at least."""
     since: str
     """Start of the window."""
-    tenants: list[UsedInTenant]
+    tenants: list[UserTenantUsage]
     """Usage by tenant, for the tenants that the caller may see."""
     until: str
     """End of the window."""
@@ -2469,11 +2496,21 @@ class UserUsage(Model):
 
 
 @dataclass(frozen=True, repr=False)
+class ValueWithNodes(Model):
+    """Value of a key without a majority."""
+
+    nodes: str
+    """Nodes with this value, as a hostlist."""
+    value: str
+    """Value as shown."""
+
+
+@dataclass(frozen=True, repr=False)
 class VclusterNodes(Model):
     """Result of an assignment of nodes to a vCluster."""
 
     nodes: str
-    """Nodes that were named, as a hostlist. They belong to the vCluster, and it uses them."""
+    """Assigned nodes, as a hostlist; they now belong to the vCluster, which uses them."""
     revision: int
     """Revision of the change."""
     vcluster: str
@@ -2485,7 +2522,7 @@ class VclusterView(Model):
     """vCluster as shown: its definition and its nodes."""
 
     borrowed: str
-    """Nodes of other vClusters that this one borrows, as a hostlist."""
+    """Nodes of other vClusters that this vCluster borrows, as a hostlist."""
     description: str
     """Free-text description."""
     lent: str
@@ -2495,7 +2532,7 @@ class VclusterView(Model):
     name: str
     """vCluster name."""
     node_count: int
-    """Number of these nodes."""
+    """Number of nodes that belong to the vCluster."""
     nodes: str
     """Nodes that belong to the vCluster, as a hostlist."""
     revision: int
@@ -2503,14 +2540,15 @@ class VclusterView(Model):
     scheduler: SchedulerView
     """Scheduler settings."""
     scheduler_epoch: int
-    """Lease epoch of the scheduler. It increases when another control, or a restarted one, takes
-    over; 0: never scheduled."""
+    """Lease epoch of the scheduler, increased when another or a restarted control takes over; 0:
+    never scheduled."""
     usable: bool
     """Whether any tenant may use the vCluster. With empty `tenants`: true means that the caller
     may not see those tenants, false means that the vCluster is closed."""
     version: int
-    """Definition version; each change gets a new one, and none is used twice. 0: the vCluster is
-    not defined and is open to all tenants. Setting its scheduler alone does not define it."""
+    """Definition version; each change gets a new version, which is never reused. 0: the vCluster
+    is not defined and is open to all tenants. A change of the scheduler settings alone does not
+    define a vCluster."""
     scheduled_by: Optional[str] = None
     """Control that schedules the vCluster; `null`: none at present."""
     tenants: Optional[list[str]] = None
@@ -2547,7 +2585,7 @@ class Violation(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class Waiting(Model):
+class WaitingAllocation(Model):
     """Reason why one allocation waits."""
 
     id: int
@@ -2558,7 +2596,7 @@ class Waiting(Model):
 
 @dataclass(frozen=True, repr=False)
 class WaitsForView(Model):
-    """What a blocked allocation waits for."""
+    """Dependencies and mutex holder that a blocked allocation waits for."""
 
     allocations: list[int]
     """Dependencies that have not ended."""
@@ -2607,26 +2645,6 @@ class WorkloadView(Model):
     """Script."""
     working_dir: Optional[str] = None
     """Working directory."""
-
-
-@dataclass(frozen=True, repr=False)
-class WritingView(Model):
-    """Job checkpoint that is being written."""
-
-    asked_at: str
-    """Time of the request."""
-    directory: str
-    """Target directory."""
-    extended: bool
-    """Whether the deadline was extended once."""
-    number: int
-    """Checkpoint number."""
-    ranks_written: int
-    """Ranks that have written their part."""
-    until: str
-    """Deadline, after which the checkpoint is abandoned."""
-    makes_room: Optional[str] = None
-    """Why the allocation gives up its nodes after the checkpoint; absent if it keeps running."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2704,11 +2722,11 @@ Change = Union[
     BrakeChange,
     UnknownChange,
 ]
-"""Record after a change."""
+"""Change of one record, with the record after the change."""
 
 
 LossView = dict[str, Any]
-"""Why a whole probe returned nothing."""
+"""Reason that a probe returned no result."""
 
 
 MetricBody = Union[str, dict[str, Any]]

@@ -18,9 +18,9 @@ __all__ = [
     "CheckpointRequest",
     "CheckpointSettingsChange",
     "ClaimRequest",
-    "ClassForm",
+    "ClassExpectationBody",
     "ClearRequest",
-    "CohortForm",
+    "CohortSelectorBody",
     "ConstraintsBody",
     "DagRequest",
     "DependencyBody",
@@ -75,7 +75,7 @@ class AddMemberRequest(TypedDict):
     address: str
     """Mesh address, `ip:port`."""
     id: int
-    """Member number; its certificate is `spiffe://<cluster>/quorum/<id>`."""
+    """Member number. The member's certificate identity is `spiffe://<cluster>/quorum/<id>`."""
 
 
 class _AllocationRequestNeeded(TypedDict):
@@ -108,7 +108,8 @@ class AllocationRequest(_AllocationRequestNeeded, _AllocationRequestWords, total
     """Earliest start: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`. With an
     idempotency key give an absolute time: in a repeated request `now` is a later time."""
     checkpoint: Optional[CheckpointBody]
-    """How the allocation writes job checkpoints. Left out: it writes none."""
+    """Checkpoint mode, trigger and directory of the job. Left out: the allocation writes no
+    checkpoints."""
     checkpoint_time: Optional[str]
     """Time to write a job checkpoint, in the format of `walltime`; 7 days at most. Left out:
     estimated from the memory of the GPUs."""
@@ -135,7 +136,7 @@ class AllocationRequest(_AllocationRequestNeeded, _AllocationRequestWords, total
     name: Optional[str]
     """Free-text name."""
     output: Optional[str]
-    """File for standard output. Each node opens it as the user and appends. `%j` is the
+    """File for standard output, which each node opens as the user and appends to. `%j` is the
     allocation, `%A` the array, `%a` the index in the array, `%r` the rank, `%n` the node. Left
     out: each node keeps the output, readable as logs."""
     requeue: Optional[str]
@@ -147,7 +148,8 @@ class AllocationRequest(_AllocationRequestNeeded, _AllocationRequestWords, total
     script: Optional[str]
     """Script, run by the interpreter of its `#!` line with `argv` as its arguments."""
     sensitive: bool
-    """Require that all nodes share one conformance group."""
+    """Sensitive data: attested nodes of one conformance group, no preemption, audit of each
+    request, and a wipe afterwards."""
     singleton: bool
     """Make only one of the user's allocations with this name eligible at a time, in the order of
     submission."""
@@ -172,10 +174,10 @@ class AuthorityRequest(TypedDict):
 class BaselineRequest(TypedDict, total=False):
     """New version of a baseline."""
 
-    classes: dict[str, ClassForm]
+    classes: dict[str, ClassExpectationBody]
     """Rules by class. Left empty with `from_node` or `from_group`: every class that is complete
-    there."""
-    cohort: Optional[CohortForm]
+    in the reference."""
+    cohort: Optional[CohortSelectorBody]
     """Nodes that the baseline applies to, by cohort. A baseline that names a node takes
     precedence over one by cohort."""
     description: str
@@ -184,10 +186,10 @@ class BaselineRequest(TypedDict, total=False):
     """Version that this change is based on, 0 for none; the change is rejected if another
     version exists by then."""
     from_group: Optional[str]
-    """Reference conformance group: its digest, or a prefix of at least 8 digits. Control reads
-    the records of its members during this request."""
+    """Digest of the reference conformance group, or a prefix of at least 8 digits. Control reads
+    the records of the group's members during this request."""
     from_node: Optional[str]
-    """Reference node. Control requests its last reading during this request."""
+    """Reference node; control requests the node's last reading during this request."""
     name: Optional[str]
     """Baseline name, as a check; the name in the request path counts."""
     nodes: Optional[str]
@@ -197,7 +199,8 @@ class BaselineRequest(TypedDict, total=False):
     out), `deprioritise`, `drain`."""
     sensitive: Optional[str]
     """Default effect of drift on sensitive allocations, for classes without their own: `strict`
-    (when left out: the node gets no new sensitive allocation, at once) or `ignore`."""
+    (when left out) or `ignore`. `strict`: from the first drift on, the node gets no new
+    sensitive allocation."""
 
 
 class BrakeReleaseRequest(TypedDict):
@@ -211,18 +214,18 @@ class _CheckpointBodyNeeded(TypedDict):
     """Required fields."""
 
     mode: str
-    """How Lattice requests a checkpoint: `signal` (SIGUSR1), `shared_memory` or `callback`
-    (gRPC)."""
+    """Way in which Lattice requests a checkpoint: `signal` (SIGUSR1), `shared_memory` or
+    `callback` (gRPC)."""
 
 
 class CheckpointBody(_CheckpointBodyNeeded, total=False):
-    """How an allocation writes job checkpoints."""
+    """Checkpoint mode, trigger and directory of a job."""
 
     directory: Optional[str]
     """Target directory, an absolute path. Left out: the directory of the site."""
     trigger: Optional[str]
-    """When checkpoints are written: `automatic` (when one pays off, and on request; the default)
-    or `manual` (on request, and for preemption)."""
+    """Trigger of checkpoints: `automatic` (when a checkpoint is worth its cost, and on request;
+    the default) or `manual` (on request, and for preemption)."""
 
 
 class CheckpointRequest(TypedDict, total=False):
@@ -240,9 +243,9 @@ class CheckpointSettingsChange(TypedDict, total=False):
     A field left out keeps its value; `null` resets it to the default."""
 
     max_deferral_count: Optional[int]
-    """How often a job may defer a checkpoint. Default: 3."""
+    """Number of times that a job may defer a checkpoint. Default: 3."""
     max_deferral_s: Optional[float]
-    """How long a job may defer a checkpoint, in total, seconds. Default: 300."""
+    """Total time by which a job may defer a checkpoint, seconds. Default: 300."""
     max_interval_s: Optional[float]
     """Maximum time since the last checkpoint or the start, regardless of cost, seconds. Default:
     21600."""
@@ -255,7 +258,7 @@ class CheckpointSettingsChange(TypedDict, total=False):
     sensitive_timeout_s: Optional[float]
     """`timeout_s` for sensitive jobs, seconds. Default: 900."""
     timeout_s: Optional[float]
-    """How long a checkpoint may take before it is extended or abandoned, seconds. Default: 600."""
+    """Time that a checkpoint may take before it is extended or abandoned, seconds. Default: 600."""
 
 
 class _ClaimRequestNeeded(TypedDict):
@@ -273,14 +276,14 @@ class ClaimRequest(_ClaimRequestNeeded, total=False):
     """Free-text purpose; kept in the audit."""
 
 
-class ClassForm(TypedDict, total=False):
-    """Expected state of one class."""
+class ClassExpectationBody(TypedDict, total=False):
+    """Expected state of one conformance class."""
 
     keys: Optional[dict[str, Any]]
-    """Expected values by key; other keys of the class are not checked. Each is a value, a list
-    `{any_of: [a, b]}`, either with `or_absent: true`, or `{absent: true}`. `nic.*.firmware`
-    matches every slot. Without keys the class must equal that of `from_node` or `from_group`
-    exactly."""
+    """Expected values by key; other keys of the class are not checked. An expectation is a
+    value, `{value: a}` or `{any_of: [a, b]}`, both also with `or_absent: true`, or `{absent:
+    true}`. `nic.*.firmware` matches every slot. Without keys the class must equal that of
+    `from_node` or `from_group` exactly."""
     policy: Optional[str]
     """`warn`, `deprioritise` or `drain`; the baseline's policy when left out."""
     sensitive: Optional[str]
@@ -301,8 +304,8 @@ class ClearRequest(_ClearRequestNeeded, total=False):
     """Affected part; left out: all parts."""
 
 
-class CohortForm(TypedDict, total=False):
-    """Cohort selector. Every field that is given must be equal."""
+class CohortSelectorBody(TypedDict, total=False):
+    """Cohort selector: every field that is given must equal that of the node."""
 
     gpu_count: Optional[int]
     """Number of GPUs; 0 for nodes without GPUs."""
@@ -322,10 +325,10 @@ class ConstraintsBody(TypedDict, total=False):
     features: list[str]
     """Features that every node must have."""
     gpu_models: list[str]
-    """Acceptable GPU models, any one of them. Part of the name is enough, and case is ignored.
-    One text may name several: `V100M16|V100M32`."""
+    """Acceptable GPU models, any one of them, by words of the driver's name, ignoring case:
+    `h100`; `A10` matches no A100. One text may name several: `V100M16|V100M32`."""
     gpus_per_node: Optional[int]
-    """Minimum number of GPUs per node. On a node with more GPUs the allocation sees exactly this
+    """Minimum number of GPUs per node. On a node with more GPUs the job gets exactly this
     number, those that are connected best."""
     memory_bytes: Optional[int]
     """Minimum memory per node, bytes."""
@@ -339,7 +342,7 @@ class _DagRequestNeeded(TypedDict):
     """Required fields."""
 
     members: list[MemberRequest]
-    """Members, at least one. Their allocation numbers are in this order."""
+    """Members, at least one. The allocation numbers of the members are in this order."""
 
 
 class DagRequest(_DagRequestNeeded, total=False):
@@ -393,7 +396,8 @@ class ExtendRequest(TypedDict):
     """Request for a different walltime."""
 
     walltime: str
-    """Walltime of each attempt, from its start: `3h`; or an increment: `+30m`."""
+    """Total walltime, including the run time in the checkpoint that the allocation resumed from:
+    `3h`. Or an increment: `+30m`."""
 
 
 class _LimitChangeBodyNeeded(TypedDict):
@@ -432,8 +436,9 @@ class LimitsRequest(_LimitsRequestNeeded, total=False):
     """Limit changes, applied all or none and checked on the resulting tree."""
 
     force: bool
-    """Apply the change even if the limits of children then exceed their parent's. The parent is
-    marked as overcommitted until they fit. For administrators of the whole cluster."""
+    """Apply the change even if the limits of children then add up to more than their parent's.
+    The parent is marked as overcommitted until the limits fit. For administrators of the whole
+    cluster."""
 
 
 class _MemberRequestNeeded(TypedDict):
@@ -470,7 +475,8 @@ class MemberRequest(_MemberRequestNeeded, _MemberRequestWords, total=False):
     """Earliest start: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`. With an
     idempotency key give an absolute time: in a repeated request `now` is a later time."""
     checkpoint: Optional[CheckpointBody]
-    """How the allocation writes job checkpoints. Left out: it writes none."""
+    """Checkpoint mode, trigger and directory of the job. Left out: the allocation writes no
+    checkpoints."""
     checkpoint_time: Optional[str]
     """Time to write a job checkpoint, in the format of `walltime`; 7 days at most. Left out:
     estimated from the memory of the GPUs."""
@@ -495,7 +501,7 @@ class MemberRequest(_MemberRequestNeeded, _MemberRequestWords, total=False):
     mutex: Optional[str]
     """Mutex name: like `singleton`, but by this name instead of the allocation's name."""
     output: Optional[str]
-    """File for standard output. Each node opens it as the user and appends. `%j` is the
+    """File for standard output, which each node opens as the user and appends to. `%j` is the
     allocation, `%A` the array, `%a` the index in the array, `%r` the rank, `%n` the node. Left
     out: each node keeps the output, readable as logs."""
     requeue: Optional[str]
@@ -507,7 +513,8 @@ class MemberRequest(_MemberRequestNeeded, _MemberRequestWords, total=False):
     script: Optional[str]
     """Script, run by the interpreter of its `#!` line with `argv` as its arguments."""
     sensitive: bool
-    """Require that all nodes share one conformance group."""
+    """Sensitive data: attested nodes of one conformance group, no preemption, audit of each
+    request, and a wipe afterwards."""
     singleton: bool
     """Make only one of the user's allocations with this name eligible at a time, in the order of
     submission."""
@@ -549,7 +556,7 @@ class PreemptionChange(TypedDict, total=False):
     only_borrowed: Optional[bool]
     """Preempt only jobs that hold nothing but borrowed nodes. Default: false; true for services."""
     patience_s: Optional[float]
-    """How long a job must have waited, and must still be expected to wait, before it preempts,
+    """Minimum time that a job has waited, and is still expected to wait, before it preempts,
     seconds. Default: 60."""
     thrash_count: Optional[int]
     """A job that was preempted this often counts as one class higher; 0: never. Default: 3."""
@@ -569,12 +576,12 @@ class ProjectRequest(_ProjectRequestNeeded, total=False):
     """Request for a new project or tenant."""
 
     admins: list[str]
-    """Administrators. They may also set the limits of child projects."""
+    """Administrators, which may also set the limits of child projects."""
     description: str
     """Free-text description."""
     limits: ProjectUpdate
-    """Limits. A limit left out is closed: 0 for each resource that a level above limits. `null`
-    is unlimited."""
+    """Limits; `null` is unlimited. A limit left out is 0 if a level above limits the same
+    resource, else unlimited. A tenant without `max_nodes` may hold no nodes."""
 
 
 class ProjectUpdate(TypedDict, total=False):
@@ -591,7 +598,7 @@ class _ReconcileRequestNeeded(TypedDict):
     """Required fields."""
 
     since: str
-    """Begin of the range: `2026-03-01`, or with a time. Every month that overlaps the range is
+    """Start of the range: `2026-03-01`, or with a time. Every month that overlaps the range is
     included."""
     until: str
     """End of the range, exclusive."""
@@ -610,7 +617,7 @@ class ReleaseRequest(TypedDict, total=False):
     reason: Optional[str]
     """Reason; required from a caller other than the claimant, and kept in the audit."""
     wipe: Literal["once", "again", "waive"]
-    """How to proceed with the wipe."""
+    """Handling of the wipe."""
 
 
 _ReservationRequestWords = TypedDict(
@@ -629,7 +636,7 @@ class ReservationRequest(_ReservationRequestWords, total=False):
     """Duration, instead of `until`: `2h`, `1d`."""
     expected_revision: Optional[int]
     """Revision of the reservation that this change is based on, 0 for none; the change is
-    rejected if the reservation has another revision by now."""
+    rejected if the reservation has another revision."""
     groups: list[str]
     """Topology groups, expanded to their present nodes."""
     nodes: Optional[str]
@@ -670,14 +677,14 @@ class ScaleBody(_ScaleBodyNeeded, total=False):
     """Scaling of the number of nodes by a metric."""
 
     cooldown: Optional[str]
-    """Time after a change without another change; `0s` for none."""
+    """Minimum time between two changes; `0s` for none."""
     down_threshold: Optional[float]
     """Lower threshold, as a fraction of the target between 0 and 1."""
     down_window: Optional[str]
-    """How long the metric must be below the lower threshold before a node is given back."""
+    """Time for which the metric must be below the lower threshold before a node is released."""
     up_window: Optional[str]
-    """How long the metric must be above the target before a node is added, in the format of a
-    walltime. Left out: the setting of the vCluster."""
+    """Time for which the metric must be above the target before a node is added, in the format
+    of a walltime. Left out: the setting of the vCluster."""
 
 
 class ScalingChange(TypedDict, total=False):
@@ -686,25 +693,29 @@ class ScalingChange(TypedDict, total=False):
     A field left out keeps its value; `null` resets it to the default."""
 
     backoff_cooldowns: Optional[int]
-    """Cooldowns without a proposal after that. Default: 2."""
+    """Cooldowns without a proposal after the last repetition was rejected. Default: 2."""
     calm_s: Optional[float]
-    """A change after a calm of this length does not count as a turn, seconds. Default: 3600."""
+    """Time without a change of size after which the next change does not count as a change of
+    direction, seconds. Default: 3600."""
     cooldown_s: Optional[float]
-    """How long a service keeps its size after a change, seconds. Default: 180."""
+    """Time for which a service keeps its size after a change, seconds. Default: 180."""
     down_window_s: Optional[float]
-    """How long the metric must be below the threshold, seconds. Default: 300."""
+    """Time for which the metric must be below the threshold before the service shrinks, seconds.
+    Default: 300."""
     evaluation_s: Optional[float]
     """Interval between readings of the metric, seconds. Default: 60."""
     missing_alert: Optional[int]
     """Consecutive evaluations without a metric before an alert. Default: 3."""
     oscillation_alert: Optional[int]
-    """Consecutive turns between growing and shrinking before an alert. Default: 5."""
+    """Consecutive changes of direction, between growing and shrinking, before an alert. Default:
+    5."""
     retries: Optional[int]
-    """How often a rejected proposal is repeated. Default: 3."""
+    """Number of times that a rejected proposal is repeated. Default: 3."""
     threshold: Optional[float]
     """A service shrinks below this fraction of the target; above 0 and below 1. Default: 0.5."""
     up_window_s: Optional[float]
-    """How long the metric must be above the target, seconds. Default: 120."""
+    """Time for which the metric must be above the target before the service grows, seconds.
+    Default: 120."""
 
 
 class SchedulerChange(TypedDict, total=False):
@@ -714,7 +725,7 @@ class SchedulerChange(TypedDict, total=False):
     """Total bandwidth of all nodes to checkpoint storage, GB/s; `null`: unknown."""
     profile: Optional[str]
     """Workload profile that sets all weights: `hpc-batch`, `ml-training`, `service`,
-    `sensitive`, `interactive` or `balanced`. Weights in `weights` are changed after it."""
+    `sensitive`, `interactive` or `balanced`. Weights in `weights` are applied after the profile."""
     reference_wait_s: Optional[float]
     """Seconds of waiting after which the wait time factor is ln 2; more than 0."""
     reservations: Optional[ReservationsView]
@@ -738,8 +749,8 @@ class SharingChange(TypedDict, total=False):
     lending_limit: Optional[int]
     """Maximum number of own nodes that are lent at once. Default: all idle nodes."""
     return_grace_s: Optional[float]
-    """How long a borrower keeps a reclaimed node before its job is stopped, seconds. Default:
-    60."""
+    """Time for which a borrower keeps a reclaimed node before the job on it is stopped, seconds.
+    Default: 60."""
 
 
 class StepDownRequest(TypedDict, total=False):
@@ -768,10 +779,10 @@ class TenantRequest(_TenantRequestNeeded, total=False):
     """Request for a new tenant."""
 
     admins: list[str]
-    """Administrators. They may also set the limits of the tenant's projects."""
+    """Administrators, which may also set the limits of the tenant's projects."""
     burst_allowance: Optional[float]
-    """Multiple of that share that the tenant may hold while others need nothing, 1 to 10000; not
-    set when left out."""
+    """Multiple of the fair share that the tenant may hold while others need nothing, 1 to 10000;
+    not set when left out."""
     description: str
     """Free-text description."""
     fair_share_target: Optional[float]
@@ -787,17 +798,17 @@ class TenantRequest(_TenantRequestNeeded, total=False):
 
 
 class TenantUpdate(TypedDict, total=False):
-    """Change to a tenant's hard and soft limits, applied as a whole or not at all. A field left
+    """Change to a tenant's hard and soft limits, applied completely or not at all. A field left
     out keeps its value; `null` removes the limit where that is allowed."""
 
     burst_allowance: Optional[float]
-    """Multiple of that share that the tenant may hold while others need nothing, 1 to 10000;
+    """Multiple of the fair share that the tenant may hold while others need nothing, 1 to 10000;
     `null` removes it."""
     fair_share_target: Optional[float]
     """Share of the cluster that the tenant should have, 0 to 1; `null` removes it."""
     force: bool
-    """Apply limits below the sum of the projects' limits as well. The tenant is marked as
-    overcommitted until they fit. For administrators of the whole cluster."""
+    """Apply limits even if they are below the sum of the projects' limits. The tenant is marked
+    as overcommitted until the limits fit. For administrators of the whole cluster."""
     gpu_hours_budget: Optional[float]
     """GPU hours that the tenant may use in the budget period; `null` removes the budget."""
     max_concurrent_allocations: Optional[int]
@@ -821,8 +832,8 @@ class TokenRequest(_TokenRequestNeeded, total=False):
     """Request for a join token."""
 
     cidrs: list[str]
-    """Networks from which the token may be used, by the client address that the quorum member
-    sees; left out: any network."""
+    """Networks from which the token may be used, by the client address of the connection to the
+    quorum member; left out: any network."""
     nodes: Optional[str]
     """Names that may enrol with the token, as a hostlist; left out: any name."""
     replace: bool
@@ -852,8 +863,8 @@ class VclusterNodesRequest(_VclusterNodesRequestNeeded, _VclusterNodesRequestWor
 
 
 class VclusterRequest(TypedDict, total=False):
-    """Definition or change of a vCluster. A field left out keeps its value; in a new vCluster it
-    is empty, and all tenants may use it."""
+    """Definition or change of a vCluster. A field left out keeps its value. By default a new
+    vCluster has no description, and all tenants may use it."""
 
     description: Optional[str]
     """Free-text description."""
@@ -861,8 +872,8 @@ class VclusterRequest(TypedDict, total=False):
     """Version that this change is based on, 0 for none; the change is rejected if another
     version exists by then."""
     movement: Optional[MovementChange]
-    """Change of the movement settings, under the same conditions. It is rejected if the settings
-    would not fit together."""
+    """Change of the movement settings, under the conditions of `scheduler`; rejected if the
+    settings would be inconsistent."""
     scheduler: Optional[SchedulerChange]
     """Change of the scheduler settings, in effect from the next plan on. Without other fields
     the vCluster must exist (defined, `default`, or with nodes), and the change does not define

@@ -13,7 +13,7 @@ from ..models import (
     AccountingStatus,
     AuthorityView,
     CertificateView,
-    Changed,
+    ChangeResult,
     QuorumStep,
     QuorumView,
     ReconcileView,
@@ -91,26 +91,26 @@ class Admin(AsyncTransport):
         """
         return self._list(AuthorityView, "/authorities", {})
 
-    async def add_authority(self, certificate: str, *, key: str | None = None) -> Changed:
+    async def add_authority(self, certificate: str, *, key: str | None = None) -> ChangeResult:
         """Trust an additional certificate authority, given in PEM form.
 
         The issuing authority does not change. For administrators.
         """
         body = {"certificate": certificate}
-        return await self._write(Changed, "POST", "/authorities", {}, body=body, key=key)
+        return await self._write(ChangeResult, "POST", "/authorities", {}, body=body, key=key)
 
-    async def promote_authority(self, pin: str, *, key: str | None = None) -> Changed:
+    async def promote_authority(self, pin: str, *, key: str | None = None) -> ChangeResult:
         """Promote a trusted certificate authority to the issuing one.
 
         All members then renew their certificates. For administrators.
         """
         return await self._write(
-            Changed, "POST", "/authorities/{pin}/promote", {"pin": pin}, key=key
+            ChangeResult, "POST", "/authorities/{pin}/promote", {"pin": pin}, key=key
         )
 
     async def retire_authority(
         self, pin: str, *, force: bool = False, key: str | None = None
-    ) -> Changed:
+    ) -> ChangeResult:
         """Retire a certificate authority.
 
         Rejected for the issuing authority, and, without `force`, while its certificates are in use.
@@ -118,7 +118,7 @@ class Admin(AsyncTransport):
         """
         query = {"force": True if force else None}
         return await self._write(
-            Changed, "DELETE", "/authorities/{pin}", {"pin": pin}, query=query, key=key
+            ChangeResult, "DELETE", "/authorities/{pin}", {"pin": pin}, query=query, key=key
         )
 
     def list_certificates(self) -> AsyncPages[CertificateView]:
@@ -135,14 +135,14 @@ class Admin(AsyncTransport):
         reason: str,
         *,
         key: str | None = None,
-    ) -> Changed:
+    ) -> ChangeResult:
         """Revoke all certificates of a member issued until now.
 
         All connections of the member end, and the member must enrol again with a new join token.
         For administrators.
         """
         return await self._write(
-            Changed,
+            ChangeResult,
             "POST",
             "/certificates/{role}/{name}/revoke",
             {"role": role, "name": name},
@@ -168,12 +168,12 @@ class Admin(AsyncTransport):
             TokenCreated, "POST", "/tokens", {}, body=request, repeatable=False
         )
 
-    async def revoke_token(self, id: str, *, key: str | None = None) -> Changed:
+    async def revoke_token(self, id: str, *, key: str | None = None) -> ChangeResult:
         """Revoke a join token.
 
         Members that enrolled with it stay enrolled. For administrators.
         """
-        return await self._write(Changed, "DELETE", "/tokens/{id}", {"id": id}, key=key)
+        return await self._write(ChangeResult, "DELETE", "/tokens/{id}", {"id": id}, key=key)
 
     async def accounting_status(self) -> AccountingStatus:
         """Show the accounting status.

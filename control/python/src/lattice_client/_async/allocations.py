@@ -11,7 +11,7 @@ import anyio
 from .. import _request
 from .._request import API, Name
 from ..errors import ProtocolError, TimedOut
-from ..models import AllocationView, ExplanationView, Submitted
+from ..models import AllocationView, ExplanationView, SubmitResult
 from ..requests import AllocationRequest, CheckpointRequest
 from .bytestream import AsyncByteStream
 from .pages import AsyncPages
@@ -48,7 +48,7 @@ class Allocations(AsyncTransport):
 
     async def submit(
         self, request: AllocationRequest, *, dry_run: bool = False, key: str | None = None
-    ) -> Submitted:
+    ) -> SubmitResult:
         """Submit an allocation.
 
         A limit that would be exceeded raises `Refused` with every violated level.
@@ -59,7 +59,7 @@ class Allocations(AsyncTransport):
         """
         query = {"dry_run": True if dry_run else None}
         return await self._write(
-            Submitted, "POST", "/allocations", {}, query=query, body=request, key=key
+            SubmitResult, "POST", "/allocations", {}, query=query, body=request, key=key
         )
 
     async def submit_and_wait(

@@ -7,7 +7,7 @@ from time import monotonic
 import anyio
 
 from ..errors import TimedOut
-from ..models import DagJudged, DagSubmitted, DagView, GraphView
+from ..models import DagDryRunResult, DagSubmitResult, DagView, GraphView
 from ..requests import DagRequest
 from .pages import AsyncPages
 from .transport import AsyncTransport
@@ -26,17 +26,17 @@ class Dags(AsyncTransport):
 
     async def submit_dag(
         self, request: DagRequest | str, *, key: str | None = None
-    ) -> DagSubmitted:
+    ) -> DagSubmitResult:
         """Submit a DAG: all its members or none. A string is sent as YAML.
 
         An error in a member is rejected with the field, as `members.NAME.field`.
         """
-        return await self._write(DagSubmitted, "POST", "/dags", {}, body=request, key=key)
+        return await self._write(DagSubmitResult, "POST", "/dags", {}, body=request, key=key)
 
-    async def dry_run_dag(self, request: DagRequest | str) -> DagJudged:
+    async def dry_run_dag(self, request: DagRequest | str) -> DagDryRunResult:
         """Check a submission of a DAG, and change nothing."""
         query = {"dry_run": True}
-        return await self._write(DagJudged, "POST", "/dags", {}, query=query, body=request)
+        return await self._write(DagDryRunResult, "POST", "/dags", {}, query=query, body=request)
 
     async def cancel_dag(self, id: int, *, key: str | None = None) -> DagView:
         """Cancel every member that has not ended."""

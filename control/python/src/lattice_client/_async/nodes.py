@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..models import (
-    Claimed,
+    ClaimResult,
     DiffView,
-    Drained,
+    DrainResult,
     HistoryEntryView,
     InventoryView,
     NodeHealthView,
     NodeView,
-    Released,
-    Reprobed,
-    Undrained,
+    ReleaseResult,
+    ReprobeResult,
+    UndrainResult,
 )
 from ..requests import ClearRequest, ReleaseRequest
 from .pages import AsyncPages
@@ -98,16 +98,16 @@ class Nodes(AsyncTransport):
         query = {"with": right, "since": since}
         return await self._ask(DiffView, "/nodes/{id}/diff", {"id": left}, query=query)
 
-    async def reprobe_node(self, name: str) -> Reprobed:
+    async def reprobe_node(self, name: str) -> ReprobeResult:
         """Probe a node again.
 
         For operators, because it causes load on the node.
         """
-        return await self._write(Reprobed, "POST", "/nodes/{id}/reprobe", {"id": name})
+        return await self._write(ReprobeResult, "POST", "/nodes/{id}/reprobe", {"id": name})
 
     async def drain_node(
         self, name: str, reason: str, *, force_release: bool = False, key: str | None = None
-    ) -> Drained:
+    ) -> DrainResult:
         """Drain a node.
 
         It receives no new jobs, and running jobs continue. For operators.
@@ -118,12 +118,12 @@ class Nodes(AsyncTransport):
         """
         body = {"reason": reason, "force_release": force_release}
         return await self._write(
-            Drained, "POST", "/nodes/{id}/drain", {"id": name}, body=body, key=key
+            DrainResult, "POST", "/nodes/{id}/drain", {"id": name}, body=body, key=key
         )
 
     async def undrain_node(
         self, name: str, *, skip_gate: bool = False, key: str | None = None
-    ) -> Undrained:
+    ) -> UndrainResult:
         """Undrain a node.
 
         Clears the caller's own drain reason, and that of a failed site hook; reasons of other
@@ -132,17 +132,17 @@ class Nodes(AsyncTransport):
         """
         query = {"skip_gate": True if skip_gate else None}
         return await self._write(
-            Undrained, "POST", "/nodes/{id}/undrain", {"id": name}, query=query, key=key
+            UndrainResult, "POST", "/nodes/{id}/undrain", {"id": name}, query=query, key=key
         )
 
     async def claim_nodes(
         self, nodes: str, project: str, *, purpose: str = "", key: str | None = None
-    ) -> Claimed:
+    ) -> ClaimResult:
         """Claim the nodes of a hostlist for the caller's sensitive jobs, until they are released:
         all or none."""
         body = {"project": project, "purpose": purpose}
         return await self._write(
-            Claimed, "POST", "/nodes/{id}/claim", {"id": nodes}, body=body, key=key
+            ClaimResult, "POST", "/nodes/{id}/claim", {"id": nodes}, body=body, key=key
         )
 
     async def release_nodes(
@@ -151,7 +151,7 @@ class Nodes(AsyncTransport):
         request: ReleaseRequest | None = None,
         *,
         key: str | None = None,
-    ) -> Released:
+    ) -> ReleaseResult:
         """Release the claimed nodes of a hostlist, all or none.
 
         Each node is wiped, and is free once the wipe is confirmed. For the owner of the claim, and
@@ -159,5 +159,5 @@ class Nodes(AsyncTransport):
         """
         body = request or {}
         return await self._write(
-            Released, "POST", "/nodes/{id}/release", {"id": nodes}, body=body, key=key
+            ReleaseResult, "POST", "/nodes/{id}/release", {"id": nodes}, body=body, key=key
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ..models import (
-    Changed,
+    ChangeResult,
     HeadroomView,
     ProjectView,
     SystemLimitsView,
@@ -57,12 +57,12 @@ class Tenants(AsyncTransport):
             TenantView, "PUT", "/tenants/{id}", {"id": id}, body=update, key=key
         )
 
-    async def delete_tenant(self, id: str, *, key: str | None = None) -> Changed:
+    async def delete_tenant(self, id: str, *, key: str | None = None) -> ChangeResult:
         """Delete a tenant without projects, unfinished allocations or claimed nodes.
 
         For administrators.
         """
-        return await self._write(Changed, "DELETE", "/tenants/{id}", {"id": id}, key=key)
+        return await self._write(ChangeResult, "DELETE", "/tenants/{id}", {"id": id}, key=key)
 
     async def tenant_usage(self, id: str, *, days: int | None = None) -> TenantUsage:
         """Show the usage of a tenant in the last `days`, and the rest of its budgets.
@@ -106,9 +106,11 @@ class Tenants(AsyncTransport):
             ProjectView, "PUT", "/projects/{path}", {"path": path}, body=update, key=key
         )
 
-    async def delete_project(self, path: str, *, key: str | None = None) -> Changed:
+    async def delete_project(self, path: str, *, key: str | None = None) -> ChangeResult:
         """Delete an empty project."""
-        return await self._write(Changed, "DELETE", "/projects/{path}", {"path": path}, key=key)
+        return await self._write(
+            ChangeResult, "DELETE", "/projects/{path}", {"path": path}, key=key
+        )
 
     async def get_headroom(self, path: str) -> HeadroomView:
         """Show the headroom of a project under its limits, with every level that applies."""
@@ -116,13 +118,13 @@ class Tenants(AsyncTransport):
 
     async def set_limits(
         self, changes: list[LimitChangeBody], *, force: bool = False, key: str | None = None
-    ) -> Changed:
+    ) -> ChangeResult:
         """Change several limits, all or none, checked on the resulting tree.
 
         With `force`, the limits of children may exceed the limit of their parent in sum.
         """
         body = {"changes": changes, "force": force}
-        return await self._write(Changed, "PUT", "/limits", {}, body=body, key=key)
+        return await self._write(ChangeResult, "PUT", "/limits", {}, body=body, key=key)
 
     async def get_system_limits(self) -> SystemLimitsView:
         """Show the cluster-wide limits and the limit policy."""

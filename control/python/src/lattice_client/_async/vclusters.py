@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..models import Changed, ReservationView, VclusterNodes, VclusterView
+from ..models import ChangeResult, ReservationView, VclusterNodes, VclusterView
 from ..requests import ReservationRequest, VclusterRequest
 from .pages import AsyncPages
 from .transport import AsyncTransport
@@ -33,7 +33,7 @@ class Vclusters(AsyncTransport):
 
     async def delete_vcluster(
         self, name: str, *, expected_version: int | None = None, key: str | None = None
-    ) -> Changed:
+    ) -> ChangeResult:
         """Delete the definition of a vCluster.
 
         Raises `Refused` while the vCluster has nodes, because they would be open to every tenant.
@@ -41,7 +41,7 @@ class Vclusters(AsyncTransport):
         """
         query = {"expected_version": expected_version}
         return await self._write(
-            Changed, "DELETE", "/vclusters/{name}", {"name": name}, query=query, key=key
+            ChangeResult, "DELETE", "/vclusters/{name}", {"name": name}, query=query, key=key
         )
 
     async def assign_nodes(
@@ -78,9 +78,11 @@ class Vclusters(AsyncTransport):
             ReservationView, "PUT", "/reservations/{name}", {"name": name}, body=request, key=key
         )
 
-    async def delete_reservation(self, name: str, *, key: str | None = None) -> Changed:
+    async def delete_reservation(self, name: str, *, key: str | None = None) -> ChangeResult:
         """Delete a reservation.
 
         For operators of the whole cluster; recorded in the audit.
         """
-        return await self._write(Changed, "DELETE", "/reservations/{name}", {"name": name}, key=key)
+        return await self._write(
+            ChangeResult, "DELETE", "/reservations/{name}", {"name": name}, key=key
+        )

@@ -20,11 +20,11 @@ from .transport import AsyncTransport
 class AsyncWatch:
     """Events in order. No revision is missing or repeated, also after a broken connection.
 
-    `Observed` belongs to no revision. On the same control, a resumed stream includes the
+    `ObservedChanges` belongs to no revision. On the same control, a resumed stream includes the
     observations made since; on another control, only new ones. A client that shows liveness, health
     or digests must read the nodes again after a reconnect.
 
-    After `Compacted` the lists must be read again; the stream itself continues.
+    After `CompactedEvents` the lists must be read again; the stream itself continues.
 
     `with` connects at once, so that no later event is missed, and closes the stream at the end.
     Without `with`, the stream connects when the first event is requested.

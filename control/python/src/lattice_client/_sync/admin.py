@@ -14,7 +14,7 @@ from ..models import (
     AccountingStatus,
     AuthorityView,
     CertificateView,
-    Changed,
+    ChangeResult,
     QuorumStep,
     QuorumView,
     ReconcileView,
@@ -92,26 +92,26 @@ class Admin(Transport):
         """
         return self._list(AuthorityView, "/authorities", {})
 
-    def add_authority(self, certificate: str, *, key: str | None = None) -> Changed:
+    def add_authority(self, certificate: str, *, key: str | None = None) -> ChangeResult:
         """Trust an additional certificate authority, given in PEM form.
 
         The issuing authority does not change. For administrators.
         """
         body = {"certificate": certificate}
-        return self._write(Changed, "POST", "/authorities", {}, body=body, key=key)
+        return self._write(ChangeResult, "POST", "/authorities", {}, body=body, key=key)
 
-    def promote_authority(self, pin: str, *, key: str | None = None) -> Changed:
+    def promote_authority(self, pin: str, *, key: str | None = None) -> ChangeResult:
         """Promote a trusted certificate authority to the issuing one.
 
         All members then renew their certificates. For administrators.
         """
         return self._write(
-            Changed, "POST", "/authorities/{pin}/promote", {"pin": pin}, key=key
+            ChangeResult, "POST", "/authorities/{pin}/promote", {"pin": pin}, key=key
         )
 
     def retire_authority(
         self, pin: str, *, force: bool = False, key: str | None = None
-    ) -> Changed:
+    ) -> ChangeResult:
         """Retire a certificate authority.
 
         Rejected for the issuing authority, and, without `force`, while its certificates are in use.
@@ -119,7 +119,7 @@ class Admin(Transport):
         """
         query = {"force": True if force else None}
         return self._write(
-            Changed, "DELETE", "/authorities/{pin}", {"pin": pin}, query=query, key=key
+            ChangeResult, "DELETE", "/authorities/{pin}", {"pin": pin}, query=query, key=key
         )
 
     def list_certificates(self) -> Pages[CertificateView]:
@@ -136,14 +136,14 @@ class Admin(Transport):
         reason: str,
         *,
         key: str | None = None,
-    ) -> Changed:
+    ) -> ChangeResult:
         """Revoke all certificates of a member issued until now.
 
         All connections of the member end, and the member must enrol again with a new join token.
         For administrators.
         """
         return self._write(
-            Changed,
+            ChangeResult,
             "POST",
             "/certificates/{role}/{name}/revoke",
             {"role": role, "name": name},
@@ -169,12 +169,12 @@ class Admin(Transport):
             TokenCreated, "POST", "/tokens", {}, body=request, repeatable=False
         )
 
-    def revoke_token(self, id: str, *, key: str | None = None) -> Changed:
+    def revoke_token(self, id: str, *, key: str | None = None) -> ChangeResult:
         """Revoke a join token.
 
         Members that enrolled with it stay enrolled. For administrators.
         """
-        return self._write(Changed, "DELETE", "/tokens/{id}", {"id": id}, key=key)
+        return self._write(ChangeResult, "DELETE", "/tokens/{id}", {"id": id}, key=key)
 
     def accounting_status(self) -> AccountingStatus:
         """Show the accounting status.

@@ -12,7 +12,7 @@ import time
 from .. import _request
 from .._request import API, Name
 from ..errors import ProtocolError, TimedOut
-from ..models import AllocationView, ExplanationView, Submitted
+from ..models import AllocationView, ExplanationView, SubmitResult
 from ..requests import AllocationRequest, CheckpointRequest
 from .bytestream import ByteStream
 from .pages import Pages
@@ -49,7 +49,7 @@ class Allocations(Transport):
 
     def submit(
         self, request: AllocationRequest, *, dry_run: bool = False, key: str | None = None
-    ) -> Submitted:
+    ) -> SubmitResult:
         """Submit an allocation.
 
         A limit that would be exceeded raises `Refused` with every violated level.
@@ -60,7 +60,7 @@ class Allocations(Transport):
         """
         query = {"dry_run": True if dry_run else None}
         return self._write(
-            Submitted, "POST", "/allocations", {}, query=query, body=request, key=key
+            SubmitResult, "POST", "/allocations", {}, query=query, body=request, key=key
         )
 
     def submit_and_wait(

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..models import (
-    BaselineSet,
+    BaselineResult,
     BaselineView,
     BrakeState,
-    Changed,
+    ChangeResult,
     ChangesView,
     DiffView,
     DriftReportView,
@@ -61,14 +61,14 @@ class Conformance(Transport):
         *,
         dry_run: bool = False,
         key: str | None = None,
-    ) -> BaselineSet:
+    ) -> BaselineResult:
         """Create a new version of a baseline, the first one included.
 
         A dry run returns the resulting version and the nodes it applies to. For operators of the
         whole cluster; recorded in the audit.
         """
         return self._write(
-            BaselineSet,
+            BaselineResult,
             "PUT",
             "/conformance/baselines/{name}",
             {"name": name},
@@ -79,14 +79,14 @@ class Conformance(Transport):
 
     def delete_baseline(
         self, name: str, *, expected_version: int | None = None, key: str | None = None
-    ) -> Changed:
+    ) -> ChangeResult:
         """Delete a baseline.
 
         No node is compared with the baseline afterwards. For operators of the whole cluster;
         recorded in the audit.
         """
         return self._write(
-            Changed,
+            ChangeResult,
             "DELETE",
             "/conformance/baselines/{name}",
             {"name": name},
@@ -110,12 +110,12 @@ class Conformance(Transport):
         """Show whether automatic draining is stopped, and why."""
         return self._ask(BrakeState, "/conformance/brake", {})
 
-    def release_brake(self, reason: str, *, key: str | None = None) -> Changed:
+    def release_brake(self, reason: str, *, key: str | None = None) -> ChangeResult:
         """Release the brake on automatic draining, after an operator's check.
 
         For operators of the whole cluster; recorded in the audit.
         """
         body = {"reason": reason}
         return self._write(
-            Changed, "POST", "/conformance/brake/release", {}, body=body, key=key
+            ChangeResult, "POST", "/conformance/brake/release", {}, body=body, key=key
         )

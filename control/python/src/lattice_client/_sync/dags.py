@@ -8,7 +8,7 @@ from time import monotonic
 import time
 
 from ..errors import TimedOut
-from ..models import DagJudged, DagSubmitted, DagView, GraphView
+from ..models import DagDryRunResult, DagSubmitResult, DagView, GraphView
 from ..requests import DagRequest
 from .pages import Pages
 from .transport import Transport
@@ -27,17 +27,17 @@ class Dags(Transport):
 
     def submit_dag(
         self, request: DagRequest | str, *, key: str | None = None
-    ) -> DagSubmitted:
+    ) -> DagSubmitResult:
         """Submit a DAG: all its members or none. A string is sent as YAML.
 
         An error in a member is rejected with the field, as `members.NAME.field`.
         """
-        return self._write(DagSubmitted, "POST", "/dags", {}, body=request, key=key)
+        return self._write(DagSubmitResult, "POST", "/dags", {}, body=request, key=key)
 
-    def dry_run_dag(self, request: DagRequest | str) -> DagJudged:
+    def dry_run_dag(self, request: DagRequest | str) -> DagDryRunResult:
         """Check a submission of a DAG, and change nothing."""
         query = {"dry_run": True}
-        return self._write(DagJudged, "POST", "/dags", {}, query=query, body=request)
+        return self._write(DagDryRunResult, "POST", "/dags", {}, query=query, body=request)
 
     def cancel_dag(self, id: int, *, key: str | None = None) -> DagView:
         """Cancel every member that has not ended."""

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..models import (
-    Claimed,
+    ClaimResult,
     DiffView,
-    Drained,
+    DrainResult,
     HistoryEntryView,
     InventoryView,
     NodeHealthView,
     NodeView,
-    Released,
-    Reprobed,
-    Undrained,
+    ReleaseResult,
+    ReprobeResult,
+    UndrainResult,
 )
 from ..requests import ClearRequest, ReleaseRequest
 from .pages import Pages
@@ -99,16 +99,16 @@ class Nodes(Transport):
         query = {"with": right, "since": since}
         return self._ask(DiffView, "/nodes/{id}/diff", {"id": left}, query=query)
 
-    def reprobe_node(self, name: str) -> Reprobed:
+    def reprobe_node(self, name: str) -> ReprobeResult:
         """Probe a node again.
 
         For operators, because it causes load on the node.
         """
-        return self._write(Reprobed, "POST", "/nodes/{id}/reprobe", {"id": name})
+        return self._write(ReprobeResult, "POST", "/nodes/{id}/reprobe", {"id": name})
 
     def drain_node(
         self, name: str, reason: str, *, force_release: bool = False, key: str | None = None
-    ) -> Drained:
+    ) -> DrainResult:
         """Drain a node.
 
         It receives no new jobs, and running jobs continue. For operators.
@@ -119,12 +119,12 @@ class Nodes(Transport):
         """
         body = {"reason": reason, "force_release": force_release}
         return self._write(
-            Drained, "POST", "/nodes/{id}/drain", {"id": name}, body=body, key=key
+            DrainResult, "POST", "/nodes/{id}/drain", {"id": name}, body=body, key=key
         )
 
     def undrain_node(
         self, name: str, *, skip_gate: bool = False, key: str | None = None
-    ) -> Undrained:
+    ) -> UndrainResult:
         """Undrain a node.
 
         Clears the caller's own drain reason, and that of a failed site hook; reasons of other
@@ -133,17 +133,17 @@ class Nodes(Transport):
         """
         query = {"skip_gate": True if skip_gate else None}
         return self._write(
-            Undrained, "POST", "/nodes/{id}/undrain", {"id": name}, query=query, key=key
+            UndrainResult, "POST", "/nodes/{id}/undrain", {"id": name}, query=query, key=key
         )
 
     def claim_nodes(
         self, nodes: str, project: str, *, purpose: str = "", key: str | None = None
-    ) -> Claimed:
+    ) -> ClaimResult:
         """Claim the nodes of a hostlist for the caller's sensitive jobs, until they are released:
         all or none."""
         body = {"project": project, "purpose": purpose}
         return self._write(
-            Claimed, "POST", "/nodes/{id}/claim", {"id": nodes}, body=body, key=key
+            ClaimResult, "POST", "/nodes/{id}/claim", {"id": nodes}, body=body, key=key
         )
 
     def release_nodes(
@@ -152,7 +152,7 @@ class Nodes(Transport):
         request: ReleaseRequest | None = None,
         *,
         key: str | None = None,
-    ) -> Released:
+    ) -> ReleaseResult:
         """Release the claimed nodes of a hostlist, all or none.
 
         Each node is wiped, and is free once the wipe is confirmed. For the owner of the claim, and
@@ -160,5 +160,5 @@ class Nodes(Transport):
         """
         body = request or {}
         return self._write(
-            Released, "POST", "/nodes/{id}/release", {"id": nodes}, body=body, key=key
+            ReleaseResult, "POST", "/nodes/{id}/release", {"id": nodes}, body=body, key=key
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ..models import (
-    Changed,
+    ChangeResult,
     HeadroomView,
     ProjectView,
     SystemLimitsView,
@@ -58,12 +58,12 @@ class Tenants(Transport):
             TenantView, "PUT", "/tenants/{id}", {"id": id}, body=update, key=key
         )
 
-    def delete_tenant(self, id: str, *, key: str | None = None) -> Changed:
+    def delete_tenant(self, id: str, *, key: str | None = None) -> ChangeResult:
         """Delete a tenant without projects, unfinished allocations or claimed nodes.
 
         For administrators.
         """
-        return self._write(Changed, "DELETE", "/tenants/{id}", {"id": id}, key=key)
+        return self._write(ChangeResult, "DELETE", "/tenants/{id}", {"id": id}, key=key)
 
     def tenant_usage(self, id: str, *, days: int | None = None) -> TenantUsage:
         """Show the usage of a tenant in the last `days`, and the rest of its budgets.
@@ -107,9 +107,11 @@ class Tenants(Transport):
             ProjectView, "PUT", "/projects/{path}", {"path": path}, body=update, key=key
         )
 
-    def delete_project(self, path: str, *, key: str | None = None) -> Changed:
+    def delete_project(self, path: str, *, key: str | None = None) -> ChangeResult:
         """Delete an empty project."""
-        return self._write(Changed, "DELETE", "/projects/{path}", {"path": path}, key=key)
+        return self._write(
+            ChangeResult, "DELETE", "/projects/{path}", {"path": path}, key=key
+        )
 
     def get_headroom(self, path: str) -> HeadroomView:
         """Show the headroom of a project under its limits, with every level that applies."""
@@ -117,13 +119,13 @@ class Tenants(Transport):
 
     def set_limits(
         self, changes: list[LimitChangeBody], *, force: bool = False, key: str | None = None
-    ) -> Changed:
+    ) -> ChangeResult:
         """Change several limits, all or none, checked on the resulting tree.
 
         With `force`, the limits of children may exceed the limit of their parent in sum.
         """
         body = {"changes": changes, "force": force}
-        return self._write(Changed, "PUT", "/limits", {}, body=body, key=key)
+        return self._write(ChangeResult, "PUT", "/limits", {}, body=body, key=key)
 
     def get_system_limits(self) -> SystemLimitsView:
         """Show the cluster-wide limits and the limit policy."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ..models import Changed, ReservationView, VclusterNodes, VclusterView
+from ..models import ChangeResult, ReservationView, VclusterNodes, VclusterView
 from ..requests import ReservationRequest, VclusterRequest
 from .pages import Pages
 from .transport import Transport
@@ -34,7 +34,7 @@ class Vclusters(Transport):
 
     def delete_vcluster(
         self, name: str, *, expected_version: int | None = None, key: str | None = None
-    ) -> Changed:
+    ) -> ChangeResult:
         """Delete the definition of a vCluster.
 
         Raises `Refused` while the vCluster has nodes, because they would be open to every tenant.
@@ -42,7 +42,7 @@ class Vclusters(Transport):
         """
         query = {"expected_version": expected_version}
         return self._write(
-            Changed, "DELETE", "/vclusters/{name}", {"name": name}, query=query, key=key
+            ChangeResult, "DELETE", "/vclusters/{name}", {"name": name}, query=query, key=key
         )
 
     def assign_nodes(
@@ -79,9 +79,11 @@ class Vclusters(Transport):
             ReservationView, "PUT", "/reservations/{name}", {"name": name}, body=request, key=key
         )
 
-    def delete_reservation(self, name: str, *, key: str | None = None) -> Changed:
+    def delete_reservation(self, name: str, *, key: str | None = None) -> ChangeResult:
         """Delete a reservation.
 
         For operators of the whole cluster; recorded in the audit.
         """
-        return self._write(Changed, "DELETE", "/reservations/{name}", {"name": name}, key=key)
+        return self._write(
+            ChangeResult, "DELETE", "/reservations/{name}", {"name": name}, key=key
+        )
