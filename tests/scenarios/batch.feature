@@ -22,7 +22,7 @@ Feature: What people know from batch schedulers
       | array | 0-9:0    | 0-9:0 has a step of 0; the step is at least 1 |
       | array | 0-9%0    | %0: no element would ever run                 |
       | array | 9-0      | is descending                                 |
-      | array | 1,1      | index 1 is in it twice                        |
+      | array | 1,1      | index 1 occurs twice                          |
       | array | 0-100000 | it has more than 100000 elements              |
       | array | a-b      | is neither an index nor a range               |
 

@@ -208,13 +208,13 @@ Feature: Graphs of work
       | hint   | Hint: Split it into several, each submitted after the last member of the one before (`--dependency`), or use arrays for members that differ in a number alone. |
     And each of these graphs is refused over REST, gRPC and on the command line
       | members                                                                      | field           | text                                                   |
-      | []                                                                           | members         | a graph has at least one member                        |
+      | []                                                                           | members         | a DAG must have at least one member                    |
       | [{name: a, after: [c]}, {name: b, after: [a]}, {name: c, after: [b]}]        | members         | the members wait for each other: b -> c -> a -> b      |
       | [{name: a, after: [a]}]                                                      | members         | the members wait for each other: a -> a                |
       | [{name: a, after: [nobody]}]                                                 | members.a.after | no member has the name "nobody"                        |
       | [{name: a}, {name: a}]                                                       | members[1].name | two members have the name "a"                          |
       | [{name: a}, {name: b, after: {done: [a]}}]                                   | members.b.after | "done" is not one of success, failure, any, corresponding |
-      | [{name: a}, {name: b, array: 0-3, after: {corresponding: [a]}}]              | members.b.after | corresponding needs two arrays                         |
+      | [{name: a}, {name: b, array: 0-3, after: {corresponding: [a]}}]              | members.b.after | corresponding needs two job arrays                     |
       | [{name: a, nodes: 0}]                                                        | members.a.nodes | request at least 1 node                                |
       | [{name: a, array: "0-9:0"}]                                                  | members.a.array | 0-9:0 has a step of 0; the step is at least 1          |
       | [{name: a, class: 11}]                                                       | members.a.class | 11                                                     |

@@ -24,14 +24,17 @@ use crate::{
     agents::{Agents, LogChunks},
     bmc::Readings,
     core::checkpoint_storage::CheckpointStorage,
+    cycles::CycleDurations,
     decisions::Decisions,
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
     history::History,
     metrics_registry::MetricsRegistry,
     metrics_source::Metrics,
+    movement_metrics::PreemptionCounters,
     preimages::Preimages,
     reply_times::ReplyTimes,
+    scaling_metrics::ScalingMetrics,
     store::Store,
     timings::Timings,
     usage::UsageLedger,
@@ -143,6 +146,11 @@ impl std::fmt::Debug for Core {
 impl Core {
     /// New core with an empty view.
     pub fn new(parts: Parts) -> Arc<Self> {
+        let metrics = MetricsRegistry::default();
+        // `/metrics` has these series from the start, also on a control that schedules nothing.
+        metrics.of::<ScalingMetrics>();
+        metrics.of::<PreemptionCounters>();
+        metrics.of::<CycleDurations>();
         Arc::new(Self {
             cluster: parts.cluster,
             name: parts.name,
@@ -156,7 +164,7 @@ impl Core {
             usage_ledger: UsageLedger::default(),
             bmc: Readings::default(),
             asked: PlanCache::default(),
-            metrics: MetricsRegistry::default(),
+            metrics,
             checkpoint_storage: CheckpointStorage::default(),
             planning: Arc::new(Semaphore::new(half_the_cores())),
             view: ArcSwap::from_pointee(View::default()),

@@ -337,7 +337,7 @@ async fn repair_triggers_bmc_reading_but_join_does_not() {
         differs: vec![Class::Bios],
     };
     let once = passes(&now).await.unwrap_err();
-    assert!(once.contains("unknown: bios: its BMC reports a change"));
+    assert!(once.contains("unknown: bios: BMC reports a change"));
     // This reading confirms the change.
     let (readings, looks) = (core.bmc.clone(), fixture.looks.clone());
     core.bmc.answers(id(NODE), move || {

@@ -184,7 +184,7 @@ async fn what_was_read_once_and_is_not_announced_is_no_model() {
         assert!(
             problem
                 .detail
-                .starts_with("kernel of gpu001: it is changing"),
+                .starts_with("kernel of gpu001: the node is changing"),
             "{problem:?}"
         );
     }

@@ -162,11 +162,7 @@ async fn what_the_issuer_did_not_sign_for_here_and_now_is_refused() {
             "the token expired 61 s ago",
         ),
         ("no end", with(json!({"exp": null})), "`exp`"),
-        (
-            "not yet",
-            with(json!({"nbf": now + 120})),
-            "not valid before",
-        ),
+        ("not yet", with(json!({"nbf": now + 120})), "becomes valid"),
         ("of tomorrow", with(json!({"iat": now + 120})), "`iat`"),
         (
             "another issuer's",
@@ -386,7 +382,7 @@ async fn missing_role_names_claim() {
         ),
         (
             json!({"realm_access": {"roles": ["lead"]}}),
-            "limited to named tenants",
+            "requires named tenants",
         ),
     ] {
         let token = pair.token(&idp.claims_with(changes.clone()));

@@ -217,7 +217,7 @@ async fn no_verdict_before_first_comparison() {
         let lines = text
             .lines()
             .filter(|line| line.starts_with("lattice_nodes_"));
-        let lines = lines.filter(|line| line.contains("drifted") || line.contains("judged"));
+        let lines = lines.filter(|line| line.contains("drifted") || line.contains("compared"));
         let status = fixture.client("eye").status().await.unwrap();
         let status = (status.nodes_drifted, status.nodes_not_compared);
         (lines.map(str::to_owned).collect::<Vec<_>>(), status)

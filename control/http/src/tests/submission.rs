@@ -116,7 +116,7 @@ async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
         assert_eq!(
             refused.detail,
             "constraints.gpu_models: only 8 nodes of vCluster default match, 9 are requested; \
-             it has NVIDIA A100-SXM4-80GB (16), not known (8)"
+             available: NVIDIA A100-SXM4-80GB (16), unknown (8)"
         );
         // A refusal by the quorum has priority.
         let mut many = asking(21, model("h200"));

@@ -605,7 +605,7 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
             "sharing",
             "lending_limit",
             json!(25),
-            "the vCluster has 24 nodes; set at most 24",
+            "exceeds the 24 nodes of the vCluster; set at most 24",
         ),
         (
             "sharing",

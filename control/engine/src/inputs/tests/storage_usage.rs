@@ -88,7 +88,7 @@ async fn a_failure_or_two_of_the_query_change_nothing() {
         ),
         (
             ServiceBehaviour::Says(format!("{:2000}", 1)),
-            "longer than 1024 bytes",
+            "longer than the limit of 1024 bytes",
         ),
         (ServiceBehaviour::Hangs, "no answer within"),
     ] {

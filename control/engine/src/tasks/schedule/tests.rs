@@ -392,7 +392,10 @@ async fn unfit_attestation_stops_only_that_job() {
     let why = why.to_string();
     assert!(why.starts_with("needs 2 of 3 nodes"), "{why}");
     assert!(why.contains("; signed attestations of"), "{why}");
-    assert!(why.contains("the quorum accepts 2000 at once"), "{why}");
+    assert!(
+        why.contains("exceed the command limit of 2000 bytes"),
+        "{why}"
+    );
     // Nor does the allocation take nodes from the others in later plans.
     let placed = async |schedule: &mut Schedule| {
         let view = world.core.view();
