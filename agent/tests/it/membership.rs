@@ -251,7 +251,9 @@ async fn long_absent_node_reenrols() {
     let text = refused.to_string();
     println!("{text}");
     assert!(
-        text.contains("ended 3") && text.contains("s ago") && text.contains("--nodes n3 --replace"),
+        text.contains("expired 3")
+            && text.contains("s ago")
+            && text.contains("--nodes n3 --replace"),
         "{text}"
     );
     settings.join = join;

@@ -151,7 +151,7 @@ pub async fn rebooted_node(cluster: &mut ClusterFixture) {
         panic!("{exit:?}")
     };
     println!("the evidence: {evidence}");
-    assert!(evidence.contains("b007-2 is"), "{evidence}");
+    assert!(evidence.contains("boot id b007-2"), "{evidence}");
     assert_eq!(
         stop,
         Some(StopCause::NodeLost {
