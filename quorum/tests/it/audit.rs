@@ -187,7 +187,7 @@ async fn the_leader_signs_by_itself_what_has_become_long() {
     let done = client.propose_all(commands).await.unwrap();
     assert!(done.iter().all(Result::is_ok));
     let checkpoints = AuditFilter {
-        actions: ["checkpoint".to_owned()].into(),
+        actions: ["signed_head".to_owned()].into(),
         ..AuditFilter::default()
     };
     until("a checkpoint", || async {

@@ -154,7 +154,7 @@ async fn an_agent_may_call_nothing_and_a_member_may_propose_enrolments_only() {
     assert!(
         error
             .to_string()
-            .contains("quorum members propose enrolments"),
+            .contains("quorum members may propose only enrolments"),
         "{error}"
     );
     cluster.stop().await;
