@@ -824,14 +824,17 @@ class DependencyView(Model):
 
 @dataclass(frozen=True, repr=False)
 class DiffView(Model):
-    """Key-by-key comparison of two nodes or groups, or of a node with its cohort's majority."""
+    """Key-by-key comparison: of two nodes or groups, of a node with its cohort's majority or
+    with its earlier state, or of a baseline with a node or another baseline."""
 
     differences: list[DifferenceView]
     """Keys that differ, or are unknown on one side."""
     left: str
-    """Left side: a node, or for a group its digest, its number of nodes and the node compared."""
+    """Left side: a node, a node with the time of its earlier state, or a baseline. For a group:
+    its digest, its classes, its number of nodes and the node compared."""
     right: str
-    """Right side: a node or group as on the left, or `majority of the cohort of` and the node."""
+    """Right side: a node, group or baseline, `majority of the cohort of` and the node, or the
+    node with `now`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -891,8 +894,8 @@ class DrainView(Model):
 
 @dataclass(frozen=True, repr=False)
 class DriftReportView(Model):
-    """Drift report. A node is compared with its baseline if one applies, else with the majority
-    of its cohort."""
+    """Drift report. Each key of a node is compared with the node's baseline if the baseline
+    covers the key, otherwise with the majority of the node's cohort."""
 
     drifted: list[DriftView]
     """Drift by node, class and key."""
@@ -929,7 +932,7 @@ class DriftView(Model):
     baseline: Optional[str] = None
     """Name of the baseline."""
     by: Optional[str] = None
-    """Reference: `baseline h100 v3`, or `cohort` if no baseline applies to the node."""
+    """Reference: `baseline h100 v3`, or `cohort` if no baseline of the node covers the key."""
     cohort: Optional[str] = None
     """For drift from a cohort: the cohort (vendor, product, GPUs)."""
     cohort_nodes: Optional[int] = None
@@ -939,11 +942,12 @@ class DriftView(Model):
     policy: Optional[str] = None
     """Policy: `warn`, `deprioritise` or `drain`."""
     sensitive: Optional[str] = None
-    """`strict`: the node gets no new sensitive allocation. Left out if no baseline applies to
-    the node."""
+    """`strict`: the node gets no new sensitive allocation. `ignore`: the drift has no effect on
+    sensitive allocations. Left out for drift from a cohort."""
     since: Optional[str] = None
-    """Time at which the key got this value, from the node's history. Without a history line: the
-    time at which the answering control first received the node's present record of the class."""
+    """Time at which the key got this value, from the node's history. Without a history line, and
+    after the first 500 keys of the report: the time at which the answering control first
+    received the node's present record of the class."""
     since_or_before: bool = False
     """Whether the value was already present at the first reading, so that the drift may be
     older."""
@@ -1151,9 +1155,10 @@ class GroupView(Model):
     nodes: str
     """Members of the group, as a hostlist."""
     first_seen: Optional[str] = None
-    """Time at which the first member got this digest, from the nodes' histories. Without such a
-    history line, and for members after the first 500 of all groups: the time at which the
-    answering control first received the digest."""
+    """Time at which the first member got this digest, from the nodes' histories. The histories
+    of at most 500 members are searched, those of the smallest groups first. For the other
+    members, and without a history line: the time at which the answering control first received
+    the digest."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1165,7 +1170,7 @@ class GroupsView(Model):
     unknown: str
     """Nodes with an unknown digest, as a hostlist. An unknown digest is equal to no other."""
     not_read: list[NotReadView] = _field(default_factory=list)
-    """Nodes that do not read the requested classes at all."""
+    """Nodes that, by configuration, do not read one of the requested classes."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1445,7 +1450,7 @@ class NicPart(Model):
 
 @dataclass(frozen=True, repr=False)
 class NoMajorityView(Model):
-    """Key on which a cohort has no majority, so that none of its nodes drifts."""
+    """Key on which a cohort has no majority, so that no node counts as drifted from the cohort."""
 
     class_: str = _field(metadata={"wire": "class"})
     """Conformance class."""
@@ -1594,7 +1599,7 @@ class NotReadView(Model):
     nodes: str
     """Nodes, as a hostlist."""
     why: str
-    """Why the class is not read: `no BMC configured`."""
+    """Why the class is not read: `no BMC configured` or `disabled on the node`."""
 
 
 @dataclass(frozen=True, repr=False)
