@@ -22,11 +22,12 @@ from collections import deque
 from pathlib import Path
 
 # Executables that start processes or wait for timers, as `package/target`. The waiting lane takes them in this order;
-# the computing lane, once it has none of its own left, takes them from the end. Executables with tests that measure
-# time come first.
+# the computing lane, once it has none of its own left, takes them from the end. Executables that measure time or start
+# many daemons come first, so that they run in parallel with those that compute.
 WAITING = [
     "lattice-tests/netns",
     "lattice-tests/it",
+    "lattice-cli/it",
     "lattice-tests/scenarios",
     "lattice-control/cluster",
     "lattice-quorum/processes",
@@ -38,7 +39,6 @@ WAITING = [
     "lattice-waldur/it",
     "lattice-engine/lib",
     "lattice-http/lib",
-    "lattice-cli/it",
 ]
 # Seconds after which an executable is killed and its output printed. The longest takes 250.
 LIMIT_S = 1800

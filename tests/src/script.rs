@@ -40,7 +40,8 @@ impl Script {
             "echo \"$LATTICE_ALLOCATION_ID.$LATTICE_ATTEMPT.$LATTICE_NODE_RANK\" >> {at}/effects\n\
              echo $$ > {at}/main.$LATTICE_NODE_RANK\n"
         );
-        let wait = |file: &str| format!("until [ -e {at}/{file} ]; do sleep 0.05; done\n");
+        // Each look starts a process, and tests with 50 jobs share the machine with others that measure time.
+        let wait = |file: &str| format!("until [ -e {at}/{file} ]; do sleep 0.3; done\n");
         let body = match behaviour {
             Behaviour::Plain => wait("exit") + "exit 7\n",
             Behaviour::Stubborn => format!(
