@@ -10,12 +10,15 @@ use crate::{
 use lattice_conformance::Class;
 use lattice_engine::{
     accounting_connection::AccountingConnection,
-    bmc::{self, BmcPlan},
+    bmc::{self, BmcPlan, Readings},
+    checkpoint_storage::CheckpointStorage,
     core::{Core, Parts},
     decisions::Decisions,
     fold, gossip_cells,
     history::History,
     inputs::Sources,
+    node_records::NodeRecords,
+    preimages::Preimages,
     tasks::{
         accounting::AccountingReconciler,
         attempts::Attempts,
@@ -37,15 +40,17 @@ use lattice_engine::{
         reconciler::{self, Reconciler, restart_forever},
         register::Register,
         reports,
+        scheduler_parts::{PlanningTurns, SchedulerParts},
         schedulers::Schedulers,
         trust::{self, Trust},
         usage_ledger,
         wipe::Wipes,
     },
+    usage::UsageLedger,
 };
 use lattice_gossip::{Cell, CellConfig, Gossip};
 use lattice_host::error_text::with_causes;
-use lattice_http::{self as http, Auth, Issuer};
+use lattice_http::{self as http, Auth, Issuer, Stores};
 use lattice_mesh::{
     Clock, ExpectedIdentity, Mesh, MeshConfig, Pin, QuorumRenewalSource, Renewal, RenewalSettings,
     Role, Router, keep_renewed,
@@ -92,6 +97,7 @@ pub struct App {
 
 struct RunningControl {
     core: Arc<Core>,
+    stores: Stores,
     dispatch: Arc<Lease>,
     schedulers: Arc<Schedulers>,
     cells: Vec<Cell>,
@@ -194,6 +200,12 @@ impl App {
         Some(self.running.as_ref()?.core.clone())
     }
 
+    /// Sources of the records of nodes; `None` before [`App::start`].
+    pub fn records(&self) -> Option<NodeRecords> {
+        let running = self.running.as_ref()?;
+        Some(running.stores.records(&running.core))
+    }
+
     /// Serves the interfaces, joins the gossip cells, and starts the tasks. A task under a lease acts as soon as the
     /// control holds the lease. `quorum` lists the members' mesh addresses; an empty list means [`Settings::quorum`].
     ///
@@ -216,24 +228,9 @@ impl App {
             store: Arc::new(quorum),
             mesh: self.mesh.clone(),
             timings: self.settings.timings,
-            history: self.history.clone(),
-            decisions: self.decisions()?,
         });
         core.renews_with(renewal);
-        if let Some(template) = &self.settings.scheduling.checkpoint_directory {
-            core.set_checkpoint_directory(template.clone());
-        }
-        core.usage_ledger
-            .set_period_days(self.settings.scheduling.budget_period_days());
-        if let Some(folder) = &self.settings.data_dir {
-            core.usage_ledger.set_folder(folder);
-        }
-        if let Some(connection) = &self.accounting {
-            core.set_accounting(connection.clone());
-        }
-        if let Some(metrics) = &self.sources.metrics {
-            core.set_metrics_source(metrics.clone());
-        }
+        let stores = self.stores()?;
         let cancel = CancellationToken::new();
         let port = http::Port {
             listener,
@@ -242,7 +239,7 @@ impl App {
             authority: self.authority,
             max_dag_size: self.settings.scheduling.max_dag_size(),
         };
-        let serving = http::serve(core.clone(), port, cancel.clone());
+        let serving = http::serve(core.clone(), stores.clone(), port, cancel.clone());
         let serving = serving.map_err(|error| StartError::Listen {
             addr: self.https,
             reason: error.to_string(),
@@ -254,8 +251,9 @@ impl App {
         let holder = format!("{}.{:016x}", self.name, rand::random::<u64>());
         let running = RunningControl {
             dispatch: lease("dispatch", &holder)?,
-            schedulers: Schedulers::new(core.clone(), holder),
+            schedulers: Schedulers::new(self.scheduler_parts(&core, &stores), holder),
             core,
+            stores,
             cells,
             cancel: cancel.clone(),
             unserved: CancellationToken::new(),
@@ -269,6 +267,36 @@ impl App {
             .spawn(http::run_until_stopped(serving, cancel, unserved));
         self.running = Some(running);
         Ok(())
+    }
+
+    /// Opens the stores of this control.
+    fn stores(&self) -> Result<Stores, StartError> {
+        let scheduling = &self.settings.scheduling;
+        let usage = UsageLedger::new(
+            scheduling.budget_period_days(),
+            self.settings.data_dir.clone(),
+        );
+        Ok(Stores {
+            history: self.history.clone(),
+            preimages: Preimages::default(),
+            readings: Readings::default(),
+            usage: Arc::new(usage),
+            decisions: Arc::new(self.decisions()?),
+            checkpoints: Arc::new(CheckpointStorage::new(
+                scheduling.checkpoint_directory.clone(),
+            )),
+            accounting: self.accounting.clone(),
+        })
+    }
+
+    fn scheduler_parts(&self, core: &Arc<Core>, stores: &Stores) -> SchedulerParts {
+        SchedulerParts {
+            core: core.clone(),
+            decisions: stores.decisions.clone(),
+            checkpoints: stores.checkpoints.clone(),
+            metrics_source: self.sources.metrics.clone(),
+            turns: PlanningTurns::default(),
+        }
     }
 
     fn decisions(&self) -> Result<Decisions, StartError> {
@@ -340,16 +368,17 @@ impl App {
     fn spawn_tasks(&self, running: &RunningControl) {
         let core = || running.core.clone();
         let dispatch = &running.dispatch;
+        let stores = &running.stores;
         running.spawn_restarting("fold", {
-            let core = core();
-            move || fold::follow(core.clone())
+            let (core, decisions) = (core(), stores.decisions.clone());
+            move || fold::follow(core.clone(), decisions.clone())
         });
         if let Some(issuer) = self.auth.issuer().cloned() {
             running.spawn_restarting("issuer", move || issuer.clone().follow());
         }
         running.spawn_restarting("books", {
-            let core = core();
-            move || usage_ledger::follow(core.clone())
+            let (core, usage) = (core(), stores.usage.clone());
+            move || usage_ledger::follow(core.clone(), usage.clone())
         });
         for cell in &running.cells {
             let (core, cell) = (core(), cell.clone());
@@ -390,22 +419,22 @@ impl App {
             move || trust::watch_own(core.clone())
         });
         running.spawn_restarting("conformance", {
-            let core = core();
-            move || Conformance::new(core.clone()).run()
+            let records = stores.records(&running.core);
+            move || Conformance::new(records.clone()).run()
         });
         if let Some(plan) = &self.bmcs {
             let edges = bmc::Edges {
                 clock: self.clock.clone(),
-                readings: running.core.bmc.clone(),
+                readings: stores.readings.clone(),
                 history: self.history.clone(),
                 hosts: {
-                    let core = running.core.clone();
+                    let (core, preimages) = (core(), stores.preimages.clone());
                     Arc::new(move |node| {
                         let view = core.view();
                         let entry = view.node(node)?;
                         let record = |class| {
                             let digest = entry.marks().get(&class)?.digest()?;
-                            core.preimages.record(&digest)
+                            preimages.record(&digest)
                         };
                         Some(bmc::Host {
                             identity: entry.document.as_ref()?.identity.clone(),
@@ -420,12 +449,12 @@ impl App {
             let reading = bmc::run(plan.clone(), edges);
             running.tasks.spawn(reading);
             running.spawn_restarting("named", {
-                let core = core();
-                move || BmcFaultPublisher::new(core.clone()).run()
+                let (core, readings) = (core(), stores.readings.clone());
+                move || BmcFaultPublisher::new(core.clone(), readings.clone()).run()
             });
             running.spawn_restarting("unite", {
-                let core = core();
-                move || ClassMerge::new(core.clone()).run()
+                let records = stores.records(&running.core);
+                move || ClassMerge::new(records.clone()).run()
             });
         }
         self.sources.begin(&running.core);
@@ -434,36 +463,49 @@ impl App {
             running.spawn_restarting("source", move || asked.clone().follow(core.clone()));
         }
         running.spawn_restarting("history", {
-            let core = core();
-            move || ReadHistories::new(core.clone()).run()
+            let (core, history) = (core(), stores.history.clone());
+            let preimages = stores.preimages.clone();
+            move || ReadHistories::new(core.clone(), history.clone(), preimages.clone()).run()
         });
         running.spawn_restarting("notes", {
-            let core = core();
-            move || HistoryEventsTask::new(core.clone()).run()
+            let (core, history) = (core(), stores.history.clone());
+            move || HistoryEventsTask::new(core.clone(), history.clone()).run()
         });
         let of_dispatch = dispatch.clone();
+        let checkpoints = || stores.checkpoints.clone();
+        let storage = checkpoints();
         running.reconcile(dispatch, move |core| {
-            Dispatch::new(core, of_dispatch.clone())
+            Dispatch::new(core, of_dispatch.clone(), storage.clone())
         });
-        running.reconcile(dispatch, Checkpoints::new);
+        let storage = checkpoints();
+        running.reconcile(dispatch, move |core| {
+            Checkpoints::new(core, storage.clone())
+        });
         running.reconcile(dispatch, DeadlineResumeTask::new);
-        running.reconcile(dispatch, Borrow::new);
+        let storage = checkpoints();
+        running.reconcile(dispatch, move |core| Borrow::new(core, storage.clone()));
         running.reconcile(dispatch, Attempts::new);
         running.reconcile(dispatch, Reboots::new);
         running.reconcile(dispatch, Wipes::new);
         if let Some(connection) = self.accounting.clone() {
+            let usage = stores.usage.clone();
             running.reconcile(dispatch, move |core| {
-                AccountingReconciler::new(core, connection.clone())
+                AccountingReconciler::new(core, usage.clone(), connection.clone())
             });
         }
         if let Some(stop_after) = self.settings.stop_lost_after {
             running.reconcile(dispatch, move |core| NodeLoss::new(core, stop_after));
         }
-        running.reconcile(dispatch, Readmit::new);
-        running.reconcile(dispatch, AutoDrain::new);
+        let nodes = stores.nodes(&running.core);
+        running.reconcile(dispatch, move |_| Readmit::new(nodes.clone()));
+        let nodes = stores.nodes(&running.core);
+        running.reconcile(dispatch, move |_| AutoDrain::new(nodes.clone()));
         if self.settings.auto_register {
             let vcluster = self.settings.vcluster.clone();
-            running.reconcile(dispatch, move |core| Register::new(core, vcluster.clone()));
+            let nodes = stores.nodes(&running.core);
+            running.reconcile(dispatch, move |_| {
+                Register::new(nodes.clone(), vcluster.clone())
+            });
         }
     }
 

@@ -1,6 +1,9 @@
 //! Comparison of two nodes: differences key by key.
 
-use crate::{agents::ReadingKind, core::Core, error::AgentError, preimages::PreimageUnavailable};
+use crate::{
+    agents::ReadingKind, error::AgentError, node_records::NodeRecords,
+    preimages::PreimageUnavailable,
+};
 use lattice_conformance::{
     Class, ClassMark, ClassRecord, Difference, Digest, Inventory, KeyVerdict, Levels, Reading,
     Schemas, Value, diff, diff_by_parts,
@@ -8,14 +11,14 @@ use lattice_conformance::{
 use lattice_quorum_types::NodeId;
 use lattice_view::{NodeEntry, View};
 
-impl Core {
+impl NodeRecords {
     /// Differences between two nodes, class by class and key by key. Classes with equal digests are skipped without a
     /// fetch; a class without a fetchable record is unknown in every key.
     ///
     /// # Errors
     /// Returns an error for a node that is unknown or was never seen.
     pub async fn diff(&self, left: &NodeId, right: &NodeId) -> Result<Vec<Difference>, AgentError> {
-        let view = self.view();
+        let view = self.core.view();
         let (left, right) = (seen_node(&view, left)?, seen_node(&view, right)?);
         let (left_told, right_told) = tokio::join!(
             self.inventory_if_incomplete(&view, left, &Class::ALL),
@@ -124,7 +127,7 @@ impl Core {
             return told;
         }
         let preimages = &self.preimages;
-        let fetched = preimages.fetch_record(&self.agents, view, digest, node);
+        let fetched = preimages.fetch_record(&self.core.agents, view, digest, node);
         let fetched = fetched.await.ok()?;
         Some(ClassRecord::clone(&fetched))
     }
@@ -139,7 +142,7 @@ impl Core {
         node: &NodeId,
         classes: &[Class],
     ) -> Result<Vec<(Class, ClassRecord)>, AgentError> {
-        let view = self.view();
+        let view = self.core.view();
         let node = seen_node(&view, node)?;
         let told = self.inventory_if_incomplete(&view, node, classes).await;
         let records = classes.iter().map(|class| async {
@@ -164,7 +167,8 @@ impl Core {
         if !classes.iter().any(is_incomplete) {
             return None;
         }
-        self.agents
+        self.core
+            .agents
             .inventory(view, &node.id, ReadingKind::Last)
             .await
             .ok()
@@ -184,7 +188,7 @@ impl Core {
                     return record;
                 }
                 let preimages = &self.preimages;
-                let fetched = preimages.fetch_record(&self.agents, view, *digest, node);
+                let fetched = preimages.fetch_record(&self.core.agents, view, *digest, node);
                 match fetched.await {
                     Ok(record) => ClassRecord::clone(&record),
                     Err(why) => unavailable_record(class, &why),
@@ -197,7 +201,7 @@ impl Core {
             Some(ClassMark::Incomplete) | None => {
                 let record = inventory.and_then(|inventory| inventory.records.get(&class));
                 // The readings of the node's BMC, or the reason they are missing, are part of the record.
-                let parts = self.bmc.parts(&node.id);
+                let parts = self.readings.parts(&node.id);
                 let part = parts.as_ref().and_then(|parts| parts.records.get(&class));
                 let is_its_bmcs = part.is_some() && is_bmc_only(node, class);
                 let record = match record {

@@ -12,32 +12,22 @@
 //!   [`Query::Counts`].
 //! * Calls to agents have deadlines of their own; no call blocks the core.
 //!
+//! Stores outside the view (node history, BMC readings, usage, decisions, checkpoint storage) belong to the tasks that
+//! write them. Each task, and the interfaces, receive the stores that they use from the daemon.
+//!
 //! The daemon (`control/`) starts the server of `control/http` with the core.
 
-mod checkpoint_storage;
-mod requested_plans;
-
-pub use requested_plans::{DryRunsBusy, PlanCache};
-
 use crate::{
-    accounting_connection::AccountingConnection,
     agents::{Agents, LogChunks},
-    bmc::Readings,
-    core::checkpoint_storage::CheckpointStorage,
     cycles::CycleDurations,
-    decisions::Decisions,
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
-    history::History,
     metrics_registry::MetricsRegistry,
-    metrics_source::Metrics,
     movement_metrics::PreemptionCounters,
-    preimages::Preimages,
     reply_times::ReplyTimes,
     scaling_metrics::ScalingMetrics,
     store::Store,
     timings::Timings,
-    usage::UsageLedger,
 };
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
@@ -60,10 +50,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{
-    sync::{Semaphore, watch},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 
 /// Time that the view may take to show a revision that a read has returned.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,10 +69,6 @@ pub struct Parts {
     pub mesh: Mesh,
     /// Intervals and grace periods.
     pub timings: Timings,
-    /// Node history.
-    pub history: History,
-    /// Recorder of the schedulers.
-    pub decisions: Decisions,
 }
 
 /// State and services of one control; see the module. Shared as `Arc<Core>`.
@@ -97,25 +80,9 @@ pub struct Core {
     pub store: Arc<dyn Store>,
     /// Calls to agents.
     pub agents: Agents,
-    /// Records and documents by digest.
-    pub preimages: Preimages,
     pub(crate) timings: Timings,
-    /// Node history.
-    pub history: History,
-    /// Recorded inputs and decisions of the schedulers.
-    pub decisions: Decisions,
-    /// Usage ledger.
-    pub usage_ledger: UsageLedger,
-    /// Latest readings of the BMCs.
-    pub bmc: Readings,
-    /// Plans made on request.
-    pub(crate) asked: PlanCache,
     /// Metrics of the reconcilers, for operators.
     pub metrics: MetricsRegistry,
-    /// Places where checkpoints cannot be written now.
-    pub(crate) checkpoint_storage: CheckpointStorage,
-    /// Limits how many schedulers plan at the same time; half of the cores stay free for other tasks.
-    pub(crate) planning: Arc<Semaphore>,
     view: ArcSwap<View>,
     /// Serialises writers; readers never wait for it.
     writer: Mutex<()>,
@@ -127,12 +94,6 @@ pub struct Core {
     /// Last replies of the nodes to pings.
     pub reply_times: ReplyTimes,
     renewal: OnceLock<Renewal>,
-    /// Checkpoint directory template for jobs that set no directory.
-    checkpoints: OnceLock<String>,
-    /// Client of the site's Prometheus.
-    metrics_source: OnceLock<Metrics>,
-    /// Connection to the accounting system; empty when accounting is disabled.
-    accounting: OnceLock<Arc<AccountingConnection>>,
     trust_news: watch::Sender<TrustNews>,
     trust_contradicts: AtomicBool,
 }
@@ -157,16 +118,8 @@ impl Core {
             clock: parts.clock,
             store: parts.store,
             agents: Agents::new(parts.mesh),
-            preimages: Preimages::new(),
             timings: parts.timings,
-            history: parts.history,
-            decisions: parts.decisions,
-            usage_ledger: UsageLedger::default(),
-            bmc: Readings::default(),
-            asked: PlanCache::default(),
             metrics,
-            checkpoint_storage: CheckpointStorage::default(),
-            planning: Arc::new(Semaphore::new(half_the_cores())),
             view: ArcSwap::from_pointee(View::default()),
             writer: Mutex::new(()),
             feed: Arc::default(),
@@ -176,9 +129,6 @@ impl Core {
             started_at: Instant::now(),
             reply_times: ReplyTimes::default(),
             renewal: OnceLock::new(),
-            checkpoints: OnceLock::new(),
-            metrics_source: OnceLock::new(),
-            accounting: OnceLock::new(),
             trust_news: watch::Sender::new(TrustNews::Unknown),
             trust_contradicts: AtomicBool::new(false),
         })
@@ -202,68 +152,6 @@ impl Core {
     /// Time from the start of this control to `at`.
     pub(crate) fn since_start(&self, at: Instant) -> Duration {
         at.saturating_duration_since(self.started_at)
-    }
-
-    /// Sets the checkpoint directory for jobs that set none. `{tenant}`, `{project}` and `{allocation}` are replaced by
-    /// the values of the allocation. Only the first call has an effect.
-    pub fn set_checkpoint_directory(&self, template: String) {
-        let _ = self.checkpoints.set(template);
-    }
-
-    /// Whether the site sets a checkpoint directory for jobs that set none.
-    pub fn has_checkpoint_directory(&self) -> bool {
-        self.checkpoints.get().is_some()
-    }
-
-    /// Checkpoint directory of an allocation; `None` for an allocation without a checkpoint mode, and where neither the
-    /// job nor the site sets a directory. A directory set by the job may serve many allocations, so each allocation
-    /// gets its own folder there.
-    pub fn checkpoint_directory(&self, allocation: &Allocation) -> Option<String> {
-        let own = allocation
-            .spec
-            .terms
-            .checkpoint
-            .as_ref()?
-            .directory
-            .as_ref();
-        if let Some(own) = own {
-            return Some(format!("{}/{}", own.trim_end_matches('/'), allocation.id));
-        }
-        let project = &allocation.spec.project;
-        let template = self.checkpoints.get()?;
-        let filled = template
-            .replace("{tenant}", project.tenant().as_str())
-            .replace("{project}", project.name())
-            .replace("{allocation}", &allocation.id.to_string());
-        Some(filled)
-    }
-
-    /// Checkpoint place of an allocation, shared with other allocations: the directory set by the job, or the site's
-    /// template.
-    pub(crate) fn checkpoint_place(&self, allocation: &Allocation) -> Option<String> {
-        let terms = allocation.spec.terms.checkpoint.as_ref()?;
-        let own = terms.directory.as_ref();
-        own.or_else(|| self.checkpoints.get()).cloned()
-    }
-
-    /// Sets the metrics source that services may scale by. Only the first call has an effect.
-    pub fn set_metrics_source(&self, metrics: Metrics) {
-        let _ = self.metrics_source.set(metrics);
-    }
-
-    /// Sets the connection to the accounting system. Only the first call has an effect.
-    pub fn set_accounting(&self, connection: Arc<AccountingConnection>) {
-        let _ = self.accounting.set(connection);
-    }
-
-    /// The accounting connection, if accounting is enabled.
-    pub fn accounting(&self) -> Option<&Arc<AccountingConnection>> {
-        self.accounting.get()
-    }
-
-    /// Client of the site's Prometheus, if there is one.
-    pub(crate) fn metrics_source(&self) -> Option<&Metrics> {
-        self.metrics_source.get()
     }
 
     /// Current view of the cluster.
@@ -348,16 +236,8 @@ impl Core {
         command: Command,
     ) -> Result<Applied, ProposeError> {
         let key = key.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
-        let is_submit = matches!(command, Command::Submit { .. } | Command::SubmitDag { .. });
-        let user = is_submit.then(|| principal.name.clone());
         let envelope = self.envelope(principal, Some(key), None, command);
-        let answer = self.propose_one(envelope).await?;
-        if let (Some(user), Err(refusal)) = (user, &answer) {
-            let at = self.now();
-            self.decisions
-                .refused_submit(at, &user, refusal.to_string());
-        }
-        Ok(answer?)
+        Ok(self.propose_one(envelope).await??)
     }
 
     /// Performs a linearizable read.
@@ -605,11 +485,6 @@ impl Core {
         self.store_view(next, Wakes::Reconcilers);
         self.feed.reset(revision);
     }
-}
-
-fn half_the_cores() -> usize {
-    let cores = std::thread::available_parallelism();
-    cores.map_or(1, |cores| cores.get().div_ceil(2))
 }
 
 /// Latest information on the trust bundle.

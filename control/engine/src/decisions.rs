@@ -141,7 +141,7 @@ impl Decisions {
     }
 
     /// Records a refused submission.
-    pub(crate) fn refused_submit(&self, at: UnixMillis, user: &str, refusal: String) {
+    pub fn refused_submit(&self, at: UnixMillis, user: &str, refusal: String) {
         if let Some(mut state) = self.state() {
             state.writer.write(&Line::RefusedSubmit {
                 at,

@@ -3,6 +3,7 @@
 
 use crate::{
     core::{Core, TrustNews, Wakes},
+    decisions::Decisions,
     feed::Change,
     movement_metrics::PreemptionCounters,
 };
@@ -22,8 +23,8 @@ const READ_PAUSE: Duration = Duration::from_millis(200);
 /// DAGs per read; one DAG has up to a thousand members.
 const DAGS_PER_PAGE: u32 = 64;
 
-/// Follows the quorum until the task is dropped.
-pub async fn follow(core: Arc<Core>) {
+/// Follows the quorum until the task is dropped, and records the events of allocations.
+pub async fn follow(core: Arc<Core>, decisions: Arc<Decisions>) {
     loop {
         let since = read_hot(&core).await;
         let mut items = core.store.watch(since);
@@ -31,7 +32,7 @@ pub async fn follow(core: Arc<Core>) {
             core.heard();
             match item {
                 WatchItem::Events(events) => {
-                    core.decisions.record_events(&events);
+                    decisions.record_events(&events);
                     fold(&core, &events);
                     for event in &events {
                         if let EventKind::Trust { number } = event.kind {

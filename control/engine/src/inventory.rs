@@ -2,15 +2,15 @@
 //! published digests.
 
 use crate::{
-    agents::ReadingKind, compare::unsettled_if_incomplete, core::Core, error::AgentError,
-    tasks::class_merge,
+    agents::ReadingKind, compare::unsettled_if_incomplete, error::AgentError,
+    node_records::NodeRecords, tasks::class_merge,
 };
 use lattice_conformance::{Class, ClassRecord, Inventory, LimitState, Power, Reading, Value};
 use lattice_quorum_types::NodeId;
 use lattice_redfish::contradictions;
 use lattice_view::{NodeEntry, View};
 
-impl Core {
+impl NodeRecords {
     /// Reads a node's complete inventory from its agent, with the last readings of its BMC. With [`ReadingKind::Last`]
     /// each class is the one that the node publishes; with a new reading it is the result of that reading.
     ///
@@ -22,11 +22,11 @@ impl Core {
         look: ReadingKind,
     ) -> Result<Inventory, AgentError> {
         let is_last = look == ReadingKind::Last;
-        let view = self.view();
-        let mut inventory = self.agents.inventory(&view, node, look).await?;
+        let view = self.core.view();
+        let mut inventory = self.core.agents.inventory(&view, node, look).await?;
         self.merge_bmc_inventory(node, &mut inventory);
         // The present view includes gossip that arrived during the call.
-        let view = self.view();
+        let view = self.core.view();
         if is_last && let Some(entry) = view.node(node) {
             self.replace_unpublished(&view, entry, &mut inventory).await;
         }
@@ -35,7 +35,7 @@ impl Core {
 
     /// Adds the last readings of the node's BMC.
     pub fn merge_bmc_inventory(&self, node: &NodeId, inventory: &mut Inventory) {
-        if let Some(parts) = self.bmc.parts(node) {
+        if let Some(parts) = self.readings.parts(node) {
             for (class, part) in &parts.records {
                 let record = inventory.records.remove(class);
                 let whole = class_merge::merge_class(record, part);
@@ -48,9 +48,9 @@ impl Core {
             let found = contradictions(record(Class::Bios), record(Class::Bmc));
             inventory.findings.extend(found);
         }
-        if let Some(seen) = self.bmc.power(node) {
+        if let Some(seen) = self.readings.power(node) {
             inventory.power = Some(seen.power.clone());
-        } else if self.bmc.parts(node).is_some() {
+        } else if self.readings.parts(node).is_some() {
             inventory.power = inventory.power.take().map(by_own_meter);
         }
     }

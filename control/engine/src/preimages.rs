@@ -25,11 +25,11 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 /// tens of kilobytes.
 pub(crate) const MOST_PREIMAGE_BYTES: usize = 512 << 10;
 
-/// Cache of preimages by digest.
-#[derive(Debug)]
+/// Cache of preimages by digest. Clones share one cache.
+#[derive(Debug, Clone, Default)]
 pub struct Preimages {
-    records: PreimageCache<ClassRecord>,
-    documents: PreimageCache<NodeDocument>,
+    records: Arc<PreimageCache<ClassRecord>>,
+    documents: Arc<PreimageCache<NodeDocument>>,
 }
 
 /// Error of a fetch: why the preimage of a digest is not available.
@@ -60,13 +60,6 @@ impl fmt::Display for PreimageUnavailable {
 }
 
 impl Preimages {
-    pub(crate) fn new() -> Self {
-        Self {
-            records: PreimageCache::new(),
-            documents: PreimageCache::new(),
-        }
-    }
-
     /// The cached record of a class digest, if any.
     pub fn record(&self, digest: &Digest) -> Option<Arc<ClassRecord>> {
         self.records.get(digest)

@@ -3,10 +3,7 @@
 
 use lattice_ledger::Ledger;
 use parking_lot::RwLock;
-use std::{
-    path::{Path, PathBuf},
-    sync::OnceLock,
-};
+use std::path::{Path, PathBuf};
 
 /// Default length of the budget window, in days.
 pub(crate) const PERIOD_DAYS: u64 = 90;
@@ -20,40 +17,34 @@ pub const DAY_MS: u64 = 24 * 3_600_000;
 pub struct UsageLedger {
     /// Running sums; `None` until they are read.
     ledger: RwLock<Option<Ledger>>,
-    period_days: OnceLock<u64>,
-    /// Folder that stores the last known GPU counts of nodes.
-    folder: OnceLock<PathBuf>,
+    period_days: u64,
+    folder: Option<PathBuf>,
 }
 
 impl Default for UsageLedger {
     fn default() -> Self {
-        Self {
-            ledger: RwLock::new(None),
-            period_days: OnceLock::new(),
-            folder: OnceLock::new(),
-        }
+        Self::new(PERIOD_DAYS, None)
     }
 }
 
 impl UsageLedger {
-    /// Sets the length of the budget window, in days. Only the first call has an effect.
-    pub fn set_period_days(&self, days: u64) {
-        let _ = self.period_days.set(days);
-    }
-
-    /// Sets the folder for the last known GPU counts of nodes. Only the first call has an effect; call it before
-    /// `tasks::usage_ledger::follow`.
-    pub fn set_folder(&self, folder: &Path) {
-        let _ = self.folder.set(folder.to_owned());
+    /// New, empty ledger with a budget window of `period_days`. The last known GPU counts of nodes are stored in
+    /// `folder`, or only in memory.
+    pub const fn new(period_days: u64, folder: Option<PathBuf>) -> Self {
+        Self {
+            ledger: RwLock::new(None),
+            period_days,
+            folder,
+        }
     }
 
     pub(crate) fn folder(&self) -> Option<&Path> {
-        self.folder.get().map(PathBuf::as_path)
+        self.folder.as_deref()
     }
 
     /// Length of the budget window, in days.
-    pub fn period_days(&self) -> u64 {
-        self.period_days.get().copied().unwrap_or(PERIOD_DAYS)
+    pub const fn period_days(&self) -> u64 {
+        self.period_days
     }
 
     /// Result of `ask` on the ledger; `None` while the ledger is not read yet.

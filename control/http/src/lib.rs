@@ -45,3 +45,4 @@ pub use oidc::{Issuer, IssuerError};
 pub use oidc_config::OidcConfig;
 pub use routes::openapi;
 pub use server::{Port, run_until_stopped, serve};
+pub use state::Stores;

@@ -38,9 +38,9 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     let mut all = Exposition::default();
     nodes(&mut all, &view);
     control(&mut all, core, &view);
-    accounting(&mut all, core);
+    accounting(&mut all, api);
     port(&mut all, api);
-    power(&mut all, core, &view);
+    power(&mut all, api, &view);
     inputs::expose(&view, core.now(), &mut all);
     // Only operators and tenant administrators see project names, each within the visible tenants.
     if caller.sees_all() {
@@ -49,7 +49,7 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     // Metrics of services and preemptions cover all tenants at once.
     if caller.is_cluster_operator() {
         core.metrics.expose(&mut all);
-        core.expose_storage(&view, &mut all);
+        api.stores().checkpoints.expose(&view, &mut all);
     }
     api.meter().expose(&mut all);
     all.text()
@@ -126,8 +126,9 @@ fn control(all: &mut Exposition, core: &Core, view: &View) {
     );
 }
 
-fn accounting(all: &mut Exposition, core: &Core) {
-    let Some(connection) = core.accounting() else {
+fn accounting(all: &mut Exposition, api: &Api) {
+    let core = api.core();
+    let Some(connection) = api.stores().accounting.as_ref() else {
         return;
     };
     let status = connection.status();
@@ -198,8 +199,8 @@ fn port(all: &mut Exposition, api: &Api) {
     );
 }
 
-fn power(all: &mut Exposition, core: &Core, view: &View) {
-    let power = status::power(core, view);
+fn power(all: &mut Exposition, api: &Api, view: &View) {
+    let power = status::power(api, view);
     let sum = power.draws.iter().map(|(_, watts)| watts).sum();
     let sum: Option<f64> = (!power.draws.is_empty()).then_some(sum);
     all.gauges(

@@ -5,7 +5,7 @@ use super::{
     auth::Auth,
     extract::MAX_BODY_BYTES,
     metrics, routes,
-    state::{Api, Bounds},
+    state::{Api, Bounds, Stores},
 };
 use crate::grpc;
 use axum::{
@@ -78,6 +78,7 @@ impl Default for PeerTimeouts {
 /// The port cannot be taken over. The future returns an error only if it cannot continue.
 pub fn serve(
     core: Arc<Core>,
+    stores: Stores,
     port: Port,
     stop: CancellationToken,
 ) -> io::Result<impl Future<Output = io::Result<()>> + Send + 'static> {
@@ -87,7 +88,7 @@ pub fn serve(
         max_dag_size: port.max_dag_size,
         stop,
     };
-    let api = Api::new(core, port.auth, port.authority, bounds);
+    let api = Api::new(core, stores, port.auth, port.authority, bounds);
     serve_with(api, port.listener, port.tls, PeerTimeouts::default())
 }
 

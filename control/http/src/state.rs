@@ -5,7 +5,12 @@ use super::{
     streams::Streams,
 };
 use lattice_api::problem::{Kind, Problem};
-use lattice_engine::Core;
+use lattice_engine::{
+    Core, History, accounting_connection::AccountingConnection, bmc::Readings,
+    checkpoint_storage::CheckpointStorage, decisions::Decisions, node_records::NodeRecords,
+    preimages::Preimages, requested_plans::PlanCache, tasks::node_evidence::NodeAccess,
+    usage::UsageLedger,
+};
 use lattice_mesh::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -23,12 +28,50 @@ pub(crate) struct Bounds {
     pub(crate) stop: CancellationToken,
 }
 
+/// Stores of the control that the interfaces show.
+#[derive(Debug, Clone)]
+pub struct Stores {
+    /// Node history.
+    pub history: History,
+    /// Records and documents by digest.
+    pub preimages: Preimages,
+    /// Latest readings of the BMCs.
+    pub readings: Readings,
+    /// Usage ledger.
+    pub usage: Arc<UsageLedger>,
+    /// Recorded inputs and decisions of the schedulers.
+    pub decisions: Arc<Decisions>,
+    /// Checkpoint directories, and outages of their storage.
+    pub checkpoints: Arc<CheckpointStorage>,
+    /// Connection to the accounting system; `None` when accounting is disabled.
+    pub accounting: Option<Arc<AccountingConnection>>,
+}
+
+impl Stores {
+    /// Sources of the records of nodes.
+    pub fn records(&self, core: &Arc<Core>) -> NodeRecords {
+        NodeRecords {
+            core: core.clone(),
+            history: self.history.clone(),
+            preimages: self.preimages.clone(),
+            readings: self.readings.clone(),
+        }
+    }
+
+    /// Access to agents and BMCs for direct queries.
+    pub fn nodes(&self, core: &Arc<Core>) -> NodeAccess {
+        NodeAccess::new(core.clone(), self.readings.clone())
+    }
+}
+
 /// Shared state of all handlers, REST and gRPC.
 #[derive(Clone)]
 pub(crate) struct Api(Arc<Inner>);
 
 struct Inner {
     core: Arc<Core>,
+    stores: Stores,
+    plans: PlanCache,
     auth: Arc<Auth>,
     limiter: Limiter,
     meter: Meter,
@@ -40,9 +83,17 @@ struct Inner {
 }
 
 impl Api {
-    pub(crate) fn new(core: Arc<Core>, auth: Arc<Auth>, authority: Pin, bounds: Bounds) -> Self {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        stores: Stores,
+        auth: Arc<Auth>,
+        authority: Pin,
+        bounds: Bounds,
+    ) -> Self {
         Self(Arc::new(Inner {
             core,
+            stores,
+            plans: PlanCache::default(),
             auth,
             limiter: Limiter::new(bounds.requests_per_second),
             meter: Meter::default(),
@@ -56,6 +107,25 @@ impl Api {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0.core
+    }
+
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.0.stores
+    }
+
+    /// Plans made on request.
+    pub(crate) fn plans(&self) -> &PlanCache {
+        &self.0.plans
+    }
+
+    /// Sources of the records of nodes.
+    pub(crate) fn records(&self) -> NodeRecords {
+        self.stores().records(self.core())
+    }
+
+    /// Access to agents and BMCs for direct queries.
+    pub(crate) fn nodes(&self) -> NodeAccess {
+        self.stores().nodes(self.core())
     }
 
     /// Authentication of callers, by token.

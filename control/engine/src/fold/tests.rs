@@ -98,8 +98,6 @@ fn core(store: Arc<Scripted>) -> Arc<Core> {
         store,
         mesh: Mesh::bind(addr, credentials, MeshConfig::default()).unwrap(),
         timings: crate::Timings::default(),
-        history: crate::history::History::open(None).unwrap(),
-        decisions: crate::decisions::Decisions::default(),
     })
 }
 
@@ -137,7 +135,7 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
     let core = core(store.clone());
     let mut changes = core.subscribe(None);
     assert_eq!(core.view_age_ms(), None);
-    let following = tokio::spawn(follow(core.clone()));
+    let following = tokio::spawn(follow(core.clone(), Arc::default()));
 
     timeout(Duration::from_secs(60), core.reached(Revision(3)))
         .await
@@ -186,7 +184,7 @@ async fn folds_partial_updates() {
         since: Mutex::new(Vec::new()),
     });
     let core = core(store);
-    let following = tokio::spawn(follow(core.clone()));
+    let following = tokio::spawn(follow(core.clone(), Arc::default()));
     timeout(Duration::from_secs(60), core.reached(state.revision()))
         .await
         .unwrap();

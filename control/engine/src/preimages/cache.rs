@@ -49,15 +49,17 @@ struct NodePreimages<T> {
     of_node: HashMap<NodeId, VecDeque<Digest>>,
 }
 
-impl<T> PreimageCache<T> {
-    pub(super) fn new() -> Self {
+impl<T> Default for PreimageCache<T> {
+    fn default() -> Self {
         Self(Mutex::new(NodePreimages {
             slots: HashMap::new(),
             sources: HashMap::new(),
             of_node: HashMap::new(),
         }))
     }
+}
 
+impl<T> PreimageCache<T> {
     fn lock_preimages(&self) -> MutexGuard<'_, NodePreimages<T>> {
         self.0.lock()
     }
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn node_with_many_records_evicts_own() {
-        let kept = PreimageCache::new();
+        let kept = PreimageCache::default();
         put(&kept, 0, "honest", 40_000);
         let most = MOST_BYTES_OF_NODE / MOST_PREIMAGE_BYTES;
         for n in 1..=3 * most {
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn unavailable_digests_are_evicted_first() {
-        let kept = PreimageCache::new();
+        let kept = PreimageCache::default();
         put(&kept, 0, "honest", 40_000);
         let waited_for = kept.slot(digest(1));
         for n in 2..2 * MAX_DIGESTS {
@@ -195,7 +197,7 @@ mod tests {
 
     #[test]
     fn there_are_never_more_than_fit() {
-        let kept = PreimageCache::new();
+        let kept = PreimageCache::default();
         for n in 0..=MAX_DIGESTS {
             put(&kept, n, &format!("n{n}"), 1);
         }

@@ -128,7 +128,7 @@ async fn four_liars_with_low_names_keep_no_record_from_being_had() {
     ];
     let honest = world.agent("z", digest, Some(good.encode()));
     let agents = Agents::new(world.mesh(Role::Control, "c1"));
-    let preimages = Preimages::new();
+    let preimages = Preimages::default();
 
     // Requested for one of the lying nodes, as a caller does that takes the first node publishing the digest.
     let why = world.fetch(&preimages, &agents, digest, "a0").await;
@@ -165,7 +165,7 @@ async fn owner_node_is_asked_first() {
     let liar = world.agent("a0", digest, None);
     let itself = world.agent("z", digest, Some(good.encode()));
     let agents = Agents::new(world.mesh(Role::Control, "c1"));
-    let preimages = Preimages::new();
+    let preimages = Preimages::default();
     let found = world.fetch(&preimages, &agents, digest, "z").await;
     assert!(found.is_ok());
     assert_eq!((count(&liar), count(&itself)), (0, 1));
@@ -179,7 +179,7 @@ async fn a_digest_that_many_want_at_once_is_fetched_once() {
     let without = world.agent("without", digest, None);
     let holder = world.agent("holder", digest, Some(good.encode()));
     let agents = Agents::new(world.mesh(Role::Control, "c1"));
-    let preimages = Preimages::new();
+    let preimages = Preimages::default();
     let wants = (0..10).map(|_| world.fetch(&preimages, &agents, digest, "without"));
     let found = futures::future::join_all(wants).await;
     assert!(found.iter().all(Result::is_ok));

@@ -8,6 +8,7 @@ use crate::{
     core::Core,
     error::ProposeError,
     tasks::reconciler::{Reconciler, ReconcilerPace},
+    usage::UsageLedger,
 };
 use async_trait::async_trait;
 use lattice_ledger::{Ledger, UNKNOWN_GPUS, Usage};
@@ -51,14 +52,24 @@ pub struct AccountingReconciler {
 
 impl AccountingReconciler {
     /// New [`AccountingReconciler`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>, connection: Arc<AccountingConnection>) -> Self {
-        Self::since(Instant::now(), core, connection)
+    pub fn new(
+        core: Arc<Core>,
+        usage: Arc<UsageLedger>,
+        connection: Arc<AccountingConnection>,
+    ) -> Self {
+        Self::since(Instant::now(), core, usage, connection)
     }
 
     /// Creates the reconciler for a control that has received node state since `began`.
-    fn since(began: Instant, core: Arc<Core>, connection: Arc<AccountingConnection>) -> Self {
+    fn since(
+        began: Instant,
+        core: Arc<Core>,
+        usage: Arc<UsageLedger>,
+        connection: Arc<AccountingConnection>,
+    ) -> Self {
         let cluster = Arc::new(ControlledCluster {
             core,
+            usage,
             fence: Mutex::default(),
             began,
         });
@@ -128,6 +139,7 @@ impl Reconciler for AccountingReconciler {
 /// The cluster, as this control sees it.
 struct ControlledCluster {
     core: Arc<Core>,
+    usage: Arc<UsageLedger>,
     fence: Mutex<Option<Fence>>,
     /// When this control began to receive node state.
     began: Instant,
@@ -212,13 +224,10 @@ impl AccountedCluster for ControlledCluster {
                 through: ledger.last(),
             })
         };
-        self.core.usage_ledger.ask(totals).flatten()
+        self.usage.ask(totals).flatten()
     }
     fn consumed(&self, allocation: AllocationId, uses: &[UsagePeriod]) -> Usage {
-        let consumed = self
-            .core
-            .usage_ledger
-            .ask(|ledger| ledger.consumed(allocation, uses));
+        let consumed = self.usage.ask(|ledger| ledger.consumed(allocation, uses));
         consumed.unwrap_or_default()
     }
     fn node_hardware(&self, node: &NodeId) -> NodeHardware {
@@ -226,11 +235,7 @@ impl AccountedCluster for ControlledCluster {
         let document = view
             .as_known(node)
             .and_then(|entry| entry.document.as_ref());
-        let gpus = self
-            .core
-            .usage_ledger
-            .ask(|ledger| ledger.gpus(node))
-            .flatten();
+        let gpus = self.usage.ask(|ledger| ledger.gpus(node)).flatten();
         NodeHardware {
             gpus: gpus.unwrap_or(UNKNOWN_GPUS),
             gpu_model: document

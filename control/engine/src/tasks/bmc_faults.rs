@@ -4,6 +4,7 @@
 //! brake does not apply to it.
 
 use crate::{
+    bmc::Readings,
     core::Core,
     observed_state,
     tasks::activation::{Activation, BmcWakeUp},
@@ -19,18 +20,19 @@ const SPACING: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct BmcFaultPublisher {
     core: Arc<Core>,
+    readings: Readings,
 }
 
 impl BmcFaultPublisher {
     /// New [`BmcFaultPublisher`]; it does nothing until it is run.
-    pub const fn new(core: Arc<Core>) -> Self {
-        Self { core }
+    pub const fn new(core: Arc<Core>, readings: Readings) -> Self {
+        Self { core, readings }
     }
 
     /// Runs forever.
     pub async fn run(self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
-        let mut news = BmcWakeUp::new(self.core.bmc.changes(), SPACING);
+        let mut news = BmcWakeUp::new(self.readings.changes(), SPACING);
         loop {
             tokio::select! {
                 () = activation.next() => {}
@@ -43,7 +45,7 @@ impl BmcFaultPublisher {
     /// Publishes changed faults. Returns the number of nodes with a change.
     pub fn reconcile(&self) -> usize {
         let view = self.core.view();
-        let all = self.core.bmc.all_parts().into_iter();
+        let all = self.readings.all_parts().into_iter();
         let news = all.filter_map(|(id, parts)| {
             let (known, named) = (&view.node(&id)?.bmc_faults, parts.named());
             (**known != named).then_some((id, named))
@@ -73,7 +75,7 @@ mod tests {
         let seen = |_| lattice_view::GossipedNode::before(BTreeMap::new());
         let cell = names.iter().map(|node| (node.clone(), seen(node)));
         observed_state::cell(&world.core, "c0", cell.collect());
-        let running = BmcFaultPublisher::new(world.core.clone()).run();
+        let running = BmcFaultPublisher::new(world.core.clone(), world.readings.clone()).run();
         let _running = AbortOnDropHandle::new(tokio::spawn(running));
         sleep(PERIOD * 3 / 2).await;
         let before = world.core.view().version;
@@ -87,8 +89,7 @@ mod tests {
         };
         for node in &names {
             world
-                .core
-                .bmc
+                .readings
                 .put_parts(node.clone(), Parts::naming([Parts::critical()]));
             sleep(Duration::from_millis(10)).await;
             if node == &names[0] {

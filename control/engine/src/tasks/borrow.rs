@@ -8,6 +8,7 @@
 mod tests;
 
 use crate::{
+    checkpoint_storage::CheckpointStorage,
     core::Core,
     tasks::{
         activation::due,
@@ -66,6 +67,7 @@ pub(crate) struct BorrowReport {
 #[derive(Debug)]
 pub struct Borrow {
     core: Arc<Core>,
+    checkpoints: Arc<CheckpointStorage>,
     /// By node: the vCluster that used the node at the last pass, and since when.
     moved: BTreeMap<NodeId, (VclusterName, UnixMillis)>,
     /// When the next grace period of a reclaimed node that is still held ends.
@@ -99,9 +101,10 @@ impl Reconciler for Borrow {
 
 impl Borrow {
     /// New [`Borrow`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>) -> Self {
+    pub fn new(core: Arc<Core>, checkpoints: Arc<CheckpointStorage>) -> Self {
         Self {
             core,
+            checkpoints,
             moved: BTreeMap::new(),
             next_grace: None,
         }
@@ -119,9 +122,9 @@ impl Borrow {
         self.next_grace =
             next_grace(&view, now).map(|ms| Instant::now() + Duration::from_millis(ms));
         let moved = self.moved.clone();
-        let (core, shown) = (self.core.clone(), view.clone());
+        let (checkpoints, shown) = (self.checkpoints.clone(), view.clone());
         let deciding = tokio::task::spawn_blocking(move || {
-            let sharing = SharingInputs::of(&core, &shown, &moved, now, age_ms);
+            let sharing = SharingInputs::of(&checkpoints, &shown, &moved, now, age_ms);
             sharing.decide()
         });
         match deciding.await {
@@ -264,7 +267,9 @@ impl Borrow {
     /// Describes the job as a victim. A job without a checkpoint directory or writable storage, or with an ended rank,
     /// is stopped without a checkpoint.
     fn victim(&self, view: &View, held: &Allocation, timeout_ms: u64) -> Victim {
-        let directory = self.core.writable_directory(view, held);
+        let directory = self
+            .checkpoints
+            .writable_directory(view, held, self.core.now());
         Victim {
             id: held.id,
             attempt: held.attempt,
@@ -362,7 +367,7 @@ struct SharingInputs {
 
 impl SharingInputs {
     fn of(
-        core: &Core,
+        checkpoints: &CheckpointStorage,
         view: &View,
         moved: &BTreeMap<NodeId, (VclusterName, UnixMillis)>,
         now: UnixMillis,
@@ -440,7 +445,7 @@ impl SharingInputs {
         let bursts = excess_allocations(view);
         let work = |held: &Allocation| HolderFacts {
             burst: bursts.contains(&held.id),
-            ..preemption_search::work_of(core, view, held)
+            ..preemption_search::work_of(checkpoints, view, held, now)
         };
         sharing.work = held.map(|held| (held.id, work(held))).collect();
         sharing

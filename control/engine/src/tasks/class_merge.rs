@@ -4,8 +4,9 @@
 
 use crate::{
     bmc::Parts,
-    core::Core,
+    node_records::NodeRecords,
     observed_state,
+    preimages::Preimages,
     tasks::activation::{Activation, BmcWakeUp, due},
 };
 use futures::{StreamExt, stream};
@@ -27,7 +28,7 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Merge task; see the module.
 #[derive(Debug)]
 pub struct ClassMerge {
-    core: Arc<Core>,
+    records: NodeRecords,
     /// Last merge of each node.
     done: BTreeMap<NodeId, MergeSource>,
 }
@@ -43,11 +44,11 @@ struct MergeSource {
 
 impl MergeSource {
     /// Whether the merge is still valid and its records are still available.
-    fn holds(&self, core: &Core, entry: &NodeEntry, parts: &Arc<Parts>) -> bool {
+    fn holds(&self, preimages: &Preimages, entry: &NodeEntry, parts: &Arc<Parts>) -> bool {
         let is_at_hand = |merged: &MergedMark| {
             let earlier = merged.earlier.map(|earlier| earlier.digest);
             let mut digests = merged.mark.digest().into_iter().chain(earlier);
-            digests.all(|digest| core.preimages.record(&digest).is_some())
+            digests.all(|digest| preimages.record(&digest).is_some())
         };
         self.is_complete
             && Arc::ptr_eq(&self.parts, parts)
@@ -61,15 +62,17 @@ impl MergeSource {
 
 impl ClassMerge {
     /// New [`ClassMerge`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>) -> Self {
-        let done = BTreeMap::new();
-        Self { core, done }
+    pub const fn new(records: NodeRecords) -> Self {
+        Self {
+            records,
+            done: BTreeMap::new(),
+        }
     }
 
     /// Runs forever.
     pub async fn run(mut self) {
-        let mut activation = Activation::new(&self.core, PERIOD, SPACING);
-        let mut news = BmcWakeUp::new(self.core.bmc.changes(), SPACING);
+        let mut activation = Activation::new(&self.records.core, PERIOD, SPACING);
+        let mut news = BmcWakeUp::new(self.records.readings.changes(), SPACING);
         loop {
             tokio::select! {
                 () = activation.next() => {}
@@ -81,18 +84,19 @@ impl ClassMerge {
 
     /// Merges every node that needs it. Returns the number of nodes that changed.
     pub async fn reconcile(&mut self) -> usize {
-        let view = self.core.view();
-        let todo = self.core.bmc.all_parts().into_iter();
+        let view = self.records.core.view();
+        let todo = self.records.readings.all_parts().into_iter();
         let todo = todo.filter_map(|(node, parts)| {
             let entry = view.node(&node)?;
             let done = self.done.get(&node);
-            let is_done = done.is_some_and(|done| done.holds(&self.core, entry, &parts));
+            let is_done =
+                done.is_some_and(|done| done.holds(&self.records.preimages, entry, &parts));
             (!is_done).then(|| (node, Arc::clone(entry), parts))
         });
         let todo: Vec<_> = todo.collect();
-        let (core, seen) = (&self.core, &view);
+        let (records, seen) = (&self.records, &view);
         let merge = |(node, entry, parts): (NodeId, Arc<NodeEntry>, Arc<Parts>)| async move {
-            let (merged, is_whole) = merge_node(core, seen, &entry, &parts).await;
+            let (merged, is_whole) = records.merge_node(seen, &entry, &parts).await;
             let done = MergeSource {
                 parts,
                 merged,
@@ -110,7 +114,7 @@ impl ClassMerge {
                 next = all.next() => next,
                 () = due(tell_at) => {
                     tell_at = None;
-                    observed_state::merged_marks(core, std::mem::take(&mut found));
+                    observed_state::merged_marks(&records.core, std::mem::take(&mut found));
                     continue;
                 }
             };
@@ -128,67 +132,84 @@ impl ClassMerge {
             self.done.insert(node, done);
         }
         if !found.is_empty() {
-            observed_state::merged_marks(core, found);
+            observed_state::merged_marks(&records.core, found);
         }
         count
     }
 }
 
-/// Merges the records of agent and BMC for one node. Returns also whether all available data is included.
-async fn merge_node(
-    core: &Core,
-    view: &View,
-    entry: &NodeEntry,
-    parts: &Parts,
-) -> (BTreeMap<Class, MergedMark>, bool) {
-    let mut merged = BTreeMap::new();
-    let mut is_whole = true;
-    for (class, part) in &parts.records {
-        let base = entry.published(*class);
-        let record = match base {
-            Some(mark @ ClassMark::Complete { .. }) => {
-                match agents_record(core, view, entry, mark).await {
-                    Some(record) => match merge_class(Some(record), part) {
-                        Some(record) => record,
-                        // Two schemas without a common version cannot be merged.
+impl NodeRecords {
+    /// Merges the records of agent and BMC for one node. Returns also whether all available data is included.
+    async fn merge_node(
+        &self,
+        view: &View,
+        entry: &NodeEntry,
+        parts: &Parts,
+    ) -> (BTreeMap<Class, MergedMark>, bool) {
+        let mut merged = BTreeMap::new();
+        let mut is_whole = true;
+        for (class, part) in &parts.records {
+            let base = entry.published(*class);
+            let record = match base {
+                Some(mark @ ClassMark::Complete { .. }) => {
+                    match self.agents_record(view, entry, mark).await {
+                        Some(record) => match merge_class(Some(record), part) {
+                            Some(record) => record,
+                            // Two schemas without a common version cannot be merged.
+                            None => {
+                                merged.insert(*class, MergedMark::unknown(base));
+                                continue;
+                            }
+                        },
+                        // Without the agent record, the BMC record alone is incomplete.
                         None => {
+                            is_whole = false;
                             merged.insert(*class, MergedMark::unknown(base));
                             continue;
                         }
-                    },
-                    // Without the agent record, the BMC record alone is incomplete.
-                    None => {
-                        is_whole = false;
-                        merged.insert(*class, MergedMark::unknown(base));
-                        continue;
                     }
                 }
+                Some(ClassMark::Incomplete) => {
+                    merged.insert(*class, MergedMark::unknown(base));
+                    continue;
+                }
+                Some(ClassMark::Disabled) | None => part.clone(),
+            };
+            let mark = record.state().mark();
+            let earlier = Schemas::SHIPPED.earlier(&record);
+            let earlier = earlier.map(|(earlier, record)| {
+                let record = Arc::new(record);
+                self.preimages.put_record(&entry.id, earlier.digest, record);
+                earlier
+            });
+            if let Some(digest) = mark.digest() {
+                self.preimages
+                    .put_record(&entry.id, digest, Arc::new(record));
             }
-            Some(ClassMark::Incomplete) => {
-                merged.insert(*class, MergedMark::unknown(base));
-                continue;
-            }
-            Some(ClassMark::Disabled) | None => part.clone(),
-        };
-        let mark = record.state().mark();
-        let earlier = Schemas::SHIPPED.earlier(&record);
-        let earlier = earlier.map(|(earlier, record)| {
-            let record = Arc::new(record);
-            core.preimages.put_record(&entry.id, earlier.digest, record);
-            earlier
-        });
-        if let Some(digest) = mark.digest() {
-            core.preimages
-                .put_record(&entry.id, digest, Arc::new(record));
+            let whole = MergedMark {
+                base,
+                mark,
+                earlier,
+            };
+            merged.insert(*class, whole);
         }
-        let whole = MergedMark {
-            base,
-            mark,
-            earlier,
-        };
-        merged.insert(*class, whole);
+        (merged, is_whole)
     }
-    (merged, is_whole)
+
+    async fn agents_record(
+        &self,
+        view: &View,
+        entry: &NodeEntry,
+        mark: ClassMark,
+    ) -> Option<ClassRecord> {
+        let digest = mark.digest()?;
+        if let Ok(Some(record)) = self.history.record(digest).await {
+            return Some(record);
+        }
+        let (preimages, agents) = (&self.preimages, &self.core.agents);
+        let fetched = preimages.fetch_record(agents, view, digest, entry).await;
+        fetched.ok().map(|record| ClassRecord::clone(&record))
+    }
 }
 
 /// Merges the records of agent and BMC of one class, in the older of the two schemas; a record with keys of two schemas
@@ -201,19 +222,4 @@ pub fn merge_class(record: Option<ClassRecord>, part: &ClassRecord) -> Option<Cl
     let schema = record.schema.min(part.schema);
     let (record, part) = (record.in_schema(schema).ok()?, part.in_schema(schema).ok()?);
     Some(record.merge(part))
-}
-
-async fn agents_record(
-    core: &Core,
-    view: &View,
-    entry: &NodeEntry,
-    mark: ClassMark,
-) -> Option<ClassRecord> {
-    let digest = mark.digest()?;
-    if let Ok(Some(record)) = core.history.record(digest).await {
-        return Some(record);
-    }
-    let (preimages, agents) = (&core.preimages, &core.agents);
-    let fetched = preimages.fetch_record(agents, view, digest, entry).await;
-    fetched.ok().map(|record| ClassRecord::clone(&record))
 }

@@ -10,9 +10,10 @@
 mod fetch;
 
 use crate::{
-    core::Core,
     history::{HistoryError, PastClassState},
+    node_records::NodeRecords,
     observed_state,
+    preimages::Preimages,
     tasks::activation::{Activation, due},
 };
 use fetch::Fetches;
@@ -48,7 +49,7 @@ const RECALLS_PER_ROUND: usize = 256;
 /// Conformance reconciler; see the module.
 #[derive(Debug)]
 pub struct Conformance {
-    core: Arc<Core>,
+    records: NodeRecords,
     fetches: Fetches,
     /// Conformance version of the view compared last.
     compared: Option<u64>,
@@ -81,10 +82,10 @@ pub struct ConformanceReport {
 
 impl Conformance {
     /// New [`Conformance`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>) -> Self {
+    pub fn new(records: NodeRecords) -> Self {
         Self {
-            fetches: Fetches::new(core.clone()),
-            core,
+            fetches: Fetches::new(records.clone()),
+            records,
             compared: None,
             took: Duration::ZERO,
             missing: BTreeSet::new(),
@@ -97,12 +98,12 @@ impl Conformance {
 
     /// Runs forever.
     pub async fn run(self) {
-        let core = Arc::clone(&self.core);
-        futures::join!(self.rounds(), judge_promptly(&core));
+        let records = self.records.clone();
+        futures::join!(self.rounds(), judge_promptly(&records));
     }
 
     async fn rounds(mut self) {
-        let mut activation = Activation::new(&self.core, PERIOD, SPACING);
+        let mut activation = Activation::new(&self.records.core, PERIOD, SPACING);
         loop {
             tokio::select! {
                 () = activation.next() => self.round().await,
@@ -141,12 +142,12 @@ impl Conformance {
         let is_news = self.fetches.take_records() > 0;
         self.fetches.put_documents().await;
         // The view from before the comparison: gossip that arrives during the comparison is for the next one.
-        let view = self.core.view();
+        let view = self.records.core.view();
         let version = Some(view.conformance_version);
         let now = Instant::now();
         let mut found = None;
         if is_news || self.withheld_since.is_some() || self.compared != version {
-            let (judged, missing) = compare(&self.core, &view);
+            let (judged, missing) = compare(&self.records.preimages, &view);
             (self.compared, self.missing) = (version, missing);
             self.took = now.elapsed();
             self.withheld_since.get_or_insert(now);
@@ -161,7 +162,7 @@ impl Conformance {
             return;
         }
         self.withheld_since = None;
-        observed_state::comparison(&self.core, found);
+        observed_state::comparison(&self.records.core, found);
     }
 
     /// Runs one round until no fetch is under way, including fetches that failed before.
@@ -178,7 +179,7 @@ impl Conformance {
             }
         }
         let (documents, records) = self.fetches.totals();
-        let view = self.core.view();
+        let view = self.records.core.view();
         ConformanceReport {
             documents,
             records,
@@ -190,20 +191,21 @@ impl Conformance {
 
 /// Publishes a comparison of the available data soon after a baseline changes, so that the caller does not wait for a
 /// silent node. Nodes that answer have time to do so.
-async fn judge_promptly(core: &Core) {
+async fn judge_promptly(records: &NodeRecords) {
+    let core = &records.core;
     loop {
         core.unjudged().await;
         if timeout(JUDGEMENT_TIMEOUT, core.judged()).await.is_err() {
-            observed_state::comparison(core, compare(core, &core.view()).0);
+            observed_state::comparison(core, compare(&records.preimages, &core.view()).0);
         }
     }
 }
 
 /// Compares all nodes by the available records; returns also the digests of the missing records.
-fn compare(core: &Core, view: &View) -> (ComparisonResult, BTreeSet<Digest>) {
+fn compare(preimages: &Preimages, view: &View) -> (ComparisonResult, BTreeSet<Digest>) {
     let missing = RefCell::new(BTreeSet::new());
     let at_hand = |digest: &Digest| -> Option<ClassRecord> {
-        let record = core.preimages.record(digest);
+        let record = preimages.record(digest);
         if record.is_none() {
             missing.borrow_mut().insert(*digest);
         }
@@ -216,14 +218,14 @@ fn compare(core: &Core, view: &View) -> (ComparisonResult, BTreeSet<Digest>) {
 impl Conformance {
     /// Looks up, once, the last known state of at most `most` nodes that have not gossiped since this control started.
     async fn recall(&mut self, most: usize) {
-        let view = self.core.view();
+        let view = self.records.core.view();
         let is_unheard = |entry: &NodeEntry| entry.gossip.is_none() && entry.last_known.is_none();
         let unheard = view.nodes.values().filter(|entry| is_unheard(entry));
         let unheard = unheard.filter(|entry| !self.recalled.contains(&entry.id));
         let unheard: Vec<&Arc<NodeEntry>> = unheard.take(most).collect();
         let mut found = Vec::new();
         for entry in unheard {
-            let (was, node) = (recall(&self.core, entry).await, &entry.id);
+            let (was, node) = (self.records.recall(entry).await, &entry.id);
             match was {
                 Ok(was) => found.extend(was),
                 // A repeated read of this history entry would fail as well.
@@ -238,39 +240,41 @@ impl Conformance {
             }
             self.recalled.insert(node.clone());
         }
-        observed_state::last_known(&self.core, found);
+        observed_state::last_known(&self.records.core, found);
     }
 }
 
-/// Last known state of a node from the history; `None` if the history has none.
-async fn recall(core: &Core, entry: &NodeEntry) -> Result<Option<NodeEntry>, HistoryError> {
-    let name = entry.id.to_string();
-    let mut marks = BTreeMap::new();
-    for (class, then) in core.history.last_known(name.clone()).await? {
-        let mark = match then {
-            PastClassState::Known { record, .. } => {
-                let mark = record.state().mark();
-                if let Some(digest) = mark.digest() {
-                    let record = Arc::new(*record);
-                    core.preimages.put_record(&entry.id, digest, record);
+impl NodeRecords {
+    /// Last known state of a node from the history; `None` if the history has none.
+    async fn recall(&self, entry: &NodeEntry) -> Result<Option<NodeEntry>, HistoryError> {
+        let name = entry.id.to_string();
+        let mut marks = BTreeMap::new();
+        for (class, then) in self.history.last_known(name.clone()).await? {
+            let mark = match then {
+                PastClassState::Known { record, .. } => {
+                    let mark = record.state().mark();
+                    if let Some(digest) = mark.digest() {
+                        let record = Arc::new(*record);
+                        self.preimages.put_record(&entry.id, digest, record);
+                    }
+                    mark
                 }
-                mark
-            }
-            PastClassState::Incomplete { .. } | PastClassState::Lost { .. } => {
-                ClassMark::Incomplete
-            }
-            PastClassState::Disabled => ClassMark::Disabled,
-            PastClassState::NotKept => continue,
-        };
-        marks.insert(class, mark);
+                PastClassState::Incomplete { .. } | PastClassState::Lost { .. } => {
+                    ClassMark::Incomplete
+                }
+                PastClassState::Disabled => ClassMark::Disabled,
+                PastClassState::NotKept => continue,
+            };
+            marks.insert(class, mark);
+        }
+        if marks.is_empty() {
+            return Ok(None);
+        }
+        let documents = self.history.documents(vec![name]).await?;
+        let document = documents.into_iter().next().map(|(_, document)| document);
+        let document = document.map(|(digest, document)| (digest, Arc::new(document)));
+        Ok(Some(entry.as_last_known(marks, document)))
     }
-    if marks.is_empty() {
-        return Ok(None);
-    }
-    let documents = core.history.documents(vec![name]).await?;
-    let document = documents.into_iter().next().map(|(_, document)| document);
-    let document = document.map(|(digest, document)| (digest, Arc::new(document)));
-    Ok(Some(entry.as_last_known(marks, document)))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::{
     error::ProposeError,
     sanitize,
     tasks::{
-        node_evidence::Freshness,
+        node_evidence::{Freshness, NodeAccess},
         readmission::{self, ReportedFailure},
         reconciler::{Reconciler, ReconcilerPace},
     },
@@ -132,6 +132,7 @@ pub(crate) fn reason_of<'e>(entry: &'e NodeEntry, owner: &str) -> Option<&'e str
 #[derive(Debug)]
 pub struct Readmit {
     core: Arc<Core>,
+    nodes: NodeAccess,
     /// When each node is queried next.
     next: BTreeMap<NodeId, Instant>,
     /// Reason last written for each node that does not pass.
@@ -162,10 +163,10 @@ impl Reconciler for Readmit {
         let view = self.core.view();
         for node in self.due(&view, Instant::now()) {
             let said = self.reported.get(&node).copied();
-            let (core, view, fence) = (self.core.clone(), view.clone(), fence.clone());
+            let (nodes, view, fence) = (self.nodes.clone(), view.clone(), fence.clone());
             self.asking.insert(node.clone());
             self.queries.spawn(async move {
-                let said = check_admission(&core, &view, fence, &node, said).await;
+                let said = check_admission(&nodes, &view, fence, &node, said).await;
                 (node, said)
             });
         }
@@ -180,9 +181,10 @@ impl Reconciler for Readmit {
 
 impl Readmit {
     /// New [`Readmit`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>) -> Self {
+    pub fn new(nodes: NodeAccess) -> Self {
         Self {
-            core,
+            core: nodes.core.clone(),
+            nodes,
             next: BTreeMap::new(),
             reported: BTreeMap::new(),
             asking: BTreeSet::new(),
@@ -227,18 +229,19 @@ impl Readmit {
 /// Queries the node itself, because gossip is not sufficient. Clears the dispatcher's drain reason if the node passes,
 /// and otherwise writes why it does not. Returns the failure last written; `None` for a node that passed.
 pub(crate) async fn check_admission(
-    core: &Core,
+    nodes: &NodeAccess,
     view: &View,
     fence: Fence,
     node: &NodeId,
     said: Option<ReportedFailure>,
 ) -> Option<ReportedFailure> {
+    let core = &*nodes.core;
     let entry = view.node(node)?;
     let mut drains = entry.record.iter().flat_map(|record| &record.drain);
     let passed = match drains.any(|drain| drain.owner != OWNER) {
         // The owners of the other drain reasons check everything else before they clear their reasons.
         true => readmission::check_site(core, node).await,
-        false => readmission::check(core, node, &Freshness::NOW).await,
+        false => readmission::check(nodes, node, &Freshness::NOW).await,
     };
     let (command, says) = match &passed {
         Ok(()) => {

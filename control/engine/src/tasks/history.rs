@@ -4,7 +4,8 @@
 use crate::{
     core::Core,
     error::AgentError,
-    history::{Cursor, HistoryError},
+    history::{Cursor, History, HistoryError},
+    preimages::Preimages,
     tasks::activation::Activation,
 };
 use futures::StreamExt;
@@ -60,7 +61,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// History reader; see the module.
 #[derive(Debug)]
 pub struct ReadHistories {
-    core: Arc<Core>,
+    source: JournalSource,
     /// Read position of each node, as stored in the database.
     read: BTreeMap<NodeId, Cursor>,
     /// Nodes with an unreadable journal, and when to try again.
@@ -69,6 +70,14 @@ pub struct ReadHistories {
     journals: BTreeMap<NodeId, VecDeque<Instant>>,
     /// Bytes of records kept per node in the last hour.
     budgets: BTreeMap<NodeId, RecordQuota>,
+}
+
+/// Access to the journals of nodes, and the stores that their entries go to.
+#[derive(Debug, Clone)]
+struct JournalSource {
+    core: Arc<Core>,
+    history: History,
+    preimages: Preimages,
 }
 
 /// A journal that could not be read.
@@ -115,12 +124,12 @@ pub(crate) struct HistoryReport {
 }
 
 /// Sweeps unreferenced records periodically, in parallel with the readers.
-async fn sweeps(core: &Core) {
+async fn sweeps(history: &History) {
     let [first, second, then] = SWEEP_PAUSES;
     let pauses = [first, second].into_iter().chain(std::iter::repeat(then));
     for pause in pauses {
         tokio::time::sleep(pause).await;
-        if let Err(error) = core.history.sweep().await {
+        if let Err(error) = history.sweep().await {
             tracing::warn!(%error, "preimage garbage collection failed; unused records are kept for now");
         }
     }
@@ -139,9 +148,13 @@ enum ReadError {
 
 impl ReadHistories {
     /// New [`ReadHistories`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>) -> Self {
+    pub const fn new(core: Arc<Core>, history: History, preimages: Preimages) -> Self {
         Self {
-            core,
+            source: JournalSource {
+                core,
+                history,
+                preimages,
+            },
             read: BTreeMap::new(),
             failed: BTreeMap::new(),
             journals: BTreeMap::new(),
@@ -151,12 +164,12 @@ impl ReadHistories {
 
     /// Runs forever.
     pub async fn run(self) {
-        let core = Arc::clone(&self.core);
-        futures::join!(self.rounds(), sweeps(&core));
+        let history = self.source.history.clone();
+        futures::join!(self.rounds(), sweeps(&history));
     }
 
     async fn rounds(mut self) {
-        let mut activation = Activation::new(&self.core, PERIOD, SPACING);
+        let mut activation = Activation::new(&self.source.core, PERIOD, SPACING);
         loop {
             activation.next().await;
             let report = self.reconcile().await;
@@ -168,7 +181,7 @@ impl ReadHistories {
 
     /// Reads every journal that has unread entries.
     pub(crate) async fn reconcile(&mut self) -> HistoryReport {
-        let view = self.core.view();
+        let view = self.source.core.view();
         let mut behind = Vec::new();
         for (id, node) in view.nodes.iter() {
             let Some(mark) = node.gossip.as_ref().and_then(|seen| seen.history) else {
@@ -195,12 +208,12 @@ impl ReadHistories {
             asked: behind.len(),
             ..HistoryReport::default()
         };
-        let (core, view) = (&self.core, &view);
+        let (source, view) = (&self.source, &view);
         let now = Instant::now();
         let budgets = &self.budgets;
         let reads = futures::stream::iter(behind).map(|node| async move {
             let mut budget = budgets.get(&node).copied().unwrap_or(RecordQuota::new(now));
-            let read = read_within(core, view, &node, &mut budget).await;
+            let read = source.read_within(view, &node, &mut budget).await;
             (node, read, budget)
         });
         let mut spent = Vec::new();
@@ -252,61 +265,133 @@ impl ReadHistories {
     }
 }
 
-/// Reads one node with a timeout, so that a slow node holds its slot only for a limited time.
-async fn read_within(
-    core: &Core,
-    view: &View,
-    node: &NodeId,
-    budget: &mut RecordQuota,
-) -> Result<(Cursor, u64), ReadError> {
-    let read = tokio::time::timeout(NODE_TIMEOUT, read(core, view, node, budget)).await;
-    read.unwrap_or_else(|_| {
-        Err(ReadError::Journal {
-            node: node.clone(),
-            reason: format!("not read within {NODE_TIMEOUT:?}"),
+impl JournalSource {
+    /// Reads one node with a timeout, so that a slow node holds its slot only for a limited time.
+    async fn read_within(
+        &self,
+        view: &View,
+        node: &NodeId,
+        budget: &mut RecordQuota,
+    ) -> Result<(Cursor, u64), ReadError> {
+        let read = tokio::time::timeout(NODE_TIMEOUT, self.read(view, node, budget)).await;
+        read.unwrap_or_else(|_| {
+            Err(ReadError::Journal {
+                node: node.clone(),
+                reason: format!("not read within {NODE_TIMEOUT:?}"),
+            })
         })
-    })
-}
-
-/// Reads and stores the unread entries of one node, up to [`PAGES`] pages.
-async fn read(
-    core: &Core,
-    view: &View,
-    node: &NodeId,
-    budget: &mut RecordQuota,
-) -> Result<(Cursor, u64), ReadError> {
-    let mut cursor = core.history.cursor(node.to_string()).await?;
-    let mut added = 0;
-    let told = view.node(node).and_then(|entry| entry.gossip.as_ref());
-    if let Some(mark) = told.and_then(|seen| seen.history)
-        && (mark.journal, mark.seq) == (cursor.journal, cursor.read)
-    {
-        return Ok((cursor, 0));
     }
-    for _ in 0..PAGES {
-        let page = ask(core, view, node, cursor.read).await?;
-        if page.journal != cursor.journal && cursor.read > 0 {
-            // A new journal is read from its beginning.
+
+    /// Reads and stores the unread entries of one node, up to [`PAGES`] pages.
+    async fn read(
+        &self,
+        view: &View,
+        node: &NodeId,
+        budget: &mut RecordQuota,
+    ) -> Result<(Cursor, u64), ReadError> {
+        let mut cursor = self.history.cursor(node.to_string()).await?;
+        let mut added = 0;
+        let told = view.node(node).and_then(|entry| entry.gossip.as_ref());
+        if let Some(mark) = told.and_then(|seen| seen.history)
+            && (mark.journal, mark.seq) == (cursor.journal, cursor.read)
+        {
+            return Ok((cursor, 0));
+        }
+        for _ in 0..PAGES {
+            let page = self.ask(view, node, cursor.read).await?;
+            if page.journal != cursor.journal && cursor.read > 0 {
+                // A new journal is read from its beginning.
+                cursor = Cursor {
+                    journal: page.journal,
+                    read: 0,
+                };
+                continue;
+            }
+            let told: Vec<HistoryRecord> = parse(node, &page)?;
+            self.keep_records(view, node, &told, budget).await?;
             cursor = Cursor {
                 journal: page.journal,
-                read: 0,
+                read: read_up_to(&page, &told, cursor.read),
             };
-            continue;
+            let heard_at = self.core.now().0;
+            let name = node.to_string();
+            added += self.history.append(name, cursor, told, heard_at).await?;
+            if cursor.read >= page.last || page.next == 0 {
+                break;
+            }
         }
-        let told: Vec<HistoryRecord> = parse(node, &page)?;
-        keep_records(core, view, node, &told, budget).await?;
-        cursor = Cursor {
-            journal: page.journal,
-            read: read_up_to(&page, &told, cursor.read),
-        };
-        let heard_at = core.now().0;
-        let name = node.to_string();
-        added += core.history.append(name, cursor, told, heard_at).await?;
-        if cursor.read >= page.last || page.next == 0 {
-            break;
-        }
+        Ok((cursor, added))
     }
-    Ok((cursor, added))
+
+    async fn ask(&self, view: &View, node: &NodeId, since: u64) -> Result<HistoryPage, ReadError> {
+        let request = GetHistory { since, most: PAGE };
+        let page = self
+            .core
+            .agents
+            .fetch(view, node, &request, TIMEOUT)
+            .await?;
+        page.map_err(|reason| ReadError::Journal {
+            node: node.clone(),
+            reason,
+        })
+    }
+
+    /// Keeps the records behind entries, so that a class can be compared with its earlier state. An entry stays without a
+    /// record if the record is unavailable or exceeds the budget; later requests then report that the record is not kept.
+    async fn keep_records(
+        &self,
+        view: &View,
+        node: &NodeId,
+        told: &[HistoryRecord],
+        budget: &mut RecordQuota,
+    ) -> Result<(), ReadError> {
+        for record in told {
+            let HistoryRecord::Entry(entry) = record else {
+                continue;
+            };
+            let ClassMark::Complete { digest, .. } = entry.to else {
+                continue;
+            };
+            if self.history.has_record(digest).await? {
+                continue;
+            }
+            let Some(bytes) = self.fetch_record(view, node, digest).await? else {
+                continue;
+            };
+            if budget.try_reserve(bytes.len(), Instant::now()) {
+                self.history.keep_record(digest, bytes).await?;
+            } else {
+                tracing::warn!(
+                    %node, %digest, bytes = bytes.len(),
+                    "history record of the node dropped: more than {MOST_RECORDS_BYTES} bytes of \
+                     records within an hour"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches one record. An error means that the node does not answer. `None`: the node has lost the record, or returns a
+    /// wrong or overlong one.
+    async fn fetch_record(
+        &self,
+        view: &View,
+        node: &NodeId,
+        digest: Digest,
+    ) -> Result<Option<Vec<u8>>, AgentError> {
+        if let Some(record) = self.preimages.record(&digest) {
+            return Ok(Some(record.encode()));
+        }
+        let answer = match self.core.agents.preimage(view, node, digest, TIMEOUT).await {
+            Err(error) if error.is_too_long() => {
+                tracing::warn!(%node, %digest, %error, "history record of the node not stored");
+                None
+            }
+            answer => answer?,
+        };
+        let verified = answer.filter(|bytes| lattice_conformance::verify(&digest, bytes).is_ok());
+        Ok(verified.map(|bytes| bytes.to_vec()))
+    }
 }
 
 /// Position up to which a page has been read. A `next` beyond the last line must not skip the rest forever, and an
@@ -314,20 +399,6 @@ async fn read(
 fn read_up_to(page: &HistoryPage, told: &[HistoryRecord], read: u64) -> u64 {
     let last_told = told.last().and_then(HistoryRecord::seq).unwrap_or(0);
     page.next.min(page.last).max(last_told).max(read)
-}
-
-async fn ask(
-    core: &Core,
-    view: &View,
-    node: &NodeId,
-    since: u64,
-) -> Result<HistoryPage, ReadError> {
-    let request = GetHistory { since, most: PAGE };
-    let page = core.agents.fetch(view, node, &request, TIMEOUT).await?;
-    page.map_err(|reason| ReadError::Journal {
-        node: node.clone(),
-        reason,
-    })
 }
 
 fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<HistoryRecord>, ReadError> {
@@ -365,63 +436,6 @@ fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<HistoryRecord>, ReadEr
         before = Some(seq);
     }
     Ok(told)
-}
-
-/// Keeps the records behind entries, so that a class can be compared with its earlier state. An entry stays without a
-/// record if the record is unavailable or exceeds the budget; later requests then report that the record is not kept.
-async fn keep_records(
-    core: &Core,
-    view: &View,
-    node: &NodeId,
-    told: &[HistoryRecord],
-    budget: &mut RecordQuota,
-) -> Result<(), ReadError> {
-    for record in told {
-        let HistoryRecord::Entry(entry) = record else {
-            continue;
-        };
-        let ClassMark::Complete { digest, .. } = entry.to else {
-            continue;
-        };
-        if core.history.has_record(digest).await? {
-            continue;
-        }
-        let Some(bytes) = fetch_record(core, view, node, digest).await? else {
-            continue;
-        };
-        if budget.try_reserve(bytes.len(), Instant::now()) {
-            core.history.keep_record(digest, bytes).await?;
-        } else {
-            tracing::warn!(
-                %node, %digest, bytes = bytes.len(),
-                "history record of the node dropped: more than {MOST_RECORDS_BYTES} bytes of \
-                 records within an hour"
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Fetches one record. An error means that the node does not answer. `None`: the node has lost the record, or returns a
-/// wrong or overlong one.
-async fn fetch_record(
-    core: &Core,
-    view: &View,
-    node: &NodeId,
-    digest: Digest,
-) -> Result<Option<Vec<u8>>, AgentError> {
-    if let Some(record) = core.preimages.record(&digest) {
-        return Ok(Some(record.encode()));
-    }
-    let answer = match core.agents.preimage(view, node, digest, TIMEOUT).await {
-        Err(error) if error.is_too_long() => {
-            tracing::warn!(%node, %digest, %error, "history record of the node not stored");
-            None
-        }
-        answer => answer?,
-    };
-    let verified = answer.filter(|bytes| lattice_conformance::verify(&digest, bytes).is_ok());
-    Ok(verified.map(|bytes| bytes.to_vec()))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod suspicion;
 
 use crate::{
     core::Core,
-    history::{DrainTurn, HistoryError, NodeObservation, TimedObservations},
+    history::{DrainTurn, History, HistoryError, NodeObservation, TimedObservations},
     tasks::activation::Activation,
 };
 use audit::{read_audit, unaudited_states};
@@ -54,6 +54,7 @@ const MOST_CHARS: usize = 300;
 #[derive(Debug)]
 pub struct HistoryEventsTask {
     core: Arc<Core>,
+    history: History,
     /// State as stored in the database; `None` until it has been read.
     known: Option<RecordedState>,
     audit_asked_at: Option<tokio::time::Instant>,
@@ -106,9 +107,10 @@ pub(crate) struct HistoryEventsReport {
 
 impl HistoryEventsTask {
     /// New [`HistoryEventsTask`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>) -> Self {
+    pub fn new(core: Arc<Core>, history: History) -> Self {
         Self {
             core,
+            history,
             known: None,
             audit_asked_at: None,
             baselines: 0,
@@ -140,7 +142,7 @@ impl HistoryEventsTask {
         }
         let known = match self.known.take() {
             Some(known) => known,
-            None => read(&self.core).await?,
+            None => read(&self.history).await?,
         };
         let known = self.known.insert(known);
         let now = self.core.now().0;
@@ -187,7 +189,7 @@ impl HistoryEventsTask {
             nodes: compared.len(),
         };
         if !notes.is_empty() {
-            self.core.history.note(notes, None).await?;
+            self.history.note(notes, None).await?;
         }
         known.nodes.extend(compared);
         known.is_current = !is_deaf;
@@ -205,7 +207,7 @@ impl HistoryEventsTask {
                 });
                 let notes: Vec<TimedObservations> = notes.collect();
                 if !notes.is_empty() {
-                    self.core.history.note(notes, None).await?;
+                    self.history.note(notes, None).await?;
                 }
                 known.nodes.extend(found);
             }
@@ -217,7 +219,7 @@ impl HistoryEventsTask {
                 report.noted += audited.lines;
                 // The read position is stored in the same write, so that nothing is recorded twice.
                 let (notes, read) = (audited.notes, audited.read);
-                self.core.history.note(notes, Some(read)).await?;
+                self.history.note(notes, Some(read)).await?;
                 known.nodes.extend(audited.compared);
                 known.audit = Some(read);
             }
@@ -227,8 +229,8 @@ impl HistoryEventsTask {
 }
 
 /// Reads the state written by an earlier run; an unreadable node entry counts as missing.
-async fn read(core: &Core) -> Result<RecordedState, HistoryError> {
-    let (compared, audit) = core.history.comparison_progress().await?;
+async fn read(history: &History) -> Result<RecordedState, HistoryError> {
+    let (compared, audit) = history.comparison_progress().await?;
     let nodes = compared.into_iter().filter_map(|(node, bytes)| {
         let compared = serde_json::from_slice(&bytes).ok()?;
         Some((NodeId::new(&node).ok()?, compared))

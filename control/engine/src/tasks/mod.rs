@@ -31,6 +31,7 @@ pub mod register;
 pub mod reports;
 pub(crate) mod scale;
 pub mod schedule;
+pub mod scheduler_parts;
 pub mod schedulers;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -14,7 +14,7 @@ use crate::{
     tasks::{
         autodrain::Cause,
         node_evidence::{
-            self, Answer, Freshness,
+            self, Answer, Freshness, NodeAccess,
             bmc::{self, Bmc},
         },
         orphans::{self, OrphansError},
@@ -121,9 +121,13 @@ impl GateError {
 
 /// Checks everything required before a node (re)enters service. The site gate comes first: it may be a program that
 /// changes what is checked afterwards.
-pub async fn check(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(), GateError> {
-    check_site(core, node).await?;
-    verify(core, node, freshness).await
+pub async fn check(
+    nodes: &NodeAccess,
+    node: &NodeId,
+    freshness: &Freshness,
+) -> Result<(), GateError> {
+    check_site(&nodes.core, node).await?;
+    verify(nodes, node, freshness).await
 }
 
 /// Checks that the node runs no orphaned attempt and that the site gate passes. These checks suffice to clear the
@@ -143,14 +147,15 @@ pub(crate) async fn check_site(core: &Core, node: &NodeId) -> Result<(), GateErr
 }
 
 /// Checks health and conformance of the node, by its agent and its BMC.
-async fn verify(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(), GateError> {
+async fn verify(nodes: &NodeAccess, node: &NodeId, freshness: &Freshness) -> Result<(), GateError> {
+    let core = &*nodes.core;
     let view = core.view();
     let entry = view
         .node(node)
         .ok_or_else(|| AgentError::UnknownNode { node: node.clone() })?;
     let name = || node.clone();
     // One BMC reading serves both checks.
-    let bmc = Bmc::new(core, node, freshness, Cause::Health.owner());
+    let bmc = Bmc::new(nodes, node, freshness, Cause::Health.owner());
     let health = node_evidence::health::ask(core, &view, node, freshness, &bmc).await;
     gate_result(health, node, |what| match bmc::is_from_bmc(&what) {
         true => GateError::FaultyByBmc { node: name(), what },

@@ -9,7 +9,7 @@ use crate::{
     sanitize,
     tasks::{
         faults,
-        node_evidence::Freshness,
+        node_evidence::{Freshness, NodeAccess},
         readmission::{self, GateError, ReportedFailure},
         reconciler::{Reconciler, ReconcilerPace},
     },
@@ -51,6 +51,7 @@ enum QueryState {
 #[derive(Debug)]
 pub struct Register {
     core: Arc<Core>,
+    nodes: NodeAccess,
     /// vCluster of newly registered nodes.
     vcluster: VclusterName,
     progress: BTreeMap<NodeId, QueryState>,
@@ -115,9 +116,10 @@ impl Reconciler for Register {
 
 impl Register {
     /// New [`Register`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>, vcluster: VclusterName) -> Self {
+    pub fn new(nodes: NodeAccess, vcluster: VclusterName) -> Self {
         Self {
-            core,
+            core: nodes.core.clone(),
+            nodes,
             vcluster,
             progress: BTreeMap::new(),
             reported: BTreeMap::new(),
@@ -174,10 +176,10 @@ impl Register {
             if !is_due || self.gates.len() >= MAX_CALLS {
                 continue;
             }
-            let (core, node) = (self.core.clone(), entry.id.clone());
+            let (nodes, node) = (self.nodes.clone(), entry.id.clone());
             self.progress.insert(node.clone(), QueryState::Asking);
             self.gates.spawn(async move {
-                let passed = readmission::check(&core, &node, &Freshness::Recent).await;
+                let passed = readmission::check(&nodes, &node, &Freshness::Recent).await;
                 (node, passed)
             });
             asked += 1;

@@ -19,11 +19,13 @@ mod tests;
 use crate::{
     core::Core,
     error::ProposeError,
+    metrics_source::Metrics,
     scaling_metrics::ScalingMetrics,
     tasks::{
         lease::Lease,
         reconciler::{Reconciler, ReconcilerPace},
         schedule::under_boots,
+        scheduler_parts::{PlanningTurns, SchedulerParts},
     },
 };
 use futures::{StreamExt as _, stream};
@@ -78,6 +80,8 @@ pub(crate) struct ScaleReport {
 #[derive(Debug)]
 pub(crate) struct Scale {
     core: Arc<Core>,
+    turns: PlanningTurns,
+    metrics_source: Option<Metrics>,
     lease: Arc<Lease>,
     vcluster: VclusterName,
     metrics: Arc<ScalingMetrics>,
@@ -122,10 +126,12 @@ impl Reconciler for Scale {
 }
 
 impl Scale {
-    pub(crate) fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
+    pub(crate) fn new(parts: SchedulerParts, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
         Self {
-            metrics: core.metrics.of(),
-            core,
+            metrics: parts.core.metrics.of(),
+            core: parts.core,
+            turns: parts.turns,
+            metrics_source: parts.metrics_source,
             lease,
             vcluster,
             service_states: BTreeMap::new(),
@@ -237,9 +243,9 @@ impl Scale {
             policy.is_some_and(|policy| self.is_due(held, now, &policy))
         };
         let due: Vec<Arc<Allocation>> = services.iter().filter(is_due).cloned().collect();
-        let core = &self.core;
+        let (core, source) = (&self.core, self.metrics_source.as_ref());
         let read = |held: Arc<Allocation>| async move {
-            let reading = read::read(core, view, &held).await;
+            let reading = read::read(core, source, view, &held).await;
             (held.id, reading)
         };
         let readings = stream::iter(due).map(read).buffer_unordered(AT_A_TIME);
@@ -385,7 +391,14 @@ impl Scale {
         report: &mut ScaleReport,
     ) -> Option<ProposalOutcome> {
         let (id, cause) = (order.service.id, wanted.cause);
-        let chosen = choose::nodes(&self.core, order.view, order.service, &wanted, taken).await?;
+        let chosen = choose::nodes(
+            (&self.core, &self.turns),
+            order.view,
+            order.service,
+            &wanted,
+            taken,
+        )
+        .await?;
         let nodes = match chosen {
             Ok(nodes) => nodes,
             Err(Blocker::QuotaHeadroom { .. }) => return Some(ProposalOutcome::LimitReached),

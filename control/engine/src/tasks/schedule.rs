@@ -4,15 +4,17 @@
 //! planned on. The quorum decides; a rejection costs a retry in the next cycle.
 
 use crate::{
+    checkpoint_storage::CheckpointStorage,
     core::{Core, Wakes},
     cycles::CycleDurations,
-    decisions::Planned as Written,
+    decisions::{Decisions, Planned as Written},
     feed::{Change, Observed},
     tasks::{
         attestations::Attestations,
         lease::Lease,
         reboots,
         reconciler::{Reconciler, ReconcilerPace},
+        scheduler_parts::{PlanningTurns, SchedulerParts},
     },
 };
 use lattice_placement::{Blocker, ClusterView, Delta, Plan, Planner, record::Outcome};
@@ -94,6 +96,9 @@ struct WarmPlanner {
 #[derive(Debug)]
 pub struct Schedule {
     core: Arc<Core>,
+    decisions: Arc<Decisions>,
+    checkpoints: Arc<CheckpointStorage>,
+    turns: PlanningTurns,
     lease: Arc<Lease>,
     vcluster: VclusterName,
     durations: Arc<CycleDurations>,
@@ -148,8 +153,18 @@ impl Reconciler for Schedule {
 
 impl Schedule {
     /// New [`Schedule`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
+    pub fn new(parts: SchedulerParts, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
+        let SchedulerParts {
+            core,
+            decisions,
+            checkpoints,
+            turns,
+            metrics_source: _,
+        } = parts;
         Self {
+            decisions,
+            checkpoints,
+            turns,
             attestations: Attestations::new(core.clone()),
             durations: core.metrics.of(),
             core,
@@ -246,7 +261,7 @@ impl Schedule {
                     let outcome = Outcome::HeldBack {
                         reason: why.to_string(),
                     };
-                    core.decisions.outcome(vcluster, plan.made_at, id, outcome);
+                    self.decisions.outcome(vcluster, plan.made_at, id, outcome);
                     tracing::debug!(%id, %why, "allocation not assigned yet");
                     self.unassigned.hold_back(of, &why);
                 }
@@ -308,7 +323,7 @@ impl Schedule {
                     refusal: refusal.to_string(),
                 },
             };
-            let (decisions, planned_at) = (&self.core.decisions, of.plan.made_at);
+            let (decisions, planned_at) = (&self.decisions, of.plan.made_at);
             decisions.outcome(&self.vcluster, planned_at, of.placed.id, outcome);
             match answer {
                 Ok(applied) => {
@@ -355,7 +370,8 @@ impl Schedule {
         epoch: u64,
     ) -> Option<(Plan, Vec<PreemptionProposal>)> {
         let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
-        let turn = core.planning.clone().acquire_owned().await.ok()?;
+        let (decisions, checkpoints) = (self.decisions.clone(), self.checkpoints.clone());
+        let turn = self.turns.next().await?;
         let asides = self.unassigned.set_aside_entries();
         let settings = view.settings_of(&vcluster);
         let rules = movement_of(&settings).preemption;
@@ -365,7 +381,7 @@ impl Schedule {
         let planning = tokio::task::spawn_blocking(move || {
             let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
             let policy = policy(&settings);
-            let is_kept = core.decisions.is_enabled();
+            let is_kept = decisions.is_enabled();
             let mut heard = None;
             let (mut planner, mut turns, rests) = match warm {
                 Some(WarmPlanner {
@@ -403,11 +419,11 @@ impl Schedule {
                 });
                 let plan = planner.plan_with_promised(promised, now);
                 if let Some(written) = written {
-                    core.decisions.planned(written, planner.view(), &plan);
+                    decisions.planned(written, planner.view(), &plan);
                 }
                 let late = turns.late(&mut planner, &view, &plan, &rules, now);
                 let search = Search {
-                    core: &core,
+                    checkpoints: &checkpoints,
                     view: &view,
                     vcluster: &vcluster,
                     cluster: planner.view(),

@@ -15,6 +15,7 @@ use crate::{
         reconciler::{self, restart_forever},
         scale::Scale,
         schedule::{self, Schedule},
+        scheduler_parts::SchedulerParts,
     },
 };
 use lattice_quorum_types::{VclusterName, id::LeaseName};
@@ -47,6 +48,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Schedulers of all vClusters; see the module.
 #[derive(Debug)]
 pub struct Schedulers {
+    parts: SchedulerParts,
     core: Arc<Core>,
     holder: String,
     leases: Mutex<BTreeMap<VclusterName, Arc<Lease>>>,
@@ -63,9 +65,10 @@ struct LeaseState {
 
 impl Schedulers {
     /// New [`Schedulers`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>, holder: String) -> Arc<Self> {
+    pub fn new(parts: SchedulerParts, holder: String) -> Arc<Self> {
         Arc::new(Self {
-            core,
+            core: parts.core.clone(),
+            parts,
             holder,
             leases: Mutex::default(),
             news: Notify::new(),
@@ -127,15 +130,15 @@ impl Schedulers {
     }
 
     fn start(&self, name: VclusterName, lease: Arc<Lease>) -> AbortOnDropHandle<()> {
-        let core = self.core.clone();
-        let (beside, of_lease, of) = (core.clone(), lease.clone(), name.clone());
+        let parts = self.parts.clone();
+        let (of_scale, of_lease, of) = (parts.clone(), lease.clone(), name.clone());
         let work = move || {
-            let schedule = Schedule::new(core.clone(), lease.clone(), name.clone());
-            reconciler::run(core.clone(), lease.clone(), schedule)
+            let schedule = Schedule::new(parts.clone(), lease.clone(), name.clone());
+            reconciler::run(parts.core.clone(), lease.clone(), schedule)
         };
         let scale = move || {
-            let scale = Scale::new(beside.clone(), of_lease.clone(), of.clone());
-            reconciler::run(beside.clone(), of_lease.clone(), scale)
+            let scale = Scale::new(of_scale.clone(), of_lease.clone(), of.clone());
+            reconciler::run(of_scale.core.clone(), of_lease.clone(), scale)
         };
         let both = async move {
             tokio::join!(

@@ -8,7 +8,7 @@ use crate::{
     core::{Core, Wakes},
     feed::{Change, Observed},
     tasks::activation::Activation,
-    usage::{DAY_MS, KEPT_DAYS},
+    usage::{DAY_MS, KEPT_DAYS, UsageLedger},
 };
 use gpus::GpuCounts;
 use lattice_ledger::{Ledger, UsageScope};
@@ -35,22 +35,23 @@ const SPACING: Duration = Duration::from_secs(1);
 /// Pause after a read without an answer.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 
-/// Keeps the ledger up to date; never returns.
-pub async fn follow(core: Arc<Core>) {
+/// Keeps `usage` up to date; never returns.
+pub async fn follow(core: Arc<Core>, usage: Arc<UsageLedger>) {
     // GPU counts are kept when the ledger is read again.
-    let mut gpus = GpuCounts::open(core.usage_ledger.folder());
+    let mut gpus = GpuCounts::open(usage.folder());
     loop {
-        match LedgerUpdater::begin(&core, &mut gpus).await {
+        match LedgerUpdater::begin(&core, &usage, &mut gpus).await {
             Ok(mut following) => following.follow_until_mismatch().await,
             Err(error) => tracing::warn!(%error, "usage unreadable, retrying"),
         }
-        core.usage_ledger.set(None);
+        usage.set(None);
         tokio::time::sleep(READ_PAUSE).await;
     }
 }
 
 struct LedgerUpdater<'a> {
     core: Arc<Core>,
+    usage: &'a UsageLedger,
     gpus: &'a mut GpuCounts,
     /// Node table from which the GPU counts in the ledger were last updated.
     nodes: Arc<BTreeMap<NodeId, Arc<NodeEntry>>>,
@@ -61,7 +62,11 @@ struct LedgerUpdater<'a> {
 
 impl<'a> LedgerUpdater<'a> {
     /// Reads all usage within the retention period.
-    async fn begin(core: &Arc<Core>, gpus: &'a mut GpuCounts) -> Result<Self, Unavailable> {
+    async fn begin(
+        core: &Arc<Core>,
+        usage: &'a UsageLedger,
+        gpus: &'a mut GpuCounts,
+    ) -> Result<Self, Unavailable> {
         let (open, head) = match core.read(Query::OpenUses).await? {
             Answer::OpenUses(open, head) => (open, head),
             _ => return Err(Unavailable::NoMajority),
@@ -81,9 +86,10 @@ impl<'a> LedgerUpdater<'a> {
         set_gpu_counts(&mut ledger, gpus);
         ledger.compute_curves();
         tracing::debug!(stretches = ledger.len(), "usage ledger read");
-        core.usage_ledger.set(Some(ledger));
+        usage.set(Some(ledger));
         Ok(Self {
             core: core.clone(),
+            usage,
             gpus,
             nodes: view.nodes.clone(),
             exhausted: BTreeSet::new(),
@@ -98,7 +104,7 @@ impl<'a> LedgerUpdater<'a> {
         loop {
             self.publish();
             activation.next().await;
-            let known = self.core.usage_ledger.ask(Ledger::last).unwrap_or(0);
+            let known = self.usage.ask(Ledger::last).unwrap_or(0);
             let is_told_of_more = self.core.view().usage_records > known;
             let is_due =
                 asked_at.is_none_or(|at| self.core.now().since(at) >= PERIOD.as_millis() as u64);
@@ -133,7 +139,7 @@ impl<'a> LedgerUpdater<'a> {
             if has_news {
                 self.gpus.update(&view);
             }
-            self.core.usage_ledger.change(|ledger| {
+            self.usage.change(|ledger| {
                 facts.iter().for_each(|fact| ledger.add(fact));
                 if has_news {
                     set_gpu_counts(ledger, self.gpus);
@@ -161,11 +167,8 @@ impl<'a> LedgerUpdater<'a> {
     fn publish(&mut self) {
         let (core, now) = (&self.core, self.core.now());
         let view = core.view();
-        let from = UnixMillis(
-            now.0
-                .saturating_sub(core.usage_ledger.period_days() * DAY_MS),
-        );
-        let hours = core.usage_ledger.ask(|ledger| {
+        let from = UnixMillis(now.0.saturating_sub(self.usage.period_days() * DAY_MS));
+        let hours = self.usage.ask(|ledger| {
             let of = |budget: &TenantBudget| {
                 let used = ledger
                     .usage(UsageScope::Tenant(&budget.tenant), from, now)

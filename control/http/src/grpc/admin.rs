@@ -73,7 +73,7 @@ impl v1::admin_service_server::AdminService for Service {
     ) -> Result<Response<v1::TenantUsage>, Status> {
         let (caller, message) = authenticate_or_accounting(&self.0, request).await?;
         let days = (message.days > 0).then_some(message.days);
-        respond(usage::of_tenant(self.0.core(), &caller, &message.id, days))
+        respond(usage::of_tenant(&self.0, &caller, &message.id, days))
     }
 
     async fn get_user_usage(
@@ -83,7 +83,7 @@ impl v1::admin_service_server::AdminService for Service {
         let (caller, message) = authenticate_or_accounting(&self.0, request).await?;
         let days = (message.days > 0).then_some(message.days);
         let user = non_empty(&message.user);
-        respond(usage::of_user(self.0.core(), &caller, user, days))
+        respond(usage::of_user(&self.0, &caller, user, days))
     }
 
     async fn get_accounting_status(
@@ -91,7 +91,7 @@ impl v1::admin_service_server::AdminService for Service {
         request: Request<v1::GetAccountingStatusRequest>,
     ) -> Result<Response<v1::AccountingStatus>, Status> {
         let (caller, _) = authenticate(&self.0, request).await?;
-        respond(accounting::status(self.0.core(), &caller).await)
+        respond(accounting::status(&self.0, &caller).await)
     }
 
     async fn reconcile_accounting(
@@ -99,7 +99,7 @@ impl v1::admin_service_server::AdminService for Service {
         request: Request<v1::ReconcileAccountingRequest>,
     ) -> Result<Response<v1::ReconcileAccountingResponse>, Status> {
         let (caller, message) = authenticate(&self.0, request).await?;
-        respond(accounting::reconcile(self.0.core(), &caller, message.into()).await)
+        respond(accounting::reconcile(&self.0, &caller, message.into()).await)
     }
 
     async fn delete_tenant(
@@ -336,7 +336,7 @@ impl v1::admin_service_server::AdminService for Service {
         let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let (name, skip) = (&message.name, message.skip_gate);
-        respond(drains::undrain(self.0.core(), &caller, name, skip, key).await)
+        respond(drains::undrain(&self.0, &caller, name, skip, key).await)
     }
 
     async fn sign_audit(

@@ -29,7 +29,7 @@ impl v1::allocations_server::Allocations for Service {
         let dry_run = message.dry_run;
         let body = AllocationRequest::try_from(message);
         let body = body.map_err(|e| Problem::from(e).to_grpc())?;
-        respond(submit::submit(self.0.core(), &caller, body, key, dry_run).await)
+        respond(submit::submit(&self.0, &caller, body, key, dry_run).await)
     }
 
     async fn get(
@@ -37,7 +37,7 @@ impl v1::allocations_server::Allocations for Service {
         request: Request<v1::GetAllocationRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
         let (caller, message) = authenticate(&self.0, request).await?;
-        respond(allocations::get(self.0.core(), &caller, AllocationId(message.id)).await)
+        respond(allocations::get(&self.0, &caller, AllocationId(message.id)).await)
     }
 
     async fn list(
@@ -49,7 +49,7 @@ impl v1::allocations_server::Allocations for Service {
         let filter = Filter::new(states, Some(&message.project), None);
         let filter = filter.map_err(|p| p.to_grpc())?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
-        respond(allocations::list(self.0.core(), &caller, &filter, limit, cursor).await)
+        respond(allocations::list(&self.0, &caller, &filter, limit, cursor).await)
     }
 
     async fn cancel(
@@ -59,7 +59,7 @@ impl v1::allocations_server::Allocations for Service {
         let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        respond(allocations::act(self.0.core(), &caller, id, AllocationAction::Cancel, key).await)
+        respond(allocations::act(&self.0, &caller, id, AllocationAction::Cancel, key).await)
     }
 
     async fn hold(
@@ -69,7 +69,7 @@ impl v1::allocations_server::Allocations for Service {
         let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        respond(allocations::act(self.0.core(), &caller, id, AllocationAction::Hold, key).await)
+        respond(allocations::act(&self.0, &caller, id, AllocationAction::Hold, key).await)
     }
 
     async fn release(
@@ -79,7 +79,7 @@ impl v1::allocations_server::Allocations for Service {
         let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        respond(allocations::act(self.0.core(), &caller, id, AllocationAction::Release, key).await)
+        respond(allocations::act(&self.0, &caller, id, AllocationAction::Release, key).await)
     }
 
     async fn requeue(
@@ -89,7 +89,7 @@ impl v1::allocations_server::Allocations for Service {
         let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        respond(allocations::act(self.0.core(), &caller, id, AllocationAction::Requeue, key).await)
+        respond(allocations::act(&self.0, &caller, id, AllocationAction::Requeue, key).await)
     }
 
     async fn suspend(
@@ -103,7 +103,7 @@ impl v1::allocations_server::Allocations for Service {
             true => AllocationAction::SuspendAfterCheckpoint,
             false => AllocationAction::Suspend,
         };
-        respond(allocations::act(self.0.core(), &caller, id, how, key).await)
+        respond(allocations::act(&self.0, &caller, id, how, key).await)
     }
 
     async fn resume(
@@ -113,7 +113,7 @@ impl v1::allocations_server::Allocations for Service {
         let (caller, message) = authenticate(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
-        respond(allocations::act(self.0.core(), &caller, id, AllocationAction::Resume, key).await)
+        respond(allocations::act(&self.0, &caller, id, AllocationAction::Resume, key).await)
     }
 
     async fn extend(
@@ -124,7 +124,7 @@ impl v1::allocations_server::Allocations for Service {
         let key = key(message.idempotency_key)?;
         let (id, walltime) = (AllocationId(message.id), message.walltime);
         let act = AllocationAction::Extend(ExtendRequest { walltime });
-        respond(allocations::act(self.0.core(), &caller, id, act, key).await)
+        respond(allocations::act(&self.0, &caller, id, act, key).await)
     }
 
     async fn checkpoint(
@@ -138,7 +138,7 @@ impl v1::allocations_server::Allocations for Service {
             timeout: message.timeout,
             directory: message.directory,
         });
-        respond(allocations::act(self.0.core(), &caller, id, act, key).await)
+        respond(allocations::act(&self.0, &caller, id, act, key).await)
     }
 
     async fn explain(
@@ -147,6 +147,6 @@ impl v1::allocations_server::Allocations for Service {
     ) -> Result<Response<v1::Explanation>, Status> {
         let (caller, message) = authenticate(&self.0, request).await?;
         let id = AllocationId(message.id);
-        respond(allocations::explanation(self.0.core(), &caller, id).await)
+        respond(allocations::explanation(&self.0, &caller, id).await)
     }
 }

@@ -20,7 +20,7 @@ impl v1::conformance_server::Conformance for Service {
         request: Request<v1::GroupsRequest>,
     ) -> Result<Response<v1::GroupsResponse>, Status> {
         let (_, message) = authenticate(&self.0, request).await?;
-        respond(conformance::groups(self.0.core(), non_empty(&message.class)).await)
+        respond(conformance::groups(&self.0, non_empty(&message.class)).await)
     }
 
     async fn drift(
@@ -28,7 +28,7 @@ impl v1::conformance_server::Conformance for Service {
         request: Request<v1::DriftRequest>,
     ) -> Result<Response<v1::DriftResponse>, Status> {
         authenticate(&self.0, request).await?;
-        respond(Ok(conformance::drift(self.0.core()).await))
+        respond(Ok(conformance::drift(&self.0).await))
     }
 
     async fn changes(
@@ -36,7 +36,7 @@ impl v1::conformance_server::Conformance for Service {
         request: Request<v1::ChangesRequest>,
     ) -> Result<Response<v1::ChangesResponse>, Status> {
         let (_, message) = authenticate(&self.0, request).await?;
-        respond(history::changes(self.0.core(), non_empty(&message.since)).await)
+        respond(history::changes(&self.0, non_empty(&message.since)).await)
     }
 
     async fn list_baselines(
@@ -63,7 +63,7 @@ impl v1::conformance_server::Conformance for Service {
         let key = key(message.idempotency_key.take())?;
         let (name, dry_run) = (std::mem::take(&mut message.name), message.dry_run);
         let body = BaselineRequest::from(message);
-        respond(baselines::set(self.0.core(), &caller, &name, body, key, dry_run).await)
+        respond(baselines::set(&self.0, &caller, &name, body, key, dry_run).await)
     }
 
     async fn delete_baseline(
@@ -81,7 +81,7 @@ impl v1::conformance_server::Conformance for Service {
         request: Request<v1::DiffBaselineRequest>,
     ) -> Result<Response<v1::DiffResponse>, Status> {
         let (_, message) = authenticate(&self.0, request).await?;
-        respond(baselines::diff(self.0.core(), &message.name, &message.with).await)
+        respond(baselines::diff(&self.0, &message.name, &message.with).await)
     }
 
     async fn get_brake(

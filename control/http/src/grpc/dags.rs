@@ -25,9 +25,9 @@ impl v1::dags_server::Dags for Service {
         let body = body.map_err(|e| Problem::from(e).to_grpc())?;
         let most = self.0.max_dag_size();
         if dry_run {
-            return respond(dags::dry_run(self.0.core(), &caller, body, most).await);
+            return respond(dags::dry_run(&self.0, &caller, body, most).await);
         }
-        respond(dags::submit(self.0.core(), &caller, body, key, most).await)
+        respond(dags::submit(&self.0, &caller, body, key, most).await)
     }
 
     async fn get(&self, request: Request<v1::GetDagRequest>) -> Result<Response<v1::Dag>, Status> {

@@ -28,7 +28,7 @@ impl v1::nodes_server::Nodes for Service {
     ) -> Result<Response<v1::ListNodesResponse>, Status> {
         let (caller, message) = authenticate(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
-        respond(nodes::list(self.0.core(), &caller, limit, cursor))
+        respond(nodes::list(&self.0, &caller, limit, cursor))
     }
 
     async fn get(
@@ -36,7 +36,7 @@ impl v1::nodes_server::Nodes for Service {
         request: Request<v1::GetNodeRequest>,
     ) -> Result<Response<v1::Node>, Status> {
         let (caller, message) = authenticate(&self.0, request).await?;
-        respond(nodes::show(self.0.core(), &caller, &message.name).await)
+        respond(nodes::show(&self.0, &caller, &message.name).await)
     }
 
     async fn diff(
@@ -45,7 +45,7 @@ impl v1::nodes_server::Nodes for Service {
     ) -> Result<Response<v1::DiffResponse>, Status> {
         let (_, message) = authenticate(&self.0, request).await?;
         let (with, since) = (non_empty(&message.with), non_empty(&message.since));
-        respond(node_comparison::diff(self.0.core(), &message.node, with, since).await)
+        respond(node_comparison::diff(&self.0, &message.node, with, since).await)
     }
 
     async fn inventory(
@@ -54,7 +54,7 @@ impl v1::nodes_server::Nodes for Service {
     ) -> Result<Response<v1::InventoryResponse>, Status> {
         let (caller, message) = authenticate(&self.0, request).await?;
         let (name, fresh) = (&message.name, message.fresh);
-        let read = nodes::inventory(self.0.core(), &caller, name, fresh).await;
+        let read = nodes::inventory(&self.0, &caller, name, fresh).await;
         let written = read.and_then(|inventory| {
             serde_json::to_string(&inventory)
                 .map_err(|error| Problem::new(Kind::Internal, "unwritable", error.to_string()))
@@ -68,7 +68,7 @@ impl v1::nodes_server::Nodes for Service {
         request: Request<v1::ReprobeRequest>,
     ) -> Result<Response<v1::ReprobeResponse>, Status> {
         let (caller, message) = authenticate(&self.0, request).await?;
-        respond(nodes::reprobe(self.0.core(), &caller, &message.name).await)
+        respond(nodes::reprobe(&self.0, &caller, &message.name).await)
     }
 
     async fn history(
@@ -86,7 +86,7 @@ impl v1::nodes_server::Nodes for Service {
             limit,
             cursor,
         };
-        respond(history::of_node(self.0.core(), &caller, &message.name, &asked).await)
+        respond(history::of_node(&self.0, &caller, &message.name, &asked).await)
     }
 
     async fn health(
@@ -95,7 +95,7 @@ impl v1::nodes_server::Nodes for Service {
     ) -> Result<Response<v1::NodeHealth>, Status> {
         let (caller, message) = authenticate(&self.0, request).await?;
         let (name, fresh) = (&message.name, message.fresh);
-        respond(health::show(self.0.core(), &caller, name, fresh).await)
+        respond(health::show(&self.0, &caller, name, fresh).await)
     }
 
     async fn clear_health(
@@ -105,7 +105,7 @@ impl v1::nodes_server::Nodes for Service {
         let (caller, mut message) = authenticate(&self.0, request).await?;
         let name = std::mem::take(&mut message.name);
         let body = ClearRequest::from(message);
-        respond(health::clear(self.0.core(), &caller, &name, body).await)
+        respond(health::clear(&self.0, &caller, &name, body).await)
     }
 
     async fn claim(

@@ -2,6 +2,7 @@
 
 use super::{read, time, unexpected};
 use crate::caller::{Caller, Role};
+use crate::state::Api;
 use lattice_api::{
     accounting::{
         AccountingStatus, ReconcileRequest, ReconcileView, RejectedRequestView, TotalDifference,
@@ -10,10 +11,7 @@ use lattice_api::{
     problem::{Kind, Problem},
     text,
 };
-use lattice_engine::{
-    Core,
-    accounting_connection::{AccountingConnection, ReconcileError},
-};
+use lattice_engine::accounting_connection::{AccountingConnection, ReconcileError};
 use lattice_quorum_types::{
     UnixMillis,
     budget::HOUR_MS,
@@ -22,9 +20,10 @@ use lattice_quorum_types::{
 use lattice_waldur::status::{Difference, Outcome};
 use std::sync::Arc;
 
-pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingStatus, Problem> {
+pub(crate) async fn status(api: &Api, caller: &Caller) -> Result<AccountingStatus, Problem> {
+    let core = api.core();
     caller.check_cluster_role(Role::Operator, "reading the accounting status")?;
-    let Some(connection) = core.accounting() else {
+    let Some(connection) = api.stores().accounting.as_ref() else {
         return Ok(AccountingStatus::default());
     };
     let query = Query::UsageRecords {
@@ -69,12 +68,13 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingSta
 }
 
 pub(crate) async fn reconcile(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     request: ReconcileRequest,
 ) -> Result<ReconcileView, Problem> {
+    let core = api.core();
     caller.check_cluster_role(Role::Admin, "reconciling accounting totals")?;
-    let connection = connection_if_acting(core)?;
+    let connection = connection_if_acting(api)?;
     let moment = |field: &str, given: &str| {
         text::moment(given, core.now()).map_err(|why| Problem::field(field, why))
     };
@@ -99,7 +99,7 @@ pub(crate) async fn reconcile(
 
 /// Handles a webhook call as a wake-up only. The content of the call is not trusted: the accounting task queries the
 /// accounting system itself.
-pub(crate) async fn webhook(core: &Core, secret: &str) -> Result<(), Problem> {
+pub(crate) async fn webhook(api: &Api, secret: &str) -> Result<(), Problem> {
     let unknown = || {
         Problem::new(
             Kind::NotFound,
@@ -107,7 +107,7 @@ pub(crate) async fn webhook(core: &Core, secret: &str) -> Result<(), Problem> {
             "no hook of this name exists",
         )
     };
-    let connection = core.accounting().ok_or_else(unknown)?;
+    let connection = api.stores().accounting.as_ref().ok_or_else(unknown)?;
     match connection.knows_hook(secret).await {
         true => {
             connection.wake();
@@ -117,10 +117,11 @@ pub(crate) async fn webhook(core: &Core, secret: &str) -> Result<(), Problem> {
     }
 }
 
-fn connection_if_acting(core: &Core) -> Result<&Arc<AccountingConnection>, Problem> {
+fn connection_if_acting(api: &Api) -> Result<&Arc<AccountingConnection>, Problem> {
+    let core = api.core();
     let off =
         "accounting is disabled on this cluster; see `accounting` in control's configuration file";
-    let connection = core.accounting();
+    let connection = api.stores().accounting.as_ref();
     let connection =
         connection.ok_or_else(|| Problem::new(Kind::Conflict, "accounting_off", off))?;
     match core.view().dispatches {

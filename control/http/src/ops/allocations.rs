@@ -1,7 +1,7 @@
 //! Allocation operations: list, show and act.
 
 use super::{elements, paging, propose, read, unexpected, wait_causes::WaitLookup};
-use crate::caller::Caller;
+use crate::{caller::Caller, state::Api};
 use lattice_api::{
     AllocationView,
     allocation::{CheckpointRequest, ExtendRequest, WalltimeChange, WorkloadAccess},
@@ -75,12 +75,13 @@ impl Filter {
 }
 
 pub(crate) async fn list(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     filter: &Filter,
     limit: Option<u32>,
     cursor: Option<&str>,
 ) -> Result<Page<AllocationView>, Problem> {
+    let core = api.core();
     let limit = paging::limit(limit)?;
     let after = paging::after::<AllocationId>(cursor)?.unwrap_or(AllocationId(0));
     let view = core.view();
@@ -97,12 +98,15 @@ pub(crate) async fn list(
             .range((Bound::Excluded(after), Bound::Unbounded));
         let passing = all.map(|(_, a)| a).filter(|a| filter.passes(caller, a));
         let page = paging::page(passing, limit, |a| a.id.to_string());
-        let plan = core.plan_for(&view, page.items.iter().map(|a| &***a)).await;
+        let plan = api
+            .plans()
+            .plan_for(core, &view, page.items.iter().map(|a| &***a))
+            .await;
         let waits = WaitLookup::new(&view);
         return Ok(page.map(|a| allocation_view(&view, (&plan, &waits), caller, a)));
     }
     let page = list_all(core, caller, filter, limit, after).await?;
-    let plan = core.plan_for(&view, &page.items).await;
+    let plan = api.plans().plan_for(core, &view, &page.items).await;
     let waits = WaitLookup::new(&view);
     Ok(page.map(|a| allocation_view(&view, (&plan, &waits), caller, &a)))
 }
@@ -167,12 +171,13 @@ pub(super) async fn record(
 }
 
 pub(crate) async fn get(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     id: AllocationId,
 ) -> Result<AllocationView, Problem> {
+    let core = api.core();
     let record = record(core, caller, id).await?;
-    Ok(current_view(core, caller, &record).await)
+    Ok(current_view(api, caller, &record).await)
 }
 
 /// Action on an allocation.
@@ -193,17 +198,18 @@ impl AllocationAction {
     /// Builds the command; reads the allocation first if necessary.
     async fn command(
         &self,
-        core: &Core,
+        api: &Api,
         caller: &Caller,
         id: AllocationId,
     ) -> Result<Command, Problem> {
+        let core = api.core();
         Ok(match self {
             AllocationAction::Cancel => Command::Cancel { id },
             AllocationAction::Hold => Command::Hold { id },
             AllocationAction::Release => Command::Release { id },
             AllocationAction::Requeue => Command::Requeue { id },
             AllocationAction::Suspend => Command::Suspend { id },
-            AllocationAction::SuspendAfterCheckpoint => suspend_after(core, caller, id).await?,
+            AllocationAction::SuspendAfterCheckpoint => suspend_after(api, caller, id).await?,
             AllocationAction::Resume => Command::Resume { id },
             AllocationAction::Extend(request) => {
                 let walltime_ms = match request.read()? {
@@ -220,17 +226,18 @@ impl AllocationAction {
                 };
                 Command::SetWalltime { id, walltime_ms }
             }
-            AllocationAction::Checkpoint(request) => checkpoint(core, caller, id, request).await?,
+            AllocationAction::Checkpoint(request) => checkpoint(api, caller, id, request).await?,
         })
     }
 }
 
 async fn checkpoint(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     id: AllocationId,
     request: &CheckpointRequest,
 ) -> Result<Command, Problem> {
+    let core = api.core();
     let timeout_ms = request.timeout_ms()?.unwrap_or(DEFAULT_TIMEOUT_MS);
     let given = request.directory.clone().filter(|text| !text.is_empty());
     let directory = match given {
@@ -245,7 +252,11 @@ async fn checkpoint(
             // For an allocation without checkpoints, the quorum returns the error.
             match record.spec.terms.checkpoint {
                 None => "/".to_owned(),
-                Some(_) => core.checkpoint_directory(&record).ok_or_else(nowhere)?,
+                Some(_) => api
+                    .stores()
+                    .checkpoints
+                    .directory(&record)
+                    .ok_or_else(nowhere)?,
             }
         }
     };
@@ -258,12 +269,13 @@ async fn checkpoint(
 
 /// Builds the command to suspend after a checkpoint. The checkpoint uses the allocation's usual directory and the time
 /// limit of its vCluster.
-async fn suspend_after(core: &Core, caller: &Caller, id: AllocationId) -> Result<Command, Problem> {
+async fn suspend_after(api: &Api, caller: &Caller, id: AllocationId) -> Result<Command, Problem> {
+    let core = api.core();
     let record = record(core, caller, id).await?;
     let directory = match record.spec.terms.checkpoint {
         // The quorum returns the error, unless another refusal has priority.
         None => "/".to_owned(),
-        Some(_) => core.checkpoint_directory(&record).ok_or_else(|| {
+        Some(_) => api.stores().checkpoints.directory(&record).ok_or_else(|| {
             let reason = "neither the allocation nor the site gives a checkpoint directory; \
                 write a checkpoint first (`lattice checkpoint --directory`), then suspend without one";
             Problem::field("checkpoint", reason)
@@ -278,38 +290,40 @@ async fn suspend_after(core: &Core, caller: &Caller, id: AllocationId) -> Result
 }
 
 pub(crate) async fn act(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     id: AllocationId,
     act: AllocationAction,
     key: Option<String>,
 ) -> Result<AllocationView, Problem> {
+    let core = api.core();
     // Checked first, so that a caller without write permission does not learn which objects exist.
     caller.check_writes()?;
     if caller.tenants.is_some() {
         record(core, caller, id).await?;
     }
-    let command = act.command(core, caller, id).await?;
+    let command = act.command(api, caller, id).await?;
     let applied = propose(core, caller, key, command).await?;
     let changed = applied.events.iter().rev().find_map(|e| match &e.kind {
         EventKind::Allocation { record, .. } if record.id == id => Some(record),
         _ => None,
     });
     match changed {
-        Some(record) => Ok(current_view(core, caller, record).await),
-        None => get(core, caller, id).await,
+        Some(record) => Ok(current_view(api, caller, record).await),
+        None => get(api, caller, id).await,
     }
 }
 
 pub(crate) async fn explanation(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     id: AllocationId,
 ) -> Result<ExplanationView, Problem> {
+    let core = api.core();
     let record = record(core, caller, id).await?;
     let view = core.view();
     let sight = visibility(&view, caller, &record);
-    let plan = core.plan_for(&view, [&*record]).await;
+    let plan = api.plans().plan_for(core, &view, [&*record]).await;
     let mut explained = explanation::explain(&view, &plan, &record, sight);
     if let Some(waits) = WaitLookup::new(&view).of(&record) {
         explained.summary = super::wait_causes::wait_text(&record, &waits);
@@ -351,8 +365,9 @@ pub(crate) fn allocation_view(
     shown
 }
 
-async fn current_view(core: &Core, caller: &Caller, a: &Allocation) -> AllocationView {
+async fn current_view(api: &Api, caller: &Caller, a: &Allocation) -> AllocationView {
+    let core = api.core();
     let view = core.view();
-    let plan = core.plan_for(&view, [a]).await;
+    let plan = api.plans().plan_for(core, &view, [a]).await;
     allocation_view(&view, (&plan, &WaitLookup::new(&view)), caller, a)
 }

@@ -10,6 +10,7 @@ pub(crate) use comparison::diff;
 
 use super::{propose_and_judge, read, time, unexpected};
 use crate::caller::{Caller, Role};
+use crate::state::Api;
 use lattice_api::{
     baseline::{BaselineRequest, BaselineResult, BaselineView, ClassRuleView, VersionView},
     problem::{Kind, Problem},
@@ -197,19 +198,20 @@ fn rule_view(class: Class, rule: &ClassRule, keys: Keys) -> ClassRuleView {
 /// Sets a baseline as a new version. With `dry_run`, changes nothing. Returns in both cases the version and the
 /// comparison with the nodes that the baseline concerns. A model node is queried directly.
 pub(crate) async fn set(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     text: &str,
     request: BaselineRequest,
     key: Option<String>,
     dry_run: bool,
 ) -> Result<BaselineResult, Problem> {
+    let core = api.core();
     caller.check_cluster_role(Role::Operator, "setting a baseline")?;
     let name = name(text)?;
     let wanted = baseline_form::parse_request(name.as_str(), &request)?;
     let model = match &wanted.model {
         None => BTreeMap::new(),
-        Some(model) => model::records(core, model, &wanted).await?,
+        Some(model) => model::records(api, model, &wanted).await?,
     };
     let definition = BaselineDefinition {
         description: request.description,
@@ -218,7 +220,7 @@ pub(crate) async fn set(
         classes: model::rules(&wanted, &model)?,
     };
     let classes = definition.classes.keys().cloned().collect();
-    let (next, standing) = preview::preview(core, &name, definition.clone());
+    let (next, standing) = preview::preview(api, &name, definition.clone());
     let command = Command::SetBaseline {
         name: name.clone(),
         definition: Box::new(definition),

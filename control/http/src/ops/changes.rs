@@ -1,7 +1,7 @@
 //! Event stream changes, as shown to one caller.
 
 use super::{allocations, nodes, time, wait_causes::WaitLookup};
-use crate::caller::Caller;
+use crate::{caller::Caller, state::Api};
 use lattice_api::{
     event::{
         Change, Changes, CompactedEvents, ExhaustedBudget, ObservedChanges, StreamEvent,
@@ -9,7 +9,7 @@ use lattice_api::{
     },
     project::ProjectView,
 };
-use lattice_engine::{Change as CoreChange, Core, Observed as CoreObserved, explanation};
+use lattice_engine::{Change as CoreChange, Observed as CoreObserved, explanation};
 use lattice_quorum_types::{
     Event,
     event::{AllocationChange, EventKind},
@@ -19,7 +19,7 @@ use lattice_view::View;
 /// Converts a change for a caller. `None` if nothing of the change is shown to the caller: the stream shows no caller a
 /// lease or an enrolment, for example, and hides projects and allocations of other tenants.
 pub(crate) fn shown(
-    core: &Core,
+    api: &Api,
     view: &View,
     caller: &Caller,
     change: &CoreChange,
@@ -29,7 +29,7 @@ pub(crate) fn shown(
             let waits = WaitLookup::new(view);
             let changes: Vec<_> = events
                 .iter()
-                .filter_map(|event| event_change(core, (view, &waits), caller, event))
+                .filter_map(|event| event_change(api, (view, &waits), caller, event))
                 .collect();
             let last = events.last().filter(|_| !changes.is_empty())?;
             Some(StreamEvent::Changes(Changes {
@@ -39,7 +39,7 @@ pub(crate) fn shown(
             }))
         }
         CoreChange::Observed(observed) => Some(StreamEvent::Observed(observed_view(
-            core, view, caller, observed,
+            api, view, caller, observed,
         ))),
         CoreChange::Compacted { oldest } => {
             Some(StreamEvent::Compacted(CompactedEvents { oldest: *oldest }))
@@ -48,11 +48,12 @@ pub(crate) fn shown(
 }
 
 fn event_change(
-    core: &Core,
+    api: &Api,
     (view, waits): (&View, &WaitLookup<'_>),
     caller: &Caller,
     event: &Event,
 ) -> Option<Change> {
+    let core = api.core();
     let project = match &event.kind {
         EventKind::Allocation { record, .. } => Some(&record.spec.project),
         EventKind::Project { record } => Some(&record.path),
@@ -99,7 +100,7 @@ fn event_change(
                 // A subscriber replaces the node with this record, so it has the same form as in the list.
                 record: Box::new(nodes::hide_foreign_claim(
                     caller,
-                    nodes::with_bmc(core, node, entry),
+                    nodes::with_bmc(api, node, entry),
                 )),
             })
         }
@@ -162,11 +163,12 @@ fn change_name(change: AllocationChange) -> &'static str {
 }
 
 fn observed_view(
-    core: &Core,
+    api: &Api,
     view: &View,
     caller: &Caller,
     observed: &CoreObserved,
 ) -> ObservedChanges {
+    let core = api.core();
     let nodes = observed.nodes.iter().filter_map(|id| view.node(id));
     let waiting = observed.waiting.iter().filter_map(|id| {
         let record = view.allocation(*id)?;
@@ -176,7 +178,7 @@ fn observed_view(
     });
     let nodes = nodes.map(|entry| {
         let node = nodes::node_view(core, view, entry);
-        nodes::hide_foreign_claim(caller, nodes::with_bmc(core, node, entry))
+        nodes::hide_foreign_claim(caller, nodes::with_bmc(api, node, entry))
     });
     let exhausted = observed
         .exhausted

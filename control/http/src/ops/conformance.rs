@@ -1,6 +1,7 @@
 //! Conformance groups and drift.
 
 use super::{brake, time};
+use crate::state::Api;
 use lattice_api::{
     conformance::{
         DriftReportView, DriftView, GroupView, GroupsView, NoMajorityView, NotReadView,
@@ -11,7 +12,6 @@ use lattice_api::{
 use lattice_conformance::{
     Class, ClassMark, ClassState, CohortKey, Group, NoMajority, Reading, Scope, Value,
 };
-use lattice_engine::Core;
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
 use lattice_view::{
     NodeEntry, View,
@@ -28,7 +28,8 @@ fn fold<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
     hostlist::fold(&nodes)
 }
 
-pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsView, Problem> {
+pub(crate) async fn groups(api: &Api, class: Option<&str>) -> Result<GroupsView, Problem> {
+    let core = api.core();
     let class = class.filter(|c| !c.is_empty()).unwrap_or("all");
     let scope: Scope = class
         .parse()
@@ -39,7 +40,7 @@ pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsVie
         Scope::All => Class::ALL.to_vec(),
         some => some.classes(),
     };
-    let kept = unchanged_since(core, &found.groups, &classes).await;
+    let kept = unchanged_since(api, &found.groups, &classes).await;
     let groups = found.groups.iter().map(|group| GroupView {
         class: scope.to_string(),
         digest: group.digest.to_string(),
@@ -50,7 +51,7 @@ pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsVie
     let mut not_read: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut unknown = Vec::new();
     for name in found.unknown {
-        match why_not_read(core, &view, &name, &scope) {
+        match why_not_read(api, &view, &name, &scope) {
             Some(why) => not_read.entry(why).or_default().push(name),
             None => unknown.push(name),
         }
@@ -75,14 +76,13 @@ const MAX_HISTORY_LOOKUPS: usize = 500;
 
 /// Times since which group members have their present state, according to the history, Unix milliseconds. The members
 /// of the largest group come last, because each member of a small group matters more.
-async fn unchanged_since(
-    core: &Core,
-    groups: &[Group],
-    classes: &[Class],
-) -> BTreeMap<String, u64> {
+async fn unchanged_since(api: &Api, groups: &[Group], classes: &[Class]) -> BTreeMap<String, u64> {
     let members = groups.iter().rev().flat_map(|group| &group.nodes);
     let members = members.take(MAX_HISTORY_LOOKUPS).cloned().collect();
-    let kept = core.history.unchanged_since(members, classes.to_vec());
+    let kept = api
+        .stores()
+        .history
+        .unchanged_since(members, classes.to_vec());
     kept.await.unwrap_or_default()
 }
 
@@ -105,24 +105,29 @@ fn first_seen(
 }
 
 /// Reason why a requested class is deliberately not read on a node.
-fn why_not_read(core: &Core, view: &View, name: &str, scope: &Scope) -> Option<&'static str> {
+fn why_not_read(api: &Api, view: &View, name: &str, scope: &Scope) -> Option<&'static str> {
     let id = NodeId::new(name).ok()?;
     let entry = view.node(&id)?;
     let is_off = |class: &Class| entry.marks().get(class) == Some(&ClassMark::Disabled);
     match scope.classes().into_iter().find(is_off)? {
-        Class::Bmc if core.bmc.parts(&id).is_none() => Some("no BMC configured"),
+        Class::Bmc if api.stores().readings.parts(&id).is_none() => Some("no BMC configured"),
         _ => Some("disabled on the node"),
     }
 }
 
-pub(crate) async fn drift(core: &Core) -> DriftReportView {
+pub(crate) async fn drift(api: &Api) -> DriftReportView {
+    let core = api.core();
     let view = core.view();
     let report: &ClusterDrift = &view.cluster_drift;
     let drifted = report.drifted.iter();
     let mut shown: Vec<DriftView> = drifted.map(|d| self::drift_view(&view, d)).collect();
     let asked = report.drifted.iter().take(MAX_HISTORY_LOOKUPS);
     let asked = asked.map(|d| (d.node.to_string(), d.class, d.key.clone()));
-    let kept = core.history.unchanged_since_each(asked.collect()).await;
+    let kept = api
+        .stores()
+        .history
+        .unchanged_since_each(asked.collect())
+        .await;
     for (since, shown) in kept.into_iter().zip(&mut shown) {
         // Without a readable history entry, this control's own observation is shown.
         if let Some(since) = since {
@@ -131,7 +136,7 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
         }
     }
     let silent = last_present_times(
-        core,
+        api,
         &view,
         report.drifted.iter().map(|drifted| &drifted.node),
     )
@@ -141,7 +146,7 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
     }
     let (mut not_known, mut left) = (Vec::new(), MAX_HISTORY_LOOKUPS);
     for unknown in &report.unknown {
-        not_known.push(self::unknown_view(core, &view, unknown, &mut left).await);
+        not_known.push(self::unknown_view(api, &view, unknown, &mut left).await);
     }
     DriftReportView {
         drifted: shown,
@@ -168,10 +173,11 @@ fn pending(view: &View) -> String {
 
 /// Times at which the silent nodes among these were last present.
 async fn last_present_times<'n>(
-    core: &Core,
+    api: &Api,
     view: &View,
     nodes: impl Iterator<Item = &'n NodeId>,
 ) -> BTreeMap<&'n NodeId, UnixMillis> {
+    let core = api.core();
     let (mut found, mut left) = (BTreeMap::new(), MAX_HISTORY_LOOKUPS);
     for id in nodes.collect::<BTreeSet<_>>() {
         let entry = view.node(id).filter(|entry| entry.is_silent());
@@ -181,7 +187,7 @@ async fn last_present_times<'n>(
             }
             left -= 1;
         }
-        if let Some(at) = last_present_at(core, view, id).await {
+        if let Some(at) = last_present_at(api, view, id).await {
             found.insert(id, at);
         }
     }
@@ -189,37 +195,39 @@ async fn last_present_times<'n>(
 }
 
 /// Time at which a silent node was last present; `None` if the node is not silent or the time is unknown.
-pub(super) async fn last_present_at(core: &Core, view: &View, node: &NodeId) -> Option<UnixMillis> {
+pub(super) async fn last_present_at(api: &Api, view: &View, node: &NodeId) -> Option<UnixMillis> {
+    let core = api.core();
     view.node(node).filter(|entry| entry.is_silent())?;
     if let Some(at) = core.reply_times.of(node) {
         return Some(at);
     }
-    let kept = core.history.last_contact(node.to_string()).await;
+    let kept = api.stores().history.last_contact(node.to_string()).await;
     kept.ok().flatten().map(UnixMillis)
 }
 
 /// Reason why a class of a node is unknown, from its BMC, or else from the stored history of the node.
-pub(super) async fn why_incomplete(core: &Core, node: &NodeId, class: Class) -> Option<String> {
-    match missing_by_bmc(core, node, class) {
+pub(super) async fn why_incomplete(api: &Api, node: &NodeId, class: Class) -> Option<String> {
+    match missing_by_bmc(api, node, class) {
         Some(missing) => missing_keys_text(&missing),
-        None => missing_by_history(core, node, class).await,
+        None => missing_by_history(api, node, class).await,
     }
 }
 
-fn missing_by_bmc(
-    core: &Core,
-    node: &NodeId,
-    class: Class,
-) -> Option<Vec<(String, Reading<Value>)>> {
-    let parts = core.bmc.parts(node)?;
+fn missing_by_bmc(api: &Api, node: &NodeId, class: Class) -> Option<Vec<(String, Reading<Value>)>> {
+    let parts = api.stores().readings.parts(node)?;
     match parts.records.get(&class)?.state() {
         ClassState::Incomplete { missing } => Some(missing.into_iter().collect()),
         _ => None,
     }
 }
 
-async fn missing_by_history(core: &Core, node: &NodeId, class: Class) -> Option<String> {
-    let missing = core.history.unknown_keys(node.to_string()).await.ok()?;
+async fn missing_by_history(api: &Api, node: &NodeId, class: Class) -> Option<String> {
+    let missing = api
+        .stores()
+        .history
+        .unknown_keys(node.to_string())
+        .await
+        .ok()?;
     missing_keys_text(missing.get(&class)?)
 }
 
@@ -276,16 +284,16 @@ fn drift_view(view: &View, d: &DriftedNode) -> DriftView {
 }
 
 /// View of an unknown class; `left` is the number of history lookups still allowed.
-async fn unknown_view(core: &Core, view: &View, u: &UnknownClass, left: &mut usize) -> UnknownView {
+async fn unknown_view(api: &Api, view: &View, u: &UnknownClass, left: &mut usize) -> UnknownView {
     let mark = view.as_known(&u.node).map(NodeEntry::marks);
     let mark = mark.and_then(|marks| marks.get(&u.class));
     let why = match mark {
-        Some(ClassMark::Incomplete) => match missing_by_bmc(core, &u.node, u.class) {
+        Some(ClassMark::Incomplete) => match missing_by_bmc(api, &u.node, u.class) {
             Some(missing) => missing_keys_text(&missing),
             None if *left == 0 => None,
             None => {
                 *left -= 1;
-                missing_by_history(core, &u.node, u.class).await
+                missing_by_history(api, &u.node, u.class).await
             }
         },
         _ => None,

@@ -1,7 +1,10 @@
 //! DAG operations.
 
-use super::{allocations::visibility, job_refs, paging, propose, read, submit, unexpected};
-use crate::caller::Caller;
+use super::{
+    allocations::visibility, job_refs, paging, propose, propose_submission, read, submit,
+    unexpected,
+};
+use crate::{caller::Caller, state::Api};
 use lattice_api::{
     allocation::{RequestContext, stop_reason},
     dag::{DagDryRunResult, DagRequest, DagSubmitResult, DagView},
@@ -35,14 +38,15 @@ fn unknown(id: DagId) -> Problem {
 
 /// Submits all members or none. `most`: maximum number of members at this site.
 pub(crate) async fn submit(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     request: DagRequest,
     key: Option<String>,
     most: usize,
 ) -> Result<DagSubmitResult, Problem> {
+    let core = api.core();
     let dag = build_spec(core, caller, request, most).await?;
-    let possible = check_possible(core, &dag);
+    let possible = check_possible(api, &dag);
     let command = Command::SubmitDag { dag };
     if let Err(problem) = possible
         && !submit::is_key_used(core, caller, key.as_deref()).await?
@@ -51,7 +55,7 @@ pub(crate) async fn submit(
         super::check_command(core, caller, command).await?;
         return Err(problem);
     }
-    let applied = propose(core, caller, key, command).await?;
+    let applied = propose_submission(api, caller, key, command).await?;
     let Outcome::DagSubmitted { id } = applied.outcome else {
         return Err(unexpected());
     };
@@ -63,13 +67,14 @@ pub(crate) async fn submit(
 
 /// Checks the submission of all members without changing anything.
 pub(crate) async fn dry_run(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     request: DagRequest,
     most: usize,
 ) -> Result<DagDryRunResult, Problem> {
+    let core = api.core();
     let dag = build_spec(core, caller, request, most).await?;
-    let possible = check_possible(core, &dag);
+    let possible = check_possible(api, &dag);
     let members = dag.members.iter().map(Into::into).collect();
     let revision = super::check_command(core, caller, Command::SubmitDag { dag }).await?;
     possible?;
@@ -132,7 +137,7 @@ fn with_member_field(member: &str, mut problem: Problem) -> Problem {
 }
 
 /// Checks that each member could ever be satisfied. Equal requests of several members are checked once.
-fn check_possible(core: &Core, dag: &DagSpec) -> Result<(), Problem> {
+fn check_possible(api: &Api, dag: &DagSpec) -> Result<(), Problem> {
     let mut asked: Vec<&lattice_quorum_types::spec::AllocationSpec> = Vec::new();
     for member in &dag.members {
         let spec = &member.spec;
@@ -145,7 +150,7 @@ fn check_possible(core: &Core, dag: &DagSpec) -> Result<(), Problem> {
         if asked.iter().any(same) {
             continue;
         }
-        submit::check_possible(core, spec)
+        submit::check_possible(api, spec)
             .map_err(|problem| with_member_field(&member.name, problem))?;
         asked.push(spec);
     }

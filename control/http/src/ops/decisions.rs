@@ -35,7 +35,7 @@ pub(crate) fn since(
             read.map_err(|why| Problem::field("since", why.to_string()))?
         }
     };
-    let lines = core.decisions.since(since).map_err(unreadable)?;
+    let lines = api.stores().decisions.since(since).map_err(unreadable)?;
     let place = api.streams().open(&caller.name, None)?;
     let pieces = stream::try_unfold((lines, place), |(mut lines, place)| async move {
         let read = tokio::task::spawn_blocking(move || (lines.next(PIECE_BYTES), lines));

@@ -2,6 +2,7 @@
 
 use super::{audit, certificates::check_reason, node_id, nodes::agent_problem, propose};
 use crate::caller::{Caller, Role};
+use crate::state::Api;
 use lattice_api::{
     node::{DrainRequest, DrainResult, HolderView, UndrainResult},
     problem::{Kind, Problem},
@@ -160,12 +161,13 @@ async fn present_view(core: &Core) -> Result<Arc<View>, Problem> {
 /// The decision applies to one committed record of the node. If that record changes meanwhile, for example by another
 /// undrain or by the release from its holder, nothing is cleared.
 pub(crate) async fn undrain(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     node: &str,
     skip_gate: bool,
     key: Option<String>,
 ) -> Result<UndrainResult, Problem> {
+    let core = api.core();
     let node = node_id(node)?;
     caller.check_role(Role::Operator, "undraining a node")?;
     let view = present_view(core).await?;
@@ -178,7 +180,7 @@ pub(crate) async fn undrain(
         caller.check_cluster_role(Role::Admin, "undraining without the health gate")?;
         tracing::warn!(by = %caller.name, %node, "node undrained without the health gate");
     } else if record.is_some_and(|record| may_return(caller, record)) {
-        gate(core, caller, &node).await?;
+        gate(api, caller, &node).await?;
     }
     let mut expected = record.map(|record| record.revision);
     if skip_gate {
@@ -235,9 +237,9 @@ fn check_has_own_reason(caller: &Caller, record: &Node) -> Result<(), Problem> {
 }
 
 /// Runs the gate; a failure becomes a problem with the reason and the remedy.
-async fn gate(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem> {
+async fn gate(api: &Api, caller: &Caller, node: &NodeId) -> Result<(), Problem> {
     let by = Some(caller.name.to_string());
-    let Err(error) = readmission::check(core, node, &Freshness::Now { by }).await else {
+    let Err(error) = readmission::check(&api.nodes(), node, &Freshness::Now { by }).await else {
         return Ok(());
     };
     let conflict = |code| Problem::new(Kind::Conflict, code, error.to_string());

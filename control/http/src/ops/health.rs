@@ -2,6 +2,7 @@
 
 use super::{conformance, node_id, nodes, time};
 use crate::caller::{Caller, Role};
+use crate::state::Api;
 use lattice_agent_rpc::{ClearReason, GetHealth};
 use lattice_api::{
     health::{ClearRequest, NodeHealthView, ReasonView},
@@ -18,11 +19,12 @@ use std::cmp::Reverse;
 /// Returns the faults of a node by its health checks and its BMC, from the last pass and reading or, with `fresh`, from
 /// new ones.
 pub(crate) async fn show(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     node: &str,
     fresh: bool,
 ) -> Result<NodeHealthView, Problem> {
+    let core = api.core();
     if fresh {
         caller.check_role(Role::Operator, "reading the node again (fresh=true)")?;
     }
@@ -34,20 +36,21 @@ pub(crate) async fn show(
     let id = node_id(node)?;
     let look = async {
         if fresh {
-            nodes::read_bmc(core, &id, caller).await;
+            nodes::read_bmc(api, &id, caller).await;
         }
     };
     let (told, ()) = tokio::join!(query_agent(core, &id, &request), look);
-    health_view(core, &id, told).await
+    health_view(api, &id, told).await
 }
 
 /// Clears reasons of the health checks after a repair. A persisting fault returns with the next pass.
 pub(crate) async fn clear(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     node: &str,
     request: ClearRequest,
 ) -> Result<NodeHealthView, Problem> {
+    let core = api.core();
     caller.check_role(Role::Operator, "clearing a node's health reasons")?;
     let request = GetHealth {
         fresh: false,
@@ -61,7 +64,7 @@ pub(crate) async fn clear(
     // Reasons from a BMC end only when the BMC reports so.
     let told = query_agent(core, &id, &request).await;
     let told = told.map_err(|error| nodes::agent_problem(&error))?;
-    health_view(core, &id, Ok(told)).await
+    health_view(api, &id, Ok(told)).await
 }
 
 async fn query_agent(
@@ -81,16 +84,16 @@ async fn query_agent(
 /// Combines the answers of agent and BMC. If the agent gives no answer, the BMC reasons are shown with the error of the
 /// agent. For a node that does not answer, its last known pass is shown as well.
 async fn health_view(
-    core: &Core,
+    api: &Api,
     node: &NodeId,
     told: Result<NodeHealth, AgentError>,
 ) -> Result<NodeHealthView, Problem> {
-    let bmc = core.bmc.parts(node);
+    let bmc = api.stores().readings.parts(node);
     let (told, agent_error) = match told {
         Ok(told) => (Ok(told), None),
         Err(error @ AgentError::UnknownNode { .. }) => return Err(nodes::agent_problem(&error)),
         Err(error) => {
-            let before = last_known_reasons(core, node, &error).await;
+            let before = last_known_reasons(api, node, &error).await;
             if before.is_none() && bmc.is_none() {
                 return Err(nodes::agent_problem(&error));
             }
@@ -111,7 +114,7 @@ async fn health_view(
     // The sort is stable: the order within a severity is kept.
     reasons.sort_by_key(|(severity, _)| *severity);
     let mut reasons: Vec<ReasonView> = reasons.into_iter().map(|(_, reason)| reason).collect();
-    reasons.extend(other_reasons(core, node, &reasons).await);
+    reasons.extend(other_reasons(api, node, &reasons).await);
     let as_of = told.as_ref().err().and_then(Option::as_ref);
     let as_of = as_of.map(|(_, at)| time(*at));
     let told = told.ok();
@@ -134,23 +137,25 @@ async fn health_view(
 /// Last known reasons of a node that does not answer, and when it was last present. `None` for a node that answers with
 /// a refusal, because its state is unknown, and for one that is not silent.
 async fn last_known_reasons(
-    core: &Core,
+    api: &Api,
     node: &NodeId,
     error: &AgentError,
 ) -> Option<(Vec<Reason>, UnixMillis)> {
+    let core = api.core();
     if matches!(error, AgentError::Refused { .. }) {
         return None;
     }
-    let at = conformance::last_present_at(core, &core.view(), node).await?;
-    let reasons = core.history.reasons(node.to_string()).await;
+    let at = conformance::last_present_at(api, &core.view(), node).await?;
+    let reasons = api.stores().history.reasons(node.to_string()).await;
     Some((reasons.unwrap_or_default(), at))
 }
 
 /// Other reasons behind the node's verdict: those its agent announces outside its checks, and those that this control
 /// observes.
-async fn other_reasons(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonView> {
+async fn other_reasons(api: &Api, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonView> {
+    let core = api.core();
     let view = core.view();
-    let (Some(entry), Ok(shown)) = (view.node(node), nodes::get(core, node.as_str())) else {
+    let (Some(entry), Ok(shown)) = (view.node(node), nodes::get(api, node.as_str())) else {
         return Vec::new();
     };
     let seen = entry.gossip.as_ref();
@@ -165,11 +170,11 @@ async fn other_reasons(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<
         let class: Option<Class> = class.and_then(|class| class.parse().ok());
         let since = match class {
             Some(class) => entry.since(class),
-            None => conformance::last_present_at(core, &view, node).await,
+            None => conformance::last_present_at(api, &view, node).await,
         };
         let since = time(since.unwrap_or_else(|| core.now()));
         let evidence = match class {
-            Some(class) => conformance::why_incomplete(core, node, class).await,
+            Some(class) => conformance::why_incomplete(api, node, class).await,
             None if code == SILENT => entry.liveness_reason.clone(),
             None => Some("reported by the agent".to_owned()),
         };

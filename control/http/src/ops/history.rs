@@ -1,7 +1,7 @@
 //! Node history: earlier states, and when and why they changed.
 
 use super::{history_lines, node_id, nodes, paging, time};
-use crate::{Role, caller::Caller};
+use crate::{Role, caller::Caller, state::Api};
 use lattice_api::{
     conformance::DiffView,
     history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, LINE_KINDS},
@@ -45,11 +45,12 @@ pub(crate) struct HistoryQuery<'a> {
 /// Lists the history of a node, newest first, from the data of this control, so also while the node is down. Lines from
 /// the audit and from BMC logs may name people, so only operators of the whole cluster see them.
 pub(crate) async fn of_node(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     node: &str,
     asked: &HistoryQuery<'_>,
 ) -> Result<Page<HistoryEntryView>, Problem> {
+    let core = api.core();
     let id = node_id(node)?;
     let limit = paging::limit(asked.limit)?;
     let kinds = kinds(asked.kind)?;
@@ -71,11 +72,14 @@ pub(crate) async fn of_node(
         after: paging::after(asked.cursor)?,
         hides_users: hides_people,
     };
-    if let Some((from, to)) = around_range(core, &id, asked, hides_people).await? {
+    if let Some((from, to)) = around_range(api, &id, asked, hides_people).await? {
         listing.since = listing.since.max(Some(from));
         listing.until = Some(to);
     }
-    let found = core.history.list(id.to_string(), listing, limit + 1);
+    let found = api
+        .stores()
+        .history
+        .list(id.to_string(), listing, limit + 1);
     let found = found.await.map_err(|error| problem(&error))?;
     if found.is_empty() && core.view().node(&id).is_none() {
         return Err(Problem::unknown_node(node));
@@ -86,11 +90,12 @@ pub(crate) async fn of_node(
 
 /// Time range of an `around` query, Unix milliseconds.
 async fn around_range(
-    core: &Core,
+    api: &Api,
     node: &NodeId,
     asked: &HistoryQuery<'_>,
     hides_people: bool,
 ) -> Result<Option<(u64, u64)>, Problem> {
+    let core = api.core();
     let Some(around) = asked.around.filter(|text| !text.is_empty()) else {
         return match asked.within {
             None | Some("") => Ok(None),
@@ -105,7 +110,11 @@ async fn around_range(
     let at = match around.parse::<u64>() {
         Ok(number) => {
             let name = node.to_string();
-            let found = core.history.numbered(name, number, hides_people).await;
+            let found = api
+                .stores()
+                .history
+                .numbered(name, number, hides_people)
+                .await;
             let found = found.map_err(|error| problem(&error))?;
             let none = || {
                 let reason = format!("history line {number} of {node} is not stored");
@@ -150,14 +159,15 @@ fn parse_time(core: &Core, field: &str, text: Option<&str>) -> Result<Option<Uni
 
 /// Lists changes of all nodes since a time, by default of the last 24 hours; equal changes of several nodes are
 /// combined.
-pub(crate) async fn changes(core: &Core, since: Option<&str>) -> Result<ChangesView, Problem> {
+pub(crate) async fn changes(api: &Api, since: Option<&str>) -> Result<ChangesView, Problem> {
+    let core = api.core();
     let since = parse_time(core, "since", since)?;
     let since = since.unwrap_or(UnixMillis(core.now().0.saturating_sub(86_400_000)));
     let most = QueryLimits {
         changes: MAX_CHANGES,
         entries: MAX_ENTRIES,
     };
-    let fleet = CombinedChanges::read(&core.history, since, &most).await;
+    let fleet = CombinedChanges::read(&api.stores().history, since, &most).await;
     Ok(fleet.map_err(|error| problem(&error))?.view(since))
 }
 
@@ -288,23 +298,24 @@ fn fold(names: &BTreeSet<String>) -> String {
 }
 
 /// Differences between the current and an earlier state of a node.
-pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<DiffView, Problem> {
+pub(crate) async fn diff_since(api: &Api, node: &str, since: &str) -> Result<DiffView, Problem> {
+    let core = api.core();
     let id = node_id(node)?;
     let at = parse_time(core, "since", Some(since))?;
     let at = at.ok_or_else(|| {
         Problem::field("since", "give the start of the time range: 2d, 2026-11-21")
     })?;
-    let now = core.records(&id, &Class::ALL).await;
+    let now = api.records().records(&id, &Class::ALL).await;
     let now = now.map_err(|error| nodes::agent_problem(&error))?;
     let (mut differences, mut reaches) = (Vec::new(), false);
     for (class, record) in now {
-        let then = core.history.at(id.to_string(), class, at.0).await;
+        let then = api.stores().history.at(id.to_string(), class, at.0).await;
         let then = then.map_err(|error| problem(&error))?;
         reaches |= then != PastClassState::NotKept;
         differences.extend(compare_with_past(class, &then, &record));
     }
     if !reaches {
-        return Err(too_early(core, &id, at).await);
+        return Err(too_early(api, &id, at).await);
     }
     Ok(DiffView {
         left: format!("{node} at {}", time(at)),
@@ -314,8 +325,8 @@ pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<D
 }
 
 /// Error for a time before the history of the node: missing data is not a difference.
-async fn too_early(core: &Core, node: &NodeId, at: UnixMillis) -> Problem {
-    let begins = match core.history.begins(node.to_string()).await {
+async fn too_early(api: &Api, node: &NodeId, at: UnixMillis) -> Problem {
+    let begins = match api.stores().history.begins(node.to_string()).await {
         Ok(begins) => begins,
         Err(error) => return problem(&error),
     };

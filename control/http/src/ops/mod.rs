@@ -36,7 +36,7 @@ pub(crate) mod usage;
 pub(crate) mod vclusters;
 mod wait_causes;
 
-use crate::caller::Caller;
+use crate::{caller::Caller, state::Api};
 use lattice_api::{
     problem::{Kind, Problem},
     project::ChangeResult,
@@ -61,6 +61,29 @@ pub(crate) async fn propose(
 ) -> Result<Applied, Problem> {
     let principal = caller.proposer(&command)?;
     let proposed = core.propose(principal, key, command).await;
+    shown(core, proposed).await
+}
+
+/// Like [`propose`], for submissions: a refusal is also recorded with the decisions of the schedulers.
+pub(crate) async fn propose_submission(
+    api: &Api,
+    caller: &Caller,
+    key: Option<String>,
+    command: Command,
+) -> Result<Applied, Problem> {
+    let core = api.core();
+    let principal = caller.proposer(&command)?;
+    let user = principal.name.clone();
+    let proposed = core.propose(principal, key, command).await;
+    if let Err(ProposeError::Refused(refusal)) = &proposed {
+        let decisions = &api.stores().decisions;
+        decisions.refused_submit(core.now(), &user, refusal.to_string());
+    }
+    shown(core, proposed).await
+}
+
+/// Waits until the view shows the effect of a proposal.
+async fn shown(core: &Core, proposed: Result<Applied, ProposeError>) -> Result<Applied, Problem> {
     let applied = proposed.map_err(|error| problem(&error))?;
     let _ = tokio::time::timeout(OWN_WRITE_TIMEOUT, core.reached(applied.revision)).await;
     Ok(applied)

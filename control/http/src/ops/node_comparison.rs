@@ -5,28 +5,29 @@ use super::{
     history,
     nodes::{self, MAJORITY},
 };
+use crate::state::Api;
 use lattice_api::{conformance::DiffView, problem::Problem};
 use lattice_conformance::Class;
-use lattice_engine::Core;
 
 /// Compares two nodes or groups, a node with the majority of its cohort, or a node with its earlier state. Exactly one
 /// of `with` and `since` is required.
 pub(crate) async fn diff(
-    core: &Core,
+    api: &Api,
     node: &str,
     with: Option<&str>,
     since: Option<&str>,
 ) -> Result<DiffView, Problem> {
     match (with, since) {
-        (Some(with), None) => compare_sides(core, node, with).await,
-        (None, Some(since)) => history::diff_since(core, node, since).await,
+        (Some(with), None) => compare_sides(api, node, with).await,
+        (None, Some(since)) => history::diff_since(api, node, since).await,
         _ => Err(Problem::field("with", "give either `with` or `since`")),
     }
 }
 
 /// Compares two sides. A group is represented by one of its nodes, and is compared only in the classes that define the
 /// group.
-async fn compare_sides(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
+async fn compare_sides(api: &Api, left: &str, right: &str) -> Result<DiffView, Problem> {
+    let core = api.core();
     let left = ComparisonSide::read(core, "node", left).await?;
     let right = match right {
         MAJORITY => None,
@@ -44,7 +45,7 @@ async fn compare_sides(core: &Core, left: &str, right: &str) -> Result<DiffView,
         }
         (one, other) => one.or(other),
     };
-    let mut diff = nodes::diff(core, left.node.as_str(), with).await?;
+    let mut diff = nodes::diff(api, left.node.as_str(), with).await?;
     let classes = scope.map(|scope| scope.classes()).unwrap_or_default();
     if !classes.is_empty() {
         let is_asked = |class: &str| class.parse().is_ok_and(|c: Class| classes.contains(&c));

@@ -2,6 +2,7 @@
 
 use super::{certificates::of_node, conformance, node_id, paging, time};
 use crate::caller::{Caller, Role};
+use crate::state::Api;
 use lattice_api::{
     claim::ClaimView,
     conformance::{DiffView, DifferenceView},
@@ -50,49 +51,52 @@ pub(super) fn hide_foreign_claim(caller: &Caller, mut shown: NodeView) -> NodeVi
 }
 
 pub(crate) fn list(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     limit: Option<u32>,
     cursor: Option<&str>,
 ) -> Result<Page<NodeView>, Problem> {
+    let core = api.core();
     let limit = paging::limit(limit)?;
     let start = paging::after::<NodeId>(cursor)?.map_or(Bound::Unbounded, Bound::Excluded);
     let view = core.view();
     let entries = view.nodes.range((start, Bound::Unbounded));
     let page = paging::page(entries, limit, |(id, _)| id.to_string());
     Ok(page.map(|(_, entry)| {
-        hide_foreign_claim(caller, with_bmc(core, node_view(core, &view, entry), entry))
+        hide_foreign_claim(caller, with_bmc(api, node_view(core, &view, entry), entry))
     }))
 }
 
 /// Shows one node: with its certificate for operators of the whole cluster, and with the agent's power reading if this
 /// control has none from the BMC.
-pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
-    let mut shown = hide_foreign_claim(caller, get(core, node)?);
+pub(crate) async fn show(api: &Api, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
+    let core = api.core();
+    let mut shown = hide_foreign_claim(caller, get(api, node)?);
     if shown.power.is_none() {
-        shown.power = in_band_power(core, &node_id(node)?).await;
+        shown.power = in_band_power(api, &node_id(node)?).await;
     }
-    add_last_complete(core, &mut shown).await;
+    add_last_complete(api, &mut shown).await;
     if caller.is_cluster_operator() {
         shown.certificate = of_node(core, &node_id(node)?).await;
     }
     Ok(shown)
 }
 
-pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
+pub(crate) fn get(api: &Api, node: &str) -> Result<NodeView, Problem> {
+    let core = api.core();
     let view = core.view();
     let entry = view.node(&node_id(node)?);
     let entry = entry.ok_or_else(|| Problem::unknown_node(node))?;
-    Ok(with_bmc(core, node_view(core, &view, entry), entry))
+    Ok(with_bmc(api, node_view(core, &view, entry), entry))
 }
 
 /// Adds to each incomplete class its last complete state.
-async fn add_last_complete(core: &Core, shown: &mut NodeView) {
+async fn add_last_complete(api: &Api, shown: &mut NodeView) {
     let mut classes = shown.classes.values();
     if !classes.any(|class| class.state == "incomplete") {
         return;
     }
-    let Ok(last) = core.history.last_complete(shown.name.clone()).await else {
+    let Ok(last) = api.stores().history.last_complete(shown.name.clone()).await else {
         return;
     };
     for (name, class) in &mut shown.classes {
@@ -106,12 +110,13 @@ async fn add_last_complete(core: &Core, shown: &mut NodeView) {
 
 /// Adds BMC data, which changes constantly and is not part of the view. A fault reported by the BMC counts as a fault
 /// of the node.
-pub(super) fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> NodeView {
-    shown.power = core
-        .bmc
+pub(super) fn with_bmc(api: &Api, mut shown: NodeView, entry: &NodeEntry) -> NodeView {
+    shown.power = api
+        .stores()
+        .readings
         .power(&entry.id)
         .map(|seen| power(&seen.power, seen.read_at));
-    let parts = core.bmc.parts(&entry.id);
+    let parts = api.stores().readings.parts(&entry.id);
     let reasons = parts.iter().flat_map(|parts| &parts.reasons);
     let (mut verdict, _) = entry.shown_health();
     for reason in reasons.filter(|reason| !reason.observe_only) {
@@ -129,8 +134,9 @@ pub(super) fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> N
 }
 
 /// Power reading from an agent's last probe; `None` if the agent does not answer in time or has no reading.
-async fn in_band_power(core: &Core, node: &NodeId) -> Option<PowerView> {
-    let asked = timeout(IN_BAND_TIMEOUT, core.inventory(node, ReadingKind::Last));
+async fn in_band_power(api: &Api, node: &NodeId) -> Option<PowerView> {
+    let records = api.records();
+    let asked = timeout(IN_BAND_TIMEOUT, records.inventory(node, ReadingKind::Last));
     let measured = asked.await.ok()?.ok()?.power?;
     Some(power(&measured, None))
 }
@@ -163,7 +169,7 @@ fn why<T>(reading: &Reading<T>) -> Option<String> {
 }
 
 pub(crate) async fn inventory(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     node: &str,
     fresh: bool,
@@ -174,12 +180,12 @@ pub(crate) async fn inventory(
     let id = node_id(node)?;
     let read = match fresh {
         true => {
-            let looked = request_reading(core, caller, &id).await;
+            let looked = request_reading(api, caller, &id).await;
             let (mut read, _) = looked?;
-            core.merge_bmc_inventory(&id, &mut read);
+            api.records().merge_bmc_inventory(&id, &mut read);
             Ok(read)
         }
-        false => core.inventory(&id, ReadingKind::Last).await,
+        false => api.records().inventory(&id, ReadingKind::Last).await,
     };
     read.map_err(|e| agent_problem(&e))
 }
@@ -187,25 +193,31 @@ pub(crate) async fn inventory(
 /// Requests a new reading of the hardware from the agent, and at the same time reads the BMC, which works also if the
 /// node is off. The returned inventory contains agent data only.
 async fn request_reading(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     node: &NodeId,
 ) -> Result<(Inventory, Option<BmcReadResult>), Problem> {
+    let core = api.core();
     let look = ReadingKind::Fresh {
         by: Some(caller.name.to_string()),
     };
     let view = core.view();
     let (read, bmc) = tokio::join!(
         core.agents.inventory(&view, node, look),
-        read_bmc(core, node, caller)
+        read_bmc(api, node, caller)
     );
     Ok((read.map_err(|e| agent_problem(&e))?, bmc))
 }
 
 /// Reads the BMC of a node now; `None` if this control reads no BMC for it.
-pub(super) async fn read_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Option<BmcReadResult> {
+pub(super) async fn read_bmc(api: &Api, node: &NodeId, caller: &Caller) -> Option<BmcReadResult> {
     let who = caller.name.to_string();
-    let (error, differs) = match core.bmc.look(node, &who, BMC_LOOK_TIMEOUT).await? {
+    let (error, differs) = match api
+        .stores()
+        .readings
+        .look(node, &who, BMC_LOOK_TIMEOUT)
+        .await?
+    {
         RequestedReading::Read { differs } => (None, differs),
         RequestedReading::Silent { why } => (Some(why), Vec::new()),
         RequestedReading::Late { within } => {
@@ -220,13 +232,14 @@ pub(super) async fn read_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Opt
 
 /// Probes a node and its BMC again, and returns the classes that differ from those last published.
 pub(crate) async fn reprobe(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     node: &str,
 ) -> Result<ReprobeResult, Problem> {
+    let core = api.core();
     caller.check_role(Role::Operator, "probing again")?;
     let id = node_id(node)?;
-    let (mut read, bmc) = request_reading(core, caller, &id).await?;
+    let (mut read, bmc) = request_reading(api, caller, &id).await?;
     let view = core.view();
     // Agent data is compared with the marks that the agent published; BMC data is reported separately.
     let entry = view.node(&id);
@@ -235,7 +248,7 @@ pub(crate) async fn reprobe(
     let differs = marks.filter(|(class, mark)| announced(class) != Some(*mark));
     let differs = differs.map(|(class, _)| class.to_string()).collect();
     // The reported classes combine agent and BMC, as everywhere.
-    core.merge_bmc_inventory(&id, &mut read);
+    api.records().merge_bmc_inventory(&id, &mut read);
     Ok(ReprobeResult {
         node: node.to_owned(),
         fingerprint: view.fingerprint_of(&read).map(|d| d.to_string()),
@@ -262,12 +275,12 @@ pub(crate) fn agent_problem(error: &AgentError) -> Problem {
     }
 }
 
-pub(crate) async fn diff(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
+pub(crate) async fn diff(api: &Api, left: &str, right: &str) -> Result<DiffView, Problem> {
     let id = node_id(left)?;
     if right == MAJORITY {
-        return diff_majority(core, left).await;
+        return diff_majority(api, left).await;
     }
-    let differences = core.diff(&id, &node_id(right)?).await;
+    let differences = api.records().diff(&id, &node_id(right)?).await;
     let differences = differences.map_err(|error| agent_problem(&error))?;
     Ok(DiffView {
         left: left.to_owned(),
@@ -293,8 +306,9 @@ pub(super) fn difference(d: Difference) -> DifferenceView {
 
 /// Differences from the majority of the cohort. A node that was not compared causes an error, because an empty list
 /// would mean that the node is equal.
-async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
-    get(core, node)?;
+async fn diff_majority(api: &Api, node: &str) -> Result<DiffView, Problem> {
+    let core = api.core();
+    get(api, node)?;
     let (id, view) = (node_id(node)?, core.view());
     let (judged, drift) = (&view.cluster_drift, &view.cohort_drift);
     let is_alone = drift.alone.iter().any(|alone| alone == node);
@@ -339,7 +353,7 @@ async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
         }
     }
     for unknown in drift.unknown.iter().filter(|unknown| unknown.node == node) {
-        let why = conformance::why_incomplete(core, &id, unknown.class).await;
+        let why = conformance::why_incomplete(api, &id, unknown.class).await;
         let why = why.unwrap_or_else(|| unknown.why.clone());
         let left = Reading::<Value>::failed(why).to_string();
         let right = "<not compared>".to_owned();

@@ -1,7 +1,7 @@
 //! Cluster status in numbers, and readiness of this control.
 
 use super::{nodes::liveness, read, unexpected};
-use crate::caller::Caller;
+use crate::{caller::Caller, state::Api};
 use lattice_api::{
     problem::{Kind, Problem},
     status::StatusView,
@@ -126,11 +126,11 @@ pub(crate) struct PowerSeries {
 }
 
 /// Last BMC power readings of the nodes in the view. An unknown reading has no series.
-pub(crate) fn power(core: &Core, view: &View) -> PowerSeries {
+pub(crate) fn power(api: &Api, view: &View) -> PowerSeries {
     let mut series = PowerSeries::default();
     for node in view.nodes.keys() {
         let source = [node.to_string(), "bmc".to_owned()];
-        if let Some(seen) = core.bmc.power(node) {
+        if let Some(seen) = api.stores().readings.power(node) {
             let of = |reading: &Reading<Milliwatts>| {
                 let watts = reading.present().map(|power| power.watts());
                 watts.map(|watts| (source.clone(), watts))
@@ -138,7 +138,11 @@ pub(crate) fn power(core: &Core, view: &View) -> PowerSeries {
             series.draws.extend(of(&seen.power.draw));
             series.limits.extend(of(&seen.power.limit));
         }
-        let parts = core.bmc.parts(node).filter(|parts| parts.was_asked);
+        let parts = api
+            .stores()
+            .readings
+            .parts(node)
+            .filter(|parts| parts.was_asked);
         let is_up = parts.map(|parts| parts.reasons.iter().all(|reason| reason.code != SILENT));
         let up = is_up.map(|is_up| ([node.to_string()], f64::from(is_up)));
         series.answers.extend(up);

@@ -1,15 +1,17 @@
 //! Submission: rejects requests that no set of nodes could ever satisfy, and offers a dry run with a forecast.
 
 use super::{
-    check_command, job_refs, propose, read, unexpected,
+    check_command, job_refs, propose_submission, read, unexpected,
     wait_causes::{WaitLookup, wait_text},
 };
-use crate::caller::Caller;
+use crate::{caller::Caller, state::Api};
 use lattice_api::{
     AllocationRequest, SubmitResult, allocation::WorkloadAccess, outlook::OutlookView,
     problem::Kind, problem::Problem,
 };
-use lattice_engine::{Core, core::DryRunsBusy, explanation, tasks::borrow::lending_vclusters};
+use lattice_engine::{
+    Core, explanation, requested_plans::DryRunsBusy, tasks::borrow::lending_vclusters,
+};
 use lattice_placement::{Placement, Plan, RequestedReservation, check_possible_within};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Outcome, Refusal, Revision, VclusterName,
@@ -25,19 +27,20 @@ use std::{collections::BTreeSet, sync::Arc};
 const DRY_RUN_ID: AllocationId = AllocationId(u64::MAX);
 
 pub(crate) async fn submit(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     request: AllocationRequest,
     key: Option<String>,
     dry_run: bool,
 ) -> Result<SubmitResult, Problem> {
+    let core = api.core();
     let known = job_refs::request_context(core, caller, &request).await?;
     let spec = Box::new(request.into_spec_with(&known)?);
     caller.check_sees(&spec.project)?;
-    let possible = check_possible(core, &spec);
+    let possible = check_possible(api, &spec);
     let command = Command::Submit { spec };
     if dry_run {
-        return self::dry_run(core, caller, command, possible).await;
+        return self::dry_run(api, caller, command, possible).await;
     }
     if let Err(problem) = possible
         && !is_key_used(core, caller, key.as_deref()).await?
@@ -46,7 +49,7 @@ pub(crate) async fn submit(
         check_command(core, caller, command).await?;
         return Err(problem);
     }
-    let applied = propose(core, caller, key, command).await?;
+    let applied = propose_submission(api, caller, key, command).await?;
     let Outcome::Submitted { id } = applied.outcome else {
         return Err(unexpected());
     };
@@ -59,15 +62,16 @@ pub(crate) async fn submit(
 }
 
 async fn dry_run(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     command: Command,
     possible: Result<(), Problem>,
 ) -> Result<SubmitResult, Problem> {
+    let core = api.core();
     let revision = check_command(core, caller, command.clone()).await?;
     possible?;
     let outlook = match command {
-        Command::Submit { spec } => outlook(core, caller, *spec).await?,
+        Command::Submit { spec } => outlook(api, caller, *spec).await?,
         _ => None,
     };
     Ok(SubmitResult {
@@ -79,10 +83,11 @@ async fn dry_run(
 }
 
 /// Checks that the request could ever be satisfied.
-pub(super) fn check_possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
+pub(super) fn check_possible(api: &Api, spec: &AllocationSpec) -> Result<(), Problem> {
+    let core = api.core();
     let view = core.view();
     check_storage(&view, spec)?;
-    check_checkpoint(core, spec)?;
+    check_checkpoint(api, spec)?;
     if core.view_age_ms().is_none() {
         return Ok(());
     }
@@ -114,9 +119,11 @@ pub(super) fn check_possible(core: &Core, spec: &AllocationSpec) -> Result<(), P
 }
 
 /// Checks that an allocation with checkpoints has a checkpoint directory.
-fn check_checkpoint(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
+fn check_checkpoint(api: &Api, spec: &AllocationSpec) -> Result<(), Problem> {
     let terms = spec.terms.checkpoint.as_ref();
-    match terms.is_some_and(|terms| terms.directory.is_none()) && !core.has_checkpoint_directory() {
+    match terms.is_some_and(|terms| terms.directory.is_none())
+        && !api.stores().checkpoints.has_directory()
+    {
         true => Err(impossible(
             "checkpoint.directory",
             "the site has no default checkpoint directory; set one".to_owned(),
@@ -197,10 +204,11 @@ pub(super) async fn is_key_used(
 
 /// Forecast for the allocation in the next scheduling cycle; `None` if nothing can be planned at present.
 async fn outlook(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     spec: AllocationSpec,
 ) -> Result<Option<OutlookView>, Problem> {
+    let core = api.core();
     let now = core.now();
     let begin_at = spec.terms.begin_at;
     let eligible_at = begin_at.map_or(now, |begin_at| begin_at.max(now));
@@ -226,7 +234,7 @@ async fn outlook(
     if let Some(outlook) = waits_for_others(&core.view(), &record) {
         return Ok(Some(outlook));
     }
-    let planned = core.plan_with(&record).await;
+    let planned = api.plans().plan_with(core, &record).await;
     let busy =
         |busy: DryRunsBusy| Problem::new(Kind::TooMany, "too_many_requests", busy.to_string());
     let outlook = planned.map_err(busy)?.map(|planned| {

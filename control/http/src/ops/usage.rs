@@ -2,15 +2,13 @@
 
 use super::{tenants, time};
 use crate::caller::{Caller, Role};
+use crate::state::Api;
 use lattice_api::{
     amount::{Fraction, Hours},
     problem::{Kind, Problem},
     usage::{PausedProjectView, TenantUsage, UserTenantUsage, UserUsage},
 };
-use lattice_engine::{
-    Core,
-    usage::{DAY_MS, KEPT_DAYS},
-};
+use lattice_engine::usage::{DAY_MS, KEPT_DAYS};
 use lattice_ledger::{UsageByKind, UsageScope};
 use lattice_quorum_types::{UnixMillis, id::MAX_NAME_BYTES};
 use lattice_view::TenantStandings;
@@ -23,8 +21,9 @@ struct DayWindow {
 }
 
 impl DayWindow {
-    fn new(core: &Core, days: Option<u64>) -> Result<Self, Problem> {
-        let days = days.unwrap_or_else(|| core.usage_ledger.period_days());
+    fn new(api: &Api, days: Option<u64>) -> Result<Self, Problem> {
+        let core = api.core();
+        let days = days.unwrap_or_else(|| api.stores().usage.period_days());
         if !(1..=KEPT_DAYS).contains(&days) {
             let reason = format!("give 1 to {KEPT_DAYS} days");
             return Err(Problem::field("days", reason));
@@ -46,15 +45,17 @@ fn not_read() -> Problem {
 
 /// Usage of one tenant that is visible to the caller.
 pub(crate) fn of_tenant(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     id: &str,
     days: Option<u64>,
 ) -> Result<TenantUsage, Problem> {
+    let core = api.core();
     let tenant = tenants::tenant(core, caller, id)?;
-    let window = DayWindow::new(core, days)?;
-    let used = core
-        .usage_ledger
+    let window = DayWindow::new(api, days)?;
+    let used = api
+        .stores()
+        .usage
         .ask(|ledger| ledger.usage(UsageScope::Tenant(&tenant), window.since, window.until));
     let UsageByKind { work, idle } = used.ok_or_else(not_read)?;
     let view = core.view();
@@ -71,7 +72,7 @@ pub(crate) fn of_tenant(
         node_hours_used: Hours(work.node_ms),
         gpu_hours_used: Hours(work.gpu_ms),
         idle_claimed_node_hours: Hours(idle.node_ms),
-        budget_period_days: core.usage_ledger.period_days(),
+        budget_period_days: api.stores().usage.period_days(),
         gpu_hours_budget: hours.gpu.map(|(budget, _)| Hours(budget.granted_ms)),
         node_hours_budget: hours.node.map(|(budget, _)| Hours(budget.granted_ms)),
         budget_used: hours.used(),
@@ -95,11 +96,12 @@ pub(crate) fn of_tenant(
 /// Usage of one user. Usage of other users requires an operator, a tenant administrator (for its tenants), or an
 /// accounting system.
 pub(crate) fn of_user(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     user: Option<&str>,
     days: Option<u64>,
 ) -> Result<UserUsage, Problem> {
+    let core = api.core();
     let user = user.filter(|user| !user.is_empty()).unwrap_or(&caller.name);
     if user.len() > MAX_NAME_BYTES {
         let reason = format!("a name has at most {MAX_NAME_BYTES} bytes");
@@ -108,9 +110,10 @@ pub(crate) fn of_user(
     if *user != *caller.name && !caller.is_accounting() {
         caller.check_role(Role::TenantAdmin, "reading the usage of others")?;
     }
-    let window = DayWindow::new(core, days)?;
-    let used = core
-        .usage_ledger
+    let window = DayWindow::new(api, days)?;
+    let used = api
+        .stores()
+        .usage
         .ask(|ledger| ledger.usage_by_tenant(user, window.since, window.until));
     let mut used = used.ok_or_else(not_read)?;
     used.retain(|tenant, _| caller.sees(tenant));

@@ -16,7 +16,7 @@ use lattice_api::accounting::{AccountingStatus, ReconcileRequest, ReconcileView}
 #[utoipa::path(get, path = "/accounting/status", tag = "accounting", responses(
     (status = 200, body = AccountingStatus)))]
 pub(super) async fn status(State(api): State<Api>, caller: Caller) -> Answer<AccountingStatus> {
-    Ok(Json(accounting::status(api.core(), &caller).await?))
+    Ok(Json(accounting::status(&api, &caller).await?))
 }
 
 /// Compare monthly totals with recorded usage.
@@ -30,9 +30,7 @@ pub(super) async fn reconcile(
     caller: Caller,
     Input(request): Input<ReconcileRequest>,
 ) -> Answer<ReconcileView> {
-    Ok(Json(
-        accounting::reconcile(api.core(), &caller, request).await?,
-    ))
+    Ok(Json(accounting::reconcile(&api, &caller, request).await?))
 }
 
 /// Receive Waldur's webhook.
@@ -46,6 +44,6 @@ pub(super) async fn hook(
     State(api): State<Api>,
     PathParameter(secret): PathParameter,
 ) -> Result<StatusCode, ProblemResponse> {
-    accounting::webhook(api.core(), &secret).await?;
+    accounting::webhook(&api, &secret).await?;
     Ok(StatusCode::NO_CONTENT)
 }

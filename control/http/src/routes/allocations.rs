@@ -58,7 +58,7 @@ pub(super) async fn list(
 ) -> Answer<Page<AllocationView>> {
     let filter = Filter::new(w.state.as_deref(), w.project.as_deref(), w.user)?;
     let cursor = w.cursor.as_deref();
-    let page = allocations::list(api.core(), &caller, &filter, w.limit, cursor).await?;
+    let page = allocations::list(&api, &caller, &filter, w.limit, cursor).await?;
     Ok(Json(page))
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn submit(
     Key(key): Key,
     Input(request): Input<AllocationRequest>,
 ) -> Result<(StatusCode, Json<SubmitResult>), ProblemResponse> {
-    let made = submit::submit(api.core(), &caller, request, key, how.dry_run).await?;
+    let made = submit::submit(&api, &caller, request, key, how.dry_run).await?;
     let status = match made.id {
         Some(_) => StatusCode::CREATED,
         None => StatusCode::OK,
@@ -104,7 +104,7 @@ pub(super) async fn get(
     PathParameter(id): PathParameter,
 ) -> Answer<AllocationView> {
     let id = job_refs::number(api.core(), &caller, &id).await?;
-    Ok(Json(allocations::get(api.core(), &caller, id).await?))
+    Ok(Json(allocations::get(&api, &caller, id).await?))
 }
 
 async fn act(
@@ -115,9 +115,7 @@ async fn act(
     key: Option<String>,
 ) -> Answer<AllocationView> {
     let id = job_refs::number(api.core(), caller, id).await?;
-    Ok(Json(
-        allocations::act(api.core(), caller, id, what, key).await?,
-    ))
+    Ok(Json(allocations::act(api, caller, id, what, key).await?))
 }
 
 /// Cancel an allocation.
@@ -270,9 +268,7 @@ pub(super) async fn explanation(
     PathParameter(id): PathParameter,
 ) -> Answer<ExplanationView> {
     let id = job_refs::number(api.core(), &caller, &id).await?;
-    Ok(Json(
-        allocations::explanation(api.core(), &caller, id).await?,
-    ))
+    Ok(Json(allocations::explanation(&api, &caller, id).await?))
 }
 
 /// Output stream.

@@ -72,7 +72,7 @@ pub(super) async fn set(
     Input(request): Input<BaselineRequest>,
 ) -> Answer<BaselineResult> {
     Ok(Json(
-        baselines::set(api.core(), &caller, &name, request, key, how.dry_run).await?,
+        baselines::set(&api, &caller, &name, request, key, how.dry_run).await?,
     ))
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn diff(
     PathParameter(name): PathParameter,
     Params(p): Params<CompareQuery>,
 ) -> Answer<DiffView> {
-    Ok(Json(baselines::diff(api.core(), &name, &p.with).await?))
+    Ok(Json(baselines::diff(&api, &name, &p.with).await?))
 }
 
 /// Show whether automatic draining is stopped, and why.

@@ -25,7 +25,7 @@ pub(super) async fn groups(
     Params(scope): Params<Scope>,
 ) -> Answer<GroupsView> {
     Ok(Json(
-        conformance::groups(api.core(), scope.class.as_deref()).await?,
+        conformance::groups(&api, scope.class.as_deref()).await?,
     ))
 }
 
@@ -35,5 +35,5 @@ pub(super) async fn groups(
 #[utoipa::path(get, path = "/conformance/drift", tag = "conformance", responses(
     (status = 200, body = DriftReportView)))]
 pub(super) async fn drift(State(api): State<Api>, _: Caller) -> Answer<DriftReportView> {
-    Ok(Json(conformance::drift(api.core()).await))
+    Ok(Json(conformance::drift(&api).await))
 }

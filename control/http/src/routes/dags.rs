@@ -75,10 +75,10 @@ pub(super) async fn submit(
 ) -> Result<Response, ProblemResponse> {
     let most = api.max_dag_size();
     if how.dry_run {
-        let judged = dags::dry_run(api.core(), &caller, request, most).await?;
+        let judged = dags::dry_run(&api, &caller, request, most).await?;
         return Ok(Json(judged).into_response());
     }
-    let made = dags::submit(api.core(), &caller, request, key, most).await?;
+    let made = dags::submit(&api, &caller, request, key, most).await?;
     Ok((StatusCode::CREATED, Json(made)).into_response())
 }
 

@@ -98,9 +98,8 @@ impl Reader {
     async fn next(&mut self) -> Event {
         loop {
             let change = self.subscription.next().await;
-            let core = self.api.core();
-            let view = core.view();
-            if let Some(event) = changes::shown(core, &view, &self.caller, &change)
+            let view = self.api.core().view();
+            if let Some(event) = changes::shown(&self.api, &view, &self.caller, &change)
                 && let Some(event) = to_sse_event(&event)
             {
                 return event;

@@ -28,7 +28,7 @@ pub(super) async fn show(
     PathParameter(id): PathParameter,
     Params(p): Params<Freshness>,
 ) -> Answer<NodeHealthView> {
-    Ok(Json(health::show(api.core(), &caller, &id, p.fresh).await?))
+    Ok(Json(health::show(&api, &caller, &id, p.fresh).await?))
 }
 
 /// Clear the health reasons of one code after a repair.
@@ -43,7 +43,5 @@ pub(super) async fn clear(
     PathParameter(id): PathParameter,
     Input(request): Input<ClearRequest>,
 ) -> Answer<NodeHealthView> {
-    Ok(Json(
-        health::clear(api.core(), &caller, &id, request).await?,
-    ))
+    Ok(Json(health::clear(&api, &caller, &id, request).await?))
 }

@@ -62,9 +62,7 @@ pub(super) async fn of_node(
         limit: which.limit,
         cursor: which.cursor.as_deref(),
     };
-    Ok(Json(
-        history::of_node(api.core(), &caller, &id, &asked).await?,
-    ))
+    Ok(Json(history::of_node(&api, &caller, &id, &asked).await?))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -83,7 +81,5 @@ pub(super) async fn changes(
     _: Caller,
     Params(p): Params<ChangesQuery>,
 ) -> Answer<ChangesView> {
-    Ok(Json(
-        history::changes(api.core(), p.since.as_deref()).await?,
-    ))
+    Ok(Json(history::changes(&api, p.since.as_deref()).await?))
 }

@@ -29,7 +29,7 @@ pub(super) async fn list(
     Params(p): Params<Paging>,
 ) -> Answer<Page<NodeView>> {
     Ok(Json(nodes::list(
-        api.core(),
+        &api,
         &caller,
         p.limit,
         p.cursor.as_deref(),
@@ -46,7 +46,7 @@ pub(super) async fn get(
     caller: Caller,
     PathParameter(id): PathParameter,
 ) -> Answer<NodeView> {
-    Ok(Json(nodes::show(api.core(), &caller, &id).await?))
+    Ok(Json(nodes::show(&api, &caller, &id).await?))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -70,9 +70,7 @@ pub(super) async fn inventory(
     PathParameter(id): PathParameter,
     Params(p): Params<Freshness>,
 ) -> Answer<Inventory> {
-    Ok(Json(
-        nodes::inventory(api.core(), &caller, &id, p.fresh).await?,
-    ))
+    Ok(Json(nodes::inventory(&api, &caller, &id, p.fresh).await?))
 }
 
 /// Probe a node again.
@@ -88,7 +86,7 @@ pub(super) async fn reprobe(
     caller: Caller,
     PathParameter(id): PathParameter,
 ) -> Answer<ReprobeResult> {
-    Ok(Json(nodes::reprobe(api.core(), &caller, &id).await?))
+    Ok(Json(nodes::reprobe(&api, &caller, &id).await?))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -118,9 +116,7 @@ pub(super) async fn diff(
     Params(p): Params<DiffQuery>,
 ) -> Answer<DiffView> {
     let (with, since) = (p.with.as_deref(), p.since.as_deref());
-    Ok(Json(
-        node_comparison::diff(api.core(), &id, with, since).await?,
-    ))
+    Ok(Json(node_comparison::diff(&api, &id, with, since).await?))
 }
 
 /// Drain a node.
@@ -171,6 +167,6 @@ pub(super) async fn undrain(
     Key(key): Key,
 ) -> Answer<UndrainResult> {
     Ok(Json(
-        drains::undrain(api.core(), &caller, &id, gate.skip_gate, key).await?,
+        drains::undrain(&api, &caller, &id, gate.skip_gate, key).await?,
     ))
 }

@@ -36,7 +36,7 @@ pub(super) async fn tenant(
     PathParameter(id): PathParameter,
     Params(q): Params<OfTenant>,
 ) -> Answer<TenantUsage> {
-    Ok(Json(usage::of_tenant(api.core(), &caller, &id, q.days)?))
+    Ok(Json(usage::of_tenant(&api, &caller, &id, q.days)?))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -62,5 +62,5 @@ pub(super) async fn user(
     Params(q): Params<OfUser>,
 ) -> Answer<UserUsage> {
     let user = q.user.as_deref();
-    Ok(Json(usage::of_user(api.core(), &caller, user, q.days)?))
+    Ok(Json(usage::of_user(&api, &caller, user, q.days)?))
 }

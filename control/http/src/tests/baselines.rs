@@ -46,7 +46,7 @@ pub(super) fn kernels(fixture: &ApiFixture) -> Digest {
         let mark = record.state().mark();
         let record = Arc::new(record.clone());
         fixture
-            .core
+            .stores
             .preimages
             .put_record(id, mark.digest()?, record);
         seen.marks.insert(Class::Kernel, mark);
@@ -156,7 +156,7 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
     // Before the first judgement by the new version, the view does not show that no node differs.
     let stands = |shown: &BaselineView| (shown.compared_count, shown.differ.clone());
     assert_eq!(stands(&shown), (None, None));
-    Conformance::new(fixture.core.clone()).reconcile().await;
+    Conformance::new(fixture.records()).reconcile().await;
     let now = eye.baseline("h100").await.unwrap();
     assert_eq!(stands(&now), (Some(3), Some(String::new())));
     let other = asking("gpu004", json!({"kernel.osrelease": "6.8.0"}));
@@ -164,7 +164,7 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
     let list = eye.baselines().await.unwrap();
     assert!(list.iter().all(|one| stands(one) == (None, None)));
     op.delete_baseline("other", None, None).await.unwrap();
-    Conformance::new(fixture.core.clone()).reconcile().await;
+    Conformance::new(fixture.records()).reconcile().await;
     // No node is judged by the previous version any more.
     let then = eye.baseline("h100@1").await.unwrap();
     assert_eq!(stands(&then), (None, None));
@@ -191,7 +191,7 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
 #[tokio::test]
 async fn differing_nodes_name_baseline_author() {
     let fixture = ApiFixture::furnished().await;
-    let judging = tokio::spawn(Conformance::new(fixture.core.clone()).run());
+    let judging = tokio::spawn(Conformance::new(fixture.records()).run());
     let op = fixture.client("op");
     for round in 0..5 {
         let asked = asking(

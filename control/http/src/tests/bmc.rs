@@ -34,7 +34,7 @@ pub(super) fn reason(code: &str, entity: &str, severity: Severity) -> Reason {
 
 pub(super) fn tells(fixture: &ApiFixture, node: &str, reasons: Vec<Reason>) {
     let node = NodeId::new(node).unwrap();
-    fixture.core.bmc.put_parts(node, parts(reasons));
+    fixture.stores.readings.put_parts(node, parts(reasons));
 }
 
 fn parts(reasons: Vec<Reason>) -> Parts {
@@ -61,7 +61,7 @@ async fn merges_bmc_and_agent_reasons_by_severity() {
         ..parts(vec![])
     };
     let node = NodeId::new("gpu001").unwrap();
-    fixture.core.bmc.put_parts(node, unread);
+    fixture.stores.readings.put_parts(node, unread);
     let unread = eye.health("gpu001", false).await.unwrap();
     assert_eq!(unread.bmc_read_at, None);
     let agents = reason("gpu.gone", "gpu.1", Severity::Faulty);
@@ -155,7 +155,7 @@ async fn missing_bmc_class_is_unknown_and_blocks_nothing() {
     let node = eye.node("gpu001").await.unwrap();
     assert_eq!(node.health.verdict, "unknown");
     assert_eq!(node.health.reasons, ["bmc.incomplete", "bmc.silent"]);
-    BmcFaultPublisher::new(fixture.core.clone()).reconcile();
+    BmcFaultPublisher::new(fixture.core.clone(), fixture.stores.readings.clone()).reconcile();
     let facts = fixture.core.view().node(&id).unwrap().facts();
     assert_eq!(
         facts.health,
@@ -196,7 +196,7 @@ async fn stream_and_list_agree_on_bmc_faults() {
     let fixture = ApiFixture::furnished().await;
     let (eye, names) = (
         fixture.client("eye"),
-        BmcFaultPublisher::new(fixture.core.clone()),
+        BmcFaultPublisher::new(fixture.core.clone(), fixture.stores.readings.clone()),
     );
     let id = NodeId::new("gpu001").unwrap();
     let power = Power {
@@ -204,8 +204,8 @@ async fn stream_and_list_agree_on_bmc_faults() {
         ..Power::default()
     };
     fixture
-        .core
-        .bmc
+        .stores
+        .readings
         .put_power(id.clone(), power, UnixMillis(2_000));
     let mut events = eye.events(None).await.unwrap();
     let critical = || reason("bmc.system_critical", "bmc", Severity::Faulty);
@@ -239,7 +239,7 @@ async fn stream_and_list_agree_on_bmc_faults() {
 #[tokio::test]
 async fn only_reason_changes_are_events() {
     let fixture = ApiFixture::furnished().await;
-    let mut news = fixture.core.bmc.changes();
+    let mut news = fixture.stores.readings.changes();
     let silent = reason("bmc.silent", "bmc", Severity::Degraded);
     let seen_again = Reason {
         last_seen_ms: 9_000,
@@ -282,7 +282,7 @@ async fn reason_lists_agree() {
         may_drain: false,
         untold: Default::default(),
     };
-    fixture.core.bmc.put_parts(id.clone(), parts);
+    fixture.stores.readings.put_parts(id.clone(), parts);
     let untold = MergedMark::unknown(fixture.core.view().node(&id).unwrap().published(Class::Bmc));
     let untold = BTreeMap::from([(Class::Bmc, untold)]);
     observed_state::merged_marks(&fixture.core, BTreeMap::from([(id.clone(), untold)]));

@@ -2,6 +2,7 @@
 //! may drift, and while one source is silent nothing is known.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use super::fixture::api_of;
 use crate::ops::{baselines, nodes};
 use crate::{Caller, Role};
 use lattice_api::baseline::{BaselineRequest, ClassExpectationBody};
@@ -94,13 +95,13 @@ impl UniteFixture {
         let world = World::new();
         world.set_first_reading();
         let mut fixture = Self {
-            unites: ClassMerge::new(world.core.clone()),
-            judges: Conformance::new(world.core.clone()),
+            unites: ClassMerge::new(world.records()),
+            judges: Conformance::new(world.records()),
             looks: Arc::new(Mutex::new((0, same()))),
             world,
         };
         let looks = fixture.looks.clone();
-        fixture.world.core.bmc.answers(id(NODE), move || {
+        fixture.world.readings.answers(id(NODE), move || {
             let mut looks = looks.lock().unwrap();
             looks.0 += 1;
             looks.1.clone()
@@ -131,7 +132,7 @@ impl UniteFixture {
     }
 
     fn bmc_says(&self, bios: ClassRecord) {
-        self.world.core.bmc.put_parts(id(NODE), parts(bios));
+        self.world.readings.put_parts(id(NODE), parts(bios));
     }
 
     async fn settle(&mut self) {
@@ -154,8 +155,8 @@ impl UniteFixture {
             classes: BTreeMap::from([("bios".to_owned(), ClassExpectationBody::default())]),
             ..BaselineRequest::default()
         };
-        let core = &self.world.core;
-        baselines::set(core, &operator, "like-a", request, None, false)
+        let api = api_of(&self.world);
+        baselines::set(&api, &operator, "like-a", request, None, false)
             .await
             .unwrap();
         self.world.fold();
@@ -184,7 +185,7 @@ impl UniteFixture {
 
     /// One draining pass of a new reconciler; returns the drain reasons.
     async fn drains(&mut self) -> Vec<String> {
-        let mut drains = AutoDrain::new(self.world.core.clone());
+        let mut drains = AutoDrain::new(self.world.nodes());
         drains.reconcile(self.world.fence.clone()).await;
         self.world.fold();
         let reasons = self.world.node().drain.into_iter();
@@ -234,8 +235,11 @@ async fn what_agent_and_bmc_say_otherwise_of_one_thing_is_found_in_the_whole() {
         bios.require("bios.redfish.version", Reading::Present(told));
         fixture.bmc_says(bios);
         fixture.settle().await;
-        let core = &fixture.world.core;
-        let whole = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
+        let records = fixture.world.records();
+        let whole = records
+            .inventory(&id(NODE), ReadingKind::Last)
+            .await
+            .unwrap();
         let found: Vec<&str> = whole.findings.iter().map(|found| &*found.code).collect();
         assert_eq!(found, codes, "{told}");
     }
@@ -311,9 +315,9 @@ async fn silent_source_drains_nothing() {
 #[tokio::test]
 async fn repair_triggers_bmc_reading_but_join_does_not() {
     let mut fixture = UniteFixture::new().await;
-    let core = fixture.world.core.clone();
+    let nodes = fixture.world.nodes();
     let passes = async |freshness: &Freshness| {
-        let passed = readmission::check(&core, &id(NODE), freshness).await;
+        let passed = readmission::check(&nodes, &id(NODE), freshness).await;
         passed.map_err(|error| error.to_string())
     };
     let looked = |fixture: &UniteFixture| fixture.looks.lock().unwrap().0;
@@ -339,8 +343,8 @@ async fn repair_triggers_bmc_reading_but_join_does_not() {
     let once = passes(&now).await.unwrap_err();
     assert!(once.contains("unknown: bios: BMC reports a change"));
     // This reading confirms the change.
-    let (readings, looks) = (core.bmc.clone(), fixture.looks.clone());
-    core.bmc.answers(id(NODE), move || {
+    let (readings, looks) = (fixture.world.readings.clone(), fixture.looks.clone());
+    fixture.world.readings.answers(id(NODE), move || {
         let bios = settings(Reading::Present("Disabled"));
         readings.put_parts(id(NODE), parts(bios));
         looks.lock().unwrap().1.clone()
@@ -445,7 +449,12 @@ async fn inventory_matches_announced_classes() {
     // The last reading is announced, or was read once and is not announced yet.
     for reads in ["2.1.0", "2.2.0"] {
         agent_reads(&fixture, dmi(reads));
-        let found = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
+        let found = fixture
+            .world
+            .records()
+            .inventory(&id(NODE), ReadingKind::Last)
+            .await
+            .unwrap();
         let bios = &found.records[&Class::Bios];
         for (key, value) in [
             ("bios.setting.LogicalProc", "Enabled"),
@@ -460,7 +469,12 @@ async fn inventory_matches_announced_classes() {
     // While the BMC is silent, the class is not reduced to the agent's part.
     fixture.bmc_says(settings(Reading::failed("401 Unauthorized")));
     fixture.settle().await;
-    let found = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
+    let found = fixture
+        .world
+        .records()
+        .inventory(&id(NODE), ReadingKind::Last)
+        .await
+        .unwrap();
     let mark = found.records[&Class::Bios].state().mark();
     assert_eq!(mark, ClassMark::Incomplete);
 }
@@ -468,7 +482,7 @@ async fn inventory_matches_announced_classes() {
 #[tokio::test]
 async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows() {
     let fixture = UniteFixture::new().await;
-    let core = &fixture.world.core;
+    let (core, api) = (&fixture.world.core, api_of(&fixture.world));
     let operator = Caller {
         name: "olga".into(),
         role: Role::Operator,
@@ -481,17 +495,17 @@ async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows(
         fingerprint.map(|digest| digest.to_string())
     };
     agent_reads(&fixture, dmi("2.1.0"));
-    let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
+    let read = nodes::reprobe(&api, &operator, NODE).await.unwrap();
     assert!(read.fingerprint.is_some());
     assert_eq!(read.fingerprint, shown());
     assert_eq!(read.differs, Vec::<String>::new());
     agent_reads(&fixture, dmi("2.2.0"));
-    let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
+    let read = nodes::reprobe(&api, &operator, NODE).await.unwrap();
     assert_ne!(read.fingerprint, shown(), "it is another one now");
     assert_eq!(read.differs, ["bios"]);
     // Without the BMC's part the node has no fingerprint, here as everywhere.
     fixture.bmc_says(settings(Reading::failed("401 Unauthorized")));
-    let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
+    let read = nodes::reprobe(&api, &operator, NODE).await.unwrap();
     assert_eq!(read.fingerprint, None);
 }
 
@@ -503,10 +517,10 @@ async fn many_bmc_readings_make_few_views() {
     let cell = names.iter().map(|node| (node.clone(), seen(node)));
     observed_state::cell(&world.core, "c0", cell.collect());
     for node in &names {
-        world.core.bmc.put_parts(node.clone(), parts(on()));
+        world.readings.put_parts(node.clone(), parts(on()));
     }
     let before = world.core.view().version;
-    let mut unites = ClassMerge::new(world.core.clone());
+    let mut unites = ClassMerge::new(world.records());
     assert_eq!(unites.reconcile().await, 64);
     let view = world.core.view();
     assert!(

@@ -94,7 +94,7 @@ async fn uncompared_node_is_not_equal() {
     kernels(&fixture);
     documents(&fixture, 1..=4);
     announce(&fixture, &["gpu002"], Class::Nic, ClassMark::Incomplete);
-    Conformance::new(fixture.core.clone()).reconcile().await;
+    Conformance::new(fixture.records()).reconcile().await;
     assert_eq!(code("gpu900").await, not_compared, "it was never heard of");
     assert_eq!(code("gpu010").await, (409, "no_cohort".to_owned()));
 
@@ -126,12 +126,12 @@ async fn uncompared_node_is_not_equal() {
         let node = NodeId::new(nodes[0]).unwrap();
         let digest = mark.digest().unwrap();
         fixture
-            .core
+            .stores
             .preimages
             .put_record(&node, digest, Arc::new(record));
         announce(&fixture, &nodes, Class::Nic, mark);
     }
-    Conformance::new(fixture.core.clone()).reconcile().await;
+    Conformance::new(fixture.records()).reconcile().await;
     let even = eye.diff("gpu001", "majority").await.unwrap();
     let nic = of_class(&even, "nic");
     assert_eq!(nic.len(), 1, "{even:?}");

@@ -278,7 +278,13 @@ async fn rate_limit_asks_to_wait() {
         max_dag_size: 1_000,
         stop: Default::default(),
     };
-    let api = Api::new(fixture.core.clone(), auth, fixture.authority, bounds);
+    let api = Api::new(
+        fixture.core.clone(),
+        fixture.stores.clone(),
+        auth,
+        fixture.authority,
+        bounds,
+    );
     let bearer = format!("Bearer {}", fixture.token("alice"));
     // Two at once and two per second: however long this takes, more is rejected.
     let begun = Instant::now();

@@ -3,14 +3,30 @@
 
 use super::store::SingleCopy;
 use crate::Auth;
-use crate::oidc::Issuer;
+use crate::{
+    Stores,
+    oidc::Issuer,
+    state::{Api, Bounds},
+};
 use bytes::Bytes;
 use lattice_agent_rpc::{
     CheckHealth, GateFailed, GetHealth, GetInventory, ListAttempts, LogStream, ReadLog,
 };
 use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
 use lattice_conformance::{Class, ClassMark, Digest, Inventory};
-use lattice_engine::{Core, core::Parts, fold, observed_state};
+use lattice_engine::{
+    Core, History,
+    bmc::Readings,
+    core::Parts,
+    fold,
+    node_records::NodeRecords,
+    observed_state,
+    preimages::Preimages,
+    tasks::{
+        scheduler_parts::{PlanningTurns, SchedulerParts},
+        testing::world::World,
+    },
+};
 use lattice_mesh::{
     Authority, Clock, Credentials, Mesh, MeshConfig, Pin, Role, Router, SystemClock, Validity,
 };
@@ -62,6 +78,7 @@ pub(super) const OUTPUT: &str = "hello from rank 0\n";
 /// Interfaces of a control, with an agent behind it.
 pub(super) struct ApiFixture {
     pub(super) core: Arc<Core>,
+    pub(super) stores: Stores,
     pub(super) store: SingleCopy,
     pub(super) addr: SocketAddr,
     /// Bound to the port and never listening, so that no other process gets the port while it is closed.
@@ -169,6 +186,41 @@ fn agent_router(
         })
 }
 
+/// Empty stores, with a history in memory.
+pub(super) fn stores() -> Stores {
+    Stores {
+        history: History::open(None).unwrap(),
+        preimages: Preimages::default(),
+        readings: Readings::default(),
+        usage: Arc::default(),
+        decisions: Arc::default(),
+        checkpoints: Arc::default(),
+        accounting: None,
+    }
+}
+
+/// State of the handlers over a world without a port.
+pub(super) fn api_of(world: &World) -> Api {
+    let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
+    let authority = Authority::create("test", today).unwrap().pin();
+    let stores = Stores {
+        history: world.history.clone(),
+        preimages: world.preimages.clone(),
+        readings: world.readings.clone(),
+        usage: world.usage.clone(),
+        checkpoints: world.checkpoints.clone(),
+        ..stores()
+    };
+    let bounds = Bounds {
+        requests_per_second: 1_000,
+        connections: 1,
+        max_dag_size: MAX_DAG_SIZE,
+        stop: CancellationToken::new(),
+    };
+    let auth = Arc::new(Auth::parse(TOKENS).unwrap());
+    Api::new(world.core.clone(), stores, auth, authority, bounds)
+}
+
 pub(super) fn server_tls() -> (Arc<rustls::ServerConfig>, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -223,16 +275,15 @@ impl ApiFixture {
             store: Arc::new(store.clone()),
             mesh: mesh(&authority, Role::Control, "c1"),
             timings: lattice_engine::Timings::default(),
-            history: lattice_engine::history::History::open(None).unwrap(),
-            decisions: lattice_engine::decisions::Decisions::default(),
         });
         let (tls, ca_pem) = server_tls();
         let port = TcpSocket::new_v4().unwrap();
         port.set_reuseaddr(true).unwrap();
         port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let mut fixture = Self {
-            folding: tokio::spawn(fold::follow(core.clone())),
+            folding: tokio::spawn(fold::follow(core.clone(), Arc::default())),
             core,
+            stores: stores(),
             store,
             addr: port.local_addr().unwrap(),
             _port: port,
@@ -251,6 +302,22 @@ impl ApiFixture {
         };
         fixture.open();
         fixture
+    }
+
+    /// Sources of the records of nodes.
+    pub(super) fn records(&self) -> NodeRecords {
+        self.stores.records(&self.core)
+    }
+
+    /// Parts of schedulers.
+    pub(super) fn scheduler_parts(&self) -> SchedulerParts {
+        SchedulerParts {
+            core: self.core.clone(),
+            decisions: self.stores.decisions.clone(),
+            checkpoints: self.stores.checkpoints.clone(),
+            metrics_source: None,
+            turns: PlanningTurns::default(),
+        }
     }
 
     /// The tree atlas 120 / physics 20 / simulation 10, web 50, and `gpu[001-024]`.
@@ -313,7 +380,13 @@ impl ApiFixture {
             authority: self.authority,
             max_dag_size: MAX_DAG_SIZE,
         };
-        let serving = crate::serve(self.core.clone(), port, self.stop.clone()).unwrap();
+        let serving = crate::serve(
+            self.core.clone(),
+            self.stores.clone(),
+            port,
+            self.stop.clone(),
+        )
+        .unwrap();
         self.serving = Some(tokio::spawn(serving));
     }
 

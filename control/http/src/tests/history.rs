@@ -70,7 +70,7 @@ pub(super) async fn told(fixture: &ApiFixture) -> u64 {
         read: 3,
     };
     let append = fixture
-        .core
+        .stores
         .history
         .append(NODE.to_owned(), cursor, records, now);
     append.await.unwrap()
@@ -246,7 +246,7 @@ async fn what_could_not_be_read_is_not_known_to_have_changed() {
             journal: 1,
             read: 3,
         };
-        let history = &fixture.core.history;
+        let history = &fixture.stores.history;
         let append = history.append(node.to_owned(), cursor, records, now);
         append.await.unwrap();
     }
@@ -328,7 +328,7 @@ async fn copied_audit_entries_require_audit_right() {
         happened: (0..4).map(audited).collect(),
         comparison_state: None,
     };
-    fixture.core.history.note(vec![note], None).await.unwrap();
+    fixture.stores.history.note(vec![note], None).await.unwrap();
 
     let paged = async |who: &str| {
         let client = fixture.client(who);
@@ -404,7 +404,7 @@ pub(super) async fn bmc_did(fixture: &ApiFixture) {
     };
     let lists = [list("Tasks"), list("IML")].into();
     let read = |deeds| (BTreeSet::clone(&lists), deeds);
-    let history = &fixture.core.history;
+    let history = &fixture.stores.history;
     history
         .append_bmc_events(NODE.to_owned(), read(Vec::new()), now)
         .await

@@ -53,7 +53,7 @@ async fn append(fixture: &ApiFixture, node: &str, records: Vec<HistoryRecord>) {
     };
     let now = fixture.core.now().0;
     let append = fixture
-        .core
+        .stores
         .history
         .append(node.to_owned(), cursor, records, now);
     append.await.unwrap();

@@ -285,7 +285,7 @@ async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() 
     };
     let vcluster = VclusterName::new("default").unwrap();
     let held = Lease::new(lease.clone(), "c1".to_owned());
-    let mut schedule = Schedule::new(fixture.core.clone(), held, vcluster);
+    let mut schedule = Schedule::new(fixture.scheduler_parts(), held, vcluster);
     let report = schedule.reconcile(fence()).await;
     assert_eq!((report.proposed, report.waiting), (0, 1));
     let view = root.allocation(id).await.unwrap();

@@ -189,7 +189,13 @@ async fn reports_dead_storage() {
     assert_eq!(metric(&fixture, "root", OUT).await, Some(0.0));
     let saves = || {
         let view = fixture.core.view();
-        work_of(&fixture.core, &view, view.allocation(saver).unwrap()).saves
+        work_of(
+            &fixture.stores.checkpoints,
+            &view,
+            view.allocation(saver).unwrap(),
+            fixture.core.now(),
+        )
+        .saves
     };
     assert!(matches!(saves(), CheckpointAbility::In { .. }));
     for (gb_s, expected) in [(json!(0), 1.0), (json!(5), 0.0), (json!(null), 0.0)] {

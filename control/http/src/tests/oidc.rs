@@ -483,6 +483,7 @@ async fn whoever_an_issuer_names_is_held_to_the_same_rate() {
     };
     let api = Api::new(
         fixture.core.clone(),
+        fixture.stores.clone(),
         Arc::new(auth),
         fixture.authority,
         bounds,

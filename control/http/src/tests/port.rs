@@ -266,7 +266,13 @@ fn api(fixture: &ApiFixture, connections: usize, stop: &CancellationToken) -> Ap
         max_dag_size: 1_000,
         stop: stop.clone(),
     };
-    Api::new(fixture.core.clone(), auth, fixture.authority, bounds)
+    Api::new(
+        fixture.core.clone(),
+        fixture.stores.clone(),
+        auth,
+        fixture.authority,
+        bounds,
+    )
 }
 
 /// Earlier than the libraries close a connection themselves: after ten seconds without a TLS hello, after thirty with
@@ -446,7 +452,7 @@ async fn the_metrics_have_the_power_that_is_known_and_no_zero_for_the_rest() {
         draw: Reading::Timeout { after_ms: 10_000 },
         ..Power::default()
     };
-    let (bmc, now) = (&fixture.core.bmc, UnixMillis(1_000));
+    let (bmc, now) = (&fixture.stores.readings, UnixMillis(1_000));
     bmc.put_power(node("gpu001"), power.clone(), now);
     bmc.put_power(node("gpu002"), power.clone(), now);
     bmc.put_power(node("gpu003"), silent, now);

@@ -2,6 +2,7 @@
 //! readings of a node's own meter.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use super::fixture::api_of;
 use crate::ops::{baselines, nodes};
 use crate::{Caller, Role};
 use lattice_api::baseline::{BaselineRequest, ClassExpectationBody};
@@ -63,9 +64,12 @@ const WHY: &str = "the node publishes the class as incomplete";
 #[tokio::test]
 async fn one_reading_of_a_class_that_does_not_hold_still_is_no_knowledge() {
     let world = restless();
-    let core = &world.core;
-    let whole = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
-    let records = core.records(&id(NODE), &Class::ALL).await.unwrap();
+    let sources = world.records();
+    let whole = sources
+        .inventory(&id(NODE), ReadingKind::Last)
+        .await
+        .unwrap();
+    let records = sources.records(&id(NODE), &Class::ALL).await.unwrap();
     let records: BTreeMap<Class, ClassRecord> = records.into_iter().collect();
     for told in [&whole.records, &records] {
         assert_eq!(told[&Class::Nic].state().digest(), None, "{told:?}");
@@ -77,7 +81,7 @@ async fn one_reading_of_a_class_that_does_not_hold_still_is_no_knowledge() {
         assert_eq!(firmware, Reading::Present("28.3".into()));
         assert_eq!(told[&Class::Kernel].state(), kernel().state());
     }
-    let beside = core.diff(&id(NODE), &id(NODE)).await.unwrap();
+    let beside = sources.diff(&id(NODE), &id(NODE)).await.unwrap();
     let keys: Vec<&str> = beside.iter().map(|d| &*d.key).collect();
     assert!(keys.contains(&"nic.probe.reads"), "{beside:?}");
 }
@@ -91,6 +95,7 @@ async fn unstable_class_is_no_model() {
         tenants: None,
         expires_at: None,
     };
+    let api = api_of(&world);
     let like = |name: &'static str, classes: &[&str]| {
         let classes = classes.iter();
         let request = BaselineRequest {
@@ -101,7 +106,7 @@ async fn unstable_class_is_no_model() {
                 .collect(),
             ..BaselineRequest::default()
         };
-        baselines::set(&world.core, &operator, name, request, None, false)
+        baselines::set(&api, &operator, name, request, None, false)
     };
     let refused = like("nics", &["nic"]).await.unwrap_err();
     assert_eq!(
@@ -127,7 +132,7 @@ async fn unstable_class_is_no_model() {
 async fn node_meter_does_not_decide_bmc_limit() {
     use LimitState::{Absent, Set, Uncapped, Unknown};
     let world = restless();
-    let core = &world.core;
+    let (sources, api) = (world.records(), api_of(&world));
     for (has_bmc, told, shown) in [
         (false, Absent, Absent),
         (false, Uncapped, Uncapped),
@@ -136,7 +141,7 @@ async fn node_meter_does_not_decide_bmc_limit() {
         (true, Set, Set),
     ] {
         if has_bmc {
-            core.bmc.put_parts(id(NODE), Parts::naming([]));
+            world.readings.put_parts(id(NODE), Parts::naming([]));
         }
         let measured = Power {
             draw: Reading::Present(Milliwatts(400_000)),
@@ -147,7 +152,10 @@ async fn node_meter_does_not_decide_bmc_limit() {
             let mut says = world.agent_answers.lock().unwrap();
             says.inventory.as_mut().unwrap().power = Some(measured);
         }
-        let whole = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
+        let whole = sources
+            .inventory(&id(NODE), ReadingKind::Last)
+            .await
+            .unwrap();
         let power = whole.power.unwrap();
         assert_eq!(power.limit_state, shown, "{has_bmc} {told}");
         assert_eq!(power.draw, Reading::Present(Milliwatts(400_000)));
@@ -157,7 +165,7 @@ async fn node_meter_does_not_decide_bmc_limit() {
             tenants: None,
             expires_at: None,
         };
-        let node = nodes::show(core, &operator, NODE).await.unwrap();
+        let node = nodes::show(&api, &operator, NODE).await.unwrap();
         let power = node.power.unwrap();
         assert_eq!(power.limit_state, shown.to_string(), "{has_bmc} {told}");
         assert_eq!(power.draw_watts, Some(400));

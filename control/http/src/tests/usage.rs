@@ -10,9 +10,12 @@ use std::time::Duration;
 
 async fn counted() -> ApiFixture {
     let fixture = ApiFixture::furnished().await;
-    tokio::spawn(usage_ledger::follow(fixture.core.clone()));
+    tokio::spawn(usage_ledger::follow(
+        fixture.core.clone(),
+        fixture.stores.usage.clone(),
+    ));
     let read = async {
-        while fixture.core.usage_ledger.ask(|_| ()).is_none() {
+        while fixture.stores.usage.ask(|_| ()).is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -192,7 +195,7 @@ async fn usage_is_visible_to_user_and_tenant_only() {
 #[tokio::test]
 async fn without_accounting_there_is_none() {
     let fixture = counted().await;
-    assert!(fixture.core.accounting().is_none());
+    assert!(fixture.stores.accounting.is_none());
     let (status, said) = ask(&fixture, "op", Method::GET, "accounting/status", None).await;
     assert_eq!(
         (status, &said["enabled"], &said["provider"]),

@@ -206,7 +206,7 @@ async fn refuses_undefined_vcluster_and_reports_empty_one() {
     };
     let held = Lease::new(lease.clone(), "c1".to_owned());
     let mut schedule = Schedule::new(
-        fixture.core.clone(),
+        fixture.scheduler_parts(),
         held,
         VclusterName::new("night").unwrap(),
     );

@@ -242,8 +242,6 @@ pub(super) fn core(store: Arc<ScriptedQuorum>, clock: Arc<dyn Clock>) -> Arc<Cor
         store,
         mesh: Mesh::bind(addr, credentials, MeshConfig::default()).unwrap(),
         timings: crate::Timings::default(),
-        history: crate::history::History::open(None).unwrap(),
-        decisions: crate::decisions::Decisions::default(),
     })
 }
 

@@ -60,7 +60,7 @@ fn budgeted(core: Arc<Core>) -> Arc<Core> {
 /// A control that has read a state without allocations.
 fn follows(used: Utilisation) -> ReadingControl {
     let core = budgeted(core(empty(), Arc::new(SystemClock)));
-    tokio::spawn(fold::follow(core.clone()));
+    tokio::spawn(fold::follow(core.clone(), Arc::default()));
     asking(core, SourceRequest::Utilisation(used))
 }
 
@@ -158,7 +158,7 @@ async fn our_own_traffic_is_not_taken_for_others_before_the_state_is_known() {
         leave: Semaphore::new(0),
     });
     let core = budgeted(core(store.clone(), Arc::new(SystemClock)));
-    tokio::spawn(fold::follow(core.clone()));
+    tokio::spawn(fold::follow(core.clone(), Arc::default()));
     let site = Site::that(ServiceBehaviour::Says(SAID.to_owned())).await;
     let control = asking(
         core,

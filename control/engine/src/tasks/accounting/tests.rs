@@ -62,12 +62,18 @@ impl AccountingFixture {
             settings(&waldur, &folder),
             http_client(&[]).unwrap(),
         ));
-        world.core.set_accounting(connection.clone());
         // The time to wait for the GPU counts of nodes is over.
         let long_ago = Instant::now().checked_sub(SETTLES_AFTER).unwrap();
-        let reconciler =
-            AccountingReconciler::since(long_ago, world.core.clone(), connection.clone());
-        tokio::spawn(usage_ledger::follow(world.core.clone()));
+        let reconciler = AccountingReconciler::since(
+            long_ago,
+            world.core.clone(),
+            world.usage.clone(),
+            connection.clone(),
+        );
+        tokio::spawn(usage_ledger::follow(
+            world.core.clone(),
+            world.usage.clone(),
+        ));
         Self {
             world,
             waldur,
@@ -80,7 +86,7 @@ impl AccountingFixture {
     /// Waits until the ledger has all usage records.
     async fn counted(&self, facts: u64) {
         self.world.fold();
-        let has_all = || self.world.core.usage_ledger.ask(|ledger| ledger.last()) >= Some(facts);
+        let has_all = || self.world.usage.ask(|ledger| ledger.last()) >= Some(facts);
         while !has_all() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -180,8 +186,11 @@ async fn only_the_hook_with_the_secret_is_known() {
 #[tokio::test]
 async fn totals_wait_for_node_resources() {
     let mut fixture = AccountingFixture::new().await;
-    fixture.reconciler =
-        AccountingReconciler::new(fixture.world.core.clone(), fixture.connection.clone());
+    fixture.reconciler = AccountingReconciler::new(
+        fixture.world.core.clone(),
+        fixture.world.usage.clone(),
+        fixture.connection.clone(),
+    );
     fixture.world.start("b1");
     fixture.counted(1).await;
     let status = fixture.pass().await;

@@ -3,10 +3,9 @@
 
 use crate::{
     bmc::Readings,
-    core::Core,
     tasks::{
         faults,
-        node_evidence::{self, Answer, Freshness, bmc::Bmc},
+        node_evidence::{self, Answer, Freshness, NodeAccess, bmc::Bmc},
     },
 };
 use lattice_placement::Health;
@@ -83,9 +82,10 @@ impl Cause {
     }
 
     /// Queries the node and its BMC now. A node that cannot be queried confirms nothing.
-    pub(super) async fn ask(self, core: &Core, view: &View, entry: &NodeEntry) -> Answer {
+    pub(super) async fn ask(self, nodes: &NodeAccess, view: &View, entry: &NodeEntry) -> Answer {
         let (node, now) = (&entry.id, &Freshness::NOW);
-        let bmc = Bmc::new(core, node, now, self.owner());
+        let core = &*nodes.core;
+        let bmc = Bmc::new(nodes, node, now, self.owner());
         let said = match self {
             Self::Health => node_evidence::health::ask(core, view, node, now, &bmc).await,
             Self::Conformance => {

@@ -22,6 +22,7 @@ use crate::{
     core::Core,
     tasks::{
         faults,
+        node_evidence::NodeAccess,
         reconciler::{Reconciler, ReconcilerPace},
     },
 };
@@ -60,6 +61,7 @@ pub struct AutoDrainReport {
 #[derive(Debug)]
 pub struct AutoDrain {
     core: Arc<Core>,
+    nodes: NodeAccess,
     queries: NodeQueries,
     brake: Brake,
 }
@@ -83,7 +85,7 @@ impl Reconciler for AutoDrain {
     }
 
     fn forget(&mut self) {
-        *self = Self::new(self.core.clone());
+        *self = Self::new(self.nodes.clone());
     }
 
     async fn wakes(&mut self) {
@@ -93,10 +95,11 @@ impl Reconciler for AutoDrain {
 
 impl AutoDrain {
     /// New [`AutoDrain`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>) -> Self {
+    pub fn new(nodes: NodeAccess) -> Self {
         Self {
-            queries: NodeQueries::new(core.clone()),
-            core,
+            queries: NodeQueries::new(nodes.clone()),
+            core: nodes.core.clone(),
+            nodes,
             brake: Brake::default(),
         }
     }
@@ -119,7 +122,7 @@ impl AutoDrain {
 
     /// Queries every candidate, up to the concurrency limit.
     fn ask(&mut self) {
-        let (view, bmcs) = (self.core.view(), &self.core.bmc);
+        let (view, bmcs) = (self.core.view(), &self.nodes.readings);
         self.brake.update(&view, self.core.now());
         if !self.brake.is_held(&view) {
             self.queries
@@ -171,7 +174,7 @@ impl AutoDrain {
         !self.brake.is_held(view)
             && heard
                 .cause
-                .is_drain_current(&self.core.bmc, view, heard.number, node)
+                .is_drain_current(&self.nodes.readings, view, heard.number, node)
     }
 
     /// Whether draining this node would exceed the budget.
@@ -302,7 +305,7 @@ impl AutoDrain {
             let suspects = candidates(view, |of, entry| {
                 of == cause
                     && of.own_reason(entry).is_none()
-                    && of.suspects(&self.core.bmc, entry)
+                    && of.suspects(&self.nodes.readings, entry)
                     && !confirmed.contains(&entry.id)
                     && !self.queries.waits(of, &entry.id)
             });

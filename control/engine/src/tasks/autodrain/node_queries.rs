@@ -6,9 +6,8 @@
 use super::cause::Cause;
 use crate::{
     bmc::Readings,
-    core::Core,
     tasks::{
-        node_evidence::{Answer, Freshness},
+        node_evidence::{Answer, Freshness, NodeAccess},
         readmission,
     },
 };
@@ -79,7 +78,7 @@ impl RequeryCondition {
 /// Queries under way and answers received.
 #[derive(Debug)]
 pub(super) struct NodeQueries {
-    core: Arc<Core>,
+    nodes: NodeAccess,
     waits: BTreeMap<(Cause, NodeId), RequeryCondition>,
     /// Queries under way.
     under_way: BTreeMap<(Cause, NodeId), DrainIntent>,
@@ -89,9 +88,9 @@ pub(super) struct NodeQueries {
 }
 
 impl NodeQueries {
-    pub(super) fn new(core: Arc<Core>) -> Self {
+    pub(super) fn new(nodes: NodeAccess) -> Self {
         Self {
-            core,
+            nodes,
             waits: BTreeMap::new(),
             under_way: BTreeMap::new(),
             asks: JoinSet::new(),
@@ -107,7 +106,7 @@ impl NodeQueries {
         is_candidate: impl Fn(Cause, &NodeEntry) -> bool,
     ) {
         let now = Instant::now();
-        let bmcs = &self.core.bmc;
+        let bmcs = &self.nodes.readings;
         self.waits
             .retain(|key, wait| !wait.is_over(bmcs, view, now, key));
         let others = self.under_way.values().filter(|other| **other == wanted);
@@ -118,17 +117,17 @@ impl NodeQueries {
         });
         let due: Vec<(Cause, Arc<NodeEntry>)> = due.take(free).collect();
         for (cause, entry) in due {
-            let (core, view) = (self.core.clone(), view.clone());
-            let was_suspect = cause.suspects(&core.bmc, &entry);
+            let (nodes, view) = (self.nodes.clone(), view.clone());
+            let was_suspect = cause.suspects(&nodes.readings, &entry);
             self.under_way.insert((cause, entry.id.clone()), wanted);
             self.asks.spawn(async move {
                 let said = match wanted {
-                    DrainIntent::Drain => match cause.ask(&core, &view, &entry).await {
+                    DrainIntent::Drain => match cause.ask(&nodes, &view, &entry).await {
                         Answer::Drains(reason) => Ok(reason),
                         Answer::Healthy => Err("it reports no fault".to_owned()),
                         Answer::Unknown(why) => Err(why),
                     },
-                    DrainIntent::Clear => may_clear(&core, &view, cause, &entry).await,
+                    DrainIntent::Clear => may_clear(&nodes, &view, cause, &entry).await,
                 };
                 let number = view.baselines.generation;
                 NodeAnswer {
@@ -243,19 +242,19 @@ pub(super) fn candidates(
 /// Checks whether the drain reason may be cleared. If other reasons remain, the answer of the node that this cause is
 /// over suffices. Clearing the last reason returns the node to service, so the full gate check applies.
 async fn may_clear(
-    core: &Core,
+    nodes: &NodeAccess,
     view: &View,
     cause: Cause,
     entry: &NodeEntry,
 ) -> Result<String, String> {
     let drains = entry.record.iter().flat_map(|record| &record.drain);
     if drains.count() > 1 {
-        return match cause.ask(core, view, entry).await {
+        return match cause.ask(nodes, view, entry).await {
             Answer::Healthy => Ok(String::new()),
             Answer::Drains(why) | Answer::Unknown(why) => Err(why),
         };
     }
-    let passed = readmission::check(core, &entry.id, &Freshness::NOW).await;
+    let passed = readmission::check(nodes, &entry.id, &Freshness::NOW).await;
     passed
         .map(|()| String::new())
         .map_err(|error| error.to_string())

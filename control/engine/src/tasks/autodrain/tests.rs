@@ -45,8 +45,8 @@ impl AutodrainFixture {
         };
         world.require_firmware(policy, whom);
         Self {
-            judges: Conformance::new(world.core.clone()),
-            task: AutoDrain::new(world.core.clone()),
+            judges: Conformance::new(world.records()),
+            task: AutoDrain::new(world.nodes()),
             world,
         }
     }

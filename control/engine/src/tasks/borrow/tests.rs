@@ -174,7 +174,7 @@ async fn owner_waits_only_for_running_checkpoint() {
     let world = World::new();
     let runs = lent(&world);
     waits_in(&world, "home").await;
-    let mut borrow = Borrow::new(world.core.clone());
+    let mut borrow = Borrow::new(world.core.clone(), world.checkpoints.clone());
     assert_eq!(borrow.reconcile(&world.fence).await.reclaim_changes, 1);
     fold(&world).await;
     // An operator requests a checkpoint, which may take an hour, just before the grace period ends.
@@ -229,7 +229,7 @@ async fn an_owner_waits_for_a_checkpoint_no_longer_than_its_borrower_gives_one()
         expected_version: None,
     });
     fold(&world).await;
-    let mut borrow = Borrow::new(world.core.clone());
+    let mut borrow = Borrow::new(world.core.clone(), world.checkpoints.clone());
     assert_eq!(borrow.reconcile(&world.fence).await.reclaim_changes, 1);
     fold(&world).await;
     tokio::time::sleep(GRACE).await;
@@ -259,7 +259,7 @@ async fn a_borrowed_node_that_is_promised_stays() {
             world.admin(Command::Cancel { id: waits });
             fold(&world).await;
         }
-        let mut borrow = Borrow::new(world.core.clone());
+        let mut borrow = Borrow::new(world.core.clone(), world.checkpoints.clone());
         let long_ago = (name("default"), UnixMillis(0));
         borrow.moved.insert(id("a"), long_ago);
         let moved = borrow.reconcile(&world.fence).await;
@@ -314,7 +314,7 @@ async fn shrinking_service_keeps_other_nodes() {
     let at = world.core.now();
     reports(&world, serves, "b", RankReport::Started { at }).await;
     waits_in(&world, "home").await;
-    let mut borrow = Borrow::new(world.core.clone());
+    let mut borrow = Borrow::new(world.core.clone(), world.checkpoints.clone());
     assert_eq!(borrow.reconcile(&world.fence).await.reclaim_changes, 1);
     world.service(Command::Shrink {
         id: serves,
@@ -358,7 +358,7 @@ async fn undefined_vcluster_neither_lends_nor_borrows() {
             });
         }
         waits_in(&world, borrower).await;
-        let mut borrow = Borrow::new(world.core.clone());
+        let mut borrow = Borrow::new(world.core.clone(), world.checkpoints.clone());
         let nothing = BorrowReport::default();
         assert_eq!(borrow.reconcile(&world.fence).await, nothing);
         world.admin(Command::SetScheduler {

@@ -10,6 +10,7 @@ mod selection;
 mod tests;
 
 use crate::{
+    checkpoint_storage::CheckpointStorage,
     core::Core,
     tasks::{
         activation::due,
@@ -55,6 +56,7 @@ pub(crate) struct CheckpointsReport {
 #[derive(Debug)]
 pub struct Checkpoints {
     core: Arc<Core>,
+    storage: Arc<CheckpointStorage>,
     parts: BTreeMap<Part, CallState>,
     calls: JoinSet<(Part, RequestOutcome)>,
     /// Answers that are not yet handled.
@@ -103,7 +105,7 @@ impl Reconciler for Checkpoints {
         self.answers.clear();
         self.parts.clear();
         self.evaluated_at = None;
-        self.core.checkpoint_storage.forget();
+        self.storage.forget();
     }
 
     /// Answers are handled in the next pass, because this future may be dropped at any moment.
@@ -125,9 +127,10 @@ impl Reconciler for Checkpoints {
 
 impl Checkpoints {
     /// New [`Checkpoints`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>) -> Self {
+    pub fn new(core: Arc<Core>, storage: Arc<CheckpointStorage>) -> Self {
         Self {
             core,
+            storage,
             parts: BTreeMap::new(),
             calls: JoinSet::new(),
             answers: Vec::new(),
@@ -161,7 +164,7 @@ impl Checkpoints {
         let now = Instant::now();
         if self.evaluated_at.is_none_or(|at| now >= at + period) {
             self.evaluated_at = Some(now);
-            for command in selection::due(&self.core, &view) {
+            for command in selection::due(&self.storage, &view, self.core.now()) {
                 report.begun += usize::from(self.propose(fence, command).await);
             }
         }
@@ -243,12 +246,12 @@ impl Checkpoints {
         };
         let writing = held.progress.writing.as_deref();
         let writing = writing.filter(|writing| writing.number == part.number);
-        let goes_to = self.core.checkpoint_directory(held);
+        let goes_to = self.storage.directory(held);
         let is_there = writing.is_some_and(|writing| goes_to.as_ref() == Some(&writing.directory));
-        let Some(place) = self.core.checkpoint_place(held).filter(|_| is_there) else {
+        let Some(place) = self.storage.place(held).filter(|_| is_there) else {
             return;
         };
-        let (storage, user) = (&self.core.checkpoint_storage, &held.user);
+        let (storage, user) = (&self.storage, &held.user);
         match outcome {
             CheckpointOutcome::Written { .. } => storage.works(&place, user),
             CheckpointOutcome::Failed {

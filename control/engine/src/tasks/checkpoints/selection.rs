@@ -1,6 +1,6 @@
 //! Checkpoint selection: running jobs for which the benefit of a checkpoint exceeds its cost.
 
-use crate::core::Core;
+use crate::checkpoint_storage::CheckpointStorage;
 use lattice_placement::{
     Fraction, factors,
     movement::checkpoint::{
@@ -15,7 +15,7 @@ use lattice_view::{View, settings::movement::requested_gpu_ms};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Returns commands for the checkpoints to begin now.
-pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
+pub(super) fn due(storage: &CheckpointStorage, view: &View, now: UnixMillis) -> Vec<Command> {
     let savers = view
         .checkpointable
         .iter()
@@ -29,7 +29,6 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
     if savers.is_empty() {
         return Vec::new();
     }
-    let now = core.now();
     let mut policies: BTreeMap<&VclusterName, (Policy, WaitingUrgency)> = BTreeMap::new();
     for held in &savers {
         let vcluster = &held.spec.vcluster;
@@ -49,7 +48,7 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
     let command = |held: &Arc<Allocation>| {
         let (policy, waiting) = policies.get(&held.spec.vcluster)?;
         let mut input = input(view, held, (waiting, backlog), policy.node_bytes, now);
-        if core.is_storage_out(view, held) {
+        if storage.is_out(view, held, now) {
             input.storage = Storage::Paused;
         }
         let Decision::Write {
@@ -60,7 +59,7 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
         else {
             return None;
         };
-        let directory = core.checkpoint_directory(held)?;
+        let directory = storage.directory(held)?;
         let (id, value, cost) = (held.id, value.total(), cost.total());
         tracing::info!(%id, value, cost, ?trigger, "checkpoint due; value and cost in GPU-seconds");
         Some(Command::WriteCheckpoint {

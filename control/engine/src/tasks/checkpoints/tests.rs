@@ -103,20 +103,26 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     let world = World::with_agent(|_, _| agent(says));
     let id = saver(&world);
     let core = world.core.clone();
-    let mut checkpoints = Checkpoints::new(core.clone());
+    let mut checkpoints = Checkpoints::new(core.clone(), world.checkpoints.clone());
     // The test evaluates the benefit itself, not the pass.
     checkpoints.evaluated_at = Some(Instant::now());
     let due = || async {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        selection::due(&core, &core.view()).len()
+        selection::due(&world.checkpoints, &core.view(), core.now()).len()
     };
     let saves = || {
         let view = core.view();
-        work_of(&core, &view, view.allocation(id).unwrap()).saves
+        work_of(
+            &world.checkpoints,
+            &view,
+            view.allocation(id).unwrap(),
+            core.now(),
+        )
+        .saves
     };
     let told = || {
         let mut exposition = Exposition::default();
-        core.expose_storage(&core.view(), &mut exposition);
+        world.checkpoints.expose(&core.view(), &mut exposition);
         exposition.text()
     };
     assert_eq!(due().await, 1);
@@ -154,7 +160,10 @@ async fn what_is_to_leave_lent_nodes_begins_none_of_its_own() {
     saver(&world);
     let core = world.core.clone();
     tokio::time::sleep(Duration::from_millis(5)).await;
-    assert_eq!(selection::due(&core, &core.view()).len(), 1);
+    assert_eq!(
+        selection::due(&world.checkpoints, &core.view(), core.now()).len(),
+        1
+    );
     let recalled = |at: Option<UnixMillis>| {
         core.restart(|view| {
             for entry in Arc::make_mut(&mut view.nodes).values_mut() {
@@ -164,10 +173,13 @@ async fn what_is_to_leave_lent_nodes_begins_none_of_its_own() {
     };
     recalled(Some(UnixMillis(1)));
     assert_eq!(
-        selection::due(&core, &core.view()).len(),
+        selection::due(&world.checkpoints, &core.view(), core.now()).len(),
         0,
         "it writes one when it goes"
     );
     recalled(None);
-    assert_eq!(selection::due(&core, &core.view()).len(), 1);
+    assert_eq!(
+        selection::due(&world.checkpoints, &core.view(), core.now()).len(),
+        1
+    );
 }

@@ -1,7 +1,7 @@
 //! Fetches of missing documents and records from the nodes that name them. Concurrency is limited. A failed fetch is
 //! repeated after a pause that doubles each time, or as soon as the nodes that name the item or their liveness change.
 
-use crate::{core::Core, observed_state, preimages::Preimages};
+use crate::{node_records::NodeRecords, observed_state, preimages::Preimages};
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use lattice_conformance::{Class, ClassRecord, Digest, NodeDocument};
 use lattice_placement::Liveness;
@@ -54,7 +54,7 @@ struct FailedItem {
 
 /// Fetches of documents and records; see the module.
 pub(super) struct Fetches {
-    core: Arc<Core>,
+    records: NodeRecords,
     under_way: FuturesUnordered<BoxFuture<'static, (FetchRequest, FetchResult)>>,
     /// Items under way or queued, with the hash of the nodes that name them.
     asked_for: BTreeMap<FetchRequest, u64>,
@@ -66,7 +66,7 @@ pub(super) struct Fetches {
     /// Documents that have arrived but are not yet attached to their nodes, each with whether it came from the history.
     documents: Vec<(NodeWithDocument, bool)>,
     /// Records that arrived since the last call of [`Self::take_records`].
-    records: usize,
+    arrived_records: usize,
     /// Totals of documents and records, for reports.
     counted: (usize, usize),
 }
@@ -83,16 +83,16 @@ impl fmt::Debug for Fetches {
 }
 
 impl Fetches {
-    pub(super) fn new(core: Arc<Core>) -> Self {
+    pub(super) fn new(records: NodeRecords) -> Self {
         Self {
-            core,
+            records,
             under_way: FuturesUnordered::new(),
             asked_for: BTreeMap::new(),
             queue: VecDeque::new(),
             retries: VecDeque::new(),
             failed: BTreeMap::new(),
             documents: Vec::new(),
-            records: 0,
+            arrived_records: 0,
             counted: (0, 0),
         }
     }
@@ -105,7 +105,7 @@ impl Fetches {
         let named_by = self.asked_for.remove(&wanted).unwrap_or_default();
         match came {
             FetchResult::Document { found, was_kept } => self.documents.push((found, was_kept)),
-            FetchResult::Record => self.records += 1,
+            FetchResult::Record => self.arrived_records += 1,
             FetchResult::Nothing => {}
         }
         // A successful item is listed as well, because the cache may have dropped it. The next call to `ask` removes
@@ -125,7 +125,7 @@ impl Fetches {
 
     /// Whether anything arrived that was not taken yet.
     pub(super) fn has_arrivals(&self) -> bool {
-        self.records > 0 || !self.documents.is_empty()
+        self.arrived_records > 0 || !self.documents.is_empty()
     }
 
     /// Whether any item that is queued or being fetched has not failed before.
@@ -136,8 +136,8 @@ impl Fetches {
 
     /// Number of records that arrived since the last call. The records are in the cache.
     pub(super) fn take_records(&mut self) -> usize {
-        self.counted.1 += self.records;
-        std::mem::take(&mut self.records)
+        self.counted.1 += self.arrived_records;
+        std::mem::take(&mut self.arrived_records)
     }
 
     /// Attaches arrived documents to their nodes and stores them, so that they are available when the nodes are down
@@ -155,11 +155,11 @@ impl Fetches {
         });
         let new: Vec<_> = new.collect();
         let found = came.into_iter().map(|(found, _)| found).collect();
-        observed_state::documents(&self.core, found);
+        observed_state::documents(&self.records.core, found);
         if new.is_empty() {
             return;
         }
-        if let Err(error) = self.core.history.keep_documents(new).await {
+        if let Err(error) = self.records.history.keep_documents(new).await {
             tracing::warn!(%error, "node documents not stored");
         }
     }
@@ -201,14 +201,14 @@ impl Fetches {
             let Some(wanted) = next.or_else(|| self.retries.pop_front()) else {
                 return;
             };
-            let core = Arc::clone(&self.core);
+            let records = self.records.clone();
             self.under_way.push(Box::pin(async move {
-                let view = core.view();
+                let view = records.core.view();
                 let came = match &wanted {
                     FetchRequest::Document(node, digest) => {
-                        document(&core, &view, node, *digest).await
+                        records.document(&view, node, *digest).await
                     }
-                    FetchRequest::Record(digest) => match record(&core, &view, *digest).await {
+                    FetchRequest::Record(digest) => match records.record(&view, *digest).await {
                         true => FetchResult::Record,
                         false => FetchResult::Nothing,
                     },
@@ -305,53 +305,54 @@ fn naming<'v>(
     })
 }
 
-/// Document that a node publishes, from the history or from the node.
-async fn document(core: &Core, view: &View, node: &NodeId, digest: Digest) -> FetchResult {
-    let found = |document| (node.clone(), (digest, document));
-    let name = node.to_string();
-    let kept = core.history.documents(vec![name.clone()]).await;
-    let kept = kept.ok().and_then(|mut kept| kept.remove(&name));
-    if let Some((_, document)) = kept.filter(|(is, _)| *is == digest) {
-        return FetchResult::Document {
-            found: found(Arc::new(document)),
-            was_kept: true,
-        };
+impl NodeRecords {
+    /// Document that a node publishes, from the history or from the node.
+    async fn document(&self, view: &View, node: &NodeId, digest: Digest) -> FetchResult {
+        let found = |document| (node.clone(), (digest, document));
+        let name = node.to_string();
+        let kept = self.history.documents(vec![name.clone()]).await;
+        let kept = kept.ok().and_then(|mut kept| kept.remove(&name));
+        if let Some((_, document)) = kept.filter(|(is, _)| *is == digest) {
+            return FetchResult::Document {
+                found: found(Arc::new(document)),
+                was_kept: true,
+            };
+        }
+        let (preimages, agents) = (&self.preimages, &self.core.agents);
+        let fetched = preimages.fetch_document(agents, view, digest, node);
+        match fetched.await {
+            // A document is valid only for the node it names, whichever node gossips its digest.
+            Ok(document) if document.node == node.as_str() => FetchResult::Document {
+                found: found(document),
+                was_kept: false,
+            },
+            _ => FetchResult::Nothing,
+        }
     }
-    let fetched = core
-        .preimages
-        .fetch_document(&core.agents, view, digest, node);
-    match fetched.await {
-        // A document is valid only for the node it names, whichever node gossips its digest.
-        Ok(document) if document.node == node.as_str() => FetchResult::Document {
-            found: found(document),
-            was_kept: false,
-        },
-        _ => FetchResult::Nothing,
-    }
-}
 
-/// Puts a record into the cache. Returns whether the record is available.
-async fn record(core: &Core, view: &View, digest: Digest) -> bool {
-    let told = naming(gossiping(view), digest);
-    let Some((class, node)) = told.or_else(|| naming(view.as_known_all(), digest)) else {
-        return false;
-    };
-    let preimages = &core.preimages;
-    if let Some(record) = earlier_of(preimages, node, class, digest) {
-        preimages.put_record(&node.id, digest, record);
-        return true;
+    /// Puts a record into the cache. Returns whether the record is available.
+    async fn record(&self, view: &View, digest: Digest) -> bool {
+        let told = naming(gossiping(view), digest);
+        let Some((class, node)) = told.or_else(|| naming(view.as_known_all(), digest)) else {
+            return false;
+        };
+        let preimages = &self.preimages;
+        if let Some(record) = earlier_of(preimages, node, class, digest) {
+            preimages.put_record(&node.id, digest, record);
+            return true;
+        }
+        // The history also serves nodes that have been down since before this control started.
+        if let Ok(Some(record)) = self.history.record(digest).await {
+            preimages.put_record(&node.id, digest, Arc::new(record));
+            return true;
+        }
+        // A node that does not gossip cannot be queried.
+        let Some((_, node)) = told else {
+            return false;
+        };
+        let fetched = preimages.fetch_record(&self.core.agents, view, digest, node);
+        fetched.await.is_ok()
     }
-    // The history also serves nodes that have been down since before this control started.
-    if let Ok(Some(record)) = core.history.record(digest).await {
-        preimages.put_record(&node.id, digest, Arc::new(record));
-        return true;
-    }
-    // A node that does not gossip cannot be queried.
-    let Some((_, node)) = told else {
-        return false;
-    };
-    let fetched = preimages.fetch_record(&core.agents, view, digest, node);
-    fetched.await.is_ok()
 }
 
 /// Record of a node's class under the previous schema, derived from its current record if that is available and this

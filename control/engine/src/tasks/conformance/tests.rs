@@ -4,6 +4,7 @@
 use super::*;
 use crate::{
     history::Cursor,
+    history::History,
     tasks::testing::{
         id,
         world::{NODE, World},
@@ -38,19 +39,17 @@ fn document() -> (Digest, Vec<u8>) {
 }
 
 /// An earlier control stored the data of the node.
-async fn keeps(core: &Core) {
+async fn keeps(history: &History) {
     let (digest, bytes) = document();
     let documents = vec![(NODE.to_owned(), digest, bytes)];
-    core.history.keep_documents(documents).await.unwrap();
-    keeps_of(core, NODE, 1).await;
+    history.keep_documents(documents).await.unwrap();
+    keeps_of(history, NODE, 1).await;
 }
 
-async fn keeps_of(core: &Core, node: &str, journal: u64) {
+async fn keeps_of(history: &History, node: &str, journal: u64) {
     let record = nic();
     let mark = record.state().mark();
-    let kept = core
-        .history
-        .keep_record(mark.digest().unwrap(), record.encode());
+    let kept = history.keep_record(mark.digest().unwrap(), record.encode());
     kept.await.unwrap();
     let entry = Entry {
         seq: 1,
@@ -66,14 +65,14 @@ async fn keeps_of(core: &Core, node: &str, journal: u64) {
     };
     let cursor = Cursor { journal, read: 1 };
     let told = vec![HistoryRecord::Entry(entry)];
-    let append = core.history.append(node.to_owned(), cursor, told, 2_000);
+    let append = history.append(node.to_owned(), cursor, told, 2_000);
     append.await.unwrap();
 }
 
 #[tokio::test]
 async fn down_node_serves_stored_documents() {
     let world = World::new();
-    keeps(&world.core).await;
+    keeps(&world.history).await;
     world.stop_agent().await;
     let seen = GossipedNode {
         document: Some(document().0),
@@ -81,7 +80,7 @@ async fn down_node_serves_stored_documents() {
     };
     let cell = BTreeMap::from([(id(NODE), seen)]);
     observed_state::cell(&world.core, "", cell);
-    let mut conformance = Conformance::new(world.core.clone());
+    let mut conformance = Conformance::new(world.records());
     let report = conformance.reconcile().await;
     assert_eq!(report.documents, 1);
     let view = world.core.view();
@@ -101,13 +100,13 @@ async fn down_node_serves_stored_documents() {
     conformance.fetches.ask(&view, &missing);
     conformance.fetches.next().await;
     assert_eq!(conformance.fetches.take_records(), 1);
-    assert!(world.core.preimages.record(&digest).is_some());
+    assert!(world.preimages.record(&digest).is_some());
 }
 
 #[tokio::test]
 async fn silent_gossip_keeps_last_state() {
     let world = World::new();
-    keeps(&world.core).await;
+    keeps(&world.history).await;
     let view = world.core.view();
     // The BMC still reports a class.
     let mut unheard = NodeEntry::new(id(NODE));
@@ -117,12 +116,14 @@ async fn silent_gossip_keeps_last_state() {
         earlier: None,
     };
     unheard.merged_marks = BTreeMap::from([(Class::Bmc, of_bmc)]);
-    let was = recall(&world.core, &unheard).await.unwrap().unwrap();
+    let was = world.records().recall(&unheard).await.unwrap().unwrap();
     assert_eq!(was.marks()[&Class::Nic], nic().state().mark());
     assert_eq!(was.document_digest, Some(document().0));
     // Another node has no stored data.
     assert!(
-        recall(&world.core, &NodeEntry::new(id("b")))
+        world
+            .records()
+            .recall(&NodeEntry::new(id("b")))
             .await
             .unwrap()
             .is_none()
@@ -155,17 +156,17 @@ async fn a_round_looks_up_some_and_again_what_could_not_be_read() {
     let world = World::new();
     for name in ["b", "c"] {
         registers(&world, name);
-        keeps_of(&world.core, name, 1).await;
+        keeps_of(&world.history, name, 1).await;
     }
-    let mut conformance = Conformance::new(world.core.clone());
+    let mut conformance = Conformance::new(world.records());
     let is_known = |name| world.core.view().as_known(&id(name)).is_some();
     conformance.recall(1).await;
     assert_eq!((is_known("b"), is_known("c")), (true, false));
     // A failed read does not count as missing data.
-    world.core.history.lose_entries().await.unwrap();
+    world.history.lose_entries().await.unwrap();
     conformance.recall(1).await;
     assert!(!is_known("c"));
-    keeps_of(&world.core, "c", 2).await;
+    keeps_of(&world.history, "c", 2).await;
     conformance.recall(1).await;
     assert!(is_known("c"));
 }
@@ -182,7 +183,7 @@ async fn missing_record_of_lost_node_comes_from_history() {
     );
     world.set_marks(BTreeMap::from([(Class::Nic, nic().state().mark())]));
     world.stop_agent().await;
-    let mut conformance = Conformance::new(world.core.clone());
+    let mut conformance = Conformance::new(world.records());
     let report = conformance.reconcile().await;
     assert_eq!(report.missing, 1);
     observed_state::cell(&world.core, "c0", BTreeMap::new());
@@ -190,7 +191,7 @@ async fn missing_record_of_lost_node_comes_from_history() {
     assert_eq!((report.records, report.missing), (0, 0));
     let is_pending = || world.core.view().cluster_drift.pending.contains(&id(NODE));
     assert!(is_pending(), "and says that it is not known");
-    keeps(&world.core).await;
+    keeps(&world.history).await;
     // Any change.
     world.fold();
     let report = conformance.reconcile().await;
@@ -202,7 +203,7 @@ async fn missing_record_of_lost_node_comes_from_history() {
 async fn silent_node_delays_no_other() {
     let world = World::new();
     registers(&world, "b");
-    keeps_of(&world.core, "b", 1).await;
+    keeps_of(&world.history, "b", 1).await;
     world.require_firmware(
         DriftPolicy::Warn,
         BaselineDefinition {
@@ -218,7 +219,7 @@ async fn silent_node_delays_no_other() {
     };
     let cell = BTreeMap::from([(id(NODE), seen(&other)), (id("b"), seen(&nic()))]);
     observed_state::cell(&world.core, "c0", cell);
-    let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
+    let judging = tokio::spawn(Conformance::new(world.records()).run());
     let is_judged = async {
         let is_b = |d: &lattice_view::drift::DriftedNode| d.node == id("b");
         while !world.core.view().cluster_drift.drifted.iter().any(is_b) {
@@ -238,7 +239,7 @@ async fn failed_fetch_is_retried_after_pause_or_elsewhere() {
     world.set_marks(BTreeMap::from([(Class::Nic, nic().state().mark())]));
     world.stop_agent().await;
     let missing = BTreeSet::from([nic().state().digest().unwrap()]);
-    let mut fetches = Fetches::new(world.core.clone());
+    let mut fetches = Fetches::new(world.records());
     let ask = |fetches: &mut Fetches| {
         fetches.ask(&world.core.view(), &missing);
         fetches.is_under_way()
@@ -268,7 +269,7 @@ async fn baseline_does_not_wait_for_silent_node() {
         ..GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]))
     };
     observed_state::cell(&world.core, "c0", BTreeMap::from([(id(NODE), seen)]));
-    let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
+    let judging = tokio::spawn(Conformance::new(world.records()).run());
     for policy in [DriftPolicy::Warn, DriftPolicy::Deprioritise] {
         world.require_firmware(
             policy,
@@ -293,10 +294,10 @@ async fn baseline_does_not_wait_for_silent_node() {
 async fn baseline_reports_node_with_fetchable_record() {
     let world = World::new();
     registers(&world, "b");
-    keeps_of(&world.core, "b", 1).await;
+    keeps_of(&world.history, "b", 1).await;
     let seen = GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));
     observed_state::cell(&world.core, "c0", BTreeMap::from([(id("b"), seen)]));
-    let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
+    let judging = tokio::spawn(Conformance::new(world.records()).run());
     // The node has nothing to be judged by, so its record is not fetched.
     tokio::time::sleep(SPACING * 2).await;
     world.require_firmware(

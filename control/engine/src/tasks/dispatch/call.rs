@@ -3,8 +3,8 @@
 use super::{NeededCall, Target, workload};
 use crate::{core::Core, error::AgentError, sanitize};
 use lattice_agent_rpc::{
-    AttemptStatus, Launch, LaunchRefused, Ping, SetWalltime, Terminate, WalltimeRefused,
-    WalltimeStatus,
+    AttemptStatus, CheckpointSetup, Launch, LaunchRefused, Ping, SetWalltime, Terminate,
+    WalltimeRefused, WalltimeStatus,
 };
 use lattice_quorum_types::{Allocation, NodeId};
 use lattice_view::View;
@@ -28,7 +28,7 @@ pub(super) enum CallResult {
 /// it ends.
 pub(super) async fn call_agent(
     core: &Core,
-    allocation: &Allocation,
+    (allocation, checkpoint): (&Allocation, Option<CheckpointSetup>),
     target: &Target,
     epoch: u64,
     may_run: &mut bool,
@@ -47,7 +47,10 @@ pub(super) async fn call_agent(
         };
         let call = async {
             match target.need {
-                NeededCall::Launch => launch(core, &view, allocation, target, epoch, may_run).await,
+                NeededCall::Launch => {
+                    let attempt = (allocation, checkpoint.clone());
+                    launch(core, &view, attempt, target, epoch, may_run).await
+                }
                 NeededCall::Terminate => terminate(core, &view, target, epoch).await,
                 NeededCall::Walltime {
                     number,
@@ -80,7 +83,7 @@ fn addr(view: &View, node: &NodeId) -> Option<SocketAddr> {
 async fn launch(
     core: &Core,
     view: &View,
-    allocation: &Allocation,
+    (allocation, checkpoint): (&Allocation, Option<CheckpointSetup>),
     target: &Target,
     epoch: u64,
     may_run: &mut bool,
@@ -111,7 +114,7 @@ async fn launch(
         boot,
         sensitive: allocation.spec.sensitive,
         gpus: allocation.spec.constraints.gpus_per_node.unwrap_or(0),
-        checkpoint: workload::checkpoint(core, allocation),
+        checkpoint,
     };
     let before = std::mem::replace(may_run, true);
     let asked = core.agents.call(view, &target.node, &request, CALL_TIMEOUT);

@@ -13,6 +13,7 @@ mod refused;
 mod workload;
 
 use crate::{
+    checkpoint_storage::CheckpointStorage,
     core::Core,
     sanitize,
     tasks::{
@@ -123,6 +124,7 @@ type Joined = Result<(Target, CallResult, bool), JoinError>;
 pub struct Dispatch {
     core: Arc<Core>,
     lease: Arc<Lease>,
+    checkpoints: Arc<CheckpointStorage>,
     sole_since: Option<SoleSince>,
     progress: BTreeMap<Target, Calls>,
     calls: JoinSet<(Target, CallResult, bool)>,
@@ -161,10 +163,11 @@ impl Reconciler for Dispatch {
 
 impl Dispatch {
     /// New [`Dispatch`]; it does nothing until it is run.
-    pub fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
+    pub fn new(core: Arc<Core>, lease: Arc<Lease>, checkpoints: Arc<CheckpointStorage>) -> Self {
         Self {
             core,
             lease,
+            checkpoints,
             sole_since: None,
             progress: BTreeMap::new(),
             calls: JoinSet::new(),
@@ -268,11 +271,13 @@ impl Dispatch {
             self.call_slots.clone(),
         );
         let boots = self.boots.clone();
+        let checkpoint = workload::checkpoint(&self.checkpoints, &allocation);
         self.calls.spawn(async move {
             // The semaphore is never closed.
             let _place = places.acquire_owned().await;
             let mut may_run = launched;
-            let called = call_agent(&core, &allocation, &target, fence.epoch, &mut may_run).await;
+            let what = (&*allocation, checkpoint);
+            let called = call_agent(&core, what, &target, fence.epoch, &mut may_run).await;
             if let (CallResult::Refused(refused), NeededCall::Launch) = (&called, target.need)
                 && !matches!(refused, LaunchRefused::StaleEpoch { .. })
             {

@@ -1,6 +1,6 @@
 //! Workload of an attempt, and its environment.
 
-use crate::core::Core;
+use crate::checkpoint_storage::CheckpointStorage;
 use lattice_agent_rpc::{CheckpointSetup, Restore};
 use lattice_quorum_types::{
     Allocation,
@@ -58,12 +58,15 @@ pub(super) fn workload(view: &View, allocation: &Allocation) -> Workload {
 }
 
 /// Checkpoint settings of the attempt, and the checkpoint it restores.
-pub(super) fn checkpoint(core: &Core, allocation: &Allocation) -> Option<CheckpointSetup> {
+pub(super) fn checkpoint(
+    storage: &CheckpointStorage,
+    allocation: &Allocation,
+) -> Option<CheckpointSetup> {
     let terms = allocation.spec.terms.checkpoint.as_ref()?;
     let kept = allocation.progress.kept.as_ref();
     Some(CheckpointSetup {
         mode: terms.mode,
-        directory: core.checkpoint_directory(allocation)?,
+        directory: storage.directory(allocation)?,
         restore: kept.map(|kept| Restore {
             number: kept.number,
             directory: kept.directory.clone(),

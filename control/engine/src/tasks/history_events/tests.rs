@@ -25,7 +25,7 @@ fn drain(world: &World, reason: Option<&str>) {
 /// All notes, newest first.
 async fn noted(world: &World) -> Vec<(u64, NodeObservation)> {
     let listing = Listing::default();
-    let items = world.core.history.list(NODE.to_owned(), listing, 1_000);
+    let items = world.history.list(NODE.to_owned(), listing, 1_000);
     let items = items
         .await
         .unwrap()
@@ -63,7 +63,7 @@ fn turns(noted: &[(u64, NodeObservation)]) -> Vec<(bool, u32)> {
 #[tokio::test]
 async fn a_drain_is_noted_at_its_own_time_and_once_and_so_is_its_end() {
     let world = World::new();
-    let mut notes = HistoryEventsTask::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     drain(&world, Some("fan is loud"));
     notes.reconcile().await.unwrap();
     let since = world.node().drain[0].since.0;
@@ -97,18 +97,18 @@ async fn a_drain_is_noted_at_its_own_time_and_once_and_so_is_its_end() {
 #[tokio::test]
 async fn restarted_control_notes_late_changes_once() {
     let world = World::new();
-    let mut notes = HistoryEventsTask::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     drain(&world, Some("fan is loud"));
     notes.reconcile().await.unwrap();
     let before = noted(&world).await;
     drop(notes);
-    let mut again = HistoryEventsTask::new(world.core.clone());
+    let mut again = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     assert_eq!(again.reconcile().await.unwrap().noted, 0);
     assert_eq!(noted(&world).await, before);
     drop(again);
     // The node is undrained and drained again for another owner's reason while no control observes it.
     drain(&world, None);
-    let mut third = HistoryEventsTask::new(world.core.clone());
+    let mut third = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     third.reconcile().await.unwrap();
     let expected = (DrainTurn::Cleared, "fan is loud".to_owned(), true);
     assert_eq!(drains(&noted(&world).await)[0], expected);
@@ -122,7 +122,7 @@ async fn restarted_control_notes_late_changes_once() {
 #[tokio::test]
 async fn a_node_that_goes_and_comes_is_noted_so_often_and_then_counted() {
     let world = World::new();
-    let mut notes = HistoryEventsTask::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     notes.reconcile().await.unwrap();
     assert_eq!(turns(&noted(&world).await), [], "it was alive all the time");
     world.set_liveness(Liveness::Suspect);
@@ -177,7 +177,7 @@ fn suppressed_flaps_are_counted_later() {
 #[tokio::test]
 async fn audit_entries_join_history_with_their_time() {
     let world = World::new();
-    let mut notes = HistoryEventsTask::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     notes.reconcile().await.unwrap();
     world.start("b1");
     world.admin(Command::ForceRelease {
@@ -187,9 +187,9 @@ async fn audit_entries_join_history_with_their_time() {
     });
     world.fold();
     // Another run: it reads the audit at once.
-    let mut again = HistoryEventsTask::new(world.core.clone());
+    let mut again = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     again.reconcile().await.unwrap();
-    let mut third = HistoryEventsTask::new(world.core.clone());
+    let mut third = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     third.reconcile().await.unwrap();
     let all = noted(&world).await;
     let audits: Vec<&(u64, NodeObservation)> = all
@@ -226,12 +226,12 @@ fn late_turns(noted: &[(u64, NodeObservation)]) -> Vec<(bool, bool)> {
 #[tokio::test]
 async fn unobserved_departure_is_marked_late() {
     let world = World::new();
-    let mut notes = HistoryEventsTask::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     notes.reconcile().await.unwrap();
     drop(notes);
     // A starting control does not know the liveness of any node for as long as the node may be silent.
     world.set_liveness(Liveness::Unknown);
-    let mut again = HistoryEventsTask::new(world.core.clone());
+    let mut again = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     again.reconcile().await.unwrap();
     again.reconcile().await.unwrap();
     assert_eq!(late_turns(&noted(&world).await), []);
@@ -260,7 +260,7 @@ async fn audits(world: &World) -> Vec<String> {
 
 /// A pass of a starting control, which reads the audit at once.
 async fn looks_anew(world: &World) {
-    let mut notes = HistoryEventsTask::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     notes.reconcile().await.unwrap();
 }
 
@@ -327,7 +327,7 @@ async fn the_brake_is_in_the_history_of_every_node() {
 #[tokio::test]
 async fn suspect_periods_join_history() {
     let world = World::new();
-    let mut notes = HistoryEventsTask::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     notes.reconcile().await.unwrap();
     let began = world.core.now().0;
     world.set_liveness(Liveness::Suspect);
@@ -370,7 +370,7 @@ async fn deleted_baseline_joins_history_without_note() {
     world.require_firmware(DriftPolicy::Warn, names(NODE));
     looks_anew(&world).await;
     // Like a node that joined after the baseline was set.
-    let (compared, _) = world.core.history.comparison_progress().await.unwrap();
+    let (compared, _) = world.history.comparison_progress().await.unwrap();
     let mut old: serde_json::Value = serde_json::from_slice(&compared[NODE]).unwrap();
     old["baselines"] = serde_json::json!([]);
     let note = TimedObservations {
@@ -378,8 +378,8 @@ async fn deleted_baseline_joins_history_without_note() {
         happened: Vec::new(),
         comparison_state: serde_json::to_vec(&old).ok(),
     };
-    world.core.history.note(vec![note], None).await.unwrap();
-    let mut notes = HistoryEventsTask::new(world.core.clone());
+    world.history.note(vec![note], None).await.unwrap();
+    let mut notes = HistoryEventsTask::new(world.core.clone(), world.history.clone());
     let started_at = notes.started_at.checked_sub(SETTLES_AFTER);
     notes.started_at = started_at.unwrap();
     notes.reconcile().await.unwrap();

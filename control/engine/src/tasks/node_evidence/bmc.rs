@@ -1,10 +1,9 @@
 //! BMC answers about a node. Control reads the BMC itself: once for all checks of one query, and not at all if no check
 //! depends on the BMC.
 
-use super::{Answer, Freshness};
+use super::{Answer, Freshness, NodeAccess};
 use crate::{
     bmc::{Parts, RequestedReading},
-    core::Core,
     node_health,
 };
 use lattice_conformance::Class;
@@ -39,7 +38,7 @@ pub(super) fn named_in(said: &str) -> Option<&str> {
 
 /// BMC of a queried node.
 pub(crate) struct Bmc<'c> {
-    core: &'c Core,
+    nodes: &'c NodeAccess,
     node: &'c NodeId,
     freshness: &'c Freshness,
     /// Service named as requester in the BMC history if no operator is the requester.
@@ -60,13 +59,13 @@ pub(super) struct BmcReadingOutcome {
 impl<'c> Bmc<'c> {
     /// Creates the query without reading the BMC.
     pub(crate) fn new(
-        core: &'c Core,
+        nodes: &'c NodeAccess,
         node: &'c NodeId,
         freshness: &'c Freshness,
         service: &'static str,
     ) -> Self {
         Self {
-            core,
+            nodes,
             node,
             freshness,
             service,
@@ -76,7 +75,7 @@ impl<'c> Bmc<'c> {
 
     /// Last reading, without a new request.
     pub(super) fn last(&self) -> Option<Arc<Parts>> {
-        self.core.bmc.parts(self.node)
+        self.nodes.readings.parts(self.node)
     }
 
     /// Returns the reading. The BMC is read for this query, because the last periodic reading may be hours old. With
@@ -94,7 +93,7 @@ impl<'c> Bmc<'c> {
             Freshness::Recent | Freshness::Now { .. } => self.asked().await,
         };
         let parts = self.last()?;
-        let age_ms = self.core.now().since(parts.read_at);
+        let age_ms = self.nodes.core.now().since(parts.read_at);
         let (outdated, mut unconfirmed) = match looked {
             Ok(differs) => (None, differs),
             Err(why) => (Some(why), Vec::new()),
@@ -113,7 +112,7 @@ impl<'c> Bmc<'c> {
     async fn asked(&self) -> Result<Vec<Class>, String> {
         let by = self.freshness.by();
         let who = by.as_deref().unwrap_or(self.service);
-        match self.core.bmc.look(self.node, who, TIMEOUT).await {
+        match self.nodes.readings.look(self.node, who, TIMEOUT).await {
             Some(RequestedReading::Read { differs }) => Ok(differs),
             Some(RequestedReading::Silent { why }) => Err(format!("BMC not readable now: {why}")),
             Some(RequestedReading::Late { within }) => {

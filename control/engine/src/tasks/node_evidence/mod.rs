@@ -8,6 +8,23 @@ pub mod bmc;
 pub(crate) mod conformance;
 pub(crate) mod health;
 
+use crate::{bmc::Readings, core::Core};
+use std::sync::Arc;
+
+/// Access to nodes for direct queries: to their agents and to their BMCs.
+#[derive(Debug, Clone)]
+pub struct NodeAccess {
+    pub(crate) core: Arc<Core>,
+    pub(crate) readings: Readings,
+}
+
+impl NodeAccess {
+    /// Access by this control's mesh endpoint and its BMC readers.
+    pub const fn new(core: Arc<Core>, readings: Readings) -> Self {
+        Self { core, readings }
+    }
+}
+
 /// Answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {

@@ -41,7 +41,7 @@ fn pending_row() -> Reason {
 }
 
 async fn checked(world: &World, freshness: &Freshness) -> Result<(), String> {
-    let passed = check(&world.core, &id(NODE), freshness).await;
+    let passed = check(&world.nodes(), &id(NODE), freshness).await;
     passed.map_err(|error| error.to_string())
 }
 
@@ -209,7 +209,7 @@ async fn repaired_node_joins_and_explains_wait() {
     world.set_first_reading();
     let join = async || {
         let vcluster = VclusterName::new("default").unwrap();
-        let mut register = Register::new(world.core.clone(), vcluster);
+        let mut register = Register::new(world.nodes(), vcluster);
         assert_eq!(register.reconcile(), 1);
         let answered = register.answered().await;
         register.admit(world.fence.clone(), answered).await

@@ -1,7 +1,7 @@
 //! Node choice for a growing service.
 
 use super::TargetSize;
-use crate::core::Core;
+use crate::{core::Core, tasks::scheduler_parts::PlanningTurns};
 use lattice_placement::{
     Blocker, PendingView, RunningView,
     movement::scale::{GrowthRequest, Source, choose},
@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 /// Chooses nodes on a blocking thread; `None` while the process ends.
 pub(super) async fn nodes(
-    core: &Arc<Core>,
+    (core, turns): (&Arc<Core>, &PlanningTurns),
     view: &Arc<View>,
     service: &Allocation,
     wanted: &TargetSize,
@@ -20,7 +20,7 @@ pub(super) async fn nodes(
 ) -> Option<Result<Vec<ExpectedNode>, Blocker>> {
     let (core, view) = (core.clone(), view.clone());
     let (service, wanted, taken) = (service.clone(), *wanted, taken.clone());
-    let turn = core.planning.clone().acquire_owned().await.ok()?;
+    let turn = turns.next().await?;
     let choosing = tokio::task::spawn_blocking(move || {
         let chosen = chosen(&core, &view, &service, wanted, &taken);
         drop(turn);

@@ -1,6 +1,9 @@
 //! Metric readings of services.
 
-use crate::{core::Core, metrics_source::UnknownMetricReason};
+use crate::{
+    core::Core,
+    metrics_source::{Metrics, UnknownMetricReason},
+};
 use futures::future::join_all;
 use lattice_agent_rpc::{GetUsage, Part};
 use lattice_quorum_types::{Allocation, NodeId, allocation::RankPhase, scale::Metric};
@@ -20,7 +23,12 @@ pub(super) struct Reading {
 }
 
 /// Reads the metric, within the timeout of its source.
-pub(super) async fn read(core: &Core, view: &View, service: &Allocation) -> Reading {
+pub(super) async fn read(
+    core: &Core,
+    source: Option<&Metrics>,
+    view: &View,
+    service: &Allocation,
+) -> Reading {
     let alone = |value| Reading {
         value,
         loads: BTreeMap::new(),
@@ -29,7 +37,7 @@ pub(super) async fn read(core: &Core, view: &View, service: &Allocation) -> Read
         return alone(Err(UnknownMetricReason::NoNodes));
     };
     match &scale.metric {
-        Metric::Prometheus { query } => alone(match core.metrics_source() {
+        Metric::Prometheus { query } => alone(match source {
             Some(metrics) => metrics.query(query, service.id).await,
             None => Err(UnknownMetricReason::NoSource),
         }),

@@ -64,10 +64,10 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    async fn of(world: &World) -> Self {
+    async fn of(fixture: &mut ScaleFixture) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        world.core.set_metrics_source(Metrics::at(&base));
+        fixture.scale.metrics_source = Some(Metrics::at(&base));
         let value = Arc::new(Mutex::new("NaN".to_owned()));
         let more = Arc::new(Notify::new());
         let (said, late) = (value.clone(), more.clone());
@@ -160,7 +160,7 @@ impl ScaleFixture {
         let service = submitted(&world, class, metric);
         world.assign(service, "b1");
         let lease = Lease::new(LeaseName::of_scheduler(&vcluster()), "c1".to_owned());
-        let scale = Scale::new(world.core.clone(), lease, vcluster());
+        let scale = Scale::new(world.scheduler_parts(), lease, vcluster());
         let mut fixture = Self {
             world,
             scale,
@@ -308,7 +308,7 @@ fn asks(query: &str) -> Metric {
 #[tokio::test]
 async fn a_service_grows_under_load_and_drains_a_node_when_that_is_over() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "default")]);
-    let prometheus = Prometheus::of(&fixture.world).await;
+    let prometheus = Prometheus::of(&mut fixture).await;
     prometheus.says("0.9");
     fixture.until("it grows", |report| report.grown == 1).await;
     assert_eq!(fixture.nodes(), ["a", "b"]);
@@ -345,7 +345,7 @@ async fn unknown_metric_scales_nothing() {
         fixture.shown().contains(&format!("{failures} 1\n")),
         "no source"
     );
-    let prometheus = Prometheus::of(&fixture.world).await;
+    let prometheus = Prometheus::of(&mut fixture).await;
     prometheus.says("NaN");
     fixture.stays_for(3).await;
     let shown = fixture.shown();
@@ -366,7 +366,7 @@ async fn unknown_metric_scales_nothing() {
 #[tokio::test]
 async fn without_room_under_its_limits_it_stays_and_nothing_is_proposed() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "default")]);
-    let prometheus = Prometheus::of(&fixture.world).await;
+    let prometheus = Prometheus::of(&mut fixture).await;
     prometheus.says("0.9");
     let limit = |max| {
         let path = lattice_quorum_types::ProjectPath::new("atlas").unwrap();
@@ -392,7 +392,7 @@ async fn without_room_under_its_limits_it_stays_and_nothing_is_proposed() {
 #[tokio::test]
 async fn what_the_plan_keeps_for_others_is_left_to_them_as_long_as_they_wait() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "default"), ("c", "default")]);
-    let prometheus = Prometheus::of(&fixture.world).await;
+    let prometheus = Prometheus::of(&mut fixture).await;
     prometheus.says("0.9");
     let other = fixture.world.submit(Requeue::Never);
     fixture.folds();
@@ -469,7 +469,7 @@ async fn unpreemptible_service_grows_on_own_nodes_only() {
     for (class, grown) in [(10, 0), (7, 0), (6, 1)] {
         let mut fixture = ScaleFixture::of_class(class, query(), &[("b", "night")]);
         is_lent(&mut fixture);
-        let prometheus = Prometheus::of(&fixture.world).await;
+        let prometheus = Prometheus::of(&mut fixture).await;
         prometheus.says("0.9");
         let said = |report: &ScaleReport| report.grown + report.refused > 0;
         let report = fixture.until("it is decided", said).await;
@@ -485,7 +485,7 @@ async fn unpreemptible_service_grows_on_own_nodes_only() {
 async fn reclaimed_node_leaves_regardless_of_metric() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "night")]);
     is_lent(&mut fixture);
-    let prometheus = Prometheus::of(&fixture.world).await;
+    let prometheus = Prometheus::of(&mut fixture).await;
     prometheus.says("0.9");
     fixture.until("it grows", |report| report.grown == 1).await;
     assert_eq!(fixture.nodes(), ["a", "b"]);
@@ -558,7 +558,7 @@ async fn due_service_is_read_next() {
         ..SchedulerSettings::default()
     };
     fixture.folds();
-    let prometheus = Prometheus::of(&fixture.world).await;
+    let prometheus = Prometheus::of(&mut fixture).await;
     prometheus.says("0.5");
     let late = submitted(&fixture.world, 5, asks(LATE));
     let node = ExpectedNode {
@@ -588,7 +588,7 @@ async fn due_service_is_read_next() {
 #[tokio::test]
 async fn a_refused_proposal_is_made_again() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "default"), ("c", "default")]);
-    let prometheus = Prometheus::of(&fixture.world).await;
+    let prometheus = Prometheus::of(&mut fixture).await;
     prometheus.says("0.9");
     fixture
         .until("the window is full but for one", |report| report.read == 1)

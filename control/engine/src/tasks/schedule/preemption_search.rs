@@ -2,7 +2,7 @@
 //! nodes to the job; `promises.rs` handles the promise.
 
 use super::late_jobs::LateJob;
-use crate::core::Core;
+use crate::checkpoint_storage::CheckpointStorage;
 use lattice_placement::{
     ClusterView, Plan, PlannedReservation, Policy,
     movement::preempt::{self, CheckpointAbility, HolderFacts, Input, Victims, choose},
@@ -20,7 +20,7 @@ use std::{
 /// Inputs of a search.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
-    pub(super) core: &'a Core,
+    pub(super) checkpoints: &'a CheckpointStorage,
     pub(super) view: &'a View,
     pub(super) vcluster: &'a VclusterName,
     pub(super) cluster: &'a ClusterView,
@@ -104,7 +104,7 @@ impl Search<'_> {
         let bursts = excess_allocations(self.view);
         let work = |held: &Allocation| HolderFacts {
             burst: bursts.contains(&held.id),
-            ..work_of(self.core, self.view, held)
+            ..work_of(self.checkpoints, self.view, held, self.now)
         };
         held.map(|held| (held.id, work(held))).collect()
     }
@@ -119,10 +119,10 @@ impl Search<'_> {
         let victim = |chosen: &preempt::Victim| {
             let held = self.view.allocation(chosen.id)?;
             let saves = matches!(
-                work_of(self.core, self.view, held).saves,
+                work_of(self.checkpoints, self.view, held, self.now).saves,
                 CheckpointAbility::In { .. }
             );
-            let directory = self.core.checkpoint_directory(held).filter(|_| saves);
+            let directory = self.checkpoints.directory(held).filter(|_| saves);
             Some(Victim {
                 id: chosen.id,
                 attempt: held.attempt,
@@ -146,10 +146,17 @@ impl Search<'_> {
 
 /// Describes an allocation that holds nodes, for the choice of victims. Whether it exceeds the share of its tenant is
 /// not included ([`excess_allocations`]).
-pub fn work_of(core: &Core, view: &View, held: &Allocation) -> HolderFacts {
+pub fn work_of(
+    checkpoints: &CheckpointStorage,
+    view: &View,
+    held: &Allocation,
+    now: UnixMillis,
+) -> HolderFacts {
     let saves = match &held.spec.terms.checkpoint {
         None => CheckpointAbility::Never,
-        Some(_) if core.writable_directory(view, held).is_none() => CheckpointAbility::NotNow,
+        Some(_) if checkpoints.writable_directory(view, held, now).is_none() => {
+            CheckpointAbility::NotNow
+        }
         Some(_) => {
             let most_ms = view.movement_of(&held.spec.vcluster).preemption.timeout_ms;
             // The declared checkpoint time, else that of the last checkpoint, else the longest allowed.

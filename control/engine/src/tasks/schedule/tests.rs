@@ -361,7 +361,7 @@ async fn unfit_attestation_stops_only_that_job() {
     let pings = each.iter().map(|id| (id.clone(), found.clone()));
     observed_state::liveness(&world.core, &pings.collect());
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
-    let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
+    let mut schedule = Schedule::new(world.scheduler_parts(), lease, vcluster());
     schedule.max_command_bytes = 2_000;
     for node in each {
         let attestation = Attestation {
@@ -436,7 +436,7 @@ async fn unchanged_view_is_not_replanned() {
         });
     };
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
-    let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
+    let mut schedule = Schedule::new(world.scheduler_parts(), lease, vcluster());
     // Whether a cycle plans; the queue is not empty, so the view shows it.
     let plans = async |schedule: &mut Schedule, fence: &Fence| {
         let before = world.core.view();
@@ -512,7 +512,7 @@ async fn logs_settings_that_do_not_fit_when_they_change() {
     let subscriber = tracing_subscriber::fmt().with_writer(move || into.clone());
     let _log = tracing::subscriber::set_default(subscriber.finish());
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
-    let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
+    let mut schedule = Schedule::new(world.scheduler_parts(), lease, vcluster());
     let mut lines = async || {
         for _ in 0..3 {
             let view = world.core.view();

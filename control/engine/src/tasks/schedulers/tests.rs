@@ -36,7 +36,7 @@ async fn one_control_takes_all_and_another_inherits_them_under_later_epochs() {
     let world = World::new();
     let names: Vec<String> = (1..=6).map(|n| format!("v{n}")).collect();
     let view = defined(&names);
-    let control = |run: &str| Schedulers::new(world.core.clone(), format!("c.{run}"));
+    let control = |run: &str| Schedulers::new(world.scheduler_parts(), format!("c.{run}"));
     let (first, second) = (control("1"), control("2"));
     let (mut running, mut known) = (BTreeMap::new(), BTreeMap::new());
     first.follow(&view, &mut running).await;
@@ -78,7 +78,7 @@ async fn one_control_takes_all_and_another_inherits_them_under_later_epochs() {
 #[tokio::test]
 async fn a_lease_that_is_granted_after_its_vcluster_went_is_given_back() {
     let world = World::new();
-    let control = Schedulers::new(world.core.clone(), "c.1".to_owned());
+    let control = Schedulers::new(world.scheduler_parts(), "c.1".to_owned());
     let mut running = BTreeMap::new();
     let names = ["night".to_owned()];
     control.follow(&defined(&names), &mut running).await;
@@ -107,7 +107,7 @@ fn busy_scheduler_yields_within_bound() {
 async fn failed_renewal_is_retried_soon() {
     let world = World::new();
     let names: Vec<String> = (1..=12).map(|n| format!("v{n:02}")).collect();
-    let control = Schedulers::new(world.core.clone(), "c.1".to_owned());
+    let control = Schedulers::new(world.scheduler_parts(), "c.1".to_owned());
     let (mut running, mut known) = (BTreeMap::new(), BTreeMap::new());
     control.follow(&defined(&names), &mut running).await;
     while held(&control).len() < names.len() {

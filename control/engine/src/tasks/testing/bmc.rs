@@ -74,8 +74,8 @@ impl Bmc {
         fs::write(&path, file.to_string()).unwrap();
         let edges = Edges {
             clock: Arc::new(SystemClock),
-            readings: world.core.bmc.clone(),
-            history: crate::history::History::open(None).unwrap(),
+            readings: world.readings.clone(),
+            history: crate::History::open(None).unwrap(),
             hosts: {
                 let host = self.host.clone();
                 Arc::new(move |_| host.clone().map(bmc::Host::from))
@@ -108,8 +108,7 @@ impl Bmc {
                 why: bmc::WORKER_PANICKED.to_owned(),
             };
             match world
-                .core
-                .bmc
+                .readings
                 .look(&id(NODE), "somebody", READING_TIMEOUT)
                 .await
             {

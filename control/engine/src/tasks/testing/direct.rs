@@ -83,14 +83,14 @@ async fn what_runs_for_its_holder_is_no_orphan_and_passes_the_gate() {
     let node = id(NODE);
     assert_eq!(orphans::find_orphans(&world.core, &node).await.unwrap(), []);
     assert!(
-        readmission::check(&world.core, &node, &Freshness::NOW)
+        readmission::check(&world.nodes(), &node, &Freshness::NOW)
             .await
             .is_ok()
     );
     world.agent_answers.lock().unwrap().gate = Err(GateFailed {
         reason: "exit code 3: a link is down".to_owned(),
     });
-    let failed = readmission::check(&world.core, &node, &Freshness::NOW)
+    let failed = readmission::check(&world.nodes(), &node, &Freshness::NOW)
         .await
         .unwrap_err();
     assert!(failed.to_string().contains("a link is down"), "{failed}");
@@ -119,7 +119,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
         drains.map(|drain| drain.owner).collect()
     };
     assert_eq!(owners(&world), ["root", faults::OWNER]);
-    let refused = readmission::check(&world.core, &id(NODE), &Freshness::NOW)
+    let refused = readmission::check(&world.nodes(), &id(NODE), &Freshness::NOW)
         .await
         .unwrap_err();
     assert!(
@@ -128,7 +128,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
     );
     world.agent_answers.lock().unwrap().attempts.clear();
     assert!(
-        readmission::check(&world.core, &id(NODE), &Freshness::NOW)
+        readmission::check(&world.nodes(), &id(NODE), &Freshness::NOW)
             .await
             .is_ok()
     );
@@ -158,7 +158,7 @@ async fn only_a_node_unreachable_for_long_has_its_work_stopped_and_keeps_it() {
     assert_eq!(loss.reconcile(&world.fence).await, 0);
     // Pings fail, but this check opens a connection to the agent, and an open connection prevents the stop.
     assert!(
-        readmission::check(&world.core, &id(NODE), &Freshness::NOW)
+        readmission::check(&world.nodes(), &id(NODE), &Freshness::NOW)
             .await
             .is_ok()
     );
@@ -181,7 +181,7 @@ async fn node_joins_when_gate_passes() {
     world.fold();
     world.set_first_reading();
     let vcluster = VclusterName::new("default").unwrap();
-    let mut register = Register::new(world.core.clone(), vcluster);
+    let mut register = Register::new(world.nodes(), vcluster);
     let reason = "exit code 3: a link is down".to_owned();
     world.agent_answers.lock().unwrap().gate = Err(GateFailed { reason });
     assert_eq!(register.reconcile(), 1);
@@ -196,7 +196,7 @@ async fn node_joins_when_gate_passes() {
     assert_eq!(register.reconcile(), 0);
     world.agent_answers.lock().unwrap().gate = Ok(());
     let vcluster = VclusterName::new("default").unwrap();
-    let mut register = Register::new(world.core.clone(), vcluster);
+    let mut register = Register::new(world.nodes(), vcluster);
     assert_eq!(register.reconcile(), 1);
     let answered = register.answered().await;
     let report = register.admit(world.fence.clone(), answered).await;
@@ -274,7 +274,8 @@ async fn varying_gate_text_is_written_once() {
         world.agent_answers.lock().unwrap().gate = Err(GateFailed { reason });
         let before = world.commands();
         let view = world.core.view();
-        said = faults::check_admission(&world.core, &view, world.fence.clone(), &node, said).await;
+        said =
+            faults::check_admission(&world.nodes(), &view, world.fence.clone(), &node, said).await;
         written.push(world.commands() - before);
     }
     assert_eq!(written, [1, 0, 0, 0]);
@@ -282,7 +283,7 @@ async fn varying_gate_text_is_written_once() {
     assert!(reason.contains("0 seconds past"), "{reason}");
     world.agent_answers.lock().unwrap().gate = Ok(());
     let view = world.core.view();
-    faults::check_admission(&world.core, &view, world.fence.clone(), &node, said).await;
+    faults::check_admission(&world.nodes(), &view, world.fence.clone(), &node, said).await;
     assert!(world.node().is_assignable());
 }
 
@@ -302,7 +303,7 @@ async fn a_node_that_changed_since_it_was_looked_at_is_not_let_in() {
         reason: Some(fault),
         expected: None,
     });
-    faults::check_admission(&world.core, &view, world.fence.clone(), &node, None).await;
+    faults::check_admission(&world.nodes(), &view, world.fence.clone(), &node, None).await;
     let owners: Vec<String> = world.node().drain.into_iter().map(|d| d.owner).collect();
     assert_eq!(owners, [faults::OWNER, "root"]);
 }
@@ -350,7 +351,7 @@ async fn a_list_that_no_agent_can_have_is_no_answer() {
     assert_eq!((report.asked, report.silent, report.stopped), (0, 1, 0));
     let runs = world.allocation(key.allocation).state;
     assert_eq!(runs, AllocationState::Running);
-    let refused = readmission::check(&world.core, &id(NODE), &Freshness::NOW)
+    let refused = readmission::check(&world.nodes(), &id(NODE), &Freshness::NOW)
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("10001 attempts"), "{refused}");
@@ -367,9 +368,13 @@ async fn overlong_health_answer_is_invalid() {
     };
     let (node, now) = (id(NODE), Freshness::NOW);
     told(256 << 10);
-    assert!(readmission::check(&world.core, &node, &now).await.is_ok());
+    assert!(
+        readmission::check(&world.nodes(), &node, &now)
+            .await
+            .is_ok()
+    );
     told(512 << 10);
-    let refused = readmission::check(&world.core, &node, &now)
+    let refused = readmission::check(&world.nodes(), &node, &now)
         .await
         .unwrap_err();
     let refused = refused.to_string();

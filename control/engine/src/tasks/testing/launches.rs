@@ -32,7 +32,7 @@ impl DispatcherFixture {
         let fence = lease.fence().unwrap();
         world.fold();
         let mut fixture = Self {
-            dispatch: Dispatch::new(world.core.clone(), lease.clone()),
+            dispatch: Dispatch::new(world.core.clone(), lease.clone(), world.checkpoints.clone()),
             world,
             lease,
             fence,
@@ -43,7 +43,11 @@ impl DispatcherFixture {
 
     /// Discards the dispatcher state, as with another dispatcher under the same lease.
     pub async fn replace_dispatcher(&mut self) {
-        self.dispatch = Dispatch::new(self.world.core.clone(), self.lease.clone());
+        self.dispatch = Dispatch::new(
+            self.world.core.clone(),
+            self.lease.clone(),
+            self.world.checkpoints.clone(),
+        );
         self.round().await;
     }
 

@@ -5,9 +5,18 @@ use super::{
     id,
 };
 use crate::{
-    Store, Timings,
+    History, Store, Timings,
+    bmc::Readings,
+    checkpoint_storage::CheckpointStorage,
     core::{Core, Parts},
+    node_records::NodeRecords,
     observed_state,
+    preimages::Preimages,
+    tasks::{
+        node_evidence::NodeAccess,
+        scheduler_parts::{PlanningTurns, SchedulerParts},
+    },
+    usage::UsageLedger,
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use lattice_agent_rpc::{AttemptKey, HistoryPage};
@@ -125,6 +134,11 @@ impl StateStore {
 
 pub struct World {
     pub core: Arc<Core>,
+    pub history: History,
+    pub preimages: Preimages,
+    pub readings: Readings,
+    pub usage: Arc<UsageLedger>,
+    pub checkpoints: Arc<CheckpointStorage>,
     store: Arc<StateStore>,
     agent: Mesh,
     pub agent_answers: Arc<Mutex<AgentAnswers>>,
@@ -176,13 +190,16 @@ impl World {
                 min_exclusion: Duration::ZERO,
                 ..Timings::default()
             },
-            history: crate::history::History::open(None).unwrap(),
-            decisions: crate::decisions::Decisions::default(),
         });
         store.core.set(Arc::downgrade(&core)).unwrap();
         let lease = LeaseName::new("schedule.default").unwrap();
         let mut world = Self {
             core,
+            history: History::open(None).unwrap(),
+            preimages: Preimages::default(),
+            readings: Readings::default(),
+            usage: Arc::default(),
+            checkpoints: Arc::default(),
             store,
             agent,
             agent_answers: says,
@@ -190,6 +207,32 @@ impl World {
         };
         world.set_up();
         world
+    }
+
+    /// Sources of the records of nodes.
+    pub fn records(&self) -> NodeRecords {
+        NodeRecords {
+            core: self.core.clone(),
+            history: self.history.clone(),
+            preimages: self.preimages.clone(),
+            readings: self.readings.clone(),
+        }
+    }
+
+    /// Access to the node's agent and BMC.
+    pub fn nodes(&self) -> NodeAccess {
+        NodeAccess::new(self.core.clone(), self.readings.clone())
+    }
+
+    /// Parts of schedulers that record nothing.
+    pub fn scheduler_parts(&self) -> SchedulerParts {
+        SchedulerParts {
+            core: self.core.clone(),
+            decisions: Arc::default(),
+            checkpoints: self.checkpoints.clone(),
+            metrics_source: None,
+            turns: PlanningTurns::default(),
+        }
     }
 
     /// Sets a baseline that requires the NIC firmware 28.41 on the nodes of the given scope.

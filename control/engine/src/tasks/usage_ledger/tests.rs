@@ -140,12 +140,12 @@ async fn running_usage_exhausts_budget() {
     let tenant = project.tenant();
     let core = world.core.clone();
     let mut told = core.subscribe(None);
-    let following = tokio::spawn(follow(core.clone()));
-    let read = || core.usage_ledger.ask(|ledger| ledger.len());
+    let following = tokio::spawn(follow(core.clone(), world.usage.clone()));
+    let read = || world.usage.ask(|ledger| ledger.len());
     assert_eq!(until(read).await, 1);
     let used = |core: &crate::Core| {
         let now = core.now();
-        core.usage_ledger.ask(|ledger| {
+        world.usage.ask(|ledger| {
             ledger
                 .usage(UsageScope::Tenant(&tenant), UnixMillis(0), now)
                 .work
@@ -211,7 +211,7 @@ async fn running_usage_exhausts_budget() {
     world.fold();
     let ended = until(|| {
         let (a, b) = (used(&core)?, used(&core)?);
-        (a == b && core.usage_ledger.ask(|ledger| ledger.last())? >= 3).then_some(a)
+        (a == b && world.usage.ask(|ledger| ledger.last())? >= 3).then_some(a)
     });
     let ended = ended.await;
     assert!(ended.node_ms >= early.node_ms);

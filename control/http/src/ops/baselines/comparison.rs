@@ -2,6 +2,7 @@
 
 use super::find;
 use crate::ops::nodes::{agent_problem, difference};
+use crate::state::Api;
 use lattice_api::{
     conformance::{DiffView, DifferenceView},
     problem::{Kind, Problem},
@@ -17,13 +18,14 @@ use lattice_view::baselines::ParsedBaseline;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Compares a baseline with a node or another baseline.
-pub(crate) async fn diff(core: &Core, text: &str, with: &str) -> Result<DiffView, Problem> {
+pub(crate) async fn diff(api: &Api, text: &str, with: &str) -> Result<DiffView, Problem> {
+    let core = api.core();
     let left = find(core, text).await?;
     let node = NodeId::new(with).ok();
     let view = core.view();
     let differences = match node.filter(|node| view.node(node).is_some()) {
         Some(node) => {
-            let records = core.records(&node, &Class::ALL).await;
+            let records = api.records().records(&node, &Class::ALL).await;
             let records = records.map_err(|error| agent_problem(&error))?;
             let told = deviations(&left, &records.into_iter().collect());
             told.into_iter().map(deviation).collect()

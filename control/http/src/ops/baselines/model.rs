@@ -1,6 +1,7 @@
 //! Baseline models: the rules of a baseline that is modelled on a node or a group.
 
 use crate::ops::{groups, node_id, nodes::agent_problem};
+use crate::state::Api;
 use lattice_api::problem::{Kind, Problem};
 use lattice_conformance::{Class, ClassMark, ClassRecord, ClassState, Group, Scope};
 use lattice_engine::{
@@ -86,10 +87,11 @@ fn exact(class: Class, record: Option<&ClassRecord>) -> Result<Rule, Problem> {
 /// Records of the model: the last reading that a node returns when queried now, or the records that the members of a
 /// group share.
 pub(super) async fn records(
-    core: &Core,
+    api: &Api,
     model: &Model,
     wanted: &CheckedBaseline,
 ) -> Result<BTreeMap<Class, ClassRecord>, Problem> {
+    let core = api.core();
     match model {
         Model::Node(text) => {
             let node = node_id(text)?;
@@ -101,11 +103,11 @@ pub(super) async fn records(
             if !wanted.classes.is_empty() {
                 records.retain(|class, _| wanted.classes.contains_key(class));
             }
-            complete_with_bmc(core, &node, records).await
+            complete_with_bmc(api, &node, records).await
         }
         Model::Group(digest) => {
             let (group, scope) = group(core, digest, wanted)?;
-            group_records(core, &group, &scope).await
+            group_records(api, &group, &scope).await
         }
     }
 }
@@ -113,10 +115,11 @@ pub(super) async fn records(
 /// Records of a group, fetched by digest; the digest verifies a record from any source. During a cluster upgrade
 /// members may write different schemas, so the most common marks are tried first.
 async fn group_records(
-    core: &Core,
+    api: &Api,
     group: &Group,
     scope: &Scope,
 ) -> Result<BTreeMap<Class, ClassRecord>, Problem> {
+    let core = api.core();
     let view = core.view();
     let of_scope = scope.classes();
     let mut alike: BTreeMap<Vec<(Class, ClassMark)>, Vec<&NodeEntry>> = BTreeMap::new();
@@ -138,7 +141,7 @@ async fn group_records(
             continue;
         };
         let classes: Vec<Class> = marks.iter().map(|(class, _)| *class).collect();
-        let records = core.records(&member.id, &classes).await;
+        let records = api.records().records(&member.id, &classes).await;
         let records = records.map_err(|error| agent_problem(&error))?;
         match records
             .iter()
@@ -184,10 +187,11 @@ fn mismatch_reason(member: &NodeEntry, class: Class, record: &ClassRecord) -> Op
 /// # Errors
 /// Rejects a node with a record that differs from the mark that the node publishes, and a class without the BMC's part.
 async fn complete_with_bmc(
-    core: &Core,
+    api: &Api,
     node: &NodeId,
     records: BTreeMap<Class, ClassRecord>,
 ) -> Result<BTreeMap<Class, ClassRecord>, Problem> {
+    let core = api.core();
     let view = core.view();
     let entry = view.node(node);
     let entry = entry.ok_or_else(|| Problem::unknown_node(node.as_str()))?;
@@ -210,7 +214,7 @@ async fn complete_with_bmc(
     if parts.is_empty() {
         return Ok(records);
     }
-    let known = core.records(node, &parts).await;
+    let known = api.records().records(node, &parts).await;
     for (class, record) in known.map_err(|error| agent_problem(&error))? {
         if entry.marks().get(&class) != Some(&record.state().mark()) {
             let why = "the BMC's part of it is not available now";

@@ -1,8 +1,8 @@
 //! Preview of a baseline: the nodes it would apply to and their conformance, returned to the caller that sets it.
 
+use crate::state::Api;
 use lattice_api::baseline::BaselineComparisonView;
 use lattice_conformance::{ClassRecord, Digest, baseline::Expectation};
-use lattice_engine::Core;
 use lattice_quorum_types::{
     NodeId, UnixMillis,
     baseline::{Baseline, BaselineDefinition, CohortSelector, DriftPolicy},
@@ -21,10 +21,11 @@ const MAX_LISTED_VALUES: usize = 8;
 /// Evaluates the definition on current data as if it were in force. Returns the version that the baseline would get,
 /// and the conformance of the nodes.
 pub(super) fn preview(
-    core: &Core,
+    api: &Api,
     name: &BaselineName,
     definition: BaselineDefinition,
 ) -> (u32, BaselineComparisonView) {
+    let core = api.core();
     let mut view = View::clone(&core.view());
     let present = view.baselines.get(name);
     let version = match present.map(|kept| &kept.record) {
@@ -43,7 +44,7 @@ pub(super) fn preview(
         bytes: 0,
     });
     let record = |digest: &Digest| -> Option<ClassRecord> {
-        let record = core.preimages.record(digest);
+        let record = api.stores().preimages.record(digest);
         record.map(|record| ClassRecord::clone(&record))
     };
     let report = lattice_view::compare(&view, &record).report;
@@ -87,7 +88,7 @@ pub(super) fn preview(
         warnings: view
             .baselines
             .get(name)
-            .map(|kept| warnings(core, &view, kept, &judged))
+            .map(|kept| warnings(api, &view, kept, &judged))
             .unwrap_or_default(),
     };
     (version, standing)
@@ -96,7 +97,7 @@ pub(super) fn preview(
 /// Warnings about node names, cohort values and keys that match nothing at present: they may match later, or may be
 /// misspelt.
 fn warnings(
-    core: &Core,
+    api: &Api,
     view: &View,
     kept: &ParsedBaseline,
     judged: &BTreeSet<NodeId>,
@@ -118,7 +119,7 @@ fn warnings(
         };
         let of_class = |node: &NodeId| {
             let digest = view.node(node)?.marks().get(class)?.digest()?;
-            core.preimages.record(&digest)
+            api.stores().preimages.record(&digest)
         };
         let records: Vec<_> = judged.iter().filter_map(of_class).collect();
         for constraint in constraints {

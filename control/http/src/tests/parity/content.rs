@@ -124,7 +124,7 @@ async fn both_faces_tell_the_same_of_groups_drift_changes_and_baselines() {
             answer.text().await.unwrap()
         );
     }
-    Conformance::new(fixture.core.clone()).reconcile().await;
+    Conformance::new(fixture.records()).reconcile().await;
 
     let groups = both!(fixture, "conformance/groups?class=kernel" => GroupsView,
         ConformanceClient.groups(v1::GroupsRequest { class: "kernel".to_owned() }));

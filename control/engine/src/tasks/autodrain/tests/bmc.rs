@@ -147,8 +147,8 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
         it.reasons(),
         [format!("service:health: {CRITICAL_DRAIN_REASON}")]
     );
-    let core = &it.fixture.world.core;
-    let refused = readmission::check(core, &id(NODE), &Freshness::NOW).await;
+    let nodes = it.fixture.world.nodes();
+    let refused = readmission::check(&nodes, &id(NODE), &Freshness::NOW).await;
     assert_eq!(
         refused.unwrap_err().to_string(),
         format!(
@@ -297,7 +297,7 @@ async fn a_node_that_gossip_calls_faulty_is_not_drained_for_its_bmcs_silence() {
 async fn what_its_bmc_names_stops_new_work_at_once_also_while_the_brake_is_held() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     let core = it.fixture.world.core.clone();
-    let named = BmcFaultPublisher::new(core.clone());
+    let named = BmcFaultPublisher::new(core.clone(), it.fixture.world.readings.clone());
     let placed = || {
         named.reconcile();
         core.view().node(&id(NODE)).unwrap().facts().health

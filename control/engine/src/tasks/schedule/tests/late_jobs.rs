@@ -139,7 +139,7 @@ async fn nodes_that_are_planned_for_a_lower_class_can_be_made_room_on() {
             },
         }];
         let search = Search {
-            core: &world.core,
+            checkpoints: &world.checkpoints,
             view: &view,
             vcluster: &vcluster(),
             cluster: planner.view(),
@@ -181,7 +181,7 @@ async fn limited_job_preempts_nothing() {
         let project = all[0].spec.project.clone();
         cluster.levels.insert(project, level);
         let search = Search {
-            core: &world.core,
+            checkpoints: &world.checkpoints,
             view,
             vcluster: &vcluster(),
             cluster: &cluster,

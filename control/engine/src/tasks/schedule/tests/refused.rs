@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     explanation::explain,
+    requested_plans::PlanCache,
     tasks::{
         reconciler,
         schedule::unassigned::{
@@ -35,7 +36,7 @@ pub(super) fn submit(world: &World, edit: impl FnOnce(&mut AllocationSpec)) -> A
 
 pub(super) fn scheduler(world: &World) -> Schedule {
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
-    Schedule::new(world.core.clone(), lease, vcluster())
+    Schedule::new(world.scheduler_parts(), lease, vcluster())
 }
 
 /// Explanation for users.
@@ -163,7 +164,11 @@ async fn a_dry_run_is_planned_without_what_is_set_aside() {
     dry.spec.project = ProjectPath::new("boreas").unwrap();
     dry.spec.class = 5;
     let starts = async || {
-        let planned = world.core.plan_with(&dry).await.unwrap().unwrap();
+        let planned = PlanCache::default()
+            .plan_with(&world.core, &dry)
+            .await
+            .unwrap()
+            .unwrap();
         let mut placed = planned.plan.placements.iter();
         placed.any(|placed| placed.id == dry.id)
     };
@@ -293,7 +298,7 @@ async fn stale_epoch_stops_planning_until_new_lease() {
     let second = world.hand_lease_to_other_control();
     let id = submit(&world, |_| {});
     world.fold();
-    let mut schedule = Schedule::new(world.core.clone(), lease.clone(), vcluster());
+    let mut schedule = Schedule::new(world.scheduler_parts(), lease.clone(), vcluster());
     let report = schedule.reconcile(fence).await;
     let wanted = ScheduleReport {
         proposed: 1,

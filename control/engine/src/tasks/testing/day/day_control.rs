@@ -6,9 +6,11 @@ use super::{
 };
 use crate::{
     Store, Timings,
+    checkpoint_storage::CheckpointStorage,
     core::{Core, Parts},
     decisions::Decisions,
     fold, observed_state,
+    tasks::scheduler_parts::{PlanningTurns, SchedulerParts},
     tasks::{
         borrow::Borrow, checkpoints::Checkpoints, deadline_resume::DeadlineResumeTask,
         dispatch::Dispatch, lease::Lease, node_loss::NodeLoss, reconciler::Reconciler,
@@ -47,6 +49,7 @@ const STOP_AFTER: Duration = Duration::from_secs(60);
 /// Store over the day's state. A committed change is in the view at once.
 struct DayStore {
     site: Site,
+    decisions: Arc<Decisions>,
     core: OnceLock<Weak<Core>>,
     view: Mutex<MutableView>,
 }
@@ -57,7 +60,7 @@ impl DayStore {
         core.heard();
         let news = self.site.take_events();
         if !news.is_empty() {
-            core.decisions.record_events(&news);
+            self.decisions.record_events(&news);
             fold::fold(&core, &news);
             self.view.lock().unwrap().apply_events(&news);
         }
@@ -92,6 +95,7 @@ const MAX_WAKES: usize = 8;
 /// One control of the simulated day; see the module.
 pub struct DayControl {
     core: Arc<Core>,
+    decisions: Arc<Decisions>,
     store: Arc<DayStore>,
     site: Site,
     clock: DayClock,
@@ -109,8 +113,10 @@ pub struct DayControl {
 impl DayControl {
     pub async fn new(site: &Site, decisions: Decisions) -> Self {
         let (clock, office) = (DayClock::new(), DayCertificates::new());
+        let decisions = Arc::new(decisions);
         let desk = Arc::new(DayStore {
             site: site.clone(),
+            decisions: decisions.clone(),
             core: OnceLock::new(),
             view: Mutex::new(MutableView::new(site)),
         });
@@ -121,11 +127,17 @@ impl DayControl {
             store: desk.clone(),
             mesh: office.mesh(),
             timings: Timings::default(),
-            history: crate::history::History::open(None).unwrap(),
-            decisions,
         });
         desk.core.set(Arc::downgrade(&core)).unwrap();
-        core.set_checkpoint_directory("/scratch/{tenant}/{project}/{allocation}".to_owned());
+        let template = "/scratch/{tenant}/{project}/{allocation}".to_owned();
+        let checkpoints = Arc::new(CheckpointStorage::new(Some(template)));
+        let parts = SchedulerParts {
+            core: core.clone(),
+            decisions: decisions.clone(),
+            checkpoints: checkpoints.clone(),
+            metrics_source: None,
+            turns: PlanningTurns::default(),
+        };
         let scene = site.scene();
         let (asked, signers) = (site.clone(), office.signers(scene.nodes()));
         core.agents
@@ -142,21 +154,22 @@ impl DayControl {
             leases.push(name.clone());
             let lease = held(name);
             lease.reconcile(&core).await;
-            let schedule = Schedule::new(core.clone(), lease.clone(), part.name.clone());
-            let scale = Scale::new(core.clone(), lease, part.name.clone());
+            let schedule = Schedule::new(parts.clone(), lease.clone(), part.name.clone());
+            let scale = Scale::new(parts.clone(), lease, part.name.clone());
             schedules.push((schedule, scale));
         }
         let hand = Self {
+            decisions,
             store: desk,
             site: site.clone(),
             clock,
             looked_at: START,
             leases: leases.into_iter().map(|name| (name, 0)).collect(),
             schedules,
-            dispatch: Dispatch::new(core.clone(), of_dispatch),
-            checkpoints: Checkpoints::new(core.clone()),
+            dispatch: Dispatch::new(core.clone(), of_dispatch, checkpoints.clone()),
+            checkpoints: Checkpoints::new(core.clone(), checkpoints.clone()),
             moves: DeadlineResumeTask::new(core.clone()),
-            borrow: Borrow::new(core.clone()),
+            borrow: Borrow::new(core.clone(), checkpoints),
             node_loss: NodeLoss::new(core.clone(), STOP_AFTER),
             core,
         };
@@ -166,7 +179,7 @@ impl DayControl {
 
     /// Recorded inputs and decisions of the schedulers.
     pub fn record(&self) -> Vec<u8> {
-        let mut lines = self.core.decisions.since(UnixMillis(0)).unwrap();
+        let mut lines = self.decisions.since(UnixMillis(0)).unwrap();
         let mut record = Vec::new();
         loop {
             let more = lines.next(1 << 20).unwrap();

@@ -27,7 +27,8 @@ async fn non_scheduling_control_plans_dry_runs() {
     let waits = waits(&world);
     let view = world.core.view();
     assert!(view.plan.of(&vcluster()).is_none());
-    let asked = world.core.plan_for(&view, [&*waits]).await;
+    let plans = PlanCache::default();
+    let asked = plans.plan_for(&world.core, &view, [&*waits]).await;
     let why = asked
         .of(&vcluster())
         .unwrap()
@@ -35,7 +36,7 @@ async fn non_scheduling_control_plans_dry_runs() {
         .unwrap();
     println!("{why}");
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
-    let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
+    let mut schedule = Schedule::new(world.scheduler_parts(), lease, vcluster());
     schedule.reconcile(world.fence.clone()).await;
     let scheduled = world.core.view();
     let of_schedule = scheduled.plan.of(&vcluster()).unwrap();
@@ -44,7 +45,7 @@ async fn non_scheduling_control_plans_dry_runs() {
     assert_eq!((&theirs.steps, &theirs.blocker), (&why.steps, &why.blocker));
     assert_eq!(theirs.to_string(), why.to_string());
     // A control that schedules the vCluster answers from its own plan.
-    let own = world.core.plan_for(&scheduled, [&*waits]).await;
+    let own = plans.plan_for(&world.core, &scheduled, [&*waits]).await;
     assert_eq!(own.of(&vcluster()).unwrap().made_at, of_schedule.made_at);
     assert!(Arc::ptr_eq(&own, &scheduled.plan));
 }
@@ -54,11 +55,11 @@ async fn dry_run_queue_is_bounded() {
     let world = World::new();
     let mut dry = Allocation::clone(&*waits(&world));
     dry.id = AllocationId(u64::MAX);
-    let asked = &world.core.asked;
+    let asked = Arc::new(PlanCache::default());
     let busy = asked.cores.clone().acquire_owned().await.unwrap();
     let ask = || {
-        let (core, dry) = (world.core.clone(), dry.clone());
-        tokio::spawn(async move { core.plan_with(&dry).await })
+        let (plans, core, dry) = (asked.clone(), world.core.clone(), dry.clone());
+        tokio::spawn(async move { plans.plan_with(&core, &dry).await })
     };
     let asking: Vec<_> = (0..DRY_RUNS).map(|_| ask()).collect();
     let all_wait = async {
@@ -68,7 +69,10 @@ async fn dry_run_queue_is_bounded() {
     };
     let patience = std::time::Duration::from_secs(30);
     tokio::time::timeout(patience, all_wait).await.unwrap();
-    assert_eq!(world.core.plan_with(&dry).await.unwrap_err(), DryRunsBusy);
+    assert_eq!(
+        asked.plan_with(&world.core, &dry).await.unwrap_err(),
+        DryRunsBusy
+    );
     // The dry runs plan on the view at their turn, not at their request.
     let since = waits(&world);
     drop(busy);
@@ -77,7 +81,7 @@ async fn dry_run_queue_is_bounded() {
         assert!(planned.explanation(dry.id).is_some());
         assert!(planned.explanation(since.id).is_some());
     }
-    assert!(world.core.plan_with(&dry).await.is_ok());
+    assert!(asked.plan_with(&world.core, &dry).await.is_ok());
 }
 
 #[tokio::test]
@@ -85,10 +89,11 @@ async fn one_plan_answers_all_of_same_view() {
     let world = World::new();
     let first = waits(&world);
     let view = world.core.view();
+    let plans = Arc::new(PlanCache::default());
     let ask = |of: Arc<Allocation>, view: Arc<View>| {
-        let core = world.core.clone();
+        let (plans, core) = (plans.clone(), world.core.clone());
         async move {
-            let plan = core.plan_for(&view, [&*of]).await;
+            let plan = plans.plan_for(&core, &view, [&*of]).await;
             plan.of(&vcluster()).cloned().unwrap()
         }
     };
@@ -111,8 +116,9 @@ async fn dry_run_plan_is_as_fresh_as_scheduler() {
     let world = World::new();
     let waits = waits(&world);
     let view = world.core.view();
+    let plans = PlanCache::default();
     let ask = async || {
-        let plan = world.core.plan_for(&view, [&*waits]).await;
+        let plan = plans.plan_for(&world.core, &view, [&*waits]).await;
         plan.of(&vcluster()).cloned().unwrap()
     };
     let first = ask().await;

@@ -3,8 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::Core;
-use crate::timings::PLAN_PERIOD;
+use crate::{core::Core, timings::PLAN_PERIOD};
 use lattice_placement::PendingView;
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
 use lattice_view::{HomeRule, LastPlan, Planned, View, plan_of};
@@ -20,7 +19,7 @@ const KEPT: Duration = Duration::from_secs(60);
 
 /// Maximum number of dry runs that are planned or wait at the same time. They share one core, and each holds a request
 /// that may be large.
-pub(super) const DRY_RUNS: usize = 8;
+const DRY_RUNS: usize = 8;
 
 /// The maximum number of dry runs is planned or waits already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -43,8 +42,8 @@ type Slot = Arc<tokio::sync::Mutex<Option<CachedPlan>>>;
 pub struct PlanCache {
     made: Mutex<BTreeMap<VclusterName, (Instant, Slot)>>,
     /// Plans on request share one core, so that scheduling does not wait for them.
-    pub(super) cores: Arc<Semaphore>,
-    pub(super) dry_runs: Semaphore,
+    cores: Arc<Semaphore>,
+    dry_runs: Semaphore,
 }
 
 impl Default for PlanCache {
@@ -129,28 +128,33 @@ impl PlanCache {
     }
 }
 
-impl Core {
+impl PlanCache {
     /// Decisions of a cycle now with `extra` added to the queue; nothing is stored. `None` before the first message of
     /// the quorum, or if planning panics.
     ///
     /// # Errors
     /// Returns [`DryRunsBusy`] when too many dry runs are in progress.
-    pub async fn plan_with(&self, extra: &Allocation) -> Result<Option<Planned>, DryRunsBusy> {
-        let (view, vcluster) = (|| self.view(), &extra.spec.vcluster);
+    pub async fn plan_with(
+        &self,
+        core: &Core,
+        extra: &Allocation,
+    ) -> Result<Option<Planned>, DryRunsBusy> {
+        let (view, vcluster) = (|| core.view(), &extra.spec.vcluster);
         let home = HomeRule::of(&view().vclusters);
-        let _one_of_few = self.asked.dry_runs.try_acquire().map_err(|_| DryRunsBusy)?;
+        let _one_of_few = self.dry_runs.try_acquire().map_err(|_| DryRunsBusy)?;
         let waits = extra.state == AllocationState::Pending;
         let extra = waits.then(|| {
             let mut pending = PendingView::from(extra);
             home.apply(&extra.spec, &mut pending);
             (extra.id, pending)
         });
-        Ok(self.asked.make(self, view, vcluster, extra).await)
+        Ok(self.make(core, view, vcluster, extra).await)
     }
 
     /// Plans for these allocations, including vClusters that another control schedules.
     pub async fn plan_for<'a>(
         &self,
+        core: &Core,
         view: &Arc<View>,
         asked: impl IntoIterator<Item = &'a Allocation>,
     ) -> Arc<LastPlan> {
@@ -165,7 +169,7 @@ impl Core {
         }
         let mut plan = view.plan.clone();
         for (vcluster, newest) in elsewhere {
-            if let Some(planned) = self.asked.plan(self, view, vcluster, newest).await {
+            if let Some(planned) = self.plan(core, view, vcluster, newest).await {
                 Arc::make_mut(&mut plan).set(vcluster.clone(), planned);
             }
         }

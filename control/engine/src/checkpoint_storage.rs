@@ -9,7 +9,7 @@
 //! outage; if the outage counted for all users, it ends for all. Only the control that dispatches holds this state,
 //! from the agents' reports; another control starts without it.
 
-use crate::{core::Core, exposition::Exposition};
+use crate::exposition::Exposition;
 use lattice_quorum_types::{Allocation, UnixMillis, VclusterName, vcluster::DEFAULT_VCLUSTER};
 use lattice_view::View;
 use parking_lot::{Mutex, MutexGuard};
@@ -29,9 +29,14 @@ const ALL: usize = 2;
 /// By place, the users with a last checkpoint there that failed.
 type Outages = BTreeMap<CheckpointLocation, BTreeMap<String, Outage>>;
 
-/// Current outages; see the module.
+/// Checkpoint directories of allocations, and current outages of their storage; see the module.
 #[derive(Debug, Default)]
-pub(crate) struct CheckpointStorage(Mutex<Outages>);
+pub struct CheckpointStorage {
+    /// Directory for jobs that set none. `{tenant}`, `{project}` and `{allocation}` are replaced by the values of the
+    /// allocation.
+    template: Option<String>,
+    outages: Mutex<Outages>,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Outage {
@@ -40,8 +45,17 @@ struct Outage {
 }
 
 impl CheckpointStorage {
+    /// New storage without outages. `template` is the checkpoint directory for jobs that set none; `{tenant}`,
+    /// `{project}` and `{allocation}` in it are replaced by the values of the allocation.
+    pub fn new(template: Option<String>) -> Self {
+        Self {
+            template,
+            outages: Mutex::default(),
+        }
+    }
+
     fn outages(&self) -> MutexGuard<'_, Outages> {
-        self.0.lock()
+        self.outages.lock()
     }
 
     /// Records that a user's checkpoint failed there because of the storage. A failure during a pause is ignored: that
@@ -112,32 +126,71 @@ fn writes_nothing(view: &View, vcluster: &VclusterName) -> bool {
     view.policy_of(vcluster).checkpoint_bytes_s == Some(0)
 }
 
-impl Core {
+impl CheckpointStorage {
+    /// Whether the site sets a checkpoint directory for jobs that set none.
+    pub const fn has_directory(&self) -> bool {
+        self.template.is_some()
+    }
+
+    /// Checkpoint directory of an allocation; `None` for an allocation without a checkpoint mode, and where neither the
+    /// job nor the site sets a directory. A directory set by the job may serve many allocations, so each allocation
+    /// gets its own folder there.
+    pub fn directory(&self, allocation: &Allocation) -> Option<String> {
+        let own = allocation
+            .spec
+            .terms
+            .checkpoint
+            .as_ref()?
+            .directory
+            .as_ref();
+        if let Some(own) = own {
+            return Some(format!("{}/{}", own.trim_end_matches('/'), allocation.id));
+        }
+        let project = &allocation.spec.project;
+        let template = self.template.as_ref()?;
+        let filled = template
+            .replace("{tenant}", project.tenant().as_str())
+            .replace("{project}", project.name())
+            .replace("{allocation}", &allocation.id.to_string());
+        Some(filled)
+    }
+
+    /// Checkpoint place of an allocation, shared with other allocations: the directory set by the job, or the site's
+    /// template.
+    pub(crate) fn place(&self, allocation: &Allocation) -> Option<String> {
+        let terms = allocation.spec.terms.checkpoint.as_ref()?;
+        let own = terms.directory.as_ref();
+        own.or(self.template.as_ref()).cloned()
+    }
+
     /// Whether an allocation can write no checkpoint now because of the storage.
-    pub(crate) fn is_storage_out(&self, view: &View, held: &Allocation) -> bool {
-        let place = self.checkpoint_place(held);
+    pub(crate) fn is_out(&self, view: &View, held: &Allocation, now: UnixMillis) -> bool {
+        let place = self.place(held);
         writes_nothing(view, &held.spec.vcluster)
-            || place.is_some_and(|place| {
-                (self.checkpoint_storage).is_paused(&place, &held.user, self.now())
-            })
+            || place.is_some_and(|place| self.is_paused(&place, &held.user, now))
     }
 
     /// Directory for a checkpoint of an allocation now. `None` when the allocation writes none: no directory is set,
     /// the storage is out, or a rank has ended, without which no checkpoint is complete.
-    pub(crate) fn writable_directory(&self, view: &View, held: &Allocation) -> Option<String> {
-        let writes_none = held.has_ended_rank() || self.is_storage_out(view, held);
-        self.checkpoint_directory(held).filter(|_| !writes_none)
+    pub(crate) fn writable_directory(
+        &self,
+        view: &View,
+        held: &Allocation,
+        now: UnixMillis,
+    ) -> Option<String> {
+        let writes_none = held.has_ended_rank() || self.is_out(view, held, now);
+        self.directory(held).filter(|_| !writes_none)
     }
 
     /// Exports for each vCluster whether some or all checkpoints of its allocations cannot be written.
-    pub fn expose_storage(&self, view: &View, to: &mut Exposition) {
+    pub fn expose(&self, view: &View, to: &mut Exposition) {
         let savers = view
             .checkpointable
             .iter()
             .filter_map(|id| view.allocation(*id));
         let hit = savers.filter(|held| {
-            let place = self.checkpoint_place(held);
-            place.is_some_and(|place| self.checkpoint_storage.is_failing(&place, &held.user))
+            let place = self.place(held);
+            place.is_some_and(|place| self.is_failing(&place, &held.user))
         });
         let hit: BTreeSet<&VclusterName> = hit.map(|held| &held.spec.vcluster).collect();
         let default = VclusterName::new(DEFAULT_VCLUSTER).ok();
@@ -172,7 +225,7 @@ mod tests {
         assert!(is_paused(FIRST_MS - 1));
         assert!(!storage.is_paused(&there, "alice", AT(1)));
         assert!(!is_paused(FIRST_MS), "it is tried again");
-        assert!(storage.is_failing(&here, "alice"), "and still told");
+        assert!(storage.is_failing(&here, "alice"), "and still shown");
         let mut now = FIRST_MS;
         for pause_ms in [60_000, 120_000, 240_000, 480_000, 600_000, 600_000] {
             failed(now);
@@ -183,7 +236,7 @@ mod tests {
         storage.works(&here, "alice");
         assert!(!storage.is_failing(&here, "alice"));
         failed(now);
-        assert!(!is_paused(now + FIRST_MS), "it begins anew");
+        assert!(!is_paused(now + FIRST_MS), "the pauses start again");
     }
 
     #[test]
@@ -195,11 +248,7 @@ mod tests {
         failed("alice", 0);
         assert_eq!(paused(1), [true, false, false]);
         storage.works(&place, "bob");
-        assert_eq!(
-            paused(1),
-            [true, false, false],
-            "it says nothing of alice's"
-        );
+        assert_eq!(paused(1), [true, false, false], "it does not affect alice");
         failed("bob", 10);
         assert_eq!(paused(11), [true; 3], "it is the place");
         assert!(storage.is_failing(&place, "carol"));
