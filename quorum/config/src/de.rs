@@ -5,11 +5,13 @@ use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
     Visitor,
 };
-use serde_yaml_ng::Value;
+use serde_yaml_ng::{Mapping, Value};
 use std::{cell::RefCell, collections::BTreeMap, fmt};
 
-/// Largest number of wrong values that are removed to find further ones.
+/// Maximum number of wrong or missing values that are replaced to find further mistakes.
 const MAX_WRONG: usize = 64;
+/// Texts that replace a value: one of them is valid for most keys of text type, and for addresses.
+const TEXTS: [&str; 4] = ["", "a", "127.0.0.1:1", "127.0.0.2:2"];
 
 /// Keys found during deserialization.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub(crate) struct SeenKeys {
     pub(crate) unknown: Vec<Vec<String>>,
     /// Keys of the struct at each path.
     fields: BTreeMap<Vec<String>, &'static [&'static str]>,
+    /// Words that the key at each path allows.
+    variants: BTreeMap<Vec<String>, &'static [&'static str]>,
 }
 
 impl SeenKeys {
@@ -36,6 +40,8 @@ impl SeenKeys {
 pub(crate) struct PathMistake {
     path: Option<Vec<String>>,
     message: String,
+    /// Missing key below `path`, if that is the mistake.
+    missing: Option<&'static str>,
 }
 
 impl PathMistake {
@@ -55,78 +61,214 @@ impl de::Error for PathMistake {
         Self {
             path: None,
             message: message.to_string(),
+            missing: None,
+        }
+    }
+    fn missing_field(field: &'static str) -> Self {
+        Self {
+            path: None,
+            message: format!("missing field `{field}`"),
+            missing: Some(field),
         }
     }
 }
 
-/// Reads `root`. A wrong value is recorded and removed, and the rest is read again, so that one report names as many
-/// mistakes as possible. A wrong list item without keys ends the search. A key that is missing only because its value
-/// was removed is not reported.
+/// Configuration that was read, possibly with mistakes.
+#[derive(Debug)]
+pub(crate) struct Reading<T> {
+    /// Value. If the text has mistakes, the wrong and missing values in it are replaced; `None` if no replacement fits.
+    pub(crate) value: Option<T>,
+    /// The value once more, with other replacements. `None` without mistakes, or if only one replacement fits.
+    pub(crate) alternative: Option<T>,
+    pub(crate) seen: SeenKeys,
+    /// Paths of the replaced values.
+    pub(crate) replaced: Vec<Vec<String>>,
+}
+
+/// A wrong or missing value that is replaced.
+#[derive(Debug, Clone)]
+struct Repair {
+    path: Vec<String>,
+    /// Number of replacements tried.
+    tried: usize,
+}
+
+/// Replacement of a value.
+#[derive(Debug)]
+enum Replacement {
+    /// Removes the key, so that an optional key gets its default.
+    Remove,
+    Set(Value),
+}
+
+impl Repair {
+    /// Makes the next replacement in `root`. Returns `false` after the last one.
+    fn apply_next(&mut self, root: &mut Value, seen: &SeenKeys) -> bool {
+        let variants = seen.variants.get(&self.path).copied().unwrap_or_default();
+        while let Some(with) = replacements(variants).into_iter().nth(self.tried) {
+            self.tried += 1;
+            if replace(root, &self.path, with) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Replacements in the order of the attempts. The words of the key are last, because they are known only after an
+/// attempt with a text.
+fn replacements(variants: &[&str]) -> Vec<Replacement> {
+    let text = |text: &&str| Value::String((*text).to_owned());
+    let others = [
+        Value::Number(0.into()),
+        Value::Number(1.into()),
+        Value::Bool(false),
+        Value::Bool(true),
+        Value::Sequence(Vec::new()),
+        Value::Mapping(Mapping::new()),
+    ];
+    let values = TEXTS.iter().map(text).chain(others);
+    let values = values.chain(variants.iter().map(text));
+    std::iter::once(Replacement::Remove)
+        .chain(values.map(Replacement::Set))
+        .collect()
+}
+
+/// Reads `root`. A wrong or missing value is recorded and replaced, and the rest is read again, so that one report
+/// names all mistakes. A key that is missing only because its value was replaced is not reported.
 pub(crate) fn read_all<T: DeserializeOwned>(
     mut root: Value,
     overrides: &Overrides,
     problems: &mut Problems,
-) -> (Option<T>, SeenKeys) {
-    let mut removed: Vec<Vec<String>> = Vec::new();
+) -> Reading<T> {
+    let mut repairs: Vec<Repair> = Vec::new();
     loop {
-        let seen = RefCell::new(SeenKeys::default());
-        let node = Node {
-            value: root.clone(),
-            path: Vec::new(),
-            seen: &seen,
-            overrides,
-        };
-        let wrong = match T::deserialize(node) {
+        let (read, seen) = read_once::<T>(&root, overrides);
+        let wrong = match read {
             Ok(value) => {
-                let value = Some(value).filter(|_| removed.is_empty());
-                return (value, seen.into_inner());
+                let alternative = read_alternative(root, repairs.clone(), overrides, &seen);
+                return Reading {
+                    value: Some(value),
+                    alternative,
+                    seen,
+                    replaced: repairs.into_iter().map(|repair| repair.path).collect(),
+                };
             }
             Err(wrong) => wrong,
         };
         let path = wrong.path.unwrap_or_default();
-        let caused = removed.iter().any(|gone: &Vec<String>| {
-            gone.starts_with(&path)
-                && gone
-                    .last()
-                    .is_some_and(|key| wrong.message.contains(&format!("`{key}`")))
-        });
-        if !caused {
-            let from = overrides
-                .variable(&path)
-                .filter(|_| overrides.text(&path).is_some());
-            match from {
-                Some(variable) => {
-                    problems.add(
-                        path.join("."),
-                        format!("{} (from {variable})", wrong.message),
-                    );
+        let mut target = path.clone();
+        target.extend(wrong.missing.map(str::to_owned));
+        let place = match repairs.iter().position(|repair| repair.path == target) {
+            Some(place) => place,
+            None => {
+                let is_caused = |repair: &Repair| {
+                    let named = repair.path.last().map(|key| format!("`{key}`"));
+                    let is_named = named.is_some_and(|key| wrong.message.contains(&key));
+                    target.starts_with(&repair.path) || repair.path.starts_with(&path) && is_named
+                };
+                if !repairs.iter().any(is_caused) {
+                    report(&path, wrong.message, overrides, problems);
                 }
-                None => problems.add(path.join("."), wrong.message),
+                repairs.push(Repair {
+                    path: target,
+                    tried: 0,
+                });
+                repairs.len() - 1
             }
+        };
+        // A mistake of the complete text has no value of its own to replace.
+        let is_repaired = repairs.len() <= MAX_WRONG && repairs[place].apply_next(&mut root, &seen);
+        if !is_repaired {
+            return Reading {
+                value: None,
+                alternative: None,
+                seen,
+                replaced: Vec::new(),
+            };
         }
-        // Only a value with its own key can be removed.
-        if path.is_empty() || removed.len() >= MAX_WRONG || !remove_path(&mut root, &path) {
-            return (None, seen.into_inner());
-        }
-        removed.push(path);
     }
 }
 
-fn remove_path(at: &mut Value, path: &[String]) -> bool {
+fn read_once<T: DeserializeOwned>(
+    root: &Value,
+    overrides: &Overrides,
+) -> (Result<T, PathMistake>, SeenKeys) {
+    let seen = RefCell::new(SeenKeys::default());
+    let read = T::deserialize(Node {
+        value: root.clone(),
+        path: Vec::new(),
+        seen: &seen,
+        overrides,
+    });
+    (read, seen.into_inner())
+}
+
+/// Reads the value with another replacement of each wrong value that has one.
+fn read_alternative<T: DeserializeOwned>(
+    mut root: Value,
+    repairs: Vec<Repair>,
+    overrides: &Overrides,
+    seen: &SeenKeys,
+) -> Option<T> {
+    let mut alternative = None;
+    for mut repair in repairs {
+        let (mut changed, mut latest) = (root.clone(), None);
+        while repair.apply_next(&mut changed, latest.as_ref().unwrap_or(seen)) {
+            let (read, seen) = read_once::<T>(&changed, overrides);
+            if let Ok(value) = read {
+                alternative = Some(value);
+                root = changed;
+                break;
+            }
+            latest = Some(seen);
+        }
+    }
+    alternative
+}
+
+fn report(path: &[String], message: String, overrides: &Overrides, problems: &mut Problems) {
+    let variable = overrides.variable(path);
+    match variable.filter(|_| overrides.text(path).is_some()) {
+        Some(variable) => problems.add(path.join("."), format!("{message} (from {variable})")),
+        None => problems.add(path.join("."), message),
+    }
+}
+
+/// Replaces the value at `path`. Returns `false` if there is no such place. An item of a list is never removed, because
+/// later items must keep their positions in the file.
+fn replace(at: &mut Value, path: &[String], with: Replacement) -> bool {
     let Some((first, rest)) = path.split_first() else {
         return false;
     };
-    match at {
-        Value::Mapping(map) if rest.is_empty() => map.remove(first.as_str()).is_some(),
-        Value::Mapping(map) => map
+    // A section with nothing below it is an empty section.
+    if at.is_null() && matches!(with, Replacement::Set(_)) {
+        *at = Value::Mapping(Mapping::new());
+    }
+    match (at, with) {
+        (Value::Mapping(map), Replacement::Remove) if rest.is_empty() => {
+            map.remove(first.as_str()).is_some()
+        }
+        (Value::Mapping(map), Replacement::Set(value)) if rest.is_empty() => {
+            map.insert(Value::String(first.clone()), value);
+            true
+        }
+        (Value::Mapping(map), with) => map
             .get_mut(first.as_str())
-            .is_some_and(|v| remove_path(v, rest)),
-        Value::Sequence(items) => {
-            let Some(index) = first.parse::<usize>().ok().filter(|i| *i < items.len()) else {
+            .is_some_and(|value| replace(value, rest, with)),
+        (Value::Sequence(items), with) => {
+            let index = first.parse::<usize>().ok();
+            let Some(item) = index.and_then(|index| items.get_mut(index)) else {
                 return false;
             };
-            // Later items must keep their positions in the file.
-            !rest.is_empty() && remove_path(&mut items[index], rest)
+            match with {
+                Replacement::Remove if rest.is_empty() => false,
+                Replacement::Set(value) if rest.is_empty() => {
+                    *item = value;
+                    true
+                }
+                with => replace(item, rest, with),
+            }
         }
         _ => false,
     }
@@ -293,7 +435,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
             .insert(self.path.clone(), fields);
         // `section:` with nothing below it is an empty section.
         if self.value.is_null() {
-            self.value = Value::Mapping(serde_yaml_ng::Mapping::new());
+            self.value = Value::Mapping(Mapping::new());
         }
         self.deserialize_map(visitor)
     }
@@ -304,6 +446,8 @@ impl<'de> Deserializer<'de> for Node<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, PathMistake> {
+        let known = (self.path.clone(), variants);
+        self.seen.borrow_mut().variants.extend([known]);
         self.deserialize_scalar::<V>(|value| value.deserialize_enum(name, variants, visitor))
     }
 
@@ -354,11 +498,8 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
             Value::Bool(b) => b.to_string(),
             other => {
                 let message = format!("a key must be a text, found {}", kind(other));
-                return Err(PathMistake {
-                    path: None,
-                    message,
-                }
-                .at(&self.node.path));
+                let mistake: PathMistake = de::Error::custom(message);
+                return Err(mistake.at(&self.node.path));
             }
         };
         let seeded = seed.deserialize(text.clone().into_deserializer());

@@ -3,8 +3,9 @@
 //!
 //! * Unknown keys are mistakes, reported with their full path and the nearest known key.
 //! * Malformed YAML is reported with line and column.
-//! * Wrong types, missing keys and unknown keys are in the same report. The daemon's own [`Check`] runs only if all
-//!   types are right and no key is missing.
+//! * Wrong types, missing keys, unknown keys and the mistakes that the daemon's own [`Check`] finds are in the same
+//!   report. For the check, wrong and missing values are replaced. Its mistakes are reported if they are the same with
+//!   other replacements.
 //!
 //! # The environment
 //!
@@ -69,15 +70,22 @@ pub fn load<T: DeserializeOwned + Check>(
         Err(problem) => return Err(ConfigErrors::new(origin(source), vec![problem])),
     };
     let overrides = env::apply(&mut root, env, prefix, &mut problems);
-    let (value, seen) = de::read_all::<T>(root, &overrides, &mut problems);
-    report_unknown(&seen, &overrides, &mut problems);
-    if let Some(value) = &value {
-        value.check(&mut problems);
+    let read = de::read_all::<T>(root, &overrides, &mut problems);
+    report_unknown(&read.seen, &overrides, &mut problems);
+    if let Some(value) = &read.value {
+        let others = read.alternative.as_ref().map(problems_of);
+        problems.add_independent(problems_of(value), others, &read.replaced);
     }
-    match value {
+    match read.value {
         Some(value) if problems.is_empty() => Ok(value),
         _ => Err(ConfigErrors::new(origin(source), problems.into_vec())),
     }
+}
+
+fn problems_of(value: &impl Check) -> Problems {
+    let mut problems = Problems::default();
+    value.check(&mut problems);
+    problems
 }
 
 fn origin(source: Source<'_>) -> Option<String> {

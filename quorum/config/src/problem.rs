@@ -72,6 +72,27 @@ impl Problems {
         self.found.is_empty()
     }
 
+    /// Adds those of `found` that do not depend on a replaced value. `replaced` are the paths of the replaced values,
+    /// `others` what is found with other replacements.
+    pub(crate) fn add_independent(
+        &mut self,
+        found: Self,
+        others: Option<Self>,
+        replaced: &[Vec<String>],
+    ) {
+        let is_near = |problem: &Problem| {
+            let parts = problem.key.split(['.', '[', ']']);
+            let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+            let is_prefix = |path: &Vec<String>| path.iter().zip(&parts).all(|(a, b)| a == b);
+            !parts.is_empty() && replaced.iter().any(is_prefix)
+        };
+        let independent = found.found.into_iter().filter(|problem| {
+            let is_common = |others: &Self| others.found.contains(problem);
+            others.as_ref().is_none_or(is_common) && !is_near(problem)
+        });
+        self.found.extend(independent);
+    }
+
     pub(crate) fn add_unknown(
         &mut self,
         path: &[String],

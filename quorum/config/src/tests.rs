@@ -145,6 +145,84 @@ fn unknown_keys_and_checks_come_in_one_report() {
 }
 
 #[test]
+fn checks_run_beside_wrong_types_and_missing_keys() {
+    let checked = ["name: must not be empty", "listen.port: must not be 0"];
+    let found = mistakes("name: ''\nlisten: {port: 0, backlog: many}", &[]);
+    assert_eq!(
+        found[0],
+        "listen.backlog: invalid type: string \"many\", expected u32"
+    );
+    assert_eq!(found[1..], checked);
+
+    // A list item keeps its position, so the items after it are read as well.
+    let members = "members: [5, {id: 1, addr: a}, {id: y, addr: b}]";
+    let found = mistakes(&format!("name: ''\nlisten: {{port: 0}}\n{members}"), &[]);
+    assert!(
+        found[0].starts_with("members.0: invalid type: integer `5`"),
+        "{found:?}"
+    );
+    assert_eq!(
+        found[1],
+        "members.2.id: invalid type: string \"y\", expected u64"
+    );
+    assert_eq!(found[2..], checked);
+
+    let found = mistakes("listen: {port: 0}", &[]);
+    assert_eq!(
+        found,
+        ["missing field `name`", "listen.port: must not be 0"]
+    );
+}
+
+/// Configuration with a rule about two keys.
+#[derive(Debug, Deserialize)]
+struct Voter {
+    id: u64,
+    mode: Mode,
+    members: Vec<u64>,
+    log: String,
+}
+impl Check for Voter {
+    fn check(&self, problems: &mut Problems) {
+        if !self.members.contains(&self.id) {
+            problems.add("members", format!("must list this member, {}", self.id));
+        }
+        if self.mode == Mode::Act && self.log.is_empty() {
+            problems.add("log", "must not be empty");
+        }
+    }
+}
+
+#[test]
+fn a_rule_about_a_wrong_value_reports_nothing() {
+    let mistakes = |text: &str| -> Vec<String> {
+        let errors = load::<Voter>(Source::Text(text), [], PREFIX).unwrap_err();
+        errors.problems().iter().map(ToString::to_string).collect()
+    };
+    for members in ["[1, 2]", "[7, 8]"] {
+        let found = mistakes(&format!("id: x\nmode: act\nmembers: {members}\nlog: ''"));
+        assert_eq!(
+            found,
+            [
+                "id: invalid type: string \"x\", expected u64",
+                "log: must not be empty"
+            ]
+        );
+    }
+    let found = mistakes("id: 3\nmode: fast\nmembers: [1]\nlog: ''");
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[0].starts_with("mode: unknown variant `fast`"),
+        "{found:?}"
+    );
+    assert_eq!(found[1], "members: must list this member, 3");
+    // The only mistake is that of the key itself.
+    let found = mistakes("id: 3\nmode: observe\nmembers: 3\nlog: x");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("members: invalid type"), "{found:?}");
+}
+
+#[test]
 fn a_missing_key_is_named() {
     assert_eq!(mistakes("mode: act", &[]), ["missing field `name`"]);
 }
