@@ -5,6 +5,7 @@ mod circles;
 mod documents;
 mod map;
 mod purity;
+mod regressions;
 mod sources;
 mod versions;
 mod workspace;
