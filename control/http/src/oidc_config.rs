@@ -18,7 +18,7 @@ pub struct OidcConfig {
     /// Claim with the principal's name; `preferred_username`, or else `sub`, when left out.
     pub name_claim: Option<String>,
     /// Claim with the principal's roles: a name, or a path with dots such as `realm_access.roles`; `lattice_roles` when
-    /// left out.
+    /// left out. Its value is a list, or one text with spaces between the roles.
     #[serde(default = "lattice_roles")]
     pub roles_claim: String,
     /// Mapping from values of the roles claim to roles of Lattice.

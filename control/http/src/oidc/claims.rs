@@ -1,6 +1,9 @@
 //! Token claims: conditions for accepting a token, and the identity it gives.
 
-use crate::caller::{MAX_NAME, Role, is_name};
+use crate::{
+    caller::{MAX_NAME, Role, is_name},
+    oidc_config::OidcConfig,
+};
 use lattice_quorum_types::{ProjectPath, UnixMillis};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +26,20 @@ pub(super) struct Rules {
     pub(super) tenants_claim: Option<String>,
     /// Allowed difference between the issuer's clock and the local one, milliseconds.
     pub(super) leeway_ms: u64,
+}
+
+impl From<&OidcConfig> for Rules {
+    fn from(config: &OidcConfig) -> Self {
+        Self {
+            issuer: config.issuer.clone(),
+            audience: config.audience.clone(),
+            name_claim: config.name_claim.clone(),
+            roles_claim: config.roles_claim.clone(),
+            roles: config.roles.clone(),
+            tenants_claim: config.tenants_claim.clone(),
+            leeway_ms: config.leeway_s.saturating_mul(1_000),
+        }
+    }
 }
 
 /// Identity given by a token.
@@ -71,6 +88,15 @@ fn words(value: &Value) -> Vec<&str> {
         Value::String(text) => text.split_whitespace().collect(),
         Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
+    }
+}
+
+/// Value of a claim without the slash before the full path of a top-level group, as Keycloak writes it: `/physics` is the
+/// group `physics`. A group below another one, such as `/physics/simulation`, keeps its path.
+fn group_name(word: &str) -> &str {
+    match word.strip_prefix('/') {
+        Some(name) if !name.contains('/') => name,
+        _ => word,
     }
 }
 
@@ -192,9 +218,15 @@ impl Rules {
                 "{name} has no role on this cluster: the token has no claim `{claim}`"
             ));
         };
+        let role_of = |word: &str| {
+            self.roles
+                .get(word)
+                .or_else(|| self.roles.get(group_name(word)))
+        };
         let mapped: Vec<Role> = words(value)
             .into_iter()
-            .filter_map(|word| self.roles.get(word).copied())
+            .filter_map(role_of)
+            .copied()
             .collect();
         let strongest = Role::ALL.into_iter().rev().find(|r| mapped.contains(r));
         match strongest {
@@ -225,7 +257,8 @@ impl Rules {
         if words.contains(&ALL_TENANTS) {
             return Ok(None);
         }
-        let paths = words.into_iter().filter_map(|w| ProjectPath::new(w).ok());
+        let paths = words.into_iter().map(group_name);
+        let paths = paths.filter_map(|path| ProjectPath::new(path).ok());
         let tenants: BTreeSet<ProjectPath> = paths.filter(ProjectPath::is_tenant).collect();
         match tenants.is_empty() {
             false => Ok(Some(tenants)),
@@ -377,12 +410,94 @@ mod tests {
         let named = tenants(json!(["ocean", "ocean/deep", "/staff"])).unwrap();
         assert_eq!(
             named.tenants,
-            Some(BTreeSet::from([ProjectPath::new("ocean").unwrap()]))
+            Some(BTreeSet::from(
+                ["ocean", "staff"].map(|name| ProjectPath::new(name).unwrap())
+            ))
         );
         assert_eq!(tenants(json!(["*"])).unwrap().tenants, None);
-        for none in [json!(null), json!([]), json!(["a/b"]), json!(7)] {
+        let refused = ["a/b", "/a/b", "//a", "/", "/a/", "/*", "/ocean "];
+        let refused = refused.map(|group| json!([group]));
+        for none in [json!(null), json!([]), json!(7)]
+            .into_iter()
+            .chain(refused)
+        {
             let refused = tenants(none.clone());
             assert!(matches!(refused, Err(ClaimsError::NotAllowed(_))), "{none}");
+        }
+    }
+
+    /// Section `https.oidc` of the example in the README.
+    fn readme_example() -> OidcConfig {
+        let readme = include_str!("../../../../README.md");
+        let blocks = readme.split("```yaml\n").skip(1);
+        let mut blocks = blocks.filter_map(|rest| rest.split("```").next());
+        let block = blocks.find(|block| block.contains("oidc:")).unwrap();
+        let block: serde_yaml_ng::Value = serde_yaml_ng::from_str(block).unwrap();
+        serde_yaml_ng::from_value(block["https"]["oidc"].clone()).unwrap()
+    }
+
+    /// Claims of an access token as Keycloak writes them, with the mappers "Audience" and "Group Membership"; the latter
+    /// writes full paths of groups by default.
+    fn keycloak_claims(realm_roles: &[&str], groups: &[&str]) -> Vec<u8> {
+        let claims = json!({
+            "exp": NOW.0 / 1_000 + 300, "iat": NOW.0 / 1_000, "auth_time": NOW.0 / 1_000 - 1,
+            "jti": "onrtac:7b7f5a0e-6f5f-4a3c-9d41-1a2b3c4d5e6f",
+            "iss": "https://id.example.org/realms/hpc", "aud": ["lattice", "account"],
+            "sub": "f:2d1c:8a7e4a5c", "typ": "Bearer", "azp": "lattice-cli",
+            "sid": "0b6d7f0e-35a2-4a63-9a44-b0f9b2f4e6c1", "acr": "1",
+            "allowed-origins": ["https://lattice.example.org"],
+            "realm_access": {"roles": realm_roles},
+            "resource_access": {"account": {"roles": ["manage-account", "view-profile"]}},
+            "scope": "openid email profile", "email_verified": true, "name": "Lin Example",
+            "groups": groups, "preferred_username": "lin", "given_name": "Lin",
+            "family_name": "Example", "email": "lin@example.org",
+        });
+        serde_json::to_vec(&claims).unwrap()
+    }
+
+    #[test]
+    fn readme_example_accepts_keycloak_token() {
+        let config = readme_example();
+        let mut problems = lattice_config::Problems::default();
+        config.check(&mut problems);
+        assert!(problems.is_empty(), "{problems:?}");
+        let rules = Rules::from(&config);
+        let roles = ["default-roles-hpc", "offline_access", "uma_authorization"];
+        let identity = |role: &str, groups: &[&str]| {
+            let roles = [&roles[..], &[role]].concat();
+            rules.identity(&keycloak_claims(&roles, groups), NOW)
+        };
+        let physics = BTreeSet::from([ProjectPath::new("physics").unwrap()]);
+        for groups in [
+            &["/physics"][..],
+            &["physics"],
+            &["/physics", "/physics/simulation"],
+        ] {
+            let lin = identity("hpc-users", groups).unwrap();
+            assert_eq!((lin.name.as_str(), lin.role), ("lin", Role::User));
+            assert_eq!(lin.tenants.as_ref(), Some(&physics), "{groups:?}");
+        }
+        let lead = identity("pi", &["/physics"]).unwrap();
+        assert_eq!(lead.role, Role::TenantAdmin);
+        let refused = identity("hpc-users", &["/physics/simulation"]).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "lin has no tenant on this cluster: no value of the token's claim `groups` is the name of a tenant"
+        );
+    }
+
+    #[test]
+    fn group_with_slash_is_a_role_of_its_name() {
+        let rules = Rules {
+            roles_claim: "groups".to_owned(),
+            ..rules()
+        };
+        let groups = |groups: Value| says(&rules, json!({"groups": groups}));
+        assert_eq!(groups(json!(["/hpc-user"])), "ada user");
+        assert_eq!(groups(json!("/other /hpc-admin hpc-user")), "ada admin");
+        for none in ["/staff/hpc-admin", "//hpc-admin", "/hpc-admin/", "/"] {
+            let said = groups(json!([none]));
+            assert!(said.starts_with("403 ada has no role"), "{none}: {said}");
         }
     }
 

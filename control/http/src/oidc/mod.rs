@@ -141,15 +141,7 @@ impl Issuer {
         let discovery = format!("{}{DISCOVERY}", config.issuer.trim_end_matches('/'));
         let discovery = Url::parse(&discovery);
         Ok(Self {
-            rules: Rules {
-                issuer: config.issuer.clone(),
-                audience: config.audience.clone(),
-                name_claim: config.name_claim.clone(),
-                roles_claim: config.roles_claim.clone(),
-                roles: config.roles.clone(),
-                tenants_claim: config.tenants_claim.clone(),
-                leeway_ms: config.leeway_s.saturating_mul(1_000),
-            },
+            rules: Rules::from(config),
             web,
             discovery: discovery.map_err(|error| wrong("issuer", error.to_string()))?,
             refresh: Duration::from_secs(config.refresh_s),
