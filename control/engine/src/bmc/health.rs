@@ -13,6 +13,9 @@ use lattice_quorum_types::UnixMillis;
 use lattice_redfish::{NodeReport, contradictions};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// First segment of a key pattern that matches values of any class.
+const ANY: &str = "*";
+
 /// Health state of one node by its BMC, updated with each reading.
 #[derive(Debug)]
 pub(super) struct BmcHealth {
@@ -208,13 +211,13 @@ fn contradiction_checks(table: &Table) -> Table {
     table
 }
 
-/// Whether a check may drain a node by BMC data: a live value of the BMC, or a contradiction in a class that the BMC
-/// contributes to. The code of a contradiction check begins with the name of its class.
+/// Whether a check may drain a node by BMC data: a live value of the BMC or of any class, or a contradiction in a class
+/// that the BMC contributes to. The code of a contradiction check begins with the name of its class.
 fn may_drain((code, check): (&String, &Check)) -> bool {
     let drains = check.severity == Severity::Faulty && check.action.needs_drain();
     let class = code.split('.').next();
     let is_told = match &check.key {
-        Some(key) => key.first_segment() == Class::Bmc.name(),
+        Some(key) => [Class::Bmc.name(), ANY].contains(&key.first_segment()),
         None => [Class::Bmc, Class::Bios]
             .map(|of| Some(of.name()))
             .contains(&class),
@@ -230,7 +233,7 @@ fn drains_of(engine: &Engine) -> BTreeSet<(String, String)> {
 }
 
 /// Whether a reading contains every value that a check needs. A reading without any value matching the check does not
-/// decide the check.
+/// decide the check, unless the check is for values of any class: the values may be those of the agent.
 fn is_evaluable(code: &str, check: &Check, seen: &Inventory) -> bool {
     let Some(wanted) = &check.key else {
         return seen.records.iter().any(|(class, record)| {
@@ -258,7 +261,8 @@ fn is_evaluable(code: &str, check: &Check, seen: &Inventory) -> bool {
         Some(is_known && limit.is_none_or(|limit| number(&limit.fill(&stars)).is_some()))
     });
     // One unknown value makes the check undecided; so does the absence of any value.
-    told.reduce(|all, one| all && one).unwrap_or(false)
+    let is_for_any = wanted.first_segment() == ANY;
+    told.reduce(|all, one| all && one).unwrap_or(is_for_any)
 }
 
 #[cfg(test)]
@@ -282,6 +286,9 @@ mod tests {
         assert!(may_drain_with(
             "  bios.settings_pending: {severity: faulty, action: reboot}"
         ));
+        let of_any_class = "  site.hot: {about: heat, key: '*.hot', when: {is: true}, severity: faulty, \
+                            action: inspect}";
+        assert!(may_drain_with(of_any_class));
         for watched in [
             "  bmc.system_critical: {severity: faulty, observe_only: true}",
             "  bmc.system_critical: {severity: faulty, action: update}",

@@ -102,7 +102,7 @@ impl Engine {
             let Some(wanted) = &check.key else {
                 continue;
             };
-            let from = wanted.first_segment();
+            let from = wanted.literal_prefix();
             let after = seen
                 .vitals
                 .0

@@ -16,10 +16,18 @@ impl Pattern {
         segments.iter().all(is_plain).then_some(Self(segments))
     }
 
-    /// First segment of the pattern; unless it is `*`, a prefix of every key that can match.
+    /// First segment of the pattern; `*` if it matches any.
     #[must_use]
     pub fn first_segment(&self) -> &str {
         self.0.first().map_or("", String::as_str)
+    }
+
+    /// Prefix of every key that can match: the first segment, or nothing if that is `*`.
+    pub(super) fn literal_prefix(&self) -> &str {
+        match self.first_segment() {
+            "*" => "",
+            literal => literal,
+        }
     }
 
     /// The segments matched by each `*`, if `key` matches.

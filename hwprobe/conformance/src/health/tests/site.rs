@@ -39,6 +39,40 @@ xids:
 }
 
 #[test]
+fn key_pattern_may_begin_with_a_wildcard() {
+    let site = "
+version: x
+checks:
+  site.errors: { about: errors, key: '*.*.errors', when: { at_least: 5 }, severity: degraded, action: inspect }
+  site.hot: { about: heat, key: '*.hot', when: { is: true }, severity: degraded, action: inspect }
+  site.any: { about: anything, key: '*', when: { is: 7 }, severity: degraded, action: inspect }
+";
+    let table = Table::shipped().unwrap().with_site(site).unwrap();
+    let mut engine = Engine::new(table, EngineState::default());
+    let hot = Reading::Present(Value::Flag(true));
+    engine.observe(
+        0,
+        &seen(&[
+            ("alpha.0.errors", number(5)),
+            ("alpha.1.errors", number(4)),
+            ("zeta.3.errors", number(9)),
+            ("zeta.3.errors.corrected", number(9)),
+            ("fan.hot", hot),
+            ("load", number(7)),
+        ]),
+    );
+    assert_eq!(
+        codes(&engine),
+        [
+            "site.any load",
+            "site.errors alpha.0",
+            "site.errors zeta.3",
+            "site.hot fan"
+        ]
+    );
+}
+
+#[test]
 fn every_mistake_of_a_site_is_named_at_once() {
     let site = "
 version: x
