@@ -1,6 +1,7 @@
 //! `lattice replay compare`.
 
 use super::{
+    checked::CheckedSchedules,
     count, for_each, print_message,
     run::{ReplayOptionArgs, decider, explain, note_ignored_features, time},
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
@@ -135,7 +136,7 @@ pub fn run(
         std::fs::write(path, html).with_context(about)?;
         print_message(format!("the page is in {}", path.display()));
     }
-    faults(args, &outcomes)
+    report_faults(args, &outcomes)
 }
 
 /// Reports which policies served fewer jobs than the workload has, with the first reasons.
@@ -312,33 +313,12 @@ fn difference_text(difference: &Difference) -> String {
 }
 
 /// Reports the faults found in the schedules, if they were checked.
-fn faults(args: &CompareArgs, outcomes: &[Vec<Outcome>]) -> Result<ExitCode, Failure> {
-    let mut found = 0;
+fn report_faults(args: &CompareArgs, outcomes: &[Vec<Outcome>]) -> Result<ExitCode, Failure> {
+    let mut checks = CheckedSchedules::default();
     for (policy, side) in args.policies.iter().zip(outcomes) {
         for (seed, outcome) in side.iter().enumerate() {
-            let Some(faults) = &outcome.faults else {
-                continue;
-            };
-            found += faults.count;
-            for told in &faults.descriptions {
-                print_message(format!("check: {policy}, seed {seed}: {told}"));
-            }
+            checks.add(|| format!("{policy}, seed {seed}"), outcome.faults.as_ref());
         }
     }
-    let checked = outcomes
-        .iter()
-        .flatten()
-        .filter(|outcome| outcome.faults.is_some())
-        .count();
-    if checked > 0 {
-        print_message(format!(
-            "checked {}: {}",
-            count(checked, "schedule"),
-            count(found as usize, "fault")
-        ));
-    }
-    match found {
-        0 => Ok(ExitCode::SUCCESS),
-        _ => Err(Failure::refused("schedules violate checks; see above")),
-    }
+    checks.report()
 }

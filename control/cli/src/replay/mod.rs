@@ -1,5 +1,6 @@
 //! `lattice replay`: results of a policy on a recorded workload.
 
+mod checked;
 mod compare;
 mod record;
 mod run;

@@ -1,6 +1,7 @@
 //! `lattice replay sweep`.
 
 use super::{
+    checked::CheckedSchedules,
     count, for_each, print_message,
     run::{ReplayOptionArgs, explain},
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
@@ -13,6 +14,7 @@ use anyhow::Context as _;
 use clap::Args;
 use lattice_api::duration;
 use lattice_replay::{
+    check::Faults,
     compare::{GoodDirection, MEASURES, Measure},
     live::ProposalCheck,
     metrics::{CONVENTIONS, Metrics},
@@ -141,10 +143,27 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
     let sample = [ReplayScheduler::Lattice(Some(vectors[base].policy))];
     args.how.check_vcluster(&source.machine, &sample)?;
     let begin = Instant::now();
-    let values = evaluate_vectors(args, &source, &vectors, &shifted, &objectives, &how)?;
+    let mut checks = CheckedSchedules::default();
+    let values = evaluate_vectors(
+        args,
+        &source,
+        &vectors,
+        &shifted,
+        &objectives,
+        &how,
+        &mut checks,
+    )?;
     let wall_s = begin.elapsed().as_secs_f64();
     let told = reported_vectors(&values, base, &objectives);
-    let points = points(&source, &vectors, &values, &told, &objectives, &how)?;
+    let points = points(
+        &source,
+        &vectors,
+        &values,
+        &told,
+        &objectives,
+        &how,
+        &mut checks,
+    )?;
     let served = (vectors.len() * args.seeds as usize * source.workload.jobs.len()) as f64;
     let report = Report {
         trace: &source.name,
@@ -170,7 +189,12 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
             path.display()
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    checks.report()
+}
+
+/// Names a vector in a message: its settings, as JSON.
+fn vector_name(vector: &WeightVector) -> String {
+    serde_json::to_string(&vector.text).unwrap_or_else(|_| format!("{:?}", vector.text))
 }
 
 fn objective(name: &str) -> Result<&'static Measure, Failure> {
@@ -189,6 +213,9 @@ fn objective(name: &str) -> Result<&'static Measure, Failure> {
     })
 }
 
+/// Means over seeds by objective, and the faults of each replay.
+type Evaluation = (Vec<Option<f64>>, Vec<Option<Faults>>);
+
 /// Returns the means over seeds, by vector and objective.
 fn evaluate_vectors(
     args: &SweepArgs,
@@ -197,14 +224,14 @@ fn evaluate_vectors(
     shifted: &[Workload],
     objectives: &[&Measure],
     how: &ReplayOptions,
+    checks: &mut CheckedSchedules,
 ) -> Result<Vec<Vec<f64>>, Failure> {
     let how = ReplayOptions {
         judge: ProposalCheck::AcceptAll,
-        checks: false,
         ..how.clone()
     };
-    let serve = |vector: &WeightVector| -> Result<Vec<Option<f64>>, RunError> {
-        let mut sums = vec![Some(0.0); objectives.len()];
+    let serve = |vector: &WeightVector| -> Result<Evaluation, RunError> {
+        let (mut sums, mut faults) = (vec![Some(0.0); objectives.len()], Vec::new());
         for workload in std::iter::once(&source.workload).chain(shifted) {
             let decider = ReplayScheduler::Lattice(Some(vector.policy));
             let outcome = replay::run(workload, &source.machine, &decider, &how)?;
@@ -213,14 +240,19 @@ fn evaluate_vectors(
                     .zip(objective.of(&outcome.metrics))
                     .map(|(sum, value)| sum + value);
             }
+            faults.push(outcome.faults);
         }
         let mean = |sum: Option<f64>| sum.map(|sum| sum / f64::from(args.seeds));
-        Ok(sums.into_iter().map(mean).collect())
+        Ok((sums.into_iter().map(mean).collect(), faults))
     };
     let all = for_each(vectors, "vectors", serve);
     let mut values = Vec::with_capacity(all.len());
-    for found in all {
-        let found = found.map_err(anyhow::Error::from)?;
+    for (vector, found) in vectors.iter().zip(all) {
+        let (found, faults) = found.map_err(anyhow::Error::from)?;
+        for (seed, faults) in faults.iter().enumerate() {
+            let name = || format!("{}, seed {seed}", vector_name(vector));
+            checks.add(name, faults.as_ref());
+        }
         let known = found.iter().zip(objectives).map(|(value, objective)| {
             value.ok_or_else(|| {
                 let name = objective.name;
@@ -272,12 +304,15 @@ fn points(
     told: &ReportedVectors,
     objectives: &[&Measure],
     how: &ReplayOptions,
+    checks: &mut CheckedSchedules,
 ) -> Result<Vec<ParetoPoint>, Failure> {
-    let again = |place: &usize| -> Result<(bool, Metrics), RunError> {
+    let again = |place: &usize| -> Result<(bool, Metrics, Option<Faults>), RunError> {
         let decider = ReplayScheduler::Lattice(Some(vectors[*place].policy));
         let serve = |judge| {
             let how = ReplayOptions {
                 judge,
+                // The schedule without the quorum is checked already.
+                checks: how.checks && judge == ProposalCheck::Quorum,
                 ..how.clone()
             };
             replay::run(&source.workload, &source.machine, &decider, &how)
@@ -287,12 +322,14 @@ fn points(
             serve(ProposalCheck::AcceptAll)?,
         );
         let is_same = quorum.schedule.digest() == books.schedule.digest();
-        Ok((is_same, quorum.metrics))
+        Ok((is_same, quorum.metrics, quorum.faults))
     };
     let confirmed = for_each(&told.vector_indices, "confirmed by the quorum", again);
     let mut points = Vec::with_capacity(told.vector_indices.len());
     for (place, confirmed) in told.vector_indices.iter().zip(confirmed) {
-        let (confirmed, metrics) = confirmed.map_err(anyhow::Error::from)?;
+        let (confirmed, metrics, faults) = confirmed.map_err(anyhow::Error::from)?;
+        let name = || format!("{}, rules of the quorum", vector_name(&vectors[*place]));
+        checks.add(name, faults.as_ref());
         let by_quorum = objectives
             .iter()
             .map(|of| Some((of.name, of.of(&metrics)?)));

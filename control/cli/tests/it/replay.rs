@@ -212,31 +212,34 @@ fn the_best_weights_are_found_and_saved() {
     let over = written(&sandbox, "over.yaml", SPACE);
     let best = sandbox.path("best.yaml");
     let file = trace("KTH-SP2-1996-2.swf.gz");
-    let sweep = sandbox
-        .lattice(&[
-            "replay",
-            "sweep",
-            "--trace",
-            &file,
-            "--first",
-            "800",
-            "--dragonfly",
-            "10x10",
-            "--over",
-            &over,
-            "--objective",
-            "mean_bounded_slowdown,group_span_mean",
-            "--save",
-            best.to_str().unwrap(),
-            "-o",
-            "json",
-        ])
-        .json();
+    let done = sandbox.lattice(&[
+        "replay",
+        "sweep",
+        "--trace",
+        &file,
+        "--first",
+        "800",
+        "--dragonfly",
+        "10x10",
+        "--over",
+        &over,
+        "--objective",
+        "mean_bounded_slowdown,group_span_mean",
+        "--save",
+        best.to_str().unwrap(),
+        "--check",
+        "-o",
+        "json",
+    ]);
+    let sweep = done.json();
     assert_eq!(sweep["tried"], 5, "the four, and what is not varied");
     let front = sweep["front"].as_array().unwrap();
     let is = |field: &str| front.iter().filter(|point| point[field] == true).count();
     assert_eq!((is("is_best"), is("is_base")), (1, 1));
     assert_eq!(is("confirmed"), front.len());
+    // Each vector is checked, and each of the front once more with the rules of the quorum.
+    let checked = format!("checked {} schedules: 0 faults\n", 5 + front.len());
+    assert!(done.stderr.contains(&checked), "{}", done.stderr);
     let saved = fs::read_to_string(best).unwrap();
     assert!(
         saved.starts_with("weights:\n") && saved.contains("fair_share: 0.2"),
