@@ -4,13 +4,19 @@
 //! are verified as of the time that was signed with it.
 
 use lattice_api::text::time;
-use lattice_mesh::{Pin, Role, StatementSignature};
+use lattice_mesh::{Pin, Role, Signer, StatementSignature};
 use lattice_quorum_types::{
     UnixMillis,
     audit::{AuditAction, AuditEntry, AuditFault, Hex, MAX_SIGNED_HEAD_SKEW_MS, SignedHeadContent},
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Maximum time from the issue time of a certificate to the audit entry of its enrolment, milliseconds. A member stamps
+/// the certificate by its own clock, and the leader records the enrolment seconds later by its clock. A takeover
+/// therefore voids certificates that are older by more than this. A certificate of the former holder that is newer, and
+/// that signed no head before, is indistinguishable from the new certificate.
+const MAX_ENROLMENT_MS: u64 = MAX_SIGNED_HEAD_SKEW_MS;
 
 /// Position in a chain: entry number and hash. `(0, zeros)` is before the first entry.
 pub type ChainPosition = (u64, [u8; 32]);
@@ -91,8 +97,19 @@ pub struct Checker {
     /// CAs that became trusted according to the audit, and the entry of that change.
     added: BTreeMap<String, u64>,
     retired: BTreeMap<String, u64>,
-    /// For each quorum member, the time of the last revocation or replacement: certificates issued until then are void.
-    void_until: BTreeMap<String, UnixMillis>,
+    /// For each quorum member, the certificates that were revoked or replaced.
+    void: BTreeMap<String, VoidCertificates>,
+    /// For each quorum member, the newest issue time among the certificates of its signed heads.
+    newest_issue: BTreeMap<String, UnixMillis>,
+}
+
+/// Certificates of one member that were revoked or replaced.
+#[derive(Debug, Clone, Copy)]
+struct VoidCertificates {
+    /// Last issue time of a void certificate.
+    issued_until: UnixMillis,
+    /// Time of the revocation or replacement.
+    at: UnixMillis,
 }
 
 /// Result of the verification.
@@ -139,7 +156,8 @@ impl Checker {
             signed_heads: Vec::new(),
             added: BTreeMap::new(),
             retired: BTreeMap::new(),
-            void_until: BTreeMap::new(),
+            void: BTreeMap::new(),
+            newest_issue: BTreeMap::new(),
         }
     }
 
@@ -189,14 +207,17 @@ impl Checker {
             AuditAction::AuthorityRetired { pin } => {
                 self.retired.insert(pin.clone(), number);
             }
-            AuditAction::CertificatesRevoked { role, name, .. }
-            | AuditAction::Enrolled {
+            AuditAction::CertificatesRevoked { role, name, .. } if *role == Role::Quorum => {
+                self.void_certificates(name, entry.at, entry.at);
+            }
+            AuditAction::Enrolled {
                 role,
                 name,
                 replaced: true,
                 ..
             } if *role == Role::Quorum => {
-                self.void_until.insert(name.clone(), entry.at);
+                let issued_until = entry.at.0.saturating_sub(MAX_ENROLMENT_MS + 1);
+                self.void_certificates(name, entry.at, UnixMillis(issued_until));
             }
             AuditAction::SignedHead {
                 of,
@@ -205,7 +226,7 @@ impl Checker {
                 certificates,
             } => {
                 let sealed = self.verify_signed_head(entry, of, signer, (signature, certificates));
-                let sealed = sealed.map_err(|reason| {
+                let (sealed, by) = sealed.map_err(|reason| {
                     AuditCheckError::at(
                         number,
                         format!("is not a valid signed head of this audit: {reason}"),
@@ -213,6 +234,9 @@ impl Checker {
                 })?;
                 self.cluster.get_or_insert_with(|| of.cluster.clone());
                 self.signed_heads.push(sealed);
+                let name = by.identity.id().to_owned();
+                let newest = self.newest_issue.entry(name).or_insert(by.issued_at);
+                *newest = by.issued_at.max(*newest);
             }
             _ => {}
         }
@@ -222,13 +246,24 @@ impl Checker {
         Ok(())
     }
 
+    /// Records at `at` that the certificates of a member are void if they were issued until `issued_until`, or if they
+    /// are no newer than one that signed an earlier head: a new certificate is always newer.
+    fn void_certificates(&mut self, name: &str, at: UnixMillis, issued_until: UnixMillis) {
+        let signed = self.newest_issue.get(name).copied();
+        let before = self.void.get(name).map(|void| void.issued_until);
+        let known = signed.into_iter().chain(before);
+        let issued_until = known.fold(issued_until, UnixMillis::max);
+        let void = VoidCertificates { issued_until, at };
+        self.void.insert(name.to_owned(), void);
+    }
+
     fn verify_signed_head(
         &self,
         entry: &AuditEntry,
         of: &SignedHeadContent,
         signer: &str,
         (signature, certificates): (&Hex, &[Hex]),
-    ) -> Result<VerifiedHead, String> {
+    ) -> Result<(VerifiedHead, Signer), String> {
         if let Some(cluster) = self.cluster.as_ref().filter(|own| **own != of.cluster) {
             return Err(format!(
                 "it belongs to cluster {}, expected {cluster}",
@@ -279,7 +314,7 @@ impl Checker {
         let bytes = of.signed_bytes();
         let by = signed.verify_by(&authority, SignedHeadContent::CONTEXT, &bytes, of.at);
         let by = by.map_err(|refused| refused.to_string())?;
-        let identity = by.identity;
+        let identity = &by.identity;
         let named = format!("{}/{}", identity.role(), identity.id());
         if identity.role() != Role::Quorum || identity.cluster() != of.cluster || named != signer {
             return Err(format!(
@@ -287,23 +322,21 @@ impl Checker {
                 of.cluster
             ));
         }
-        if let Some(void) = self
-            .void_until
-            .get(identity.id())
-            .filter(|at| by.issued_at <= **at)
-        {
-            let void = time(*void);
+        let void = self.void.get(identity.id());
+        if let Some(void) = void.filter(|void| by.issued_at <= void.issued_until) {
+            let at = time(void.at);
             return Err(format!(
-                "the certificate of {signer} was revoked or replaced at {void}"
+                "the certificate of {signer} was revoked or replaced at {at}"
             ));
         }
-        Ok(VerifiedHead {
+        let head = VerifiedHead {
             entry: entry.number,
             of: of.number,
             at: of.at,
             signer: named,
             authority: Pin::of(&authority).to_string(),
-        })
+        };
+        Ok((head, by))
     }
 
     /// Verifies the signed heads with these CAs and with those that became trusted according to the signed part of the

@@ -137,6 +137,13 @@ impl TestCluster {
         self.append(all, of, format!("{role}/{name}"), signed);
     }
 
+    /// Signs the head as a member with a certificate of this issue time.
+    pub fn sign_issued_at(&self, all: &mut Vec<AuditEntry>, member: u64, issued_at: UnixMillis) {
+        let of = self.of(all, 0);
+        let signed = self.signed(&of, Role::Quorum, &member.to_string(), issued_at);
+        self.append(all, of, format!("quorum/{member}"), signed);
+    }
+
     /// Signs the head as a member with an expired certificate.
     pub fn sign_expired(&self, all: &mut Vec<AuditEntry>) {
         let of = self.of(all, 0);

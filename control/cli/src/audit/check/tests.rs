@@ -181,6 +181,74 @@ fn revoked_member_signature_is_invalid() {
     );
 }
 
+/// A new certificate is stamped before the entry of its enrolment is written, and is valid at once. Certificates of the
+/// former holder of the name are void.
+#[test]
+fn replaced_member_signs_with_its_new_certificate() {
+    let site = TestCluster::new("site");
+    let mut all = chain(3);
+    site.sign(&mut all, 1);
+    let entry = append_entries(&all, 1).remove(0);
+    let (replaced_at, by) = (entry.at, entry.by);
+    let action = AuditAction::Enrolled {
+        role: Role::Quorum,
+        name: "1".to_owned(),
+        token: "0123456789ab".to_owned(),
+        replaced: true,
+        held: None,
+    };
+    let replaced = AuditEntry::following(all.last(), entry.revision, replaced_at, by, action);
+    all.push(replaced);
+    let signed = |ms_before: u64| {
+        let mut all = all.clone();
+        let issued_at = UnixMillis(replaced_at.0 - ms_before);
+        site.sign_issued_at(&mut all, 1, issued_at);
+        verdict(&site, &all)
+    };
+    for ms_before in [0, 1_000, 12_000] {
+        assert_eq!(signed(ms_before).unwrap().covered, 5, "{ms_before}");
+    }
+    // The certificate that signed entry 4 was issued a minute before the first entry.
+    let mut by_former = all.clone();
+    site.sign(&mut by_former, 1);
+    for refused in [
+        verdict(&site, &by_former),
+        signed(70_000),
+        signed(MAX_ENROLMENT_MS + 1_000),
+    ] {
+        let text = refused.unwrap_err();
+        assert!(
+            text.contains("entry 6") && text.contains("revoked or replaced at"),
+            "{text}"
+        );
+    }
+    // A member that signed nothing before the takeover: only the time decides.
+    let mut other = chain(3);
+    let entry = append_entries(&other, 1).remove(0);
+    let action = AuditAction::Enrolled {
+        role: Role::Quorum,
+        name: "2".to_owned(),
+        token: "0123456789ab".to_owned(),
+        replaced: true,
+        held: None,
+    };
+    let at = entry.at;
+    other.push(AuditEntry::following(
+        other.last(),
+        entry.revision,
+        at,
+        entry.by,
+        action,
+    ));
+    let issued = |ms_before: u64| {
+        let mut all = other.clone();
+        site.sign_issued_at(&mut all, 2, UnixMillis(at.0 - ms_before));
+        verdict(&site, &all)
+    };
+    assert!(issued(2_000).is_ok());
+    assert!(issued(MAX_ENROLMENT_MS + 2_000).is_err());
+}
+
 /// Every change of one entry, with and without recomputed hashes after it, is found and named up to the last signed
 /// head.
 #[test]
