@@ -27,6 +27,7 @@ pub mod gossip_cells;
 pub mod history;
 pub mod inputs;
 mod inventory;
+mod keyed_tasks;
 pub mod metrics_registry;
 pub mod metrics_source;
 mod movement_metrics;

@@ -7,13 +7,13 @@ use super::{
     reading_requests::{ReadingRequest, RequestedReading},
     worker::{Edges, RETRY_PAUSE, Shared, Worker, answer_requests, nodes, open_request_queue},
 };
+use crate::keyed_tasks::{KeyedTasks, PanickedTask};
 use lattice_host::error_text::with_causes;
 use lattice_quorum_types::NodeId;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     sync::Semaphore,
-    task::JoinSet,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 /// Reads every BMC of the plan until control stops, and closes the sessions: a BMC allows only few.
@@ -23,13 +23,32 @@ pub async fn run(plan: Arc<BmcPlan>, edges: Edges) {
         at_a_time: Arc::new(Semaphore::new(plan.at_a_time)),
         plan: plan.clone(),
     };
-    let mut workers = JoinSet::new();
-    for target in &plan.targets {
-        workers.spawn(supervise(target.clone(), shared.clone()));
+    let start = |place: usize, pause: Duration| {
+        let (target, shared) = (plan.targets[place].clone(), shared.clone());
+        async move {
+            let stop = shared.edges.stop.clone();
+            if stop.run_until_cancelled(sleep(pause)).await.is_some() {
+                supervise(target, shared).await;
+            }
+        }
+    };
+    run_all(plan.targets.len(), RETRY_PAUSE, start).await;
+}
+
+/// Runs one task for each place until all have ended. `start` creates the task of a place, which begins after the given
+/// pause. A task that panics is started again after `restart_pause`.
+async fn run_all<F>(places: usize, restart_pause: Duration, start: impl Fn(usize, Duration) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut running = KeyedTasks::new();
+    for place in 0..places {
+        running.spawn(place, start(place, Duration::ZERO));
     }
-    while let Some(ended) = workers.join_next().await {
-        if let Err(error) = ended {
-            tracing::error!(%error, "BMC reading stopped");
+    while let Some(ended) = running.join_next().await {
+        if let Err(PanickedTask { key: place, error }) = ended {
+            tracing::error!(%error, "BMC reader task panicked, restarting");
+            running.spawn(place, start(place, restart_pause));
         }
     }
 }
@@ -103,4 +122,28 @@ async fn report_unreadable(
         looked.insert(name.clone(), came);
     }
     answer_requests(asked, &looked);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test]
+    async fn panicked_reader_is_restarted_alone() {
+        let starts: Arc<[AtomicUsize; 2]> = Arc::default();
+        let counts = starts.clone();
+        let pause = Duration::from_millis(1);
+        let start = |place: usize, pause: Duration| {
+            let counts = counts.clone();
+            async move {
+                let before = counts[place].fetch_add(1, Ordering::SeqCst);
+                assert_eq!(pause.is_zero(), before == 0, "a restart has a pause");
+                assert!(place == 0 || before >= 2, "a bug");
+            }
+        };
+        run_all(2, pause, start).await;
+        let starts = starts.each_ref().map(|count| count.load(Ordering::SeqCst));
+        assert_eq!(starts, [1, 3]);
+    }
 }

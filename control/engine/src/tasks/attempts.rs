@@ -12,6 +12,7 @@
 use crate::{
     core::Core,
     error::ProposeError,
+    keyed_tasks::{KeyedTasks, PanickedTask},
     sanitize,
     tasks::{
         faults, orphans,
@@ -35,7 +36,6 @@ use std::{
 };
 use tokio::{
     sync::Semaphore,
-    task::{JoinError, JoinSet},
     time::{Instant, timeout},
 };
 
@@ -90,7 +90,7 @@ pub struct Attempts {
     core: Arc<Core>,
     asked: BTreeMap<NodeId, NextQuery>,
     under_way: BTreeSet<NodeId>,
-    queries: JoinSet<(NodeId, AgentMark, Option<AttemptComparison>)>,
+    queries: KeyedTasks<(NodeId, AgentMark), Answered>,
     call_slots: Arc<Semaphore>,
 }
 
@@ -106,6 +106,9 @@ pub(crate) struct AttemptsReport {
     /// Attempts being ended because their node is not held for them.
     pub(crate) orphans: usize,
 }
+
+/// A queried agent, its state at the time of the query, and the result; `None` without a usable answer.
+type Answered = (NodeId, AgentMark, Option<AttemptComparison>);
 
 /// Result of comparing the answer of one agent.
 #[derive(Debug, Clone, Copy, Default)]
@@ -133,7 +136,7 @@ impl Reconciler for Attempts {
 
     fn forget(&mut self) {
         // Queries under way are dropped as well: they were made under a lease that is over.
-        self.queries = JoinSet::new();
+        self.queries = KeyedTasks::new();
         self.under_way.clear();
         self.asked.clear();
     }
@@ -157,7 +160,7 @@ impl Attempts {
             core,
             asked: BTreeMap::new(),
             under_way: BTreeSet::new(),
-            queries: JoinSet::new(),
+            queries: KeyedTasks::new(),
             call_slots: Arc::new(Semaphore::new(MAX_CALLS)),
         }
     }
@@ -176,7 +179,8 @@ impl Attempts {
             }
             let expected = running.remove(&node).unwrap_or_default();
             let (core, fence, places) = (self.core.clone(), fence.clone(), self.call_slots.clone());
-            self.queries.spawn(async move {
+            let key = (node.clone(), mark.clone());
+            self.queries.spawn(key, async move {
                 // The semaphore is never closed.
                 let _place = places.acquire_owned().await;
                 let compared = ask(&core, &fence, &node, &expected).await;
@@ -190,17 +194,15 @@ impl Attempts {
     /// Schedules the next query of an agent.
     fn note(
         &mut self,
-        answered: Result<(NodeId, AgentMark, Option<AttemptComparison>), JoinError>,
+        answered: Result<Answered, PanickedTask<(NodeId, AgentMark)>>,
     ) -> AttemptsReport {
         let mut report = AttemptsReport::default();
         let (node, mark, compared) = match answered {
             Ok(answered) => answered,
-            Err(error) => {
-                // The failed task does not identify its agent, so all agents are queried again.
-                tracing::error!(%error, "attempt query task panicked, all agents are queried again");
-                self.queries = JoinSet::new();
-                self.under_way.clear();
-                return report;
+            Err(PanickedTask { key, error }) => {
+                let (node, mark) = key;
+                tracing::error!(%node, %error, "attempt query task panicked, the agent is queried again");
+                (node, mark, None)
             }
         };
         let every = self.core.timings.attempts_every;

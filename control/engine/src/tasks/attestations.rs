@@ -14,7 +14,11 @@ mod users;
 
 pub use users::{placeholder_proofs, prove};
 
-use crate::{core::Core, observed_state};
+use crate::{
+    core::Core,
+    keyed_tasks::{KeyedTasks, PanickedTask},
+    observed_state,
+};
 use lattice_quorum_types::{
     NodeId,
     attestation::Proof,
@@ -29,7 +33,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{task::JoinSet, time::Instant};
+use tokio::time::Instant;
 
 /// Time for which an attestation may be used after its receipt, and for which a refused node is not queried again.
 const VALIDITY: Duration = Duration::from_secs(30);
@@ -51,7 +55,7 @@ pub struct Attestations {
     /// Time at which each node was queried again because its attestation was stale.
     requeried_at: BTreeMap<NodeId, Instant>,
     under_way: BTreeSet<NodeId>,
-    asked: JoinSet<(NodeId, Result<SignedAttestation, String>)>,
+    asked: KeyedTasks<NodeId, (NodeId, Result<SignedAttestation, String>)>,
 }
 
 impl Attestations {
@@ -62,7 +66,7 @@ impl Attestations {
             known: BTreeMap::new(),
             requeried_at: BTreeMap::new(),
             under_way: BTreeSet::new(),
-            asked: JoinSet::new(),
+            asked: KeyedTasks::new(),
         }
     }
 
@@ -81,10 +85,12 @@ impl Attestations {
                 self.under_way.remove(&node);
                 self.refuse(node, reason);
             }
-            Err(error) => {
-                tracing::error!(%error, "attestation task panicked; all nodes are queried again");
-                self.asked.abort_all();
-                self.under_way.clear();
+            // The node is queried again once the refusal is old.
+            Err(PanickedTask { key: node, error }) => {
+                tracing::error!(%node, %error, "attestation task panicked");
+                self.under_way.remove(&node);
+                let reason = "control failed to read its attestation; see the log of control";
+                self.refuse(node, reason.to_owned());
             }
         }
     }
@@ -200,7 +206,7 @@ impl Attestations {
             return;
         }
         let (core, node) = (self.core.clone(), node.clone());
-        self.asked.spawn(async move {
+        self.asked.spawn(node.clone(), async move {
             let claim = read(&core, &node).await;
             (node, claim)
         });

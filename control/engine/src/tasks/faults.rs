@@ -4,6 +4,7 @@
 use crate::{
     core::Core,
     error::ProposeError,
+    keyed_tasks::{KeyedTasks, PanickedTask},
     sanitize,
     tasks::{
         node_evidence::{Freshness, NodeAccess},
@@ -23,10 +24,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{
-    task::{JoinError, JoinSet},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 /// Owner of the drain reason. The owner is the same for every control, so that any control can clear the reason.
 pub(crate) const OWNER: &str = "service:dispatch";
@@ -139,7 +137,7 @@ pub struct Readmit {
     reported: BTreeMap<NodeId, ReportedFailure>,
     /// Nodes with a query under way. A slow node delays no other.
     asking: BTreeSet<NodeId>,
-    queries: JoinSet<QueriedFault>,
+    queries: KeyedTasks<NodeId, QueriedFault>,
 }
 
 /// A queried node and the reason now written for it.
@@ -165,7 +163,7 @@ impl Reconciler for Readmit {
             let said = self.reported.get(&node).copied();
             let (nodes, view, fence) = (self.nodes.clone(), view.clone(), fence.clone());
             self.asking.insert(node.clone());
-            self.queries.spawn(async move {
+            self.queries.spawn(node.clone(), async move {
                 let said = check_admission(&nodes, &view, fence, &node, said).await;
                 (node, said)
             });
@@ -173,7 +171,7 @@ impl Reconciler for Readmit {
     }
 
     fn forget(&mut self) {
-        self.queries.abort_all();
+        self.queries = KeyedTasks::new();
         self.asking.clear();
         self.next.clear();
     }
@@ -188,22 +186,20 @@ impl Readmit {
             next: BTreeMap::new(),
             reported: BTreeMap::new(),
             asking: BTreeSet::new(),
-            queries: JoinSet::new(),
+            queries: KeyedTasks::new(),
         }
     }
 
-    fn take(&mut self, ended: Result<QueriedFault, JoinError>) {
+    fn take(&mut self, ended: Result<QueriedFault, PanickedTask<NodeId>>) {
         match ended {
             Ok((node, said)) => {
                 self.asking.remove(&node);
                 self.reported.extend(said.map(|said| (node, said)));
             }
-            // Cancelled with a lease that is over.
-            Err(error) if error.is_cancelled() => {}
-            // The failed task does not identify its node, so no query counts as under way.
-            Err(error) => {
-                tracing::error!(%error, "node query task panicked");
-                self.asking.clear();
+            // The next query of the node is scheduled already.
+            Err(PanickedTask { key: node, error }) => {
+                tracing::error!(%node, %error, "node query task panicked");
+                self.asking.remove(&node);
             }
         }
     }

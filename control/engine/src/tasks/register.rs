@@ -6,6 +6,7 @@
 
 use crate::{
     core::Core,
+    keyed_tasks::{KeyedTasks, PanickedTask},
     sanitize,
     tasks::{
         faults,
@@ -21,10 +22,7 @@ use lattice_quorum_types::{
 };
 use lattice_view::{NodeEntry, View};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 
 /// The agents of a starting cluster appear together.
 const PACE: ReconcilerPace = ReconcilerPace {
@@ -57,7 +55,7 @@ pub struct Register {
     progress: BTreeMap<NodeId, QueryState>,
     /// Reason last written for each node that does not pass.
     reported: BTreeMap<NodeId, ReportedFailure>,
-    gates: JoinSet<GateAnswer>,
+    gates: KeyedTasks<NodeId, GateAnswer>,
     /// Answers received but not yet returned.
     received: Vec<GateAnswer>,
     /// Answers for the next pass.
@@ -102,7 +100,7 @@ impl Reconciler for Register {
     }
 
     fn forget(&mut self) {
-        self.gates.abort_all();
+        self.gates = KeyedTasks::new();
         self.received.clear();
         self.answered.clear();
         self.progress.clear();
@@ -123,7 +121,7 @@ impl Register {
             vcluster,
             progress: BTreeMap::new(),
             reported: BTreeMap::new(),
-            gates: JoinSet::new(),
+            gates: KeyedTasks::new(),
             received: Vec::new(),
             answered: Vec::new(),
         }
@@ -132,28 +130,31 @@ impl Register {
     /// Resolves when queried nodes have answered or failed. Cancel safe: answers already received are kept, because a
     /// node with a lost answer would stay marked as being queried forever.
     pub(crate) async fn answered(&mut self) -> Vec<GateAnswer> {
-        let (gates, heard) = (&mut self.gates, &mut self.received);
-        if heard.is_empty() {
-            match gates.join_next().await {
+        if self.received.is_empty() {
+            match self.gates.join_next().await {
                 None => return std::future::pending().await,
-                Some(Ok(first)) => heard.push(first),
-                Some(Err(error)) => {
-                    // The failed task does not identify its node, so all nodes are queried again.
-                    if error.is_panic() {
-                        tracing::error!(%error, "node query task panicked");
-                    }
-                    self.progress.retain(|_, p| *p != QueryState::Asking);
-                    return Vec::new();
-                }
+                Some(ended) => self.take(ended),
             }
         }
         let more = async {
-            while let Some(next) = gates.join_next().await {
-                heard.extend(next);
+            while let Some(ended) = self.gates.join_next().await {
+                self.take(ended);
             }
         };
         let _ = timeout(BATCH_WINDOW, more).await;
-        std::mem::take(heard)
+        std::mem::take(&mut self.received)
+    }
+
+    /// Keeps an answer. A node whose query panicked is queried again after a pause.
+    fn take(&mut self, ended: Result<GateAnswer, PanickedTask<NodeId>>) {
+        match ended {
+            Ok(answer) => self.received.push(answer),
+            Err(PanickedTask { key: node, error }) => {
+                tracing::error!(%node, %error, "node query task panicked");
+                let until = Instant::now() + ASK_AGAIN.min(self.core.timings.gate_every);
+                self.progress.insert(node, QueryState::Waits { until });
+            }
+        }
     }
 
     /// Queries every joining node that is due. Returns the number queried.
@@ -178,7 +179,7 @@ impl Register {
             }
             let (nodes, node) = (self.nodes.clone(), entry.id.clone());
             self.progress.insert(node.clone(), QueryState::Asking);
-            self.gates.spawn(async move {
+            self.gates.spawn(node.clone(), async move {
                 let passed = readmission::check(&nodes, &node, &Freshness::Recent).await;
                 (node, passed)
             });
@@ -308,4 +309,37 @@ fn has_complete_reading(node: &NodeEntry) -> bool {
         && Class::ALWAYS_PUBLISHED
             .iter()
             .all(|class| node.marks().contains_key(class))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::tasks::testing::{id, world::World};
+
+    #[tokio::test]
+    async fn panicked_query_is_repeated_alone() {
+        let world = World::new();
+        let vcluster = VclusterName::new("default").unwrap();
+        let mut register = Register::new(world.core.clone(), vcluster);
+        for node in ["n1", "n2", "n3"] {
+            register.progress.insert(id(node), QueryState::Asking);
+        }
+        register.gates.spawn(id("n1"), std::future::pending());
+        register.gates.spawn(id("n2"), async { panic!("a bug") });
+        register
+            .gates
+            .spawn(id("n3"), async { (id("n3"), Ok::<(), GateError>(())) });
+        let mut answered = Vec::new();
+        // The panicked query and the answer may arrive in two batches.
+        while answered.is_empty() || register.gates.len() > 1 {
+            let batch = register.answered().await;
+            answered.extend(batch.into_iter().map(|(node, _)| node));
+        }
+        assert_eq!(answered, [id("n3")]);
+        assert_eq!(register.progress[&id("n1")], QueryState::Asking);
+        let panicked = register.progress[&id("n2")];
+        assert!(matches!(panicked, QueryState::Waits { .. }), "{panicked:?}");
+        assert_eq!(register.gates.len(), 1);
+    }
 }

@@ -121,3 +121,28 @@ async fn repeated_staleness_is_reported_after_one_retry() {
     assert!(attestations.confirm(&world.core.view(), &nodes).is_none());
     assert!(attestations.under_way.is_empty());
 }
+
+#[tokio::test]
+async fn panicked_query_refuses_its_node_alone() {
+    let world = World::new();
+    let mut attestations = Attestations::new(world.core.clone());
+    let (panicked, other) = (testing::id(world::NODE), testing::id("n9"));
+    for node in [&panicked, &other] {
+        attestations.under_way.insert(node.clone());
+    }
+    attestations
+        .asked
+        .spawn(other.clone(), std::future::pending());
+    attestations
+        .asked
+        .spawn(panicked.clone(), async { panic!("a bug") });
+    attestations.answered().await;
+    assert_eq!(attestations.under_way, BTreeSet::from([other]));
+    assert_eq!(attestations.asked.len(), 1);
+    let view = world.core.view();
+    let fault = view.node(&panicked).unwrap().attestation_fault.clone();
+    assert_eq!(
+        fault.as_deref(),
+        Some("control failed to read its attestation; see the log of control")
+    );
+}

@@ -6,6 +6,7 @@
 use super::cause::Cause;
 use crate::{
     bmc::Readings,
+    keyed_tasks::{KeyedTasks, PanickedTask},
     tasks::{
         node_evidence::{Answer, Freshness, NodeAccess},
         readmission,
@@ -18,16 +19,16 @@ use lattice_quorum_types::{
 };
 use lattice_view::{NodeEntry, View};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::{
-    task::{JoinError, JoinSet},
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 
 /// Maximum number of nodes queried concurrently to confirm a cause; the same limit applies separately to clearing. Each
 /// query makes the node read its hardware again.
 const MAX_CALLS: usize = 16;
 /// Time within which answers are collected and handled together.
 const BATCH_WINDOW: Duration = Duration::from_millis(20);
+
+/// Pause before a node is queried again after its query panicked.
+const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
 /// Purpose of a query. Queries that take a node out of service come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +76,13 @@ impl RequeryCondition {
     }
 }
 
+/// Key of a query's task.
+#[derive(Debug)]
+struct QueryKey {
+    of: (Cause, NodeId),
+    was_suspect: bool,
+}
+
 /// Queries under way and answers received.
 #[derive(Debug)]
 pub(super) struct NodeQueries {
@@ -82,7 +90,7 @@ pub(super) struct NodeQueries {
     waits: BTreeMap<(Cause, NodeId), RequeryCondition>,
     /// Queries under way.
     under_way: BTreeMap<(Cause, NodeId), DrainIntent>,
-    asks: JoinSet<NodeAnswer>,
+    asks: KeyedTasks<QueryKey, NodeAnswer>,
     /// Answers that were received but not yet handled.
     unhandled: Vec<NodeAnswer>,
 }
@@ -93,7 +101,7 @@ impl NodeQueries {
             nodes,
             waits: BTreeMap::new(),
             under_way: BTreeMap::new(),
-            asks: JoinSet::new(),
+            asks: KeyedTasks::new(),
             unhandled: Vec::new(),
         }
     }
@@ -119,8 +127,9 @@ impl NodeQueries {
         for (cause, entry) in due {
             let (nodes, view) = (self.nodes.clone(), view.clone());
             let was_suspect = cause.suspects(&nodes.readings, &entry);
-            self.under_way.insert((cause, entry.id.clone()), wanted);
-            self.asks.spawn(async move {
+            let of = (cause, entry.id.clone());
+            self.under_way.insert(of.clone(), wanted);
+            self.asks.spawn(QueryKey { of, was_suspect }, async move {
                 let said = match wanted {
                     DrainIntent::Drain => match cause.ask(&nodes, &view, &entry).await {
                         Answer::Drains(reason) => Ok(reason),
@@ -158,16 +167,20 @@ impl NodeQueries {
         let _ = timeout(BATCH_WINDOW, more).await;
     }
 
-    fn take(&mut self, ended: Result<NodeAnswer, JoinError>) {
+    fn take(&mut self, ended: Result<NodeAnswer, PanickedTask<QueryKey>>) {
         match ended {
             Ok(heard) => {
                 self.under_way.remove(&key(&heard));
                 self.unhandled.push(heard);
             }
-            // The failed task does not identify its node, so no query counts as under way.
-            Err(error) => {
-                tracing::error!(%error, "node query task panicked");
-                self.under_way.clear();
+            // The node is queried again after a pause.
+            Err(PanickedTask { key, error }) => {
+                let QueryKey { of, was_suspect } = key;
+                tracing::error!(node = %of.1, %error, "node query task panicked");
+                self.under_way.remove(&of);
+                let until = Instant::now() + PANIC_PAUSE;
+                let wait = RequeryCondition::Pause { until, was_suspect };
+                self.waits.insert(of, wait);
             }
         }
     }

@@ -12,6 +12,7 @@ mod tests;
 use crate::{
     checkpoint_storage::CheckpointStorage,
     core::Core,
+    keyed_tasks::{KeyedTasks, PanickedTask},
     tasks::{
         activation::due,
         reconciler::{Reconciler, ReconcilerPace},
@@ -28,7 +29,7 @@ use lattice_quorum_types::{
 use lattice_view::View;
 use requests::{Part, RequestOutcome};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::time::Instant;
 
 /// Each change of a writing job wakes a pass; repeated requests follow the pauses of [`Part`].
 const PACE: ReconcilerPace = ReconcilerPace {
@@ -58,7 +59,7 @@ pub struct Checkpoints {
     core: Arc<Core>,
     storage: Arc<CheckpointStorage>,
     parts: BTreeMap<Part, CallState>,
-    calls: JoinSet<(Part, RequestOutcome)>,
+    calls: KeyedTasks<Part, (Part, RequestOutcome)>,
     /// Answers that are not yet handled.
     answers: Vec<(Part, RequestOutcome)>,
     /// When the benefit of new checkpoints was last evaluated.
@@ -101,7 +102,7 @@ impl Reconciler for Checkpoints {
     }
 
     fn forget(&mut self) {
-        self.calls = JoinSet::new();
+        self.calls = KeyedTasks::new();
         self.answers.clear();
         self.parts.clear();
         self.evaluated_at = None;
@@ -112,14 +113,7 @@ impl Reconciler for Checkpoints {
     async fn wakes(&mut self) {
         let next_try = self.next_try();
         tokio::select! {
-            Some(joined) = self.calls.join_next() => match joined {
-                Ok(answer) => self.answers.push(answer),
-                Err(error) => {
-                    tracing::error!(%error, "checkpoint call task panicked; all calls are repeated");
-                    self.calls = JoinSet::new();
-                    self.parts.clear();
-                }
-            },
+            Some(joined) = self.calls.join_next() => self.take(joined),
             () = due(next_try) => {}
         }
     }
@@ -132,7 +126,7 @@ impl Checkpoints {
             core,
             storage,
             parts: BTreeMap::new(),
-            calls: JoinSet::new(),
+            calls: KeyedTasks::new(),
             answers: Vec::new(),
             evaluated_at: None,
         }
@@ -149,7 +143,7 @@ impl Checkpoints {
     /// Calls the agents that are due, and ends checkpoints that have taken too long.
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> CheckpointsReport {
         while let Some(joined) = self.calls.try_join_next() {
-            self.answers.extend(joined.ok());
+            self.take(joined);
         }
         for (part, asked) in std::mem::take(&mut self.answers) {
             self.handle_answer(part, asked).await;
@@ -186,13 +180,30 @@ impl Checkpoints {
             self.parts
                 .insert(part.clone(), CallState::UnderWay { last });
             let (core, view, epoch) = (self.core.clone(), view.clone(), fence.epoch);
-            self.calls.spawn(async move {
+            self.calls.spawn(part.clone(), async move {
                 let asked = requests::call(&core, &view, &part, order, epoch).await;
                 (part, asked)
             });
             begun += 1;
         }
         begun
+    }
+
+    /// Keeps an answer for the next pass. A part whose call panicked is requested again after a pause.
+    fn take(&mut self, joined: Result<(Part, RequestOutcome), PanickedTask<Part>>) {
+        match joined {
+            Ok(answer) => self.answers.push(answer),
+            Err(PanickedTask { key: part, error }) => {
+                let (id, node) = (part.key.allocation, &part.node);
+                tracing::error!(%id, %node, %error, "checkpoint call task panicked; the call is repeated");
+                if let Some(state) = self.parts.get_mut(&part) {
+                    let (CallState::UnderWay { last } | CallState::Waits { last, .. }) = *state;
+                    let pause = requests::SETTLE;
+                    let until = Instant::now() + pause;
+                    *state = CallState::Waits { until, pause, last };
+                }
+            }
+        }
     }
 
     /// Handles one answer; a final result is committed at once.

@@ -183,3 +183,45 @@ async fn what_is_to_leave_lent_nodes_begins_none_of_its_own() {
         1
     );
 }
+
+#[tokio::test]
+async fn panicked_call_is_repeated_alone() {
+    let can_write = Arc::new(AtomicBool::new(true));
+    let world = World::with_agent(|_, _| agent(can_write));
+    let mut checkpoints = Checkpoints::new(world.core.clone());
+    let part = |number| Part {
+        key: lattice_agent_rpc::AttemptKey {
+            allocation: AllocationId(7),
+            attempt: 1,
+        },
+        number,
+        node: crate::tasks::testing::id("n1"),
+        asked_at: UnixMillis(1),
+        most_pause: Duration::from_secs(1),
+    };
+    let last = Some(RankReportTime {
+        at: UnixMillis(5),
+        is_progressing: true,
+    });
+    for number in [1, 2] {
+        checkpoints
+            .parts
+            .insert(part(number), CallState::UnderWay { last });
+    }
+    checkpoints.calls.spawn(part(1), std::future::pending());
+    checkpoints.calls.spawn(part(2), async { panic!("a bug") });
+    let woken = tokio::time::timeout(PATIENCE, checkpoints.wakes());
+    woken.await.unwrap();
+    assert_eq!(
+        checkpoints.parts[&part(1)],
+        CallState::UnderWay { last },
+        "its call goes on"
+    );
+    let panicked = checkpoints.parts[&part(2)];
+    assert!(
+        matches!(panicked, CallState::Waits { until, last: known, .. }
+            if until > Instant::now() && known == last),
+        "{panicked:?}"
+    );
+    assert_eq!(checkpoints.calls.len(), 1);
+}

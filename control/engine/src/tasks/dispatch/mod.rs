@@ -15,6 +15,7 @@ mod workload;
 use crate::{
     checkpoint_storage::CheckpointStorage,
     core::Core,
+    keyed_tasks::{KeyedTasks, PanickedTask},
     sanitize,
     tasks::{
         activation::due,
@@ -37,11 +38,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{
-    sync::Semaphore,
-    task::{JoinError, JoinSet},
-    time::Instant,
-};
+use tokio::{sync::Semaphore, time::Instant};
 
 /// Many events arrive together when ranks report; one pass handles them.
 const PACE: ReconcilerPace = ReconcilerPace {
@@ -117,7 +114,7 @@ pub(crate) struct DispatchReport {
     pub(crate) begun: usize,
 }
 
-type Joined = Result<(Target, CallResult, bool), JoinError>;
+type Joined = Result<(Target, CallResult, bool), PanickedTask<Target>>;
 
 /// Dispatch reconciler; see the module.
 #[derive(Debug)]
@@ -127,7 +124,7 @@ pub struct Dispatch {
     checkpoints: Arc<CheckpointStorage>,
     sole_since: Option<SoleSince>,
     progress: BTreeMap<Target, Calls>,
-    calls: JoinSet<(Target, CallResult, bool)>,
+    calls: KeyedTasks<Target, (Target, CallResult, bool)>,
     call_slots: Arc<Semaphore>,
     boots: Arc<Boots>,
 }
@@ -145,7 +142,7 @@ impl Reconciler for Dispatch {
 
     fn forget(&mut self) {
         // Calls under way are dropped as well: otherwise two calls for one rank could run independently.
-        self.calls = JoinSet::new();
+        self.calls = KeyedTasks::new();
         self.progress.clear();
         self.sole_since = None;
     }
@@ -170,7 +167,7 @@ impl Dispatch {
             checkpoints,
             sole_since: None,
             progress: BTreeMap::new(),
-            calls: JoinSet::new(),
+            calls: KeyedTasks::new(),
             call_slots: Arc::new(Semaphore::new(MAX_CALLS)),
             boots: Arc::default(),
         }
@@ -194,10 +191,23 @@ impl Dispatch {
     fn joined(&mut self, joined: Joined) {
         match joined {
             Ok((target, called, may_run)) => self.note(target, called, may_run),
-            Err(error) => {
-                tracing::error!(%error, "launch call task panicked; all calls are repeated");
-                self.forget();
+            Err(PanickedTask { key: target, error }) => {
+                let (node, allocation) = (&target.node, target.key.allocation);
+                tracing::error!(%node, %allocation, %error, "launch call task panicked; the call is repeated");
+                self.repeat_after_panic(&target);
             }
+        }
+    }
+
+    /// Schedules another call after a call whose outcome is unknown: it may have started a process.
+    fn repeat_after_panic(&mut self, target: &Target) {
+        if let Some(calls) = self.progress.get_mut(target) {
+            let until = Instant::now() + MAX_BACKOFF;
+            *calls = Calls {
+                progress: CallState::Waits { until },
+                failures: calls.failures.saturating_add(1),
+                may_run: true,
+            };
         }
     }
 
@@ -272,7 +282,7 @@ impl Dispatch {
         );
         let boots = self.boots.clone();
         let checkpoint = workload::checkpoint(&self.checkpoints, &allocation);
-        self.calls.spawn(async move {
+        self.calls.spawn(target.clone(), async move {
             // The semaphore is never closed.
             let _place = places.acquire_owned().await;
             let mut may_run = launched;

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::{Instant, MissedTickBehavior, interval},
 };
 
@@ -111,14 +111,14 @@ impl Pings {
                 Ok(()) = inputs.changed() => self.ask_new(),
                 Some(ping) = self.pings.join_next() => {
                     // Answers arrive in bursts; each burst makes one new view.
-                    let mut heard: Vec<PingAnswer> = ping.ok().flatten().into_iter().collect();
+                    let mut heard: Vec<PingAnswer> = ended(ping).flatten().into_iter().collect();
                     while let Some(ping) = self.pings.try_join_next() {
-                        heard.extend(ping.ok().flatten());
+                        heard.extend(ended(ping).flatten());
                     }
                     self.note(heard);
                 }
                 Some(round) = self.rounds.join_next() => {
-                    if let Ok((node, said)) = round
+                    if let Some((node, said)) = ended(round)
                         && let Some(track) = self.tracks.get_mut(&node)
                     {
                         track.answers.peer_reports = Some(said);
@@ -338,6 +338,13 @@ impl Pings {
         }
         asked
     }
+}
+
+/// Result of a task. A task that panicked is logged and has no result: its node is pinged again at the next interval.
+fn ended<T>(joined: Result<T, JoinError>) -> Option<T> {
+    joined
+        .inspect_err(|error| tracing::error!(%error, "ping task panicked"))
+        .ok()
 }
 
 /// Addresses to try for a node: that of its last answer, and the gossiped one.
