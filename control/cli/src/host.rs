@@ -5,13 +5,15 @@ use crate::output::{self, Columns, Format, contrast, short};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_conformance::{
-    ClassRecord, Digest, Inventory, NodeView, Scope, diff_by_parts, drift, groups,
+    ClassRecord, Digest, DriftReport, Groups, Inventory, NodeView, Scope, diff_by_parts, drift,
+    groups,
 };
 use lattice_hwprobe::{
     Host, NvmlSource,
     capture::{GPU_REPORT, archive, host_of},
     probe_all,
 };
+use lattice_quorum_types::name_order::compare_names;
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -168,9 +170,30 @@ fn probe_many(roots: &[PathBuf]) -> anyhow::Result<(Vec<NodeView>, BTreeMap<Dige
     Ok((views, records))
 }
 
+/// Sorts the hosts of groups in numerical order.
+fn sort_groups(found: &mut Groups) {
+    let members = found.groups.iter_mut().map(|group| &mut group.nodes);
+    for hosts in members.chain([&mut found.unknown]) {
+        hosts.sort_by(|a, b| compare_names(a, b));
+    }
+}
+
+/// Sorts the hosts of a report in numerical order.
+fn sort_drift(report: &mut DriftReport) {
+    // The sorts are stable: classes and keys of a host stay in order.
+    report
+        .drifts
+        .sort_by(|a, b| compare_names(&a.node, &b.node));
+    report
+        .unknown
+        .sort_by(|a, b| compare_names(&a.node, &b.node));
+    report.alone.sort_by(|a, b| compare_names(a, b));
+}
+
 fn group_hosts(args: &GroupsArgs, format: Format) -> anyhow::Result<()> {
     let (views, _) = probe_many(&args.roots)?;
-    let found = groups(&views, &args.class);
+    let mut found = groups(&views, &args.class);
+    sort_groups(&mut found);
     let rows = found.groups.iter().map(|group| {
         vec![
             short(&group.digest.to_string()),
@@ -195,7 +218,8 @@ fn group_hosts(args: &GroupsArgs, format: Format) -> anyhow::Result<()> {
 
 fn drift_hosts(args: &DriftArgs, format: Format) -> anyhow::Result<()> {
     let (views, records) = probe_many(&args.roots)?;
-    let report = drift(&views, &|digest: &Digest| records.get(digest).cloned());
+    let mut report = drift(&views, &|digest: &Digest| records.get(digest).cloned());
+    sort_drift(&mut report);
     let rows = report.drifts.iter().map(|d| {
         let (expected, found) = contrast(format, &d.expected, &d.found);
         vec![d.node.clone(), d.key.clone(), expected, found]
@@ -213,4 +237,32 @@ fn drift_hosts(args: &DriftArgs, format: Format) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_conformance::Group;
+
+    #[test]
+    fn hosts_are_in_numerical_order() {
+        let hosts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let mut found = Groups {
+            groups: vec![Group {
+                class: None,
+                digest: Digest([1; 32]),
+                nodes: hosts(&["n10", "n11", "n8", "n9"]),
+            }],
+            unknown: hosts(&["rack10n1", "rack9n1"]),
+        };
+        sort_groups(&mut found);
+        assert_eq!(found.groups[0].nodes, ["n8", "n9", "n10", "n11"]);
+        assert_eq!(found.unknown, ["rack9n1", "rack10n1"]);
+        let mut report = DriftReport {
+            alone: hosts(&["n10", "n9"]),
+            ..DriftReport::default()
+        };
+        sort_drift(&mut report);
+        assert_eq!(report.alone, ["n9", "n10"]);
+    }
 }

@@ -1,8 +1,9 @@
 //! Hostlists: `gpu[001-064,100],login1`, the text form of node sets everywhere in Lattice.
 //!
-//! The syntax is that of Slurm and clush, with at most one bracket group per name. The width of a number is
-//! significant: `gpu[001-010]` is not `gpu[1-10]`. Folding is canonical: names with the same prefix and number width
-//! form one item with ascending numbers, and the items are sorted as text.
+//! The syntax is that of Slurm and clush, with at most one bracket group per name. Leading zeros are significant:
+//! `gpu[001-010]` is not `gpu[1-10]`. Folding is canonical: names with the same prefix form one item with ascending
+//! numbers, `n[8-11]`. Names with another number of leading zeros form an item of their own. The items are in the order
+//! of their first names, see [`crate::name_order`].
 
 use crate::{NodeId, id::InvalidId};
 use std::{
@@ -223,31 +224,46 @@ impl Hosts {
     }
 }
 
-/// Folds names into one sorted hostlist without repeats: `gpu[001-003,007],login1`.
+/// Folds names into one sorted hostlist without repeats: `gpu[001-003,007],login1`, `n[8-11]`.
 pub fn fold<'a>(nodes: impl IntoIterator<Item = &'a NodeId>) -> String {
-    // Names are grouped by prefix and number width. The number is formed by the trailing digits.
-    let mut grouped: BTreeMap<(&str, usize), Vec<u64>> = BTreeMap::new();
-    let mut plain: BTreeSet<&str> = Default::default();
-    for node in nodes {
-        match numbered(node.as_str()) {
-            Some((prefix, width, number)) => {
-                grouped.entry((prefix, width)).or_default().push(number);
-            }
-            None => {
-                plain.insert(node.as_str());
-            }
+    let nodes: BTreeSet<&NodeId> = nodes.into_iter().collect();
+    let mut widths: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    let all_numbered = nodes.iter().copied();
+    for (prefix, width, number) in all_numbered.filter_map(|node| numbered(node.as_str())) {
+        if width > digits(number) {
+            widths.entry(prefix).or_default().insert(width);
         }
     }
-    let mut parts: Vec<String> = plain.into_iter().map(str::to_owned).collect();
-    for ((prefix, width), mut numbers) in grouped {
-        numbers.sort_unstable();
-        numbers.dedup();
-        parts.push(fold_numbers(prefix, width, &numbers));
+    // Names that one printf format can produce form a group: `%03d` for 001, 100 and 1000, `%d` for 8 and 10. The
+    // number is formed by the trailing digits.
+    let mut groups: BTreeMap<(&str, usize), (&NodeId, Vec<u64>)> = BTreeMap::new();
+    let mut items: Vec<(&NodeId, String)> = Vec::new();
+    for node in nodes {
+        let Some((prefix, width, number)) = numbered(node.as_str()) else {
+            items.push((node, node.to_string()));
+            continue;
+        };
+        let padded = widths.get(prefix);
+        let padded = padded.and_then(|widths| widths.range(..=width).next_back().copied());
+        let group = groups.entry((prefix, padded.unwrap_or(1)));
+        let (_, numbers) = group.or_insert_with(|| (node, Vec::new()));
+        numbers.push(number);
     }
-    parts.sort();
-    parts.join(",")
+    let folded = groups
+        .into_iter()
+        .map(|((prefix, width), (first, numbers))| (first, fold_numbers(prefix, width, &numbers)));
+    items.extend(folded);
+    items.sort_by_key(|(first, _)| *first);
+    let items: Vec<String> = items.into_iter().map(|(_, item)| item).collect();
+    items.join(",")
 }
 
+/// Number of digits without leading zeros.
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// Writes ascending numbers of one prefix, each with at least `width` digits.
 fn fold_numbers(prefix: &str, width: usize, numbers: &[u64]) -> String {
     if let [only] = numbers {
         return format!("{prefix}{only:0width$}");
@@ -310,6 +326,44 @@ mod tests {
     }
 
     #[test]
+    fn folds_by_number_across_widths() {
+        for (list, folded) in [
+            ("n10,n11,n8,n9", "n[8-11]"),
+            ("n[8-11]", "n[8-11]"),
+            ("gpu10,gpu9", "gpu[9-10]"),
+            ("n[98-102,1000]", "n[98-102,1000]"),
+            ("n[0-12]", "n[0-12]"),
+            // Prefixes with numbers are in numerical order as well.
+            ("rack10n[1-2],rack9n[9-10]", "rack9n[9-10],rack10n[1-2]"),
+            ("a10-ib,a9-ib,a1", "a1,a9-ib,a10-ib"),
+            ("10,9,n10,n9", "9,10,n[9-10]"),
+            // Names with leading zeros keep them, and larger numbers continue their range.
+            ("gpu[01-99],gpu[100-110]", "gpu[01-110]"),
+            ("gpu[1-2],gpu[01-02]", "gpu[01-02],gpu[1-2]"),
+            ("gpu[1-12],gpu[001-012]", "gpu[001-012],gpu[1-12]"),
+            ("gpu[098-102],gpu[08-11]", "gpu[08-11],gpu[098-102]"),
+        ] {
+            let nodes = expand(list).unwrap();
+            assert_eq!(fold(&nodes), folded, "{list}");
+            assert_eq!(fold(&expand(folded).unwrap()), folded, "{list}");
+        }
+    }
+
+    #[test]
+    fn folded_list_expands_in_node_order() {
+        for list in [
+            "n[8-11,99-101]",
+            "gpu[001-012,100-102,1000]",
+            "r9n[1-2],r10n1",
+        ] {
+            let mut nodes = expand(list).unwrap();
+            nodes.reverse();
+            let listed = expand(&fold(&nodes)).unwrap();
+            assert!(listed.is_sorted(), "{listed:?}");
+        }
+    }
+
+    #[test]
     fn a_number_of_another_width_is_another_node() {
         let hosts = Hosts::of(&expand("gpu[001-003,007],gpu[7-8],login,12").unwrap());
         let has = |name: &str| hosts.contains(&NodeId::new(name).unwrap());
@@ -358,7 +412,8 @@ mod tests {
         fn folding_and_expanding_return_the_same_set(
             set in proptest::collection::btree_set("[a-z]{1,3}[0-9]{0,4}(-[a-z])?", 1..40)
         ) {
-            let nodes: Vec<NodeId> = set.iter().map(|n| NodeId::new(n).unwrap()).collect();
+            let mut nodes: Vec<NodeId> = set.iter().map(|n| NodeId::new(n).unwrap()).collect();
+            nodes.sort();
             let mut back = expand(&fold(&nodes)).unwrap();
             back.sort();
             prop_assert_eq!(back, nodes);

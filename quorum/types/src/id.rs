@@ -1,7 +1,8 @@
 //! Identifiers. Each is a newtype, so that the compiler rejects a node name in place of a project.
 
+use crate::name_order::compare_names;
 use serde::{Deserialize, Serialize};
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{cmp::Ordering, fmt, str::FromStr, sync::Arc};
 
 /// Reasons why a text is not a valid identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,10 +46,11 @@ pub(crate) fn check_segment(kind: &'static str, text: &str) -> Result<(), Invali
     Ok(())
 }
 
+/// Defines a name. Its order is derived (that of the text) or implemented beside the definition.
 macro_rules! name_type {
-    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    ($(#[$attribute:meta])* $name:ident, $kind:literal) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(Arc<str>);
 
@@ -93,11 +95,27 @@ macro_rules! name_type {
     };
 }
 
-name_type!(/// A compute node's name, unique in the cluster; usually its short host name.
+name_type!(/// A compute node's name, unique in the cluster; usually its short host name. Names are ordered by their
+    /// numbers, `n9` before `n10`, and so are lists and ranks.
     NodeId, "node name");
+
+impl Ord for NodeId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare_names(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for NodeId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 name_type!(/// Name of a vCluster: a set of nodes with its own scheduler settings.
+    #[derive(PartialOrd, Ord)]
     VclusterName, "vCluster name");
 name_type!(/// A lease's name, one per reconciler and scope, e.g. `schedule.default`.
+    #[derive(PartialOrd, Ord)]
     LeaseName, "lease name");
 impl LeaseName {
     /// Longest part of a vCluster's name, in bytes, that fits behind the prefix.
@@ -123,10 +141,13 @@ impl LeaseName {
 }
 
 name_type!(/// The last segment of a project path, or a tenant's name.
+    #[derive(PartialOrd, Ord)]
     ProjectName, "project name");
 name_type!(/// A baseline's name.
+    #[derive(PartialOrd, Ord)]
     BaselineName, "baseline name");
 name_type!(/// A reservation's name.
+    #[derive(PartialOrd, Ord)]
     ReservationName, "reservation name");
 
 /// Path in the project tree: `tenant` or `tenant/a/b`. The first segment is the tenant, the root of its tree. Paths are

@@ -21,6 +21,7 @@ pub mod id;
 pub mod index;
 mod jobs;
 pub mod membership;
+pub mod name_order;
 mod nodes;
 pub mod planted;
 mod principal;

@@ -11,6 +11,7 @@ use lattice_api::{
 use lattice_engine::Core;
 use lattice_quorum_types::{
     Command, NodeId,
+    name_order::OrderedName,
     rpc::Role as Member,
     text::MAX_FREE_TEXT_BYTES,
     view::{Answer, CertificateView as Known, Query},
@@ -45,10 +46,11 @@ pub(crate) async fn list(
     };
     let now = core.now();
     let mut all = all_certificates(core).await?;
-    all.sort_by(|a, b| (a.role, &a.name).cmp(&(b.role, &b.name)));
+    // The names of agents are those of nodes.
+    all.sort_by(|a, b| (a.role, OrderedName(&a.name)).cmp(&(b.role, OrderedName(&b.name))));
     let rest = all.iter().filter(|c| {
         let after = after.as_ref();
-        after.is_none_or(|(role, name)| (c.role, c.name.as_str()) > (*role, name.as_str()))
+        after.is_none_or(|(role, name)| (c.role, OrderedName(&c.name)) > (*role, OrderedName(name)))
     });
     let page = paging::page(rest, limit, |c| format!("{}/{}", c.role, c.name));
     Ok(page.map(|c| CertificateView::new(c, now)))

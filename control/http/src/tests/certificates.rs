@@ -76,6 +76,24 @@ async fn members_are_listed_by_role_and_name_a_page_at_a_time() {
 }
 
 #[tokio::test]
+async fn certificates_are_in_numerical_order() {
+    let fixture = ApiFixture::furnished().await;
+    for name in ["n10", "n11", "n8", "n9"] {
+        renewed(&fixture, Role::Agent, name, 60);
+    }
+    let all = fixture.client("op").certificates().await.unwrap();
+    let names: Vec<&str> = all.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["n8", "n9", "n10", "n11"]);
+    let get = fixture
+        .raw()
+        .get(fixture.url("/api/v1/certificates?limit=1&cursor=agent/n9"))
+        .bearer_auth(fixture.token("op"));
+    let page = get.send().await.unwrap();
+    let page = page.json::<serde_json::Value>().await.unwrap();
+    assert_eq!(page["items"][0]["name"], "n10");
+}
+
+#[tokio::test]
 async fn revoked_member_is_marked_until_reenrolment() {
     let fixture = ApiFixture::furnished().await;
     renewed(&fixture, Role::Agent, "gpu001", 60);

@@ -5,7 +5,7 @@ use crate::{
     bits::BitSet,
     view::{ConformanceKey, DomainView, NodeFacts, NodeView},
 };
-use lattice_quorum_types::NodeId;
+use lattice_quorum_types::{NodeId, name_order::OrderedName};
 use std::{collections::BTreeMap, ops::Range};
 
 /// A topology group, or one node without a known group.
@@ -34,7 +34,8 @@ pub(crate) struct PowerSupply {
 /// Index of all nodes.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Names by number: by group, then by name; nodes without a known group last.
+    /// Names by number: by group, then by name, both in numerical order (`rack9` before `rack10`). Nodes without a
+    /// known group are last.
     pub(crate) names: Vec<NodeId>,
     /// Number of each node, in the order of the view.
     pub(crate) number: Vec<usize>,
@@ -183,21 +184,22 @@ impl Index {
     }
 }
 
-/// Returns the groups, in name order with single nodes last, and for each node number the node's position in the view.
+/// Returns the groups, in numerical order of names with single nodes last, and for each node number the node's position
+/// in the view.
 fn group_and_order(nodes: &BTreeMap<NodeId, NodeView>) -> (Vec<Group>, Vec<usize>) {
     let size = nodes.len();
     let mut named = NodesByKind::new(size);
     let mut single = Vec::new();
     for (place, node) in nodes.values().enumerate() {
         match &node.facts.group {
-            Some(group) => named.insert(place, group.as_str()),
+            Some(group) => named.insert(place, OrderedName(group)),
             None => single.push(place),
         }
     }
     let mut groups = Vec::with_capacity(named.sets.len() + single.len());
     let mut order = Vec::with_capacity(size);
     for place in named.order {
-        let (name, members) = &named.sets[place];
+        let (OrderedName(name), members) = &named.sets[place];
         let start = order.len();
         order.extend(members.iter());
         groups.push(Group {

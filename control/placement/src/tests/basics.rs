@@ -91,6 +91,25 @@ fn limits_are_used_up_within_the_plan() {
 }
 
 #[test]
+fn ranks_follow_the_numbers_of_nodes_and_groups() {
+    let mut view = machine(0, 0);
+    for n in 8..12 {
+        let node = node("rack1", key(1));
+        view.nodes.insert(id(&format!("n{n}")), node);
+    }
+    submit(&mut view, 1, job(4, None));
+    assert_eq!(placed(&plan(&view))[0].1, ["n8", "n9", "n10", "n11"]);
+    let mut view = machine(0, 0);
+    for (rack, n) in [(9, 1), (9, 2), (10, 1), (10, 2)] {
+        let node = node(&format!("rack{rack}"), key(1));
+        view.nodes.insert(id(&format!("r{rack}n{n}")), node);
+    }
+    submit(&mut view, 1, job(4, None));
+    let ranks = ["r9n1", "r9n2", "r10n1", "r10n2"];
+    assert_eq!(placed(&plan(&view))[0].1, ranks);
+}
+
+#[test]
 fn a_deprioritised_node_is_used_only_where_no_other_will_do() {
     let mut view = machine(1, 4);
     let first = view.nodes.values_mut().next();
