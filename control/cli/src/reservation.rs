@@ -54,7 +54,8 @@ pub struct CreateArgs {
     /// Start: 2026-12-01T08:00, 16:00 (UTC), tomorrow, now+1hour [default: now].
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// End, exclusive [default: none, until the reservation is deleted].
+    /// End, exclusive; a time of day is the first one after --from: --from 22:00 --until 06:00 [default: none, until
+    /// the reservation is deleted].
     #[arg(long, value_name = "TIME", conflicts_with = "duration")]
     until: Option<String>,
     /// Duration, instead of --until: 2h, 1d.

@@ -46,7 +46,7 @@ pub(crate) fn check_segment(kind: &'static str, text: &str) -> Result<(), Invali
     Ok(())
 }
 
-/// Defines a name. Its order is derived (that of the text) or implemented beside the definition.
+/// Defines a name. Its order is either derived, which is that of the text, or implemented after the definition.
 macro_rules! name_type {
     ($(#[$attribute:meta])* $name:ident, $kind:literal) => {
         $(#[$attribute])*

@@ -145,7 +145,8 @@ pub struct AllocationRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "now+1hour")]
     pub begin: Option<String>,
-    /// Time by which the allocation must have ended, in the format of `begin`.
+    /// Time by which the allocation must have ended, in the format of `begin`; a time of day is the first one after
+    /// `begin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
     /// Checkpoint mode, trigger and directory of the job. Left out: the allocation writes no checkpoints.

@@ -26,8 +26,8 @@ pub struct ReservationRequest {
     /// Start: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`; now when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// End, exclusive, in the format of `from`. Without `until` and `duration` the reservation lasts until it is
-    /// deleted.
+    /// End, exclusive, in the format of `from`; a time of day is the first one after `from`. Without `until` and
+    /// `duration` the reservation lasts until it is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Duration, instead of `until`: `2h`, `1d`.
@@ -99,7 +99,7 @@ impl ReservationRequest {
     fn until(&self, now: UnixMillis, from: UnixMillis) -> Result<Option<UnixMillis>, FieldError> {
         match (non_blank(&self.until), non_blank(&self.duration)) {
             (None, None) => Ok(None),
-            (Some(text), None) => begin::parse_begin_time(text, now)
+            (Some(text), None) => begin::parse_end_time(text, now, from)
                 .map(Some)
                 .map_err(at("until")),
             (None, Some(text)) => {
@@ -184,6 +184,46 @@ impl ReservationView {
             by: by.clone(),
             revision: *revision,
             conflicts: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// Window of a request at 00:38 on 28 November 2026.
+    fn window(from: Option<&str>, until: &str) -> (String, String) {
+        let request = ReservationRequest {
+            nodes: Some("gpu[101-102]".to_owned()),
+            from: from.map(str::to_owned),
+            until: Some(until.to_owned()),
+            ..ReservationRequest::default()
+        };
+        let now = text::read_time("2026-11-28T00:38:00Z").unwrap();
+        let spec = request.spec(now, BTreeSet::new()).unwrap();
+        (text::time(spec.from), text::time(spec.until.unwrap()))
+    }
+
+    #[test]
+    fn time_of_day_ends_the_window_after_its_start() {
+        for (from, until, start, end) in [
+            (Some("22:00"), "06:00", "28T22:00", "29T06:00"),
+            (Some("00:30"), "01:00", "29T00:30", "29T01:00"),
+            (Some("tomorrow"), "06:00", "29T00:00", "29T06:00"),
+            (Some("2026-11-30T08:00"), "10:00", "30T08:00", "30T10:00"),
+            (Some("08:00"), "noon", "28T08:00", "28T12:00"),
+            (None, "00:30", "28T00:38", "29T00:30"),
+            (Some(" "), "06:00", "28T00:38", "28T06:00"),
+            (Some("now+1min"), "00:39:30", "28T00:39", "28T00:39"),
+            // An end with a date stays where it is, for the quorum to refuse.
+            (Some("22:00"), "2026-11-28T06:00", "28T22:00", "28T06:00"),
+        ] {
+            let (from_at, until_at) = window(from, until);
+            let wanted = [start, end].map(|at| format!("2026-11-{at}"));
+            assert!(from_at.starts_with(&wanted[0]), "{from:?}: {from_at}");
+            assert!(until_at.starts_with(&wanted[1]), "{until}: {until_at}");
         }
     }
 }

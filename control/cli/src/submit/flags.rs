@@ -104,7 +104,8 @@ pub struct Flags {
     /// Earliest start: 2026-12-01T08:00, 16:00, tomorrow, now+2hours; UTC without an offset.
     #[arg(short, long, value_name = "TIME")]
     pub begin: Option<String>,
-    /// Time by which the allocation must have ended; the allocation is cancelled when that is no longer possible.
+    /// Time by which the allocation must have ended; the allocation is cancelled when that is no longer possible. A
+    /// time of day is the first one after --begin.
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<String>,
     /// Reservation; only its nodes are used.

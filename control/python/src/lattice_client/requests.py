@@ -119,7 +119,8 @@ class AllocationRequest(_AllocationRequestNeeded, _AllocationRequestWords, total
     """Fraction of the input data that is on the hot tier, 0 to 1. Left out: unknown, scored as
     0.5."""
     deadline: Optional[str]
-    """Time by which the allocation must have ended, in the format of `begin`."""
+    """Time by which the allocation must have ended, in the format of `begin`; a time of day is
+    the first one after `begin`."""
     dependencies: list[DependencyBody]
     """Allocations that must end first. The allocation waits for all of them."""
     dependency: Optional[str]
@@ -486,7 +487,8 @@ class MemberRequest(_MemberRequestNeeded, _MemberRequestWords, total=False):
     """Fraction of the input data that is on the hot tier, 0 to 1. Left out: unknown, scored as
     0.5."""
     deadline: Optional[str]
-    """Time by which the allocation must have ended, in the format of `begin`."""
+    """Time by which the allocation must have ended, in the format of `begin`; a time of day is
+    the first one after `begin`."""
     dependencies: list[DependencyBody]
     """Allocations that must end first. The allocation waits for all of them."""
     dependency: Optional[str]
@@ -647,8 +649,8 @@ class ReservationRequest(_ReservationRequestWords, total=False):
     reason: str
     """Free-text reason."""
     until: Optional[str]
-    """End, exclusive, in the format of `from`. Without `until` and `duration` the reservation
-    lasts until it is deleted."""
+    """End, exclusive, in the format of `from`; a time of day is the first one after `from`.
+    Without `until` and `duration` the reservation lasts until it is deleted."""
     users: list[str]
     """Users that may use the nodes."""
 

@@ -237,16 +237,17 @@ impl AllocationRequest {
 
     pub(super) fn terms(&self, known: &RequestContext) -> Result<Terms, FieldError> {
         let (after, is_singleton) = self.resolved_dependencies(known)?;
-        let mut deadline_at = None;
         let begin_at = self
             .begin
             .as_deref()
             .map(|text| begin::parse_begin_time(text, known.now).map_err(field_error("begin")))
             .transpose()?;
-        if let Some(text) = self.deadline.as_deref() {
-            deadline_at =
-                Some(begin::parse_deadline(text, known.now).map_err(field_error("deadline"))?);
-        }
+        let read_deadline = |text| begin::parse_deadline(text, known.now, begin_at);
+        let deadline_at = self
+            .deadline
+            .as_deref()
+            .map(|text| read_deadline(text).map_err(field_error("deadline")))
+            .transpose()?;
         Ok(Terms {
             after,
             mutex: self.mutex_name(is_singleton)?,

@@ -89,6 +89,27 @@ fn dependency_list_equals_text_form() {
     assert_eq!(named, ["3", "14_7"]);
 }
 
+/// The time is 22:13:20 on 14 November 2023.
+#[test]
+fn deadline_by_the_hour_follows_the_begin_time() {
+    for (begin, deadline, wanted) in [
+        (Some("23:00"), "06:00", "2023-11-15T06:00:00.000Z"),
+        (Some("22:00"), "06:00", "2023-11-16T06:00:00.000Z"),
+        (
+            Some("2023-12-01T08:00"),
+            "10:00",
+            "2023-12-01T10:00:00.000Z",
+        ),
+        (Some("2023-11-01"), "06:00", "2023-11-15T06:00:00.000Z"),
+        (None, "06:00", "2023-11-15T06:00:00.000Z"),
+        (Some("now+1min"), "now+2min", "2023-11-14T22:15:20.123Z"),
+    ] {
+        let read = terms(&json!({"begin": begin, "deadline": deadline})).unwrap();
+        let deadline_at = crate::text::time(read.deadline_at.unwrap());
+        assert_eq!(deadline_at, wanted, "{begin:?} to {deadline}");
+    }
+}
+
 #[test]
 fn nothing_asked_for_is_nothing() {
     assert!(terms(&json!({})).unwrap().is_empty());
