@@ -100,13 +100,26 @@ fn common_options_become_flags() {
 fn time_limits_are_read_as_slurm_reads_them() {
     for (text, walltime) in [
         ("90", "90m"),
-        ("90:30", "90:30"),
+        ("90:00", "90:00"),
         ("02:00:00", "02:00:00"),
         ("1-12", "1-12:00:00"),
         ("1-36", "1-36:00:00"),
         ("1-12:30", "1-12:30:00"),
-        ("1-12:30:15", "1-12:30:15"),
+        ("1-12:30:00", "1-12:30:00"),
         ("0-1", "0-1:00:00"),
+        // Minutes and seconds above 59.
+        ("00:90:00", "1h30m"),
+        ("1:75:00", "2h15m"),
+        ("0:300", "5m"),
+        ("00:00:5400", "1h30m"),
+        ("2-30:90", "3d7h30m"),
+        ("1-0:0:3600", "1d1h"),
+        ("0-0:90", "1h30m"),
+        // Seconds are rounded up to a minute.
+        ("90:30", "1h31m"),
+        ("0:30", "1m"),
+        ("10:75", "12m"),
+        ("1-12:30:15", "1d12h31m"),
     ] {
         becomes(&format!("-t {text}"), &format!("--walltime={walltime}"));
         becomes(&format!("--time={text}"), &format!("--walltime={walltime}"));
@@ -119,12 +132,14 @@ fn time_limits_are_read_as_slurm_reads_them() {
         ("30s", "write minutes, minutes:seconds"),
         ("''", "is not a valid time limit"),
         ("1:2:3:4", "too many colons"),
-        ("1:90:00", "run from 0 to 59"),
-        ("10:75", "run from 0 to 59"),
         ("1-", "whole numbers"),
         ("1-2-3", "whole numbers"),
+        ("1::30", "whole numbers"),
+        ("1-1:2:3:4", "too many colons"),
         ("99999", "hours"),
         ("9999-0", "longer than ten years"),
+        ("99999999999999999999", "longer than ten years"),
+        ("0:18446744073709551615", "longer than ten years"),
     ] {
         if text != "99999" {
             refused(&format!("-t {text}"), "--time", why);

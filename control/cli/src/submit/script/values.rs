@@ -138,8 +138,8 @@ fn hosts(text: &str) -> Result<&str, String> {
     Ok(text)
 }
 
-/// Reads `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes` and
-/// `days-hours:minutes:seconds`. 0, -1, UNLIMITED and INFINITE mean no limit, as without `--time`.
+/// Reads a time limit as Slurm does, see [`slurm_time_ms`]. 0, -1, UNLIMITED and INFINITE mean no limit, as without
+/// `--time`.
 pub(super) fn time(_: &Job<'_>, text: &str) -> Translation {
     let is_unlimited = ["unlimited", "infinite", "-1"]
         .iter()
@@ -148,28 +148,61 @@ pub(super) fn time(_: &Job<'_>, text: &str) -> Translation {
     if is_unlimited || is_zero {
         return Ok(Vec::new());
     }
-    let fail = |reason: &str| {
+    let ms = slurm_time_ms(text).map_err(|reason| {
         format!(
             "{text:?} is not a valid time limit: {reason}; write minutes, minutes:seconds, \
              hours:minutes:seconds, days-hours, days-hours:minutes or days-hours:minutes:seconds"
         )
-    };
-    if !text
-        .bytes()
-        .all(|b| b.is_ascii_digit() || b == b':' || b == b'-')
-    {
-        return Err(fail("it has numbers, colons and one dash only"));
-    }
-    let colons = text.matches(':').count();
-    let ours = match (text.contains('-'), colons) {
+    })?;
+    // A text with the same meaning in both notations stays as written.
+    let ours = match (text.contains('-'), text.matches(':').count()) {
         (false, 0) => format!("{text}m"),
         (true, 0) => format!("{text}:00:00"),
         (true, 1) => format!("{text}:00"),
         _ => text.to_owned(),
     };
-    match duration::parse(&ours) {
-        Ok(_) => Ok(vec![SubmitFlag::new("walltime", ours)]),
-        Err(error) => Err(fail(error.reason)),
+    let walltime = match duration::parse(&ours) {
+        Ok(same) if same == ms => ours,
+        _ => duration::format(ms),
+    };
+    Ok(vec![SubmitFlag::new("walltime", walltime)])
+}
+
+/// Reads `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes` and
+/// `days-hours:minutes:seconds`, and returns milliseconds. As in Slurm, every part may have any value (`00:90:00` is 90
+/// minutes), and the sum is rounded up to whole minutes.
+fn slurm_time_ms(text: &str) -> Result<u64, &'static str> {
+    const TOO_LONG: &str = "it is longer than ten years";
+    let is_allowed = |b: u8| b.is_ascii_digit() || b == b':' || b == b'-';
+    if !text.bytes().all(is_allowed) {
+        return Err("it has numbers, colons and one dash only");
+    }
+    let number = |digits: &str| match is_number(digits) {
+        true => digits.parse::<u64>().map_err(|_| TOO_LONG),
+        false => Err("its parts are whole numbers"),
+    };
+    let (days, clock) = match text.split_once('-') {
+        Some((days, clock)) => (Some(number(days)?), clock),
+        None => (None, text),
+    };
+    let parts: Vec<u64> = clock.split(':').map(number).collect::<Result<_, _>>()?;
+    let (hours, minutes, seconds) = match (days, &parts[..]) {
+        (_, [hours, minutes, seconds]) => (*hours, *minutes, *seconds),
+        (Some(_), [hours, minutes]) => (*hours, *minutes, 0),
+        (Some(_), [hours]) => (*hours, 0, 0),
+        (None, [minutes, seconds]) => (0, *minutes, *seconds),
+        (None, [minutes]) => (0, *minutes, 0),
+        _ => return Err("it has too many colons"),
+    };
+    let sum_ms = || {
+        let hours = days.unwrap_or(0).checked_mul(24)?.checked_add(hours)?;
+        let minutes = hours.checked_mul(60)?.checked_add(minutes)?;
+        let minutes = minutes.checked_add(seconds.div_ceil(60))?;
+        minutes.checked_mul(60_000)
+    };
+    match sum_ms() {
+        Some(ms) if ms <= duration::MAX_MS => Ok(ms),
+        _ => Err(TOO_LONG),
     }
 }
 
