@@ -29,6 +29,9 @@ pub struct TraceArgs {
     /// Reject a trace with an unreadable line, instead of skipping the line.
     #[arg(long)]
     strict: bool,
+    /// Replay a trace even if more than 1 % of its jobs cannot be read.
+    #[arg(long, conflicts_with = "strict")]
+    allow_skipped: bool,
     /// Replay only this number of jobs, from the start.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     first: Option<usize>,
@@ -147,6 +150,7 @@ impl Source {
         let mut workload = trace.read()?;
         let name = trace.trace.file_name().unwrap_or(trace.trace.as_os_str());
         let name = name.to_string_lossy().into_owned();
+        trace.check_losses(&name, &mut workload)?;
         if let Some(per_node) = nodes.procs_per_node {
             workload::count_in_nodes(&mut workload, per_node);
         }
@@ -203,10 +207,14 @@ fn note_hardware(workload: &mut Workload, machine: &Machine) {
     }
 }
 
-fn print_notes(name: &str, workload: &Workload, fitted: FitChanges) {
+fn print_skipped(name: &str, workload: &Workload) {
     for told in workload.skipped.descriptions() {
         print_message(format!("{name}: {told}"));
     }
+}
+
+fn print_notes(name: &str, workload: &Workload, fitted: FitChanges) {
+    print_skipped(name, workload);
     for note in workload.notes.iter().cloned().chain(fitted.descriptions()) {
         print_message(format!("note: {note}"));
     }
@@ -233,6 +241,28 @@ impl TraceArgs {
             skipped.descriptions().iter().for_each(print_message);
         }
         Ok(read.map_err(anyhow::Error::from)?)
+    }
+
+    /// Rejects a trace that lost more than a few jobs, unless `--allow-skipped` permits it. Notes the number of lost
+    /// jobs.
+    fn check_losses(&self, name: &str, workload: &mut Workload) -> Result<(), Failure> {
+        let lost = match workload.check_losses() {
+            Ok(lost) => lost,
+            Err(error) if self.allow_skipped => error.lost,
+            Err(error) => {
+                print_skipped(name, workload);
+                return Err(Failure::refused(format!(
+                    "{name}: {error}; correct the trace, or replay the other jobs with --allow-skipped"
+                )));
+            }
+        };
+        if lost > 0 {
+            let jobs = lost + workload.jobs.len() as u64;
+            workload.notes.push(format!(
+                "{lost} of {jobs} jobs are lost, and the replay lacks them"
+            ));
+        }
+        Ok(())
     }
 
     fn overrun(&self) -> Overrun {

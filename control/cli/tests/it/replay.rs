@@ -247,6 +247,88 @@ fn the_best_weights_are_found_and_saved() {
     );
 }
 
+/// Two exports of sacct: one without `--noconvert`, and one of a site that records GPUs only by model.
+#[test]
+fn large_and_typed_jobs_of_slurm_are_replayed() {
+    const HEADER: &str =
+        "JobID|User|Account|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocNodes|AllocTRES|State\n";
+    let sandbox = Sandbox::new();
+    let job = |id: u32, nodes: &str, tres: &str| {
+        let times = "2026-09-01T08:00:00|2026-09-01T08:05:00|2026-09-01T09:05:00|3600|120";
+        format!("{id}|u1|phys|{times}|{nodes}|{tres}|COMPLETED\n")
+    };
+    let replayed = |export: String, machine: &[&str]| {
+        let (file, out) = (written(&sandbox, "export", export), sandbox.path("out.csv"));
+        let run = ["replay", "run", "--trace", &file, "--schedule"];
+        let run = [&run[..], &[out.to_str().unwrap()], machine].concat();
+        let done = sandbox.lattice(&run);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        fs::read_to_string(out).unwrap()
+    };
+    let sizes = [(9001, "4"), (9002, "1K"), (9004, "2K"), (9005, "1500")];
+    let sizes = sizes.map(|(id, nodes)| job(id, nodes, ""));
+    let large = [HEADER.to_owned(), sizes.concat()].concat();
+    let schedule = replayed(large, &["--procs", "4096", "--policy", "easy"]);
+    let mut sizes: Vec<u32> = schedule
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').nth(4).unwrap().parse().unwrap())
+        .collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [4, 1024, 1500, 2048]);
+
+    let site = written(
+        &sandbox,
+        "site.yaml",
+        "groups:\n\
+         - {name: g0, nodes: 'cpu[1-4]', model: cpu}\n\
+         - {name: g1, nodes: 'gpu[1-4]', model: a100}\n\
+         models:\n\
+         \x20 cpu: {memory_gib: 2048}\n\
+         \x20 a100: {gpus: 4, gpu_model: NVIDIA A100-SXM4-80GB, memory_gib: 2048}\n",
+    );
+    let typed = [
+        HEADER.to_owned(),
+        job(70, "2", "cpu=64,gres/gpu:a100=8,mem=1T,node=2"),
+        job(71, "2", "cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=1T,node=2"),
+    ];
+    let schedule = replayed(typed.concat(), &["--cluster", &site]);
+    for job in schedule.lines().skip(1) {
+        assert!(job.contains("gpu[") && !job.contains("cpu["), "{schedule}");
+    }
+}
+
+#[test]
+fn lost_jobs_end_a_replay_unless_allowed() {
+    let sandbox = Sandbox::new();
+    let mut export = String::from("JobID|Submit|AllocNodes|ElapsedRaw|AllocTRES\n");
+    for id in 1..=60 {
+        let nodes = if id == 50 { "many" } else { "4" };
+        export += &format!("{id}|1700000000|{nodes}|60|node=4\n");
+    }
+    let file = written(&sandbox, "export", export);
+    let run = [
+        "replay", "run", "--trace", &file, "--procs", "100", "--policy", "easy", "-o", "json",
+    ];
+    let done = sandbox.lattice(&run);
+    let named = "export: line 51 cannot be read: AllocNodes: \"many\" is not a count";
+    let lost = "export: 1 of 60 jobs (1.7 %) are lost";
+    refused(&done, 1, &[named, lost, "--allow-skipped"]);
+    let allowed = sandbox.lattice(&[&run[..], &["--allow-skipped"]].concat());
+    let report = allowed.json();
+    assert_eq!(
+        (&report["jobs"], &report["skipped"]["not_read"]),
+        (&59.into(), &1.into())
+    );
+    refused(&allowed, 0, &[named, "note: 1 of 60 jobs are lost"]);
+    let compare = [
+        "replay", "compare", "easy", "sjbf", "--trace", &file, "--procs", "100",
+    ];
+    refused(&sandbox.lattice(&compare), 1, &[lost]);
+    let both = [&run[..], &["--allow-skipped", "--strict"]].concat();
+    refused(&sandbox.lattice(&both), 2, &["--allow-skipped", "--strict"]);
+}
+
 #[test]
 fn wrong_input_is_named() {
     let sandbox = Sandbox::new();

@@ -122,6 +122,43 @@ pub struct Workload {
     pub cluster: Option<Box<Cluster>>,
 }
 
+/// Largest share of jobs that a trace may lose, percent. Jobs that cannot be read are often of one kind, such as the
+/// largest ones, and without them the replay has other waits and another utilization.
+const MAX_LOST_PERCENT: u64 = 1;
+
+impl Workload {
+    /// Jobs that the trace lost ([`SkippedLines::lost`]), unless they are few.
+    ///
+    /// # Errors
+    /// When more than 1 % of the jobs are lost.
+    pub fn check_losses(&self) -> Result<u64, TooManyLost> {
+        let lost = self.skipped.lost();
+        let jobs = lost + self.jobs.len() as u64;
+        match lost * 100 > MAX_LOST_PERCENT * jobs {
+            true => Err(TooManyLost { lost, jobs }),
+            false => Ok(lost),
+        }
+    }
+}
+
+/// Error of a trace that lost too many jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{lost} of {jobs} jobs ({:.1} %) are lost, and at most {MAX_LOST_PERCENT} % may be: a replay without them has \
+     another load than the recorded one",
+    percent(*lost, *jobs)
+)]
+pub struct TooManyLost {
+    /// Number of lost jobs.
+    pub lost: u64,
+    /// Number of jobs, lost ones included.
+    pub jobs: u64,
+}
+
+fn percent(lost: u64, jobs: u64) -> f64 {
+    100.0 * lost as f64 / jobs as f64
+}
+
 /// Trace formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

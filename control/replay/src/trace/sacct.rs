@@ -2,12 +2,21 @@
 //! is a job or a job step, with columns separated by `|`. Columns may be in any order. Required are `JobID`, `Submit`,
 //! a size, and the run time (`ElapsedRaw`, `Elapsed`, or `Start` and `End`).
 //!
-//! Times are Slurm's local times without a zone, or Unix seconds (`SLURM_TIME_FORMAT=%s`).
+//! Times are Slurm's local times without a zone, or Unix seconds (`SLURM_TIME_FORMAT=%s`). Counts may have a unit, as
+//! sacct writes them without `--noconvert`: `1.50K` nodes are 1,536.
+//!
+//! A requeued job has one line for each run (`sacct --duplicates`), and each run becomes a job of the workload. A job
+//! that ran but lacks a value is an error of its line, so that no work is lost without notice.
+
+mod count;
+mod gpus;
+mod requeues;
 
 use super::{Builder, Job, Reader, SkipReason, UNKNOWN, Unit, Workload};
 use crate::{lines::Line, request::Request};
+use count::Count;
 use jiff::civil::DateTime;
-use lattice_quorum_types::spec::Constraints;
+use requeues::{JobKey, Runs};
 
 const SECOND_MS: u64 = 1000;
 const MINUTE_MS: u64 = 60 * SECOND_MS;
@@ -22,6 +31,17 @@ const CPUS: [&str; 3] = ["AllocCPUS", "NCPUS", "ReqCPUS"];
 const TRES: [&str; 2] = ["AllocTRES", "ReqTRES"];
 /// Texts that mean an absent value.
 const ABSENT_TEXTS: [&str; 5] = ["", "Unknown", "None", "N/A", "INVALID"];
+/// States of jobs that have not ended.
+const UNFINISHED_STATES: [&str; 8] = [
+    "RUNNING",
+    "PENDING",
+    "SUSPENDED",
+    "COMPLETING",
+    "CONFIGURING",
+    "STOPPED",
+    "SIGNALING",
+    "STAGE_OUT",
+];
 
 pub(super) fn is_header(line: &str) -> bool {
     line.split('|')
@@ -37,6 +57,11 @@ pub(super) struct Sacct {
     steps: u64,
     /// Jobs that became eligible later than their submission.
     late: u64,
+    /// Jobs with a size that sacct rounded.
+    rounded: u64,
+    runs: Runs,
+    /// Lines of requeued jobs after the first line of each.
+    requeued: u64,
 }
 
 impl Sacct {
@@ -65,21 +90,54 @@ impl<'a> Row<'a> {
         (!ABSENT_TEXTS.contains(&cell)).then_some(cell)
     }
 
-    fn first<'n>(&self, names: &[&'n str]) -> Option<(&'n str, &'a str)> {
-        names.iter().find_map(|name| Some((*name, self.get(name)?)))
-    }
-
-    fn number(&self, names: &[&str]) -> Result<Option<u64>, String> {
-        let Some((name, text)) = self.first(names) else {
+    /// Whole number without a unit, such as seconds.
+    fn number(&self, name: &str) -> Result<Option<u64>, String> {
+        let Some(text) = self.get(name) else {
             return Ok(None);
         };
         let wrong = |_| format!("{name}: {text:?} is not a whole number");
         text.parse().map(Some).map_err(wrong)
     }
 
+    /// First count above 0 in these columns.
+    fn count(&self, names: &[&str]) -> Result<Option<Count>, String> {
+        for name in names {
+            let Some(text) = self.get(name) else { continue };
+            let count = count::read(text).ok_or_else(|| count::not_a_count(name, text))?;
+            if count.value > 0 {
+                return Ok(Some(count));
+            }
+        }
+        Ok(None)
+    }
+
+    /// First count above 0 of a resource in the columns of TRES, such as `node`.
+    fn resource(&self, resource: &str) -> Result<Option<Count>, String> {
+        for column in TRES {
+            let Some(text) = self.get(column) else {
+                continue;
+            };
+            let of_resource = |(name, _): &(&str, &str)| *name == resource;
+            let Some((_, value)) = resources(text).find(of_resource) else {
+                continue;
+            };
+            let field = || format!("{column}: {resource}");
+            let count = count::read(value).ok_or_else(|| count::not_a_count(&field(), value))?;
+            if count.value > 0 {
+                return Ok(Some(count));
+            }
+        }
+        Ok(None)
+    }
+
     fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(str::to_owned)
     }
+}
+
+/// Names and values in text such as `billing=64,cpu=64,gres/gpu:a100=8,mem=1T,node=2`.
+fn resources(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split(',').filter_map(|part| part.split_once('='))
 }
 
 impl Reader for Sacct {
@@ -112,14 +170,29 @@ impl Reader for Sacct {
             cells,
         };
         let job = self.job(line.number, &row, into);
+        let id = row.get(RAW_ID).or_else(|| row.get(JOB_ID));
+        let key = id.and_then(JobKey::read);
         self.columns = columns;
         match job? {
-            Ok(job) => into.push(job),
+            Ok(job) => {
+                let place = into.jobs.len();
+                into.push(job);
+                // An implausible job was skipped.
+                if into.jobs.len() > place
+                    && let Some(key) = key
+                {
+                    self.runs.add(key, place);
+                }
+            }
             // Steps are not jobs; they are counted but not reported as skipped.
             Err(SkipReason::PartOfAJob) => self.steps += 1,
             Err(why) => into.skip(line.number, why, String::new),
         }
         Ok(())
+    }
+
+    fn end(&mut self, into: &mut Builder) {
+        self.requeued = self.runs.separate(into);
     }
 
     fn finish(&mut self, workload: &mut Workload) {
@@ -141,6 +214,28 @@ impl Reader for Sacct {
             let note = format!("{steps} lines are steps of jobs; their jobs are replayed");
             workload.notes.push(note);
         }
+        if self.requeued > 0 {
+            let requeued = self.requeued;
+            workload.notes.push(format!(
+                "{requeued} lines are later runs of requeued jobs: each run is replayed as a job of its own, submitted \
+                 at the end of the run before it at the earliest"
+            ));
+        }
+        if self.rounded > 0 {
+            let rounded = self.rounded;
+            workload.notes.push(format!(
+                "{rounded} sizes were rounded by sacct (such as 1.46K): export with --noconvert for the exact numbers"
+            ));
+        }
+        let has = |wanted: &&str| {
+            self.columns
+                .iter()
+                .any(|name| name.eq_ignore_ascii_case(wanted))
+        };
+        if !TRES.iter().any(has) {
+            let note = "the export has no AllocTRES column: GPUs of jobs are unknown";
+            workload.notes.push(note.to_owned());
+        }
     }
 }
 
@@ -152,10 +247,7 @@ impl Sacct {
             .map(str::to_owned)
             .collect();
         let has = |name: &str| names.iter().any(|column| column.eq_ignore_ascii_case(name));
-        let sizes: &[&str] = match self.unit {
-            Unit::Nodes => &NODES,
-            Unit::Processors => &CPUS,
-        };
+        let sizes = self.size_columns();
         let runs = has("ElapsedRaw") || has("Elapsed") || (has("Start") && has("End"));
         let missing = [
             (has(SUBMIT), SUBMIT.to_owned()),
@@ -170,9 +262,9 @@ impl Sacct {
         if !missing.is_empty() {
             let missing = missing.join("; ");
             return Err(format!(
-                "columns are missing: {missing}. Export with: sacct --parsable2 --allusers --format \
-                 JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,AllocNodes,\
-                 AllocCPUS,AllocTRES,State"
+                "columns are missing: {missing}. Export with: sacct --parsable2 --noconvert --duplicates --allusers \
+                 --format JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,\
+                 AllocNodes,AllocCPUS,AllocTRES,State"
             ));
         }
         self.columns = names;
@@ -198,34 +290,29 @@ impl Sacct {
         let submit_ms = eligible_ms.unwrap_or(submitted_ms);
         let (start, end) = (self.time(row, "Start")?, self.time(row, "End")?);
         let state = row.get("State").unwrap_or_default();
-        if ["RUNNING", "PENDING", "SUSPENDED"]
-            .iter()
-            .any(|is| state.starts_with(is))
-        {
+        if UNFINISHED_STATES.iter().any(|is| state.starts_with(is)) {
             return Ok(Err(SkipReason::StillRunning));
         }
-        let Some(run_ms) = run_ms(row, start, end)? else {
-            return Ok(Err(SkipReason::NoRunTime));
-        };
-        let sizes = match self.unit {
-            Unit::Nodes => NODES,
-            Unit::Processors => CPUS,
-        };
-        let size = row.number(&sizes)?.unwrap_or(0);
-        let size = match u32::try_from(size) {
-            Ok(0) => return Ok(Err(SkipReason::NoSize)),
-            Ok(size) => size,
-            Err(_) => return Ok(Err(SkipReason::TooLarge)),
-        };
-        if run_ms == 0 {
+        let run_ms = run_ms(row, start, end)?;
+        let size = self.size(row)?;
+        let (run_ms, size) = match (run_ms, size) {
+            (None, _) if start.is_none() && !has_run(state) => {
+                return Ok(Err(SkipReason::NoRunTime));
+            }
+            (None, _) => return Err("the job ran, but has no run time and no end".to_owned()),
+            (Some(0), None) => return Ok(Err(SkipReason::NoSize)),
             // Usually, such a job was cancelled before it started.
-            let never_ran = start.is_none();
-            return Ok(Err(if never_ran {
-                SkipReason::NoRunTime
-            } else {
-                SkipReason::ZeroRunTime
-            }));
-        }
+            (Some(0), _) if start.is_none() => return Ok(Err(SkipReason::NoRunTime)),
+            (Some(0), _) => return Ok(Err(SkipReason::ZeroRunTime)),
+            (Some(_), None) => {
+                let columns = self.size_columns().join(", ");
+                return Err(format!("the job ran, but has no size in {columns}"));
+            }
+            (Some(run_ms), Some(size)) => (run_ms, size),
+        };
+        let too_large = |_| format!("the size {} is more than {}", size.value, u32::MAX);
+        let nodes_or_cpus = u32::try_from(size.value).map_err(too_large)?;
+        self.rounded += u64::from(size.is_rounded);
         self.late += u64::from(eligible_ms.is_some());
         let user = row.get("User").unwrap_or("unknown");
         let tenant = row.get("Account").unwrap_or(user);
@@ -233,7 +320,7 @@ impl Sacct {
             queue: row.text("Partition"),
             qos: row.text("QOS"),
             class: None,
-            constraints: gpu_constraints(row),
+            constraints: gpus::constraints(row)?,
         };
         // Elements of an array share the job number; only the raw number differs.
         let id = row.get(RAW_ID).unwrap_or(id);
@@ -247,11 +334,30 @@ impl Sacct {
             run_ms,
             estimate_ms: limit_ms(row)?.unwrap_or(UNKNOWN),
             waited_ms: start.map_or(UNKNOWN, |start| start.saturating_sub(submit_ms)),
-            size,
+            size: nodes_or_cpus,
             user: into.users.number(user),
             tenant: into.tenants.number(tenant),
             request: into.requests.number(&request),
         }))
+    }
+
+    fn size_columns(&self) -> [&'static str; 3] {
+        match self.unit {
+            Unit::Nodes => NODES,
+            Unit::Processors => CPUS,
+        }
+    }
+
+    /// Allocated or requested size; `None` if it is 0 or absent.
+    fn size(&self, row: &Row<'_>) -> Result<Option<Count>, String> {
+        let resource = match self.unit {
+            Unit::Nodes => "node",
+            Unit::Processors => "cpu",
+        };
+        match row.count(&self.size_columns())? {
+            None => row.resource(resource),
+            found => Ok(found),
+        }
     }
 
     fn time(&mut self, row: &Row<'_>, name: &str) -> Result<Option<u64>, String> {
@@ -273,8 +379,15 @@ impl Sacct {
     }
 }
 
+/// Whether a job in this final state has run.
+fn has_run(state: &str) -> bool {
+    ["COMPLETED", "TIMEOUT", "OUT_OF_MEMORY"]
+        .iter()
+        .any(|is| state.starts_with(is))
+}
+
 fn run_ms(row: &Row<'_>, start: Option<u64>, end: Option<u64>) -> Result<Option<u64>, String> {
-    if let Some(seconds) = row.number(&["ElapsedRaw"])? {
+    if let Some(seconds) = row.number("ElapsedRaw")? {
         return Ok(seconds.checked_mul(SECOND_MS));
     }
     if let Some(text) = row.get("Elapsed") {
@@ -282,10 +395,13 @@ fn run_ms(row: &Row<'_>, start: Option<u64>, end: Option<u64>) -> Result<Option<
             .map(Some)
             .ok_or_else(|| not_a_duration("Elapsed", text));
     }
-    Ok(match (start, end) {
-        (Some(start), Some(end)) => end.checked_sub(start),
-        _ => None,
-    })
+    match (start, end) {
+        (Some(start), Some(end)) => match end.checked_sub(start) {
+            Some(ms) => Ok(Some(ms)),
+            None => Err("End is before Start".to_owned()),
+        },
+        _ => Ok(None),
+    }
 }
 
 fn limit_ms(row: &Row<'_>) -> Result<Option<u64>, String> {
@@ -334,36 +450,4 @@ fn duration_ms(text: &str) -> Option<u64> {
         .checked_add(minutes.checked_mul(60)?)?
         .checked_add(seconds)?;
     seconds.checked_mul(SECOND_MS)
-}
-
-/// GPUs per node and GPU models, from text such as `billing=64,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=1T,node=2`.
-fn gpu_constraints(row: &Row<'_>) -> Constraints {
-    let mut asked = Constraints::default();
-    let Some((_, text)) = row.first(&TRES) else {
-        return asked;
-    };
-    let count = |wanted: &str| {
-        let of = |part: &str| {
-            part.split_once('=')
-                .filter(|(name, _)| *name == wanted)?
-                .1
-                .parse::<u32>()
-                .ok()
-        };
-        text.split(',').find_map(of)
-    };
-    let (Some(gpus), nodes) = (count("gres/gpu"), count("node").unwrap_or(1).max(1)) else {
-        return asked;
-    };
-    asked.gpus_per_node = (gpus > 0).then(|| gpus.div_ceil(nodes));
-    let model = |part: &str| {
-        Some(
-            part.strip_prefix("gres/gpu:")?
-                .split_once('=')?
-                .0
-                .to_owned(),
-        )
-    };
-    asked.gpu_models = text.split(',').filter_map(model).collect();
-    asked
 }

@@ -22,6 +22,8 @@ pub enum SkipReason {
     StillRunning,
     /// The line is a part, such as a job step, of a job that has a line of its own.
     PartOfAJob,
+    /// The line repeats an earlier line of the same run.
+    Repeated,
     /// A time of the job is implausible.
     Implausible,
     /// The job requests more than the machine has.
@@ -44,6 +46,7 @@ impl fmt::Display for SkipReason {
             Self::ZeroRunTime => "ran for 0 s",
             Self::StillRunning => "had not ended when the trace was written",
             Self::PartOfAJob => "is a part of a job that has its own line",
+            Self::Repeated => "is the same run as an earlier line",
             Self::Implausible => {
                 "has an implausible time: submitted after 2200, run time above ten years, or estimate above a century"
             }
@@ -70,6 +73,12 @@ impl From<swf::SkipReason> for SkipReason {
 const MAX_DETAILS: usize = 10;
 
 impl SkipReason {
+    /// Whether the job may have run, so that the workload lacks its work. Other jobs never ran, had not ended, are in
+    /// another line, or do not fit the machine of the replay.
+    pub fn is_loss(self) -> bool {
+        matches!(self, Self::NotRead | Self::NoSubmitTime | Self::Implausible)
+    }
+
     /// Whether the job was submitted and refused, which is not a fault of the trace.
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Refused | Self::Impossible)
@@ -102,6 +111,12 @@ impl SkippedLines {
     /// Number of jobs that were submitted and refused.
     pub fn refused(&self) -> u64 {
         let of = self.counts.iter().filter(|(why, _)| why.is_refusal());
+        of.map(|(_, count)| count).sum()
+    }
+
+    /// Number of jobs that may have run and are missing from the workload.
+    pub fn lost(&self) -> u64 {
+        let of = self.counts.iter().filter(|(why, _)| why.is_loss());
         of.map(|(_, count)| count).sum()
     }
 
