@@ -178,28 +178,44 @@ impl Root {
         hash
     }
 
-    /// The unchanged text of a file. Content that is not UTF-8 is a failure: garbage must not become a value.
+    /// The unchanged text of a file. Content that is not UTF-8 is a failure: garbage must not become a value. The failure
+    /// does not quote the content, which may contain secrets (`/proc/cmdline`).
     #[must_use]
     pub fn text(&self, path: impl AsRef<Path>) -> Reading<String> {
         let path = path.as_ref();
         self.bytes(path).and_then(|bytes| {
             String::from_utf8(bytes).map_or_else(
-                |_| Reading::failed(format!("{}: not text", path.display())),
+                |error| {
+                    let at = error.utf8_error().valid_up_to();
+                    Reading::failed(format!("{}: not UTF-8 at byte {at}", path.display()))
+                },
                 Reading::Present,
             )
         })
     }
 
+    /// A file with one value. Content that is not UTF-8 is a failure that quotes the bytes.
+    fn value(&self, path: &Path, parse: impl FnOnce(&str) -> Reading<String>) -> Reading<String> {
+        let bytes = self.bytes(path);
+        bytes.and_then(|bytes| text::decode(&path.to_string_lossy(), &bytes).and_then(parse))
+    }
+
     /// A one-value file written by the kernel: whitespace is trimmed, and an empty file is unsupported.
     #[must_use]
     pub fn line(&self, path: impl AsRef<Path>) -> Reading<String> {
-        self.text(path).and_then(|line| text::plain(&line))
+        self.value(path.as_ref(), text::plain)
     }
 
     /// A one-value file with text from firmware: placeholders are unsupported.
     #[must_use]
     pub fn firmware(&self, path: impl AsRef<Path>) -> Reading<String> {
-        self.text(path).and_then(|line| text::firmware(&line))
+        self.value(path.as_ref(), text::firmware)
+    }
+
+    /// A one-value file with a setting of the firmware: as [`Root::firmware`], but a text of zeros is a value.
+    #[must_use]
+    pub fn setting(&self, path: impl AsRef<Path>) -> Reading<String> {
+        self.value(path.as_ref(), text::setting)
     }
 
     /// The names in a directory, sorted. More than [`MAX_FOLDER_ENTRIES`], or a name that is not UTF-8 and so could not

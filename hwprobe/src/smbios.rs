@@ -6,6 +6,9 @@ const MEMORY_ARRAY: u8 = 16;
 const MEMORY_DEVICE: u8 = 17;
 const END_OF_TABLE: u8 = 127;
 
+/// Offsets in a memory device of the string numbers that are compared: locator, bank, manufacturer and part number.
+const COMPARED_STRINGS: [usize; 4] = [0x10, 0x11, 0x17, 0x1a];
+
 /// One memory slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryDevice {
@@ -29,6 +32,8 @@ pub struct MemoryDevice {
     pub part_number: Reading<String>,
     /// Serial number (identity).
     pub serial: Reading<String>,
+    /// Whether one of the strings other than the serial number is in the table and cannot be decoded.
+    pub has_undecodable_string: bool,
 }
 
 /// One structure of the table: formatted part and strings.
@@ -80,11 +85,21 @@ impl<'a> Structure<'a> {
         };
         match self.strings.split(|&byte| byte == 0).nth(number - 1) {
             None => Reading::failed(format!("SMBIOS string {number} is missing")),
-            Some(bytes) => match std::str::from_utf8(bytes) {
-                Ok(string) => text::firmware(string),
-                Err(_) => Reading::failed(format!("SMBIOS string {number} is not text")),
-            },
+            Some(bytes) => {
+                text::decode(&format!("SMBIOS string {number}"), bytes).and_then(text::firmware)
+            }
         }
+    }
+
+    /// Whether the string with the number stored at `at` is there and cannot be decoded.
+    fn is_undecodable(&self, at: usize) -> bool {
+        let index = self.byte(at).and_then(|number| number.checked_sub(1));
+        let mut strings = self.strings.split(|&byte| byte == 0);
+        let bytes = index.and_then(|index| strings.nth(usize::from(index)));
+        bytes.is_some_and(|bytes| {
+            let string = text::decode("SMBIOS", bytes).and_then(text::firmware);
+            matches!(string, Reading::Failed { .. })
+        })
     }
 
     fn size(&self) -> Reading<u64> {
@@ -254,6 +269,9 @@ fn devices(all: &[Structure<'_>]) -> Reading<Vec<MemoryDevice>> {
                 manufacturer: of(device.string(0x17)),
                 part_number: of(device.string(0x1a)),
                 serial: of(device.string(0x18)),
+                has_undecodable_string: COMPARED_STRINGS
+                    .iter()
+                    .any(|&at| device.is_undecodable(at)),
                 size,
             }
         })

@@ -340,6 +340,24 @@ fn unknown_presence_sees_nothing() {
 }
 
 #[test]
+fn a_string_that_cannot_be_decoded_makes_no_node_unusable() {
+    let mut memory = ClassRecord::new(Class::Memory);
+    memory.require("memory.numa.count", Reading::Present(2_u32));
+    let why = r#"SMBIOS string 2: not UTF-8: "Hyn\xeex""#;
+    let failed = Reading::<&str>::failed(why);
+    memory.require_if_failed("memory.dimm.0.manufacturer", failed);
+    let mut seen = read(ProbeStatus::from(&memory), None);
+    assert_eq!(seen.probes[0].outcome, ProbeStatus::Incomplete);
+    seen.probes[0].class = Class::Memory;
+    seen.probes[0].name = "memory".to_owned();
+    seen.records.insert(Class::Memory, memory);
+    let mut state = state(StoredHealth::default(), "b1", NOW);
+    state.observe(NOW, &seen);
+    assert_eq!(state.summary().probe_failures(&[Class::Memory]), [""; 0]);
+    assert_eq!(state.summary().worst, None);
+}
+
+#[test]
 fn observe_only_reason_is_not_published() {
     let site = "version: s1\nchecks: {gpu.row_remap.pending: {observe_only: true}}\n";
     let table = Table::shipped().unwrap().with_site(site).unwrap();

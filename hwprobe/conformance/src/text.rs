@@ -83,6 +83,44 @@ pub fn excerpt(raw: &str) -> String {
     text
 }
 
+/// The text that a device, the firmware or the kernel wrote as bytes. Bytes that are not UTF-8 are a failure, which quotes
+/// them: an operator can then compare the bytes with the output of other tools. `what` names the source.
+#[must_use]
+pub fn decode<'b>(what: &str, bytes: &'b [u8]) -> Reading<&'b str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Reading::Present(text),
+        Err(error) => {
+            let quoted = escaped_around(bytes, error.valid_up_to());
+            Reading::failed(format!("{what}: not UTF-8: \"{quoted}\""))
+        }
+    }
+}
+
+/// The start of a byte string, for a message. Control characters, quotes, backslashes and bytes beyond ASCII are escaped
+/// (`\n`, `\xff`); white space at the end is omitted.
+#[must_use]
+pub fn escaped(bytes: &[u8]) -> String {
+    escaped_around(bytes, 0)
+}
+
+/// An escaped part of a byte string that contains the byte at `at`.
+fn escaped_around(bytes: &[u8], at: usize) -> String {
+    const LONGEST: usize = 80;
+    let bytes = bytes.trim_ascii_end();
+    let begin = match bytes.len() > LONGEST {
+        true => at.saturating_sub(LONGEST / 2).min(bytes.len()),
+        false => 0,
+    };
+    let end = bytes.len().min(begin + LONGEST);
+    let ellipsis = |is_cut: bool| if is_cut { "…" } else { "" };
+    format!(
+        "{}{}{}",
+        ellipsis(begin > 0),
+        bytes[begin..end].escape_ascii(),
+        ellipsis(end < bytes.len())
+    )
+}
+
 /// Maximum length of a value, in bytes; a kernel command line may have 4 KiB, and processor features 3 KiB.
 pub const MAX_VALUE_BYTES: usize = 64 << 10;
 
@@ -126,7 +164,10 @@ pub fn setting(raw: &str) -> Reading<String> {
         ));
     }
     if text.chars().any(char::is_control) {
-        return Reading::failed("control characters in a text of the firmware");
+        return Reading::failed(format!(
+            "control characters in a text of the firmware: \"{}\"",
+            escaped(text.as_bytes())
+        ));
     }
     let lower = text.to_ascii_lowercase();
     let is_filler = |c: char| matches!(c, '.' | '-' | '_' | '*' | '?' | ' ');
@@ -309,6 +350,35 @@ mod tests {
         // The sum exceeds the number range.
         let list = "0-1048575,".repeat(5000);
         assert!(matches!(list_length(&list), Reading::Failed { .. }));
+    }
+
+    #[test]
+    fn bytes_beyond_utf8_are_quoted_in_the_failure() {
+        let why = |reading: Reading<&str>| match reading {
+            Reading::Failed { why } => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(decode("x", "Größe".as_bytes()), Reading::Present("Größe"));
+        // ISO 8859-1, and the product version of a Dell R6515.
+        assert_eq!(
+            why(decode("board_name", b"Gr\xf6\xdfe\n")),
+            r#"board_name: not UTF-8: "Gr\xf6\xdfe""#
+        );
+        assert_eq!(
+            why(decode("product_version", b"\xff\x1c[\xfe\"\n")),
+            r#"product_version: not UTF-8: "\xff\x1c[\xfe\"""#
+        );
+        // A long text is cut, and the invalid byte is in the rest.
+        let mut long = vec![b'a'; 500];
+        long[300] = 0xff;
+        let why = why(decode("x", &long));
+        assert!(why.contains("\\xff") && why.len() < 120, "{why}");
+        assert!(why.contains("\"…a") && why.ends_with("a…\""), "{why}");
+        let Reading::Failed { why } = firmware("A\u{1}B") else {
+            panic!("a control character is no value");
+        };
+        assert!(why.ends_with(r#": "A\x01B""#), "{why}");
+        assert_eq!(escaped(b""), "");
     }
 
     #[test]

@@ -234,13 +234,19 @@ impl Secrets {
         self.mask_matching(name, |secret| !is_word || has_digit(secret))
     }
 
-    /// Replaces secrets in UTF-8 text; other bytes are returned unchanged.
+    /// Replaces secrets in the parts that are UTF-8; other bytes are returned unchanged. One bad byte in a text must not
+    /// keep the secrets in the rest of it.
     #[must_use]
     pub fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        match std::str::from_utf8(bytes) {
-            Ok(text) if !self.0.is_empty() => self.mask(text).into_bytes(),
-            _ => bytes.to_vec(),
+        if self.0.is_empty() {
+            return bytes.to_vec();
         }
+        let mut out = Vec::with_capacity(bytes.len());
+        for chunk in bytes.utf8_chunks() {
+            out.extend_from_slice(self.mask(chunk.valid()).as_bytes());
+            out.extend_from_slice(chunk.invalid());
+        }
+        out
     }
 }
 
@@ -313,6 +319,14 @@ mod tests {
         assert!(masked.contains(" 00000000-0000-4000-8000-"), "{masked}");
         assert!(masked.contains(" 02:00:00:00:"), "{masked}");
         assert!(masked.ends_with(" 0000:1a:00.0 absent"), "{masked}");
+    }
+
+    #[test]
+    fn a_bad_byte_hides_no_secret() {
+        let masked = some().mask_bytes(b"gpu001\xff ABC1234\xfe\n");
+        assert!(masked.starts_with(b"masked\xff MASKED-"), "{masked:?}");
+        assert!(masked.ends_with(b"\xfe\n"), "{masked:?}");
+        assert_eq!(some().mask_bytes(b"\xff\x00x"), b"\xff\x00x");
     }
 
     #[test]

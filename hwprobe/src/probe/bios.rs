@@ -21,6 +21,7 @@ const REQUIRED: &[(&str, &str)] = &[
     ("bios.product.name", "product_name"),
 ];
 
+/// The keys that a machine may lack. A string that is there and cannot be decoded leaves the class incomplete.
 const OPTIONAL: &[(&str, &str)] = &[
     ("bios.date", "bios_date"),
     ("bios.release", "bios_release"),
@@ -44,7 +45,7 @@ pub fn probe(host: &Host) -> ProbeResult {
         probed.record.require(*key, read(file));
     }
     for (key, file) in OPTIONAL {
-        probed.record.put(*key, read(file));
+        probed.record.require_if_failed(*key, read(file));
     }
     probed.record.put("bios.boot_mode", boot_mode(root));
     probed

@@ -180,7 +180,8 @@ fn mebibytes(size: &str) -> Reading<u64> {
     text::unsigned(size).map(|size| size.saturating_mul(1 << 20))
 }
 
-/// Adds optional keys: an agent without root cannot read the table and still has a digest.
+/// Adds optional keys: an agent without root cannot read the table and still has a digest. A string in the table that
+/// cannot be decoded leaves the class incomplete.
 fn dimm_keys(dimms: &Reading<Vec<MemoryDevice>>, record: &mut ClassRecord) {
     let count = dimms
         .as_ref()
@@ -188,7 +189,11 @@ fn dimm_keys(dimms: &Reading<Vec<MemoryDevice>>, record: &mut ClassRecord) {
     record.put("memory.dimm.count", count);
     for (slot, dimm) in dimms.present().into_iter().flatten().enumerate() {
         let mut put = |name: &str, reading: Reading<Value>| {
-            record.put(format!("memory.dimm.{slot}.{name}"), reading);
+            let key = format!("memory.dimm.{slot}.{name}");
+            match dimm.has_undecodable_string {
+                true => record.require_if_failed(key, reading),
+                false => record.put(key, reading),
+            }
         };
         put("locator", dimm.locator.clone().map(Value::Text));
         put("bank", dimm.bank.clone().map(Value::Text));

@@ -89,7 +89,15 @@ fn names_and_contents_that_are_not_utf8_are_failures() {
     tree.bytes("sys/text", b"ok\xff\n").dir("sys/names");
     let name = OsStr::from_bytes(b"eth\xff");
     File::create(tree.path().join("sys/names").join(name)).unwrap();
-    assert_eq!(why(root(&tree).line("/sys/text")), "/sys/text: not text");
+    assert_eq!(
+        why(root(&tree).line("/sys/text")),
+        r#"/sys/text: not UTF-8: "ok\xff""#
+    );
+    // A file with several values may contain a secret, so the failure names the place only.
+    assert_eq!(
+        why(root(&tree).text("/sys/text")),
+        "/sys/text: not UTF-8 at byte 2"
+    );
     assert_eq!(
         why(root(&tree).list("/sys/names")),
         "/sys/names: the directory entry eth\u{fffd} is not UTF-8"

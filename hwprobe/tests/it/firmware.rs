@@ -1,7 +1,8 @@
 //! Settings of firmware and kernel, and memory, on trees written here.
 
 use crate::support::Tree;
-use lattice_conformance::{Class, Inventory, KeyVerdict, Reading, Value, diff};
+use lattice_conformance::{Class, ClassState, Inventory, KeyVerdict, Reading, Value, diff};
+use std::collections::BTreeMap;
 
 fn shown(inventory: &Inventory, class: Class, key: &str) -> String {
     inventory.records[&class].get(key).to_string()
@@ -95,6 +96,77 @@ fn fillers_of_firmware_are_no_values() {
     tree.file("/sys/class/dmi/id/product_sku", &"V".repeat(5000));
     let sku = tree.probe().records[&Class::Bios].get("bios.product.sku");
     assert!(matches!(sku, Reading::Failed { .. }), "{sku:?}");
+}
+
+#[test]
+fn a_dmi_string_beyond_utf8_fails_alone_and_leaves_its_class_incomplete() {
+    // A required key and an optional one: the product version of a Dell R6515, and a name in ISO 8859-1.
+    for (file, key, bytes, quoted) in [
+        (
+            "product_version",
+            "bios.product.version",
+            &b"\xff\x1c[\xfe\n"[..],
+            r"\xff\x1c[\xfe",
+        ),
+        (
+            "product_name",
+            "bios.product.name",
+            &b"Gr\xf6\xdfe 1\n"[..],
+            r"Gr\xf6\xdfe 1",
+        ),
+    ] {
+        let tree = Tree::node();
+        let before = tree.probe();
+        tree.bytes(&format!("/sys/class/dmi/id/{file}"), bytes);
+        let after = tree.probe();
+        let why = format!("/sys/class/dmi/id/{file}: not UTF-8: \"{quoted}\"");
+        let ClassState::Incomplete { missing } = after.records[&Class::Bios].state() else {
+            panic!("{:?}", after.records[&Class::Bios]);
+        };
+        let expected: BTreeMap<String, Reading<Value>> =
+            [(key.to_owned(), Reading::failed(why))].into();
+        assert_eq!(missing, expected);
+        // Every other value is there, and every other class has its digest.
+        assert_eq!(shown(&after, Class::Bios, "bios.version"), "2.1.3");
+        let (mut before, mut after) = (before.marks(), after.marks());
+        assert!(before.remove(&Class::Bios).is_some() && after.remove(&Class::Bios).is_some());
+        assert_eq!(before, after);
+    }
+    // An optional string that only root may read is no failure.
+    let tree = Tree::node();
+    let denied = serde_json::json!({ "/sys/class/dmi/id/product_version": "permission denied" });
+    tree.file("unreadable.json", &denied.to_string());
+    let state = tree.probe().records[&Class::Bios].state();
+    assert!(matches!(state, ClassState::Complete { .. }), "{state:?}");
+}
+
+#[test]
+fn a_dimm_string_beyond_utf8_leaves_memory_incomplete() {
+    let tree = Tree::node();
+    let mut dimm = vec![0; 0x22];
+    dimm[..2].copy_from_slice(&[17, 0x22]);
+    dimm[0x0c..0x0e].copy_from_slice(&0x7000_u16.to_le_bytes());
+    dimm[0x10] = 1;
+    dimm[0x17] = 2;
+    dimm.extend_from_slice(b"A1\0Hyn\xeex\0\0");
+    tree.bytes("/sys/firmware/dmi/tables/DMI", &dimm);
+    let inventory = tree.probe();
+    let ClassState::Incomplete { missing } = inventory.records[&Class::Memory].state() else {
+        panic!("{:?}", inventory.records[&Class::Memory]);
+    };
+    let why = r#"SMBIOS string 2: not UTF-8: "Hyn\xeex""#;
+    let expected: BTreeMap<String, Reading<Value>> = [(
+        "memory.dimm.0.manufacturer".to_owned(),
+        Reading::failed(why),
+    )]
+    .into();
+    assert_eq!(missing, expected);
+    assert_eq!(
+        shown(&inventory, Class::Memory, "memory.dimm.0.locator"),
+        "A1"
+    );
+    // The node keeps its memory, so it stays usable.
+    assert!(inventory.resources.memory_bytes.present().is_some());
 }
 
 #[test]

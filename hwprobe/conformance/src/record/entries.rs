@@ -74,6 +74,19 @@ impl ClassRecord {
         self.put(key, reading);
     }
 
+    /// Sets an optional key that is required if its read failed. The device has a value then, and two nodes with different
+    /// values must not share a digest. A key that is denied or disabled stays optional.
+    pub fn require_if_failed(
+        &mut self,
+        key: impl Into<String>,
+        reading: Reading<impl Into<Value>>,
+    ) {
+        match reading {
+            failed @ Reading::Failed { .. } => self.require(key, failed),
+            other => self.put(key, other),
+        }
+    }
+
     /// Merges this record with that of another source for the same class. A key in both keeps the reading of this
     /// record, unless only the other one is known. If one of the records is disabled, the result is the other one.
     #[must_use]

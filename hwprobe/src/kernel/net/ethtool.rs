@@ -328,10 +328,8 @@ fn driver_info(answer: &[u8]) -> DriverInfo {
     let field = |at: usize| {
         let place = &answer[at..at + STRING_BYTES];
         let end = place.iter().position(|byte| *byte == 0);
-        match std::str::from_utf8(&place[..end.unwrap_or(STRING_BYTES)]) {
-            Ok(value) => text::firmware(value),
-            Err(_) => Reading::failed("ethtool: not text"),
-        }
+        let value = text::decode("ethtool", &place[..end.unwrap_or(STRING_BYTES)]);
+        value.and_then(text::firmware)
     };
     DriverInfo {
         driver: field(0x04),

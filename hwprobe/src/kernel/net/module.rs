@@ -135,7 +135,10 @@ impl Module {
             let bytes = &bytes[..end.map_or(0, |end| end + 1)];
             match std::str::from_utf8(bytes) {
                 Ok(text) if text.is_ascii() => text::firmware(text),
-                _ => Reading::failed("the field in the module's EEPROM is not ASCII text"),
+                _ => Reading::failed(format!(
+                    "the field in the module's EEPROM is not ASCII text: \"{}\"",
+                    text::escaped(bytes)
+                )),
             }
         })
     }

@@ -55,8 +55,7 @@ pub(super) fn put_settings(root: &Root, probed: &mut ProbeResult) {
             Reading::Present(found) => {
                 let settings = found.iter().filter(|name| is_recorded(root, &dir, name));
                 for name in settings {
-                    let value = root.text(format!("{dir}/{name}/current_value"));
-                    let value = value.and_then(|value| text::setting(&value));
+                    let value = root.setting(format!("{dir}/{name}/current_value"));
                     let value = value.map(text::number_or_text);
                     probed.record.put(format!("bios.attribute.{name}"), value);
                     names.push(name.clone());

@@ -171,9 +171,10 @@ fn disk_keys(root: &Root, slot: u32, disk: &Disk, probed: &mut ProbeResult) {
 /// Serial number from the disk's VPD page: four bytes of header, then text.
 fn page_serial(root: &Root, device: &str) -> Reading<String> {
     root.bytes(format!("{device}/vpd_pg80")).and_then(|page| {
-        match page.get(4..).map(std::str::from_utf8) {
-            Some(Ok(serial)) => text::firmware(serial),
-            _ => Reading::failed("VPD page 0x80 (serial number) is not text"),
+        const WHAT: &str = "VPD page 0x80 (serial number)";
+        match page.get(4..) {
+            Some(serial) => text::decode(WHAT, serial).and_then(text::firmware),
+            None => Reading::failed(format!("{WHAT} has only {} bytes", page.len())),
         }
     })
 }
