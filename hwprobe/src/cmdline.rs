@@ -1,6 +1,13 @@
 //! Kernel command line, with host-specific and secret values masked.
+//!
+//! An argument is host-specific by its name ([`MASKED_ARGUMENTS`] and the site's list), or by its value, which contains
+//! an identifier of the host or of a disk ([`HostIdentifiers`]). Provisioning systems use names of their own
+//! (`NODE=gpu001` of xCAT), so names alone do not suffice.
 
-/// Arguments that differ between equal nodes, or are secret.
+use crate::HostIdentifiers;
+use crate::host_identifiers::MASKED;
+
+/// Arguments that differ between equal nodes, or are secret, whatever their value.
 pub const MASKED_ARGUMENTS: &[&str] = &[
     // Boot source of the node, and the boot slot of its system.
     "boot_image",
@@ -71,19 +78,28 @@ const SECRET_WORDS: &[&str] = &[
 /// Keyboard terms, ignored in the search for [`SECRET_WORDS`]: the `key` in `keymap` marks no secret.
 const KEYBOARD_WORDS: &[&str] = &["keymap", "keyboard", "keytable", "atkbd"];
 
-/// The arguments in order, with each masked value replaced by `<masked>`.
+/// The arguments in order, with each masked value replaced by `<masked>`, for a host of which nothing is known. See
+/// [`mask_host`].
+#[must_use]
+pub fn mask(line: &str, masked: &[String]) -> Vec<String> {
+    mask_host(line, masked, &HostIdentifiers::default())
+}
+
+/// The arguments in order, with each masked value replaced by `<masked>`. In any other value, identifiers of the host
+/// and of disks are replaced by `<masked>`. Names of arguments are kept.
 ///
 /// Secrets are masked in both forms: `name=value`, and `--name value` as init programs accept it.
 #[must_use]
-pub fn mask(line: &str, masked: &[String]) -> Vec<String> {
-    mask_except(line, masked, |_, _| None)
+pub fn mask_host(line: &str, masked: &[String], own: &HostIdentifiers) -> Vec<String> {
+    mask_except(line, masked, own, |_, _| None)
 }
 
 /// Masks the command line, except where `keep` returns a replacement value. `keep` receives the name and value of each
-/// argument that is masked for any reason except a secret name.
+/// argument that is masked because of its name or a secret in its value, unless the name itself marks a secret.
 pub(crate) fn mask_except(
     line: &str,
     masked: &[String],
+    own: &HostIdentifiers,
     keep: impl Fn(&str, &str) -> Option<String>,
 ) -> Vec<String> {
     let masked: Vec<String> = masked.iter().map(|name| fold(name)).collect();
@@ -92,18 +108,18 @@ pub(crate) fn mask_except(
     for argument in arguments(line) {
         let was_secret = std::mem::take(&mut is_secret_next);
         match argument.split_once('=') {
-            _ if was_secret && !argument.starts_with('-') => out.push("<masked>".to_owned()),
+            _ if was_secret && !argument.starts_with('-') => out.push(MASKED.to_owned()),
             Some((name, value)) if is_masked(name, &masked) || has_secret(value) => {
                 let kept = (!is_secret(&fold(name)))
                     .then(|| keep(name, value))
                     .flatten();
-                let value = kept.unwrap_or_else(|| "<masked>".to_owned());
+                let value = kept.unwrap_or_else(|| MASKED.to_owned());
                 out.push(format!("{name}={value}"));
             }
-            Some(_) => out.push(argument),
+            Some((name, value)) => out.push(format!("{name}={}", own.mask(value))),
             None => {
                 is_secret_next = argument.starts_with("--") && is_secret(&fold(&argument));
-                out.push(argument);
+                out.push(own.mask(&argument));
             }
         }
     }
@@ -236,6 +252,22 @@ mod tests {
             assert_eq!(masked(line), format!("{name}=<masked>"));
         }
         assert_eq!(masked("--api-key abc ro"), "--api-key <masked> ro");
+    }
+
+    #[test]
+    fn disks_are_masked_whatever_the_argument() {
+        for (line, expected) in [
+            // RHEL with FIPS and a separate /boot.
+            ("fips=1 boot=UUID=1b2c3d4e-0000", "fips=1 boot=<masked>"),
+            ("data=/dev/disk/by-id/wwn-0x5000 ro", "data=<masked> ro"),
+            (
+                "systemd.mount-extra=LABEL=scratch1:/scratch:xfs",
+                "systemd.mount-extra=<masked>:/scratch:xfs",
+            ),
+            ("boot=/dev/sda2", "boot=/dev/sda2"),
+        ] {
+            assert_eq!(masked(line), expected);
+        }
     }
 
     #[test]

@@ -147,7 +147,10 @@ impl<'a> Writer<'a> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match name.as_ref() {
             "DMI" => smbios::without_identity(bytes),
-            "cmdline" => self.command_line(&known),
+            "cmdline" => self.command_line(bytes),
+            // The command line is masked already, so no identifier is compared with these.
+            "machine-id" => b"00000000000000000000000000000000\n".to_vec(),
+            "fib_trie" | "if_inet6" => Vec::new(),
             "mountinfo" => storage::kept_mounts(&known),
             // A header, and the length of the following text.
             "vpd_pg80" => b"\0\x80\0\x06MASKED".to_vec(),
@@ -168,8 +171,12 @@ impl<'a> Writer<'a> {
     }
 
     fn command_line(&self, bytes: &[u8]) -> Vec<u8> {
-        let line = String::from_utf8_lossy(bytes);
-        let mut line = software::kept_command_line(self.host, &line);
+        let Ok(line) = std::str::from_utf8(bytes) else {
+            // The line is as unreadable in the capture as on the host.
+            return b"\xff\n".to_vec();
+        };
+        let line = software::kept_command_line(self.host, line);
+        let mut line = self.secrets.mask(&line);
         line.push('\n');
         line.into_bytes()
     }

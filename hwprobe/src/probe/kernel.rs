@@ -3,8 +3,8 @@
 mod processors;
 
 use super::ProbeResult;
-use crate::cmdline::{mask, matches};
-use crate::{Host, Root};
+use crate::cmdline::{mask_host, matches};
+use crate::{Host, HostIdentifiers, Root};
 use data_encoding::HEXLOWER;
 use lattice_conformance::{Class, ClassRecord, Reading, Value, text};
 use std::collections::BTreeSet;
@@ -32,6 +32,8 @@ const VOLATILE_PARAMETERS: &[&str] = &[
 pub fn probe(host: &Host) -> ProbeResult {
     let mut probed = ProbeResult::new(Class::Kernel);
     let root = &host.root;
+    // With read limits of their own: the identifiers must not use up those of the kernel's values.
+    let own = HostIdentifiers::read(&root.bounded());
     let record = &mut probed.record;
     record.require("kernel.osrelease", root.line("/proc/sys/kernel/osrelease"));
     record.put("kernel.arch", root.line("/proc/sys/kernel/arch"));
@@ -42,7 +44,7 @@ pub fn probe(host: &Host) -> ProbeResult {
     record.require(
         "kernel.cmdline",
         root.text("/proc/cmdline")
-            .map(|line| Value::from(mask(&line, &host.masked_arguments))),
+            .map(|line| Value::from(mask_host(&line, &host.masked_arguments, &own))),
     );
     for sysctl in &host.sysctls {
         record.put(
@@ -54,7 +56,7 @@ pub fn probe(host: &Host) -> ProbeResult {
     huge_pages(root, record);
     processors::keys(root, record);
     security(root, record);
-    modules(root, &host.modules, record);
+    modules(root, &host.modules, &own, record);
     // Set by a driver, a warning or an oops since boot.
     let tainted = root.line("/proc/sys/kernel/tainted");
     probed
@@ -148,7 +150,7 @@ fn iommu(root: &Root) -> Reading<Value> {
     })
 }
 
-fn modules(root: &Root, wanted: &[String], record: &mut ClassRecord) {
+fn modules(root: &Root, wanted: &[String], own: &HostIdentifiers, record: &mut ClassRecord) {
     let loaded = root.list("/sys/module").map(|mut names| {
         let counts = |pattern: &String, name: &str| match LOADED_ON_DEMAND.contains(&name) {
             true => pattern == name,
@@ -176,7 +178,7 @@ fn modules(root: &Root, wanted: &[String], record: &mut ClassRecord) {
                 record.put(
                     format!("kernel.module.{name}.parameter.{parameter}"),
                     root.line(format!("{dir}/parameters/{parameter}"))
-                        .map(text::number_or_text),
+                        .map(|value| text::number_or_text(own.mask(&value))),
                 );
             }
         }

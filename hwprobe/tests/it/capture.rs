@@ -56,6 +56,43 @@ fn a_masked_capture_names_no_machine_and_keeps_its_digests() {
 }
 
 #[test]
+fn identifiers_in_arguments_are_in_no_masked_capture_and_change_no_digest() {
+    let tree = Tree::node();
+    let line = "root=UUID=1234 ro NODE=gpu001 machine=0f1e2d3c4b5a69788796a5b4c3d2e1f0 \
+                imgurl=http://10.1.0.1/state/gpu001/rootimg.sfs self=10.1.3.7 boot=UUID=1b2c";
+    tree.file("/proc/cmdline", line)
+        .file("/etc/machine-id", "0f1e2d3c4b5a69788796a5b4c3d2e1f0")
+        .file("/proc/net/fib_trie", "|-- 10.1.3.7\n /32 host LOCAL");
+    let (out, again) = captured(&tree.host(), Privacy::Mask);
+    assert_eq!(again.marks(), tree.probe().marks());
+    for file in ["proc/cmdline", "etc/machine-id", "proc/net/fib_trie"] {
+        let text = fs::read_to_string(out.path().join(file)).unwrap();
+        for secret in ["gpu001", "0f1e2d3c", "10.1.3.7", "1b2c"] {
+            assert!(!text.contains(secret), "{secret} is in {file}: {text}");
+        }
+    }
+    // Also in a capture of the capture.
+    let (_second, third) = captured(&host_of(out.path()).unwrap(), Privacy::Mask);
+    assert_eq!(third.marks(), again.marks());
+    // A line that is not UTF-8 stays unreadable.
+    tree.bytes("/proc/cmdline", b"quiet token=abc\xff\n");
+    let (out, again) = captured(&tree.host(), Privacy::Mask);
+    assert_eq!(again.marks()[&Class::Kernel].digest(), None);
+    assert_eq!(
+        fs::read(out.path().join("proc/cmdline")).unwrap(),
+        b"\xff\n"
+    );
+    let shown = format!(
+        "{:?}",
+        tree.probe().records[&Class::Kernel].get("kernel.cmdline")
+    );
+    assert!(
+        shown.contains("not UTF-8 at byte 15") && !shown.contains("abc"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_capture_never_mixes_with_what_is_there() {
     let tree = Tree::node();
     let out = TempDir::new().unwrap();

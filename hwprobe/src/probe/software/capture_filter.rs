@@ -3,7 +3,7 @@
 
 use super::{image, packages};
 use crate::commands::{CommandLine, RPM_PACKAGES};
-use crate::{Host, cmdline};
+use crate::{Host, HostIdentifiers, cmdline};
 use std::path::Path;
 
 /// Filters dpkg's status files, which contain much more than the probe reads; `None` for any other file, and
@@ -28,5 +28,14 @@ pub(crate) fn answer(host: &Host, line: &CommandLine, answer: Vec<u8>) -> Vec<u8
 /// The kernel's command line with host-specific and secret values masked. An argument that names the image keeps
 /// the image's name and tag.
 pub(crate) fn command_line(host: &Host, line: &str) -> String {
-    cmdline::mask_except(line, &host.masked_arguments, image::masked_image_argument).join(" ")
+    let own = HostIdentifiers::read(&host.root);
+    let keep = |name: &str, value: &str| {
+        let kept = image::masked_image_argument(name, value)?;
+        // The probe follows the path of a deployment, which must stay as it is.
+        Some(match name {
+            "ostree" => kept,
+            _ => own.mask(&kept),
+        })
+    };
+    cmdline::mask_except(line, &host.masked_arguments, &own, keep).join(" ")
 }

@@ -3,10 +3,11 @@
 //! Supported are `OSTree` (the deployment of the kernel argument `ostree=`), verified roots (`roothash=` and `usrhash=`
 //! of systemd's verity generator), and network-booted images. The latter are named by the kernel arguments of dracut's
 //! live and NFS images, of Cray CSM (`root=…-s3:s3://…:etag`) and of xCAT. Only the path of an address is used: servers
-//! differ between nodes with the same image, and a query may contain a secret. The arguments are documented in the
-//! OSTree manual ("Deployments"), systemd-veritysetup-generator(8), dracut.cmdline(7) and CSM's boot orchestration.
+//! differ between nodes with the same image, and a query may contain a secret. In the path, identifiers of the host are
+//! masked: a server may give each node a folder of its own. The arguments are documented in the OSTree manual
+//! ("Deployments"), systemd-veritysetup-generator(8), dracut.cmdline(7) and CSM's boot orchestration.
 
-use crate::{Root, cmdline};
+use crate::{HostIdentifiers, Root, cmdline};
 use lattice_conformance::{ClassRecord, Reading, Value};
 
 /// Arguments with the hash of the whole file system as their value.
@@ -54,7 +55,8 @@ pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
             other.map(|_| String::new()),
         ),
     };
-    record.put("software.image.name", name);
+    let own = HostIdentifiers::read(&root.bounded());
+    record.put("software.image.name", name.map(|name| own.mask(&name)));
     record.put("software.image.etag", tag);
 }
 

@@ -4,7 +4,7 @@
 //! has its own. If that table is unreadable (without root), the probe reads the agent's own. Mounts on demand (at or
 //! below an automounter's mount point), for a container, for one job or by an ordinary user are temporary and omitted.
 
-use crate::{Root, cmdline};
+use crate::{HostIdentifiers, Root, cmdline};
 use lattice_conformance::{ProbeResult, Reading, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -135,11 +135,15 @@ pub(super) fn keys(root: &Root, probed: &mut ProbeResult) {
             Reading::Present(names(automounts(mounts)))
         }),
     );
+    // A server may give each node a folder of its own (`/state/gpu001`).
+    let own = HostIdentifiers::read(&root.bounded());
     for (point, mount) in found.present().into_iter().flatten() {
         let key = |name: &str| format!("storage.mount.{point}.{name}");
         record.put(key("type"), Reading::Present(mount.kind.clone()));
-        record.put(key("export"), export(&mount.source));
-        let options: Vec<String> = mount.options.iter().map(|option| masked(option)).collect();
+        let exported = export(&mount.source).map(|name| own.mask(&name));
+        record.put(key("export"), exported);
+        let options = mount.options.iter().map(|option| masked(option));
+        let options: Vec<String> = options.map(|option| own.mask(&option)).collect();
         record.put(key("options"), Reading::Present(Value::from(options)));
     }
     probed
