@@ -187,7 +187,8 @@ impl State {
         }
     }
 
-    /// Records that the kernel's log has reported an event that the driver reported before.
+    /// Records that the kernel's log has reported an event that the driver reported before, with a text that the driver's
+    /// own event lacks.
     pub(super) fn record_confirmation(&mut self, event: &GpuEvent) {
         let is_it = |early: &&mut GpuEvent| {
             let place = (&early.address, early.code);
@@ -200,7 +201,19 @@ impl State {
             self.stored.told.remove(&key);
             let last = self.stored.records.get(&key).copied();
             remember(&mut self.stored.records, key, last.unwrap_or(seq).max(seq));
+            self.add_message(event);
         }
+    }
+
+    /// Adds the text of the kernel's log to the reason of an event that was applied without it. The text may name another
+    /// severity.
+    fn add_message(&mut self, event: &GpuEvent) {
+        let (entity, detail) = self.entity_and_detail(event);
+        let before = self.engine.report().reasons;
+        self.engine
+            .add_message(event.at_ms, &entity, &event.code, &detail);
+        let after = self.engine.report().reasons;
+        record_reason_changes(event.at_ms, &before, &after, &mut self.pending_events);
     }
 
     /// Whether this agent or an earlier one has received the event already. Marks the event as received.
@@ -223,10 +236,8 @@ impl State {
         was_told
     }
 
-    fn apply_event(&mut self, event: &GpuEvent) {
-        if self.has_received(event) {
-            return;
-        }
+    /// Affected part of an event, and the text of the event, which names the slot of a NIC.
+    fn entity_and_detail(&self, event: &GpuEvent) -> (String, String) {
         let is_of_nic = event.code.is_nic_event();
         let slot = match is_of_nic {
             // Slots of NICs are numbered again in each read. With a slot as entity, the fault of a NIC that falls off
@@ -240,6 +251,16 @@ impl State {
             Some(slot) => format!("{slot}: {}", event.detail),
             None => event.detail.clone(),
         };
+        (entity, detail)
+    }
+
+    fn apply_event(&mut self, event: &GpuEvent) {
+        if self.has_received(event) {
+            // The earlier report may have come from the driver alone.
+            self.add_message(event);
+            return;
+        }
+        let (entity, detail) = self.entity_and_detail(event);
         // An event may end reasons: a successful reset ends the faults that required it.
         let before = self.engine.report().reasons;
         let reason = self

@@ -133,6 +133,81 @@ fn merges_driver_and_kernel_occurrence() {
     assert_eq!(entities(&third), [pair("gpu.xid.79", "gpu.1")]);
 }
 
+/// An NVLink error that the hardware has corrected, in the kernel's log.
+fn recovered(at_ms: u64) -> GpuEvent {
+    GpuEvent {
+        detail: "RLW_REMAP Nonfatal XC0 i0 Link -1 (0x00000004 0x80000000)".to_owned(),
+        ..xid(at_ms, 145)
+    }
+}
+
+#[test]
+fn a_recovered_nvlink_error_keeps_the_node_in_service() {
+    let mut state = state(StoredHealth::default(), "b1", NOW);
+    state.observe(NOW, &read(ProbeStatus::Complete, Some(false)));
+    state.event(&recovered(NOW + 5));
+    assert_eq!(state.summary().worst, Some(Severity::Inform));
+    state.event(&GpuEvent {
+        detail: "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6)".to_owned(),
+        ..xid(NOW + 6, 149)
+    });
+    assert_eq!(state.summary().worst, Some(Severity::Faulty));
+}
+
+#[test]
+fn a_late_kernel_line_corrects_the_severity_of_a_driver_event() {
+    let by_driver = GpuEvent {
+        source: GpuEventSource::Nvml,
+        detail: String::new(),
+        kernel_seq: None,
+        ..recovered(NOW + 5)
+    };
+    let mut first = state(StoredHealth::default(), "b1", NOW);
+    first.observe(NOW, &read(ProbeStatus::Complete, Some(false)));
+    first.event(&by_driver);
+    assert_eq!(first.summary().worst, Some(Severity::Faulty));
+    first.take_pending_events();
+    let stored = first.stored();
+    first.record_confirmation(&GpuEvent {
+        seq: by_driver.seq,
+        source: GpuEventSource::Both,
+        ..recovered(NOW + 5)
+    });
+    assert_eq!(first.summary().worst, Some(Severity::Inform));
+    assert_eq!(first.report().reasons[0].count, 1);
+    // The change is in the history.
+    assert_eq!(first.take_pending_events().len(), 1);
+    // The agent may restart before the log reports the event.
+    let mut second = state(stored, "b1", NOW + 60_000);
+    assert_eq!(second.summary().worst, Some(Severity::Faulty));
+    second.event(&recovered(NOW + 6));
+    assert_eq!(second.summary().worst, Some(Severity::Inform));
+    assert_eq!(second.report().reasons[0].count, 1);
+}
+
+#[test]
+fn a_fatal_error_of_an_nvswitch_is_of_the_switch() {
+    const SWITCH: &str = "0000:06:00.0";
+    let mut state = state(StoredHealth::default(), "b1", NOW);
+    state.observe(NOW, &read(ProbeStatus::Complete, Some(false)));
+    let fatal = GpuEvent {
+        address: SWITCH.to_owned(),
+        code: EventCode::Sxid(20034),
+        detail: "Fatal, Link 48 LTSSM Fault Up".to_owned(),
+        ..xid(NOW + 5, 79)
+    };
+    state.event(&fatal);
+    state.event(&fatal);
+    assert_eq!(entities(&state), [pair("nvswitch.sxid.20034", SWITCH)]);
+    assert_eq!(state.report().reasons[0].count, 1);
+    assert_eq!(state.summary().worst, Some(Severity::Faulty));
+    // The restarted agent reads the line again.
+    let mut again = self::state(state.stored(), "b1", NOW + 60_000);
+    assert_eq!(again.clear(NOW, "ada", ("nvswitch.sxid.20034", None)), 1);
+    again.event(&fatal);
+    assert_eq!(entities(&again), []);
+}
+
 #[test]
 fn lost_gpu_keeps_its_fault_and_clears_others() {
     const BEHIND: &str = "0000:82:00.0";

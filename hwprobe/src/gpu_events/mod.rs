@@ -12,8 +12,8 @@ mod watch;
 pub use kmsg::{KernelLine, KernelRecord, record};
 pub use watch::{GpuEventSources, GpuEventWatch, KernelLog, SourceState};
 
-/// Parses a kernel log line of a driver: an XID, an amdgpu event, or a NIC failure reported by mlx5_core. Returns
-/// `None` for any other line.
+/// Parses a kernel log line of a driver: an XID, a fatal error of an NVSwitch, an amdgpu event, or a NIC failure reported
+/// by mlx5_core. Returns `None` for any other line.
 #[must_use]
 pub fn line(text: &str) -> Option<KernelLine> {
     nvidia::line(text)

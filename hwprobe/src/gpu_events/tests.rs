@@ -37,6 +37,47 @@ fn lines_of_all_driver_generations_are_read() {
 }
 
 #[test]
+fn fatal_errors_of_nvswitches_are_read_and_their_further_lines_are_not() {
+    for (text, number, detail) in [
+        (
+            "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+            20034,
+            "Fatal, Link 48 LTSSM Fault Up",
+        ),
+        (
+            "[131453.740743] nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 22013, fatal, Link 30 x (First)",
+            22013,
+            "fatal, Link 30 x (First)",
+        ),
+        (
+            "nvidia-nvswitch1 SXid (PCI:0000:06:00): 00019, Fatal",
+            19,
+            "Fatal",
+        ),
+    ] {
+        let told = line(text).unwrap();
+        assert_eq!(told.address, "0000:06:00.0", "{text}");
+        assert_eq!(told.code, EventCode::Sxid(number), "{text}");
+        assert_eq!(told.detail, detail);
+        let code = told.code.reason();
+        assert_eq!(EventCode::from_reason(&code), Some(told.code), "{code}");
+    }
+    for text in [
+        "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 12028, Non-fatal, Link 32 egress non-posted \
+         PRIV error (First)",
+        "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 20034, Severity 1 Engine instance 60 \
+         Sub-engine instance 00",
+        "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 20034, Data {0x10000000, 0x00000000}",
+        "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): garbled, Fatal",
+        "nvidia-nvswitch3: SXid (PCI:zz): 20034, Fatal",
+        "nvidia-nvswitch3: SXid (PCI:0000:06:00.0)",
+        "systemd: SXid (PCI:0000:06:00.0): 20034, Fatal",
+    ] {
+        assert_eq!(line(text), None, "{text}");
+    }
+}
+
+#[test]
 fn other_and_broken_lines_are_none() {
     for text in [
         "",

@@ -363,6 +363,12 @@ fn amds_driver_tells_through_the_kernels_log() {
     let last = events.last().unwrap();
     assert_eq!(last.code, EventCode::Mlx5(Mlx5Event::Fatal));
     assert_eq!(last.address, "0000:5e:00.0");
+    fixture.log("nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 12028, Non-fatal, Link 32 PRIV error");
+    fixture.log("nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up");
+    let events = until(&mut watch, |watch| watch.log().last_seq() == 5);
+    let last = events.last().unwrap();
+    assert_eq!(last.code, EventCode::Sxid(20034));
+    assert_eq!(last.address, "0000:06:00.0");
 }
 
 fn a_gpu_without_events_is_left_out() {

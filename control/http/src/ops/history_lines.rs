@@ -215,7 +215,12 @@ fn agent_event_text(happened: &EventKind) -> (String, NodeEventView) {
             action,
         } => {
             let xid = code.strip_prefix("gpu.xid.");
-            let name = xid.map_or_else(|| code.clone(), |number| format!("XID {number}"));
+            let sxid = code.strip_prefix("nvswitch.sxid.");
+            let name = match (xid, sxid) {
+                (Some(number), _) => format!("XID {number}"),
+                (None, Some(number)) => format!("SXid {number}"),
+                (None, None) => code.clone(),
+            };
             let parts = NodeEventView {
                 entity: some(gpu),
                 address: some(address),

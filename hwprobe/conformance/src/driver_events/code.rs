@@ -5,6 +5,8 @@ use std::fmt;
 
 /// Prefix of the reason code of an XID; the number follows.
 const XID: &str = "gpu.xid.";
+/// Prefix of the reason code of a fatal error of an NVSwitch; the number follows.
+const SXID: &str = "nvswitch.sxid.";
 /// Prefix of the reason code of an amdgpu event; the name follows.
 const AMD: &str = "gpu.amd.";
 /// Prefix of the reason code of an mlx5_core event; the name follows.
@@ -20,6 +22,8 @@ pub enum EventCode {
     Amd(AmdEvent),
     /// An event of NVIDIA's NIC driver from the kernel log.
     Mlx5(Mlx5Event),
+    /// SXid number of a fatal error of an NVSwitch, from the kernel log. Errors that the driver handled are no events.
+    Sxid(u32),
 }
 
 /// GPU events that amdgpu reports.
@@ -121,13 +125,14 @@ impl Mlx5Event {
 }
 
 impl EventCode {
-    /// The stable reason code: `gpu.xid.79`, `gpu.amd.ring_timeout`.
+    /// The stable reason code: `gpu.xid.79`, `nvswitch.sxid.20034`, `gpu.amd.ring_timeout`.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
             Self::Xid(number) => format!("{XID}{number}"),
             Self::Amd(event) => format!("{AMD}{}", event.name()),
             Self::Mlx5(event) => format!("{MLX5}{}", event.name()),
+            Self::Sxid(number) => format!("{SXID}{number}"),
         }
     }
 
@@ -136,6 +141,9 @@ impl EventCode {
     pub fn from_reason(code: &str) -> Option<Self> {
         if let Some(number) = code.strip_prefix(XID) {
             return number.parse().ok().map(Self::Xid);
+        }
+        if let Some(number) = code.strip_prefix(SXID) {
+            return number.parse().ok().map(Self::Sxid);
         }
         if let Some(name) = code.strip_prefix(MLX5) {
             let event = Mlx5Event::ALL
@@ -170,7 +178,7 @@ impl fmt::Display for EventCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Xid(number) => fmt::Display::fmt(number, f),
-            Self::Amd(_) | Self::Mlx5(_) => f.pad(&self.reason()),
+            Self::Amd(_) | Self::Mlx5(_) | Self::Sxid(_) => f.pad(&self.reason()),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Health engine: evaluates one pass after another and keeps the reasons.
 
 use super::condition::ConditionResult;
+use super::event::{evidence, is_state_report, message};
 use super::{Check, CounterRise, Reason, Severity, Table};
-use crate::driver_events::EventCode;
+use crate::driver_events::{EventCode, MERGE_WINDOW_MS};
 use crate::{ClassRecord, ClassState, FindingCode, Inventory, Reading, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -126,21 +127,17 @@ impl Engine {
     }
 
     /// Records an event with the text of the kernel line, and removes the reasons that the event ends by the table.
-    /// `entity` is a GPU (`gpu.3`, or its PCI address if its slot is unknown) or a NIC (its PCI address). Returns the
-    /// resulting reason.
+    /// `entity` is a GPU (`gpu.3`, or its PCI address if its slot is unknown), a NIC or an NVSwitch (its PCI address).
+    /// Returns the reason of this event alone. A worse one of the same code that still counts is kept instead.
     pub fn event(&mut self, at_ms: u64, entity: &str, code: &EventCode, detail: &str) -> Reason {
         let judged = self.table.evaluate_event(code, detail);
         for ended in judged.ends {
             self.memory.reasons.remove(&state_key(ended, entity));
         }
-        let about = judged.about;
         let reason = Reason {
             code: code.reason(),
             entity: entity.to_owned(),
-            evidence: match detail.is_empty() {
-                true => about.to_owned(),
-                false => format!("{about}: {}", detail.chars().take(200).collect::<String>()),
-            },
+            evidence: evidence(judged.about, detail),
             severity: judged.severity,
             action: judged.action,
             observe_only: judged.observe_only,
@@ -149,8 +146,29 @@ impl Engine {
             count: 1,
         };
         let ends_at = judged.ends_at(at_ms);
-        self.memory.keep(reason.clone(), ends_at, true);
+        self.memory.keep_event(reason.clone(), ends_at, code);
         reason
+    }
+
+    /// Adds the text of the kernel line to the reason of an event that the driver reported without a text at `at_ms`, and
+    /// evaluates the event again. A text that names a worse event than the reason's own text replaces it.
+    pub fn add_message(&mut self, at_ms: u64, entity: &str, code: &EventCode, detail: &str) {
+        let judged = self.table.evaluate_event(code, detail);
+        let place = state_key(&code.reason(), entity);
+        let Some(kept) = self.memory.reasons.get_mut(&place) else {
+            return;
+        };
+        let reason = &mut kept.reason;
+        let is_same_event = reason.last_seen_ms.abs_diff(at_ms) <= MERGE_WINDOW_MS;
+        let is_better = message(&reason.evidence).is_empty() || judged.severity > reason.severity;
+        if detail.is_empty() || !is_same_event || !is_better {
+            return;
+        }
+        reason.evidence = evidence(judged.about, detail);
+        reason.severity = judged.severity;
+        reason.action = judged.action;
+        reason.observe_only = judged.observe_only;
+        kept.ends_at_ms = judged.ends_at(reason.last_seen_ms);
     }
 
     /// Ends the reasons with `code` after a repair, of one entity or of all. A fault that persists returns with the
@@ -210,7 +228,7 @@ impl EngineState {
                 reason.action = check.action;
                 reason.observe_only = check.observe_only;
             } else if let Some(code) = EventCode::from_reason(&reason.code) {
-                let judged = table.evaluate_event(&code, &reason.evidence);
+                let judged = table.evaluate_event(&code, message(&reason.evidence));
                 reason.severity = judged.severity;
                 reason.action = judged.action;
                 reason.observe_only = judged.observe_only;
@@ -281,6 +299,25 @@ impl EngineState {
             count: 1,
         };
         self.keep(reason, None, false);
+    }
+
+    /// Adds or renews the reason of an event. A worse reason of the same code that still counts is kept, and counts the
+    /// event. An event without a text keeps the text of an earlier one that was as bad.
+    fn keep_event(&mut self, mut reason: Reason, ends_at_ms: Option<u64>, code: &EventCode) {
+        let place = state_key(&reason.code, &reason.entity);
+        let at_ms = reason.last_seen_ms;
+        let kept = self.reasons.get_mut(&place);
+        let kept = kept.filter(|kept| kept.ends_at_ms.is_none_or(|end| end > at_ms));
+        if let Some(kept) = kept.filter(|_| !is_state_report(code)) {
+            if kept.reason.severity > reason.severity {
+                kept.reason.count = kept.reason.count.saturating_add(1);
+                return;
+            }
+            if kept.reason.severity == reason.severity && message(&reason.evidence).is_empty() {
+                reason.evidence.clone_from(&kept.reason.evidence);
+            }
+        }
+        self.keep(reason, ends_at_ms, true);
     }
 
     /// Adds a reason, or renews the existing one.

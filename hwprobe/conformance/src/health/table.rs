@@ -9,6 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The table this build ships.
 const SHIPPED: &str = include_str!("checks.yaml");
 
+/// Prefix of the name of a class that a site made for a single number; the number follows.
+pub(super) const SITE_CLASS: &str = "site.";
+
+/// Name of the class of all SXids that no other class lists.
+const OTHER_SXIDS: &str = "fatal";
+
 /// All checks and event classes that determine health.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +25,10 @@ pub struct Table {
     pub checks: BTreeMap<String, Check>,
     /// Classes of XIDs by name.
     pub xids: BTreeMap<String, XidClass>,
+    /// Classes of fatal errors of NVSwitches (SXids) by name. The class `fatal` applies to every number that no class
+    /// lists.
+    #[serde(default)]
+    pub sxids: BTreeMap<String, XidClass>,
     /// Events of other drivers, by reason code.
     #[serde(default)]
     pub events: BTreeMap<String, EventClass>,
@@ -56,13 +66,13 @@ pub struct Check {
     pub source: String,
 }
 
-/// A class of XIDs with the same meaning.
+/// A class of XIDs, or of SXids, with the same meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct XidClass {
     /// Description for operators.
     pub about: String,
-    /// XID numbers of the class.
+    /// Numbers of the class.
     pub codes: BTreeSet<u32>,
     /// Severity of the reason.
     pub severity: Severity,
@@ -74,6 +84,9 @@ pub struct XidClass {
     /// Observe-only: the reason counts in no verdict and drains no node.
     #[serde(default)]
     pub observe_only: bool,
+    /// Codes of the events that an event of this class ends, for the same device.
+    #[serde(default)]
+    pub ends: Vec<String>,
     /// Source of the classification.
     pub source: String,
 }
@@ -112,6 +125,9 @@ struct Site {
     /// Single XIDs, by number.
     #[serde(default)]
     xids: BTreeMap<u32, EventPatch>,
+    /// Single SXids, by number.
+    #[serde(default)]
+    sxids: BTreeMap<u32, EventPatch>,
     /// Events of other drivers, by reason code.
     #[serde(default)]
     events: BTreeMap<String, EventPatch>,
@@ -191,7 +207,12 @@ impl Table {
             wrong.extend(result.err().map(|why| format!("checks.{code}: {why}")));
         }
         for (code, patch) in site.xids {
-            self.patch_xid(code, &patch);
+            let old = self.class_of(code).map(|(_, class)| class.clone());
+            patch_number(&mut self.xids, old, code, &patch);
+        }
+        for (code, patch) in site.sxids {
+            let old = self.sxid_class_of(code).map(|(_, class)| class.clone());
+            patch_number(&mut self.sxids, old, code, &patch);
         }
         for (code, patch) in site.events {
             let result = self.patch_event(&code, &patch);
@@ -253,30 +274,6 @@ impl Table {
         Ok(())
     }
 
-    /// Moves a changed XID into a class of its own.
-    fn patch_xid(&mut self, code: u32, patch: &EventPatch) {
-        let old = self.class_of(code).map(|(_, class)| class.clone());
-        for class in self.xids.values_mut() {
-            class.codes.remove(&code);
-        }
-        let mut class = old.unwrap_or_else(|| XidClass {
-            about: "not in the shipped table".to_owned(),
-            codes: BTreeSet::new(),
-            severity: Severity::Inform,
-            action: Action::None,
-            counts_for_s: Some(86_400),
-            observe_only: false,
-            source: String::new(),
-        });
-        class.codes = BTreeSet::from([code]);
-        class.severity = patch.severity.unwrap_or(class.severity);
-        class.action = patch.action.unwrap_or(class.action);
-        class.counts_for_s = patch.counts_for_s.or(class.counts_for_s);
-        class.observe_only = patch.observe_only.unwrap_or(class.observe_only);
-        class.source = "the site".to_owned();
-        self.xids.insert(format!("site.{code}"), class);
-    }
-
     fn patch_event(&mut self, code: &str, patch: &EventPatch) -> Result<(), String> {
         let Some(class) = self.events.get_mut(code) else {
             return Err(no_such(code, "event", &self.events));
@@ -292,10 +289,18 @@ impl Table {
     /// The class of an XID, with its name.
     #[must_use]
     pub fn class_of(&self, code: u32) -> Option<(&str, &XidClass)> {
-        let mut classes = self.xids.iter();
-        classes
-            .find(|(_, class)| class.codes.contains(&code))
-            .map(|(name, class)| (name.as_str(), class))
+        class_in(&self.xids, code)
+    }
+
+    /// The class of a fatal SXid, with its name.
+    #[must_use]
+    pub fn sxid_class_of(&self, code: u32) -> Option<(&str, &XidClass)> {
+        let other = || {
+            self.sxids
+                .get(OTHER_SXIDS)
+                .map(|class| (OTHER_SXIDS, class))
+        };
+        class_in(&self.sxids, code).or_else(other)
     }
 
     fn invalid_entries(&self) -> Vec<String> {
@@ -309,17 +314,23 @@ impl Table {
                 ));
             }
         }
-        let mut seen: BTreeMap<u32, &str> = BTreeMap::new();
-        for (name, class) in &self.xids {
-            for code in &class.codes {
-                if let Some(other) = seen.insert(*code, name) {
-                    wrong.push(format!("xids.{name}: {code} is in {other} too"));
+        let is_strange = |code: &&String| EventCode::from_reason(code).is_none();
+        for (section, classes) in [("xids", &self.xids), ("sxids", &self.sxids)] {
+            let mut seen: BTreeMap<u32, &str> = BTreeMap::new();
+            for (name, class) in classes {
+                for code in &class.codes {
+                    if let Some(other) = seen.insert(*code, name) {
+                        wrong.push(format!("{section}.{name}: {code} is in {other} too"));
+                    }
                 }
+                let strange = class.ends.iter().filter(is_strange);
+                let strange = strange.map(|end| format!("{section}.{name}: {end} is not an event"));
+                wrong.extend(strange);
             }
         }
         for (code, class) in &self.events {
             let named = std::iter::once(code).chain(&class.ends);
-            let strange = named.filter(|code| EventCode::from_reason(code).is_none());
+            let strange = named.filter(is_strange);
             wrong.extend(strange.map(|other| format!("events.{code}: {other} is not an event")));
         }
         wrong
@@ -356,6 +367,41 @@ impl Check {
             ),
         }
     }
+}
+
+fn class_in(classes: &BTreeMap<String, XidClass>, code: u32) -> Option<(&str, &XidClass)> {
+    let mut classes = classes.iter();
+    let found = classes.find(|(_, class)| class.codes.contains(&code));
+    found.map(|(name, class)| (name.as_str(), class))
+}
+
+/// Moves a changed number out of its class `old` into a class of its own.
+fn patch_number(
+    classes: &mut BTreeMap<String, XidClass>,
+    old: Option<XidClass>,
+    code: u32,
+    patch: &EventPatch,
+) {
+    for class in classes.values_mut() {
+        class.codes.remove(&code);
+    }
+    let mut class = old.unwrap_or_else(|| XidClass {
+        about: "not in the shipped table".to_owned(),
+        codes: BTreeSet::new(),
+        severity: Severity::Inform,
+        action: Action::None,
+        counts_for_s: Some(86_400),
+        observe_only: false,
+        ends: Vec::new(),
+        source: String::new(),
+    });
+    class.codes = BTreeSet::from([code]);
+    class.severity = patch.severity.unwrap_or(class.severity);
+    class.action = patch.action.unwrap_or(class.action);
+    class.counts_for_s = patch.counts_for_s.or(class.counts_for_s);
+    class.observe_only = patch.observe_only.unwrap_or(class.observe_only);
+    class.source = "the site".to_owned();
+    classes.insert(format!("{SITE_CLASS}{code}"), class);
 }
 
 fn unreadable(error: &serde_yaml_ng::Error) -> TableError {

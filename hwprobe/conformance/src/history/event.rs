@@ -78,10 +78,10 @@ pub enum EventKind {
         /// The reported event; during a storm, `others` for each event after the first ones.
         what: String,
     },
-    /// A driver reported an error of a GPU or NIC: an XID, or an event of amdgpu or mlx5_core.
+    /// A driver reported an error of a GPU, NIC or NVSwitch: an XID, a fatal SXid, or an event of amdgpu or mlx5_core.
     #[serde(rename = "xid")]
     GpuEvent {
-        /// `gpu.3`, or the PCI address if the slot is unknown or the device is a NIC.
+        /// `gpu.3`, or the PCI address if the slot is unknown or the device is a NIC or an NVSwitch.
         gpu: String,
         /// PCI address, as sysfs writes it.
         address: String,
