@@ -321,7 +321,7 @@ mod tests {
     async fn panicked_query_is_repeated_alone() {
         let world = World::new();
         let vcluster = VclusterName::new("default").unwrap();
-        let mut register = Register::new(world.core.clone(), vcluster);
+        let mut register = Register::new(world.nodes(), vcluster);
         for node in ["n1", "n2", "n3"] {
             register.progress.insert(id(node), QueryState::Asking);
         }

@@ -188,7 +188,7 @@ async fn what_is_to_leave_lent_nodes_begins_none_of_its_own() {
 async fn panicked_call_is_repeated_alone() {
     let can_write = Arc::new(AtomicBool::new(true));
     let world = World::with_agent(|_, _| agent(can_write));
-    let mut checkpoints = Checkpoints::new(world.core.clone());
+    let mut checkpoints = Checkpoints::new(world.core.clone(), world.checkpoints.clone());
     let part = |number| Part {
         key: lattice_agent_rpc::AttemptKey {
             allocation: AllocationId(7),
