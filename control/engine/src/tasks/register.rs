@@ -145,7 +145,7 @@ impl Register {
         std::mem::take(&mut self.received)
     }
 
-    /// Keeps an answer. A node whose query panicked is queried again after a pause.
+    /// Keeps an answer. If a query panicked, its node is queried again after a pause.
     fn take(&mut self, ended: Result<GateAnswer, PanickedTask<NodeId>>) {
         match ended {
             Ok(answer) => self.received.push(answer),

@@ -189,7 +189,7 @@ impl Checkpoints {
         begun
     }
 
-    /// Keeps an answer for the next pass. A part whose call panicked is requested again after a pause.
+    /// Keeps an answer for the next pass. If a call panicked, its part is requested again after a pause.
     fn take(&mut self, joined: Result<(Part, RequestOutcome), PanickedTask<Part>>) {
         match joined {
             Ok(answer) => self.answers.push(answer),

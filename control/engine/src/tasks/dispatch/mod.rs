@@ -199,7 +199,7 @@ impl Dispatch {
         }
     }
 
-    /// Schedules another call after a call whose outcome is unknown: it may have started a process.
+    /// Schedules another call after one with an unknown outcome: that call may have started a process.
     fn repeat_after_panic(&mut self, target: &Target) {
         if let Some(calls) = self.progress.get_mut(target) {
             let until = Instant::now() + MAX_BACKOFF;
