@@ -24,9 +24,9 @@ fn seed_files(folder: &Path, into: &mut Vec<PathBuf>) {
 }
 
 /// Whether a source file with properties reads the seeds. Proptest derives the path of the seeds from that of the source
-/// file below the folder with `lib.rs` or `main.rs`; the folder of the seeds is beside that folder.
-fn is_read(seeds: &Path, beside: &[PathBuf]) -> bool {
-    beside.iter().any(|sources| {
+/// file below the folder with `lib.rs` or `main.rs`; the folder of the seeds has the same parent.
+fn is_read(seeds: &Path, siblings: &[PathBuf]) -> bool {
+    siblings.iter().any(|sources| {
         let source = sources.join(seeds).with_extension("rs");
         fs::read_to_string(source).is_ok_and(|text| text.contains("proptest!"))
     })
@@ -41,13 +41,13 @@ fn seeds_are_read_by_a_property_test() {
             let below = parent.join(FOLDER);
             let mut files = Vec::new();
             seed_files(&below, &mut files);
-            let beside: Vec<PathBuf> = fs::read_dir(&parent)
+            let siblings: Vec<PathBuf> = fs::read_dir(&parent)
                 .into_iter()
                 .flatten()
                 .map(|entry| entry.unwrap().path())
                 .collect();
             checked += files.len();
-            let is_stale = |file: &PathBuf| !is_read(file.strip_prefix(&below).unwrap(), &beside);
+            let is_stale = |file: &PathBuf| !is_read(file.strip_prefix(&below).unwrap(), &siblings);
             stale.extend(files.into_iter().filter(is_stale));
         }
     }
