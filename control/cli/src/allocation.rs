@@ -185,7 +185,9 @@ pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Fa
     let found = connection.client.allocations(&filter).await?;
     output::print(connection.format, &found, LIST, found.iter().map(row))?;
     if found.is_empty() && !args.all {
-        eprintln!("nothing is queued or running; `lattice status --all` shows what has ended");
+        output::message!(
+            "nothing is queued or running; `lattice status --all` shows what has ended"
+        );
     }
     Ok(())
 }
@@ -234,7 +236,7 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
             Action::Resume => "resumed",
         };
         match done {
-            Ok(now) => eprintln!("{id}: {}", word(&now)),
+            Ok(now) => output::message!("{id}: {}", word(&now)),
             Err(error) => {
                 Failure::keep_first(&mut first, error.into());
             }
@@ -260,7 +262,7 @@ pub async fn extend(args: &ExtendArgs, connection: &Connection) -> Result<(), Fa
     request.read().map_err(usage)?;
     let extended = connection.client.extend(args.id, &request).await?;
     let walltime = or_dash(extended.walltime.as_deref());
-    eprintln!("{}: walltime is now {walltime}", args.id);
+    output::message!("{}: walltime is now {walltime}", args.id);
     Ok(())
 }
 
@@ -275,14 +277,14 @@ pub async fn checkpoint(args: &CheckpointArgs, connection: &Connection) -> Resul
     let shown = connection.client.checkpoint(args.id, &request).await?;
     let writing = shown.checkpoints.and_then(|all| all.in_progress);
     match writing {
-        Some(writing) => eprintln!(
+        Some(writing) => output::message!(
             "{}: writes checkpoint {} to {}; times out at {}",
             args.id,
             writing.number,
             writing.directory,
             time(&writing.times_out_at)
         ),
-        None => eprintln!("{}: checkpoint accepted", args.id),
+        None => output::message!("{}: checkpoint accepted", args.id),
     }
     Ok(())
 }
@@ -299,7 +301,7 @@ pub async fn logs(args: &LogsArgs, connection: &Connection) -> Result<(), Failur
         follow: args.follow,
     };
     let mut chunks = connection.client.logs(args.id, options).await?;
-    let mut out = io::stdout().lock();
+    let mut out = output::job_output();
     while let Some(chunk) = chunks.next().await {
         let written = out.write_all(&chunk?).and_then(|()| out.flush());
         match written {

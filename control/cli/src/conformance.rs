@@ -75,13 +75,13 @@ async fn groups(args: &GroupsArgs, connection: &Connection) -> Result<(), Failur
     };
     output::print(connection.format, &found, columns, rows)?;
     if !found.unknown.is_empty() {
-        eprintln!(
+        output::message!(
             "digest unknown, not in a group: {} (`lattice node health NODE` shows why)",
             found.unknown
         );
     }
     for not_read in &found.not_read {
-        eprintln!("not read: {}: {}", not_read.why, not_read.nodes);
+        output::message!("not read: {}: {}", not_read.why, not_read.nodes);
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ async fn drift(args: &NodeClassArgs, connection: &Connection) -> Result<(), Fail
     )?;
     summarise(&report.drifted);
     if let Some(brake) = &report.brake {
-        eprintln!(
+        output::message!(
             "automatic draining stopped since {}: {} (`lattice conformance brake release`)",
             time(&brake.since),
             brake.reason
@@ -110,7 +110,7 @@ async fn drift(args: &NodeClassArgs, connection: &Connection) -> Result<(), Fail
             .iter()
             .map(|held| format!("{} on {}", held.value, held.nodes))
             .collect();
-        eprintln!(
+        output::message!(
             "no majority: {} of {}: {}",
             none.key,
             none.cohort,
@@ -121,16 +121,16 @@ async fn drift(args: &NodeClassArgs, connection: &Connection) -> Result<(), Fail
         .iter()
         .chain(&stale_state_lines(&report.drifted))
     {
-        eprintln!("{line}");
+        output::message!("{line}");
     }
     if !report.pending.is_empty() {
-        eprintln!(
+        output::message!(
             "not checked, required readings are unknown: {}",
             report.pending
         );
     }
     if !report.without_reference.is_empty() {
-        eprintln!(
+        output::message!(
             "not checked (no baseline, fewer than 4 similar nodes): {}",
             report.without_reference
         );
@@ -180,7 +180,7 @@ fn print_drift(drifted: &[DriftView], connection: &Connection) -> Result<(), Fai
         rows(drifted, connection),
     )?;
     if drifted.is_empty() {
-        eprintln!("no node differs");
+        output::message!("no node differs");
     }
     Ok(())
 }
@@ -232,7 +232,7 @@ fn folded(nodes: BTreeSet<&str>) -> String {
 /// several cohorts differ in one key, each sentence names its cohort.
 fn summarise(drifted: &[DriftView]) {
     for line in sentences(drifted) {
-        eprintln!("{line}");
+        output::message!("{line}");
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     context::{self, ContextFile},
     failure::Failure,
-    output::Format,
+    output::{self, Format},
 };
 use lattice_api::text;
 use lattice_client::{Client, ClientError};
@@ -42,7 +42,7 @@ impl Connection {
     pub fn warn_if_stale(&self) {
         if let Some(age) = self.client.view_age().filter(|age| *age >= STALE_VIEW_AGE) {
             let age = text::rounded_duration(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-            eprintln!("the quorum does not answer; the data is {age} old");
+            output::message!("the quorum does not answer; the data is {age} old");
         }
     }
 }

@@ -93,7 +93,7 @@ pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Fai
             all.retain(|dag| args.all || dag.ended_at.is_none());
             output::print(format, &all, LIST, all.iter().map(row))?;
             if all.is_empty() && !args.all {
-                eprintln!("no DAG is running; `lattice dag list --all` includes ended DAGs");
+                output::message!("no DAG is running; `lattice dag list --all` includes ended DAGs");
             }
             Ok(())
         }
@@ -103,7 +103,9 @@ pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Fai
                 match client.cancel_dag(id).await {
                     Ok(dag) => {
                         let left = dag.unfinished;
-                        eprintln!("{id}: cancel accepted; {left} members have not ended yet");
+                        output::message!(
+                            "{id}: cancel accepted; {left} members have not ended yet"
+                        );
                     }
                     Err(error) => Failure::keep_first(&mut first, error.into()),
                 }
@@ -201,7 +203,7 @@ fn print_dry_run(judged: &DagDryRunResult, format: Format) -> Result<(), Failure
     if matches!(format, Format::Table | Format::Wide) {
         let (count, revision) = (judged.members.len(), judged.revision.0);
         let members = if count == 1 { "member" } else { "members" };
-        eprintln!(
+        output::message!(
             "dry run: {count} {members} would be accepted (at revision {revision}); nothing was \
              submitted"
         );

@@ -1,5 +1,6 @@
 //! Failure of a command, with its exit code.
 
+use crate::terminal;
 use lattice_client::ClientError;
 use lattice_host::error_text::with_causes;
 use std::{fmt, process::ExitCode};
@@ -60,13 +61,18 @@ impl Failure {
     pub fn keep_first(first: &mut Option<Self>, failure: Self) {
         match first {
             None => *first = Some(failure),
-            Some(_) => eprintln!("lattice: {failure}"),
+            Some(_) => failure.print(),
         }
     }
 
     /// Whether there was no answer, or no context file was found.
     pub fn is_unreachable(&self) -> bool {
         self.code == UNREACHABLE
+    }
+
+    /// Prints the failure on standard error.
+    pub fn print(&self) {
+        terminal::message_lines(&format!("lattice: {self}"));
     }
 
     /// Returns the exit code of the process.

@@ -145,7 +145,7 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
     )?;
     if !off.is_empty() {
         let classes: Vec<_> = off.iter().map(|d| d.class.to_string()).collect();
-        eprintln!(
+        output::message!(
             "not compared, probed on neither host: {}",
             classes.join(", ")
         );
@@ -208,7 +208,7 @@ fn group_hosts(args: &GroupsArgs, format: Format) -> anyhow::Result<()> {
         rows,
     )?;
     if !found.unknown.is_empty() {
-        eprintln!(
+        output::message!(
             "digest unknown, not in a group: {}",
             found.unknown.join(",")
         );
@@ -231,7 +231,7 @@ fn drift_hosts(args: &DriftArgs, format: Format) -> anyhow::Result<()> {
         rows,
     )?;
     if !report.alone.is_empty() {
-        eprintln!(
+        output::message!(
             "not compared (fewer than 4 similar nodes): {}",
             report.alone.join(",")
         );

@@ -19,6 +19,7 @@ mod project;
 mod replay;
 mod reservation;
 mod submit;
+mod terminal;
 mod usage;
 mod web_tls;
 
@@ -127,12 +128,38 @@ pub fn main() -> ExitCode {
     // This binary is also executed as the supervisor of an allocation's processes, and as the disposable child
     // processes that run probes and driver calls.
     lattice_agent::child::run_if_child();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return report_usage(&error),
+    };
     match run(cli) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("lattice: {failure}");
+            failure.print();
             failure.exit_code()
+        }
+    }
+}
+
+/// Prints an error of the command line, or the help that was requested. An error repeats arguments, which may be text of
+/// others, such as names from a file.
+fn report_usage(error: &clap::Error) -> ExitCode {
+    let arguments: Vec<String> = std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let shown: Vec<String> = arguments
+        .iter()
+        .map(|argument| terminal::printable(argument).into_owned())
+        .collect();
+    if shown == arguments {
+        error.exit();
+    }
+    // The same error for the arguments as they may be printed.
+    match Cli::try_parse_from(shown) {
+        Err(error) => error.exit(),
+        Ok(_) => {
+            terminal::message_lines(error.render().to_string().trim_end());
+            Failure::usage("").exit_code()
         }
     }
 }
@@ -200,5 +227,26 @@ async fn run_cluster_command(
         C::Node(command) => node::run(command, connection).await,
         C::Conformance(command) => conformance::run(command, connection).await,
         C::Project(command) => project::run(command, connection).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use clap::ValueEnum as _;
+
+    /// Completion scripts pass the same output as texts of others, which escapes unsafe characters.
+    #[test]
+    fn completion_scripts_have_no_unsafe_characters() {
+        for shell in clap_complete::Shell::value_variants() {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "lattice", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            assert!(script.lines().count() > 100, "{shell}");
+            for line in script.lines() {
+                assert_eq!(terminal::printable(line), line, "{shell}");
+            }
+        }
     }
 }

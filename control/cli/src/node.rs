@@ -322,14 +322,15 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     let names = ["verdict", "class", "key", &diff.left, &diff.right];
     output::print(connection.format, &diff, Columns::only(&names), rows)?;
     if shown.is_empty() {
-        eprintln!(
+        output::message!(
             "{} and {} do not differ in any known key",
-            diff.left, diff.right
+            diff.left,
+            diff.right
         );
     }
     if !off.is_empty() {
         let classes: Vec<_> = off.iter().map(|d| d.class.as_str()).collect();
-        eprintln!(
+        output::message!(
             "not compared, disabled on both sides: {}",
             classes.join(", ")
         );

@@ -1,19 +1,19 @@
 //! Output of results: tables for reading; JSON, YAML and CSV for programs.
 
-use crate::failure::Failure;
+mod document;
 mod fold;
 mod result_list;
 
+pub(crate) use crate::terminal::message;
+pub use crate::terminal::{job_output, line, message_lines, printable};
 pub use result_list::ResultList;
 
+use crate::{failure::Failure, terminal};
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use lattice_mesh::{Clock as _, SystemClock};
 use serde::Serialize;
-use std::{
-    borrow::Cow,
-    io::{self, IsTerminal as _, Write},
-};
+use std::io;
 
 /// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -63,8 +63,8 @@ pub fn print<T: Serialize>(
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> anyhow::Result<()> {
     let text = match format {
-        Format::Json => serde_json::to_string_pretty(value)?,
-        Format::Yaml => serde_yaml_ng::to_string(value)?.trim_end().to_owned(),
+        Format::Json => document::json(value)?,
+        Format::Yaml => document::yaml(value)?,
         Format::Csv => comma_separated(&columns.shown(format), rows)?,
         Format::Table | Format::Wide => table(&columns.shown(format), rows, width()),
     };
@@ -91,15 +91,6 @@ pub fn moment(option: &str, text: &str) -> Result<String, Failure> {
     }
 }
 
-/// Writes one text and a line end to standard output.
-pub fn line(text: &str) -> anyhow::Result<()> {
-    match writeln!(io::stdout().lock(), "{text}") {
-        // A reader such as `head` may stop early, which is not a failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
-}
-
 /// Returns the maximum width of a table: `COLUMNS`, else the width of the terminal. Without a terminal, each row is one
 /// line.
 fn width() -> Option<usize> {
@@ -107,7 +98,7 @@ fn width() -> Option<usize> {
     let said = said.and_then(|columns| columns.parse().ok());
     let of_terminal = || Table::new().width().map(usize::from);
     said.filter(|columns| *columns > 0)
-        .or_else(|| io::stdout().is_terminal().then(of_terminal).flatten())
+        .or_else(|| terminal::stdout_is_terminal().then(of_terminal).flatten())
 }
 
 fn table(
@@ -115,7 +106,9 @@ fn table(
     rows: impl IntoIterator<Item = Vec<String>>,
     width: Option<usize>,
 ) -> String {
-    let heading = header.iter().map(|name| name.to_uppercase()).collect();
+    // A name may be text of others too: a host, or a baseline.
+    let heading = header.iter().map(|name| name.to_uppercase());
+    let heading = heading.map(|name| printable(&name).into_owned()).collect();
     let shown = |row: Vec<String>| {
         let cells = row.iter().take(header.len());
         cells.map(|cell| printable(cell).into_owned()).collect()
@@ -152,26 +145,17 @@ fn vertical_table(lines: &[Vec<String>]) -> String {
     rows.iter().map(one).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Escapes control characters. Texts come from users and hosts, and must not control the terminal.
-fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    let escape = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(escape).collect::<String>().into()
-}
-
+/// Formats rows as CSV. The format has no escapes, so cells are shown as in tables; JSON and YAML have the exact values.
 fn comma_separated(
     header: &[&str],
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(header)?;
+    let shown = |cell: &str| printable(cell).into_owned();
+    writer.write_record(header.iter().map(|name| shown(name)))?;
     for row in rows {
-        writer.write_record(row.iter().take(header.len()))?;
+        let cells = row.iter().take(header.len());
+        writer.write_record(cells.map(|cell| shown(cell)))?;
     }
     let bytes = writer.into_inner().map_err(io::Error::other)?;
     Ok(String::from_utf8(bytes)?.trim_end().to_owned())
@@ -297,9 +281,11 @@ mod tests {
 
     #[test]
     fn nothing_in_a_table_steers_the_terminal() {
-        let row = vec!["\u{1b}]0;owned\u{7}".to_owned()];
-        let text = table(&["name"], [row], None);
-        assert_eq!(text, "NAME\n\\u{1b}]0;owned\\u{7}");
+        let row = || vec!["\u{1b}]0;owned\u{7}\u{202e}\nx".to_owned()];
+        let text = table(&["name\u{1b}"], [row()], None);
+        assert_eq!(text, "NAME\\u{1b}\n\\u{1b}]0;owned\\u{7}\\u{202e}\\nx");
+        let text = comma_separated(&["name\u{1b}"], [row()]).unwrap();
+        assert_eq!(text, "name\\u{1b}\n\\u{1b}]0;owned\\u{7}\\u{202e}\\nx");
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! Progress of a long command: a bar on a terminal, periodic lines elsewhere, as in the log of a job. All output goes
 //! to standard error; standard output carries the result.
 
+use crate::terminal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
-use std::{
-    io::IsTerminal as _,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// Progress display.
 pub struct Progress {
@@ -26,13 +24,13 @@ impl Progress {
     pub fn new(every: Duration) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let last = Mutex::new(Instant::now());
-        let lines = (!std::io::stderr().is_terminal()).then_some(Lines { every, last });
+        let lines = (!terminal::stderr_is_terminal()).then_some(Lines { every, last });
         Self { bar, lines }
     }
 
-    /// Prints one line about a step.
+    /// Prints a message about a step.
     pub fn print_line(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        self.bar.suspend(|| terminal::message_lines(text));
     }
 
     /// Starts the display: `done` of `total` are done already, and the bar is drawn according to `template`.
@@ -56,10 +54,11 @@ impl Progress {
             if last.elapsed() >= *every {
                 *last = Instant::now();
                 let total = self.bar.length().unwrap_or_default();
-                eprintln!("{done} of {total} {what}");
+                terminal::message!("{done} of {total} {what}");
             }
         }
-        self.bar.set_message(what);
+        self.bar
+            .set_message(terminal::printable(&what).into_owned());
     }
 
     /// Removes the display.

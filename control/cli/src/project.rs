@@ -123,7 +123,7 @@ pub async fn run(command: ProjectCommand, connection: &Connection) -> Result<(),
         ProjectCommand::Set(args) => set(args, connection).await,
         ProjectCommand::Delete { path } => {
             connection.client.delete_project(&path).await?;
-            eprintln!("{path}: deleted");
+            output::message!("{path}: deleted");
             Ok(())
         }
     }

@@ -131,7 +131,7 @@ pub async fn run(command: ReservationCommand, connection: &Connection) -> Result
             let mut first = None;
             for name in names {
                 match client.delete_reservation(&name, None).await {
-                    Ok(_) => eprintln!("{name}: deleted"),
+                    Ok(_) => output::message!("{name}: deleted"),
                     Err(error) => Failure::keep_first(&mut first, error.into()),
                 }
             }

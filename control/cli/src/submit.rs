@@ -417,18 +417,22 @@ pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failu
     let asked = args.read_input()?;
     let request = asked.check_request(&args.said)?;
     for note in asked.notes() {
-        eprintln!("note: {note}");
+        output::message!("note: {note}");
     }
     let answer = submit(args, &request, connection).await?;
     match (connection.format, answer.id) {
         (Format::Table | Format::Wide, Some(id)) => Ok(output::line(&id.to_string())?),
         (Format::Table | Format::Wide, None) => {
             let revision = answer.revision.0;
-            eprintln!("dry run: would be accepted (at revision {revision}); nothing was submitted");
+            output::message!(
+                "dry run: would be accepted (at revision {revision}); nothing was submitted"
+            );
             match answer.outlook {
                 Some(outlook) => Ok(output::line(&in_words(outlook))?),
                 None => {
-                    eprintln!("this control cannot plan at present: the start time is unknown");
+                    output::message!(
+                        "this control cannot plan at present: the start time is unknown"
+                    );
                     Ok(())
                 }
             }

@@ -34,7 +34,7 @@ pub async fn run(args: UsageArgs, connection: &Connection) -> Result<(), Failure
         let rows = [of_tenant(&usage)];
         output::print(connection.format, &usage, TENANT, rows)?;
         for line in remarks(&usage) {
-            eprintln!("{line}");
+            output::message!("{line}");
         }
         return Ok(());
     }

@@ -42,7 +42,7 @@ pub async fn run(command: AccountingCommand, connection: &Connection) -> Result<
             let status = client.accounting_status().await?;
             output::print(connection.format, &status, STATUS, [row(&status)])?;
             for line in remarks(&status) {
-                eprintln!("{line}");
+                output::message!("{line}");
             }
             Ok(())
         }
@@ -56,7 +56,7 @@ pub async fn run(command: AccountingCommand, connection: &Connection) -> Result<
             let rows = found.differences.iter().map(difference);
             output::print(connection.format, &found, DIFFERENCES, rows)?;
             if found.differences.is_empty() {
-                eprintln!("all totals match the recorded usage");
+                output::message!("all totals match the recorded usage");
             }
             let left = found
                 .differences

@@ -105,7 +105,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
     let authority = Authority::create(&args.cluster, validity(args.days))?;
     authority.save(&args.out)?;
-    eprintln!("made {} (pin {})", args.out.display(), authority.pin());
+    output::message!("made {} (pin {})", args.out.display(), authority.pin());
     Ok(())
 }
 
@@ -127,7 +127,7 @@ pub fn issue(args: &IssueArgs) -> anyhow::Result<()> {
     }
     let authority = Authority::load(&args.ca)?;
     Credentials::issued_by(&authority, &identity, validity(args.days))?.save(&args.out)?;
-    eprintln!("issued {} in {}", identity.uri(), args.out.display());
+    output::message!("issued {} in {}", identity.uri(), args.out.display());
     Ok(())
 }
 
@@ -190,10 +190,10 @@ async fn add(file: PathBuf, connection: &Connection) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(format!("{}: {}", file.display(), error.reason)))?;
     connection.client.add_authority(&text, None).await?;
     let (pin, subject) = (short_pin(&described.pin), &described.subject);
-    eprintln!(
+    output::message!(
         "authority {pin} ({subject}) is trusted; the current authority still issues certificates"
     );
-    eprintln!(
+    output::message!(
         "  next: when every quorum member has its folder in enrolment.authority and has loaded it \
          (SIGHUP): lattice admin ca promote {pin}"
     );
@@ -205,10 +205,12 @@ async fn promote(pin: &str, connection: &Connection) -> Result<(), Failure> {
     let all = connection.client.authorities().await?;
     let issuing = all.iter().find(|authority| authority.phase == "issuing");
     let issuing = issuing.map_or(pin, |authority| short_pin(&authority.pin));
-    eprintln!("authority {issuing} issues from now on; every member renews within ten minutes");
+    output::message!(
+        "authority {issuing} issues from now on; every member renews within ten minutes"
+    );
     for old in all.iter().filter(|authority| authority.phase != "issuing") {
         let pin = short_pin(&old.pin);
-        eprintln!(
+        output::message!(
             "  next: when `lattice admin ca list` counts no certificate of {pin}: lattice admin \
              ca retire {pin}"
         );
@@ -219,10 +221,12 @@ async fn promote(pin: &str, connection: &Connection) -> Result<(), Failure> {
 async fn retire(args: &RetireArgs, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
     client.retire_authority(&args.pin, args.force, None).await?;
-    eprintln!(
+    output::message!(
         "authority {} is no longer trusted; its certificates are refused",
         args.pin
     );
-    eprintln!("  join tokens with the pin of this authority only no longer work: create new ones");
+    output::message!(
+        "  join tokens with the pin of this authority only no longer work: create new ones"
+    );
     Ok(())
 }

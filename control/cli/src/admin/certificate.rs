@@ -118,7 +118,7 @@ async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
             (None, None) => "",
             _ => "matching ",
         };
-        eprintln!(
+        output::message!(
             "no {which}certificate issued by the quorum (certificates made by `ca issue` are \
             not tracked)"
         );
@@ -170,8 +170,10 @@ async fn revoke(args: &RevokeArgs, connection: &Connection) -> Result<(), Failur
     }
     for (role, names) in done {
         let names = hostlist::fold(&names);
-        eprintln!("{role}/{names}: revoked; connections end now, running allocations continue");
-        eprintln!("  {}", reenrolment_hint(role, &names));
+        output::message!(
+            "{role}/{names}: revoked; connections end now, running allocations continue"
+        );
+        output::message!("  {}", reenrolment_hint(role, &names));
     }
     first.map_or(Ok(()), Err)
 }
@@ -258,7 +260,7 @@ pub fn show(args: &ShowArgs, format: Format) -> Result<(), Failure> {
     let columns = Columns::only(&["key", "value"]);
     output::print(format, &shown, columns, rows(&shown, format))?;
     if leaf.not_after < SystemClock.now() {
-        eprintln!("the certificate has expired and is not accepted");
+        output::message!("the certificate has expired and is not accepted");
     }
     Ok(())
 }

@@ -10,7 +10,13 @@ mod tenant;
 mod token;
 mod vcluster;
 
-use crate::{connect::Connection, context::ContextFile, failure::Failure, output::Format, web_tls};
+use crate::{
+    connect::Connection,
+    context::ContextFile,
+    failure::Failure,
+    output::{self, Format},
+    web_tls,
+};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use secrecy::ExposeSecret as _;
@@ -142,7 +148,7 @@ pub fn https(args: &HttpsArgs) -> anyhow::Result<()> {
         0o644,
     )?;
     write_new(&args.out.join("https-ca.pem"), web.ca_pem.as_bytes(), 0o644)?;
-    eprintln!("made {} for {}", args.out.display(), args.hosts.join(", "));
+    output::message!("made {} for {}", args.out.display(), args.hosts.join(", "));
     Ok(())
 }
 
@@ -159,7 +165,7 @@ pub fn context(args: &ContextArgs) -> anyhow::Result<()> {
     // A context that no client can use is not written.
     crate::connect::client(&context)?;
     write_new(&args.out, &serde_json::to_vec_pretty(&context)?, 0o600)?;
-    eprintln!(
+    output::message!(
         "wrote {}; use it with --context, or set LATTICE_CONTEXT",
         args.out.display()
     );

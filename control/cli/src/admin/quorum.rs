@@ -232,7 +232,7 @@ async fn status(connection: &Connection) -> Result<(), Failure> {
         view.members.iter().map(row),
     )?;
     for warning in &view.warnings {
-        eprintln!("warning: {warning}");
+        output::message!("warning: {warning}");
     }
     Ok(())
 }
@@ -241,9 +241,9 @@ async fn status(connection: &Connection) -> Result<(), Failure> {
 async fn print_quorum(connection: &Connection) -> Result<(), Failure> {
     let view = connection.client.quorum().await?;
     if matches!(connection.format, Format::Table | Format::Wide) {
-        eprintln!("{}", headline(&view));
+        output::message!("{}", headline(&view));
         for warning in &view.warnings {
-            eprintln!("warning: {warning}");
+            output::message!("warning: {warning}");
         }
         return Ok(());
     }
@@ -284,7 +284,7 @@ where
                     _ => format!("{what}: under way"),
                 };
                 if said.as_ref() != Some(&now) {
-                    eprintln!("{now}");
+                    output::message!("{now}");
                     said = Some(now);
                 }
             }
@@ -308,8 +308,8 @@ async fn add(connection: &Connection, id: u64, address: &str, wait: Wait) -> Res
     let done =
         repeat_until_done(&what, wait, || client.add_member(id, address, Some(&key))).await?;
     match done.unchanged {
-        true => eprintln!("member {id} is already a voter"),
-        false => eprintln!("member {id} at {address} votes from now on"),
+        true => output::message!("member {id} is already a voter"),
+        false => output::message!("member {id} at {address} votes from now on"),
     }
     Ok(())
 }
@@ -326,10 +326,10 @@ async fn remove(
     let step = || client.remove_member(id, reason, force, Some(&key));
     let done = repeat_until_done(&what, wait, step).await?;
     match done.unchanged {
-        true => eprintln!("there is no member {id}: nothing to do"),
+        true => output::message!("there is no member {id}: nothing to do"),
         false => {
-            eprintln!("member {id} is removed; its machine can be stopped");
-            eprintln!(
+            output::message!("member {id} is removed; its machine can be stopped");
+            output::message!(
                 "  next: remove member {id} from `members` in the configurations of the other members and of the \
                  controls; if its machine is lost: lattice admin certificate revoke quorum/{id}"
             );
@@ -344,9 +344,9 @@ async fn step_down(connection: &Connection, to: Option<u64>) -> Result<(), Failu
         .step_down(to, Some(&idempotency_key()))
         .await?;
     match (done.leader, done.unchanged) {
-        (Some(id), true) => eprintln!("member {id} leads already"),
-        (Some(id), false) => eprintln!("member {id} leads now"),
-        (None, _) => eprintln!(
+        (Some(id), true) => output::message!("member {id} leads already"),
+        (Some(id), false) => output::message!("member {id} leads now"),
+        (None, _) => output::message!(
             "the leader stepped down, and no new leader is elected yet; see `lattice admin quorum status`"
         ),
     }

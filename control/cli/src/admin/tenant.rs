@@ -183,7 +183,7 @@ pub async fn run(command: TenantCommand, connection: &Connection) -> Result<(), 
         }
         TenantCommand::Delete { id } => {
             client.delete_tenant(&id).await?;
-            eprintln!("{id}: deleted");
+            output::message!("{id}: deleted");
             Ok(())
         }
     }

@@ -86,7 +86,7 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
     let created = connection.client.create_token(&request).await?;
     if matches!(connection.format, Format::Table | Format::Wide) {
         // The token is the only text on standard output, so that it can be redirected into a file.
-        eprintln!("{}", in_words(&request, &created));
+        output::message_lines(&in_words(&request, &created));
         return Ok(output::line(&created.token)?);
     }
     let row = vec![
@@ -174,7 +174,7 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
     let rows = tokens.iter().map(|token| row(connection.format, token));
     output::print(connection.format, &tokens, LIST, rows)?;
     if tokens.is_empty() {
-        eprintln!("no token can be used now; `lattice admin token create` makes one");
+        output::message!("no token can be used now; `lattice admin token create` makes one");
     }
     Ok(())
 }
@@ -184,7 +184,9 @@ async fn revoke(ids: &[String], connection: &Connection) -> Result<(), Failure> 
     for id in ids {
         match connection.client.revoke_token(id, None).await {
             Ok(_) => {
-                eprintln!("{id}: revoked; members that enrolled with this token stay enrolled")
+                output::message!(
+                    "{id}: revoked; members that enrolled with this token stay enrolled"
+                )
             }
             Err(error) => Failure::keep_first(&mut first, Failure::from(error)),
         }

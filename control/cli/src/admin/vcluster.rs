@@ -318,7 +318,7 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
             let request = VclusterNodesRequest { nodes, from };
             let done = client.assign_vcluster(&args.name, &request, None).await?;
             if matches!(format, Format::Table | Format::Wide) {
-                eprintln!("moved to vCluster {}: {}", done.vcluster, done.nodes);
+                output::message!("moved to vCluster {}: {}", done.vcluster, done.nodes);
                 return Ok(());
             }
             let row = vec![
@@ -332,7 +332,7 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
         VclusterCommand::Delete(args) => {
             let version = args.expected_version;
             client.delete_vcluster(&args.name, version, None).await?;
-            eprintln!("{}: deleted", args.name);
+            output::message!("{}: deleted", args.name);
             Ok(())
         }
     }

@@ -100,7 +100,7 @@ fn print_summary(
         Columns::only(&["what", "found"]),
         rows,
     )?;
-    eprintln!(
+    output::message!(
         "keep the pins or the certificates of the authorities elsewhere: they verify the file; \
          continue the next export with --after {}",
         report.last

@@ -90,10 +90,10 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
     }
     output::print(connection.format, &found, LIST, found.iter().map(row))?;
     match (found.last(), more, filter.newest_first) {
-        (None, ..) => eprintln!("no matching entry"),
+        (None, ..) => output::message!("no matching entry"),
         (_, false, _) => {}
-        (_, true, true) => eprintln!("the newest {limit}; --limit shows more"),
-        (Some(last), true, false) => eprintln!("continue with --after {}", last.number),
+        (_, true, true) => output::message!("the newest {limit}; --limit shows more"),
+        (Some(last), true, false) => output::message!("continue with --after {}", last.number),
     }
     Ok(())
 }

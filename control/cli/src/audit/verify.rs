@@ -173,7 +173,7 @@ pub async fn online(args: &VerifyArgs, connection: &Connection) -> Result<(), Fa
     if pins.is_empty() {
         pins = head.authorities.iter().map(|a| a.pin.clone()).collect();
         if !args.chain_only {
-            eprintln!(
+            output::message!(
                 "the authorities are taken from the server; --ca or --pin names them from elsewhere"
             );
         }

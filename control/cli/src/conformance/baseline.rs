@@ -170,7 +170,7 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
     ];
     output::print(connection.format, &set, columns, [row])?;
     for line in consequences(&set) {
-        eprintln!("{line}");
+        output::message!("{line}");
     }
     Ok(())
 }
@@ -397,7 +397,7 @@ async fn show(args: &ShowArgs, connection: &Connection) -> Result<(), Failure> {
         wide: &["kind", "digest"],
     };
     output::print(connection.format, &found, columns, rows)?;
-    eprintln!(
+    output::message!(
         "{} v{} of {}, by {}, for {}",
         found.name,
         found.version,
@@ -406,20 +406,20 @@ async fn show(args: &ShowArgs, connection: &Connection) -> Result<(), Failure> {
         applies_to(&found)
     );
     if !found.description.is_empty() {
-        eprintln!("{}", found.description);
+        output::message!("{}", found.description);
     }
     for (class, rule) in &found.classes {
         if let Some(why) = &rule.unreadable {
-            eprintln!("class {class} checks no node: {why}");
+            output::message!("class {class} checks no node: {why}");
         }
     }
-    eprintln!("{}", applies_to_text(&found));
+    output::message!("{}", applies_to_text(&found));
     let versions: Vec<String> = found
         .versions
         .iter()
         .map(|version| format!("v{} {} {}", version.version, time(&version.at), version.by))
         .collect();
-    eprintln!("versions kept: {}", versions.join("; "));
+    output::message!("versions kept: {}", versions.join("; "));
     Ok(())
 }
 
@@ -433,7 +433,7 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     let columns = ["verdict", "class", "key", &found.left, &found.right];
     output::print(connection.format, &found, Columns::only(&columns), rows)?;
     if found.differences.is_empty() {
-        eprintln!("no difference: {} matches {}", found.right, found.left);
+        output::message!("no difference: {} matches {}", found.right, found.left);
     }
     Ok(())
 }

@@ -35,12 +35,12 @@ pub async fn run(command: BrakeCommand, connection: &Connection) -> Result<(), F
             let columns = Columns::only(&["since", "by", "reason"]);
             output::print(connection.format, &state, columns, rows)?;
             if state.held.is_none() {
-                eprintln!("automatic draining is active");
+                output::message!("automatic draining is active");
             }
         }
         BrakeCommand::Release(args) => {
             connection.client.release_brake(&args.reason).await?;
-            eprintln!("automatic draining resumed");
+            output::message!("automatic draining resumed");
         }
     }
     Ok(())

@@ -59,10 +59,10 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
     };
     output::print(connection.format, &found, columns, rows)?;
     if found.changes.is_empty() {
-        eprintln!("nothing changed since {since}");
+        output::message!("nothing changed since {since}");
     }
     for line in notes(&found) {
-        eprintln!("{line}");
+        output::message!("{line}");
     }
     Ok(())
 }

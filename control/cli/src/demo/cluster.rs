@@ -5,7 +5,10 @@ use super::{
     fixtures::{DemoNode, Fixtures},
     folder::{CLUSTER, Folder},
 };
-use crate::web_tls::{self, WebTls};
+use crate::{
+    output,
+    web_tls::{self, WebTls},
+};
 use futures::future::{join_all, try_join_all};
 use lattice_client::{AllocationFilter, Client, Endpoint};
 use lattice_cluster::{AgentPlan, ClusterFounder, ControlPlan, LOOPBACK};
@@ -152,7 +155,7 @@ impl Cluster {
                 .map(|a| a.executor().end_all_ranks(END_TIMEOUT));
             let left: usize = join_all(ending).await.into_iter().sum();
             if left > 0 {
-                eprintln!("{left} processes are still running after the time limit");
+                output::message!("{left} processes are still running after the time limit");
             }
         }
         join_all(self.agents.into_iter().map(lattice_agent::App::stop)).await;

@@ -20,6 +20,7 @@ use crate::{
     failure::Failure,
     output::Format,
     progress::Progress,
+    terminal::LogWriter,
 };
 use anyhow::Context as _;
 use clap::Args;
@@ -32,7 +33,6 @@ use lattice_cluster::UNPRIVILEGED_ID;
 use lattice_quorum_types::NodeId;
 use std::{
     future::Future,
-    io::IsTerminal as _,
     net::SocketAddr,
     path::PathBuf,
     pin::Pin,
@@ -109,8 +109,8 @@ fn log_to_stderr() {
     // If another subscriber is set already, it stays in use.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_writer(|| LogWriter)
         .log_internal_errors(false)
         .try_init();
 }

@@ -167,7 +167,7 @@ pub fn print(outcome: &Outcome, faults: &[Fault], format: Format) -> anyhow::Res
     ]);
     output::print(format, outcome, Columns::only(&["what", "result"]), rows)?;
     for fault in faults {
-        eprintln!("unexpected result: {fault}");
+        output::message_lines(&format!("unexpected result: {fault}"));
     }
     Ok(())
 }

@@ -59,8 +59,8 @@ pub async fn claim(args: ClaimArgs, connection: &Connection) -> Result<(), Failu
     let row = vec![done.nodes.clone(), done.revision.to_string()];
     let columns = Columns::only(&["nodes", "revision"]);
     if connection.format == Format::Table {
-        println!("{} claimed for {}", done.nodes, request.project);
-        return Ok(());
+        let text = format!("{} claimed for {}", done.nodes, request.project);
+        return Ok(output::line(&text)?);
     }
     Ok(output::print(connection.format, &done, columns, [row])?)
 }
@@ -80,8 +80,7 @@ pub async fn release(args: ReleaseArgs, connection: &Connection) -> Result<(), F
             Wipe::Again => "will be wiped again",
             Wipe::Waive => "released unwiped; undrain them when they are fit for service",
         };
-        println!("{} {what}", done.nodes);
-        return Ok(());
+        return Ok(output::line(&format!("{} {what}", done.nodes))?);
     }
     Ok(output::print(connection.format, &done, columns, [row])?)
 }

@@ -98,7 +98,7 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
     match &args.clear {
         None => {}
         Some(clear) if found.cleared == 0 => return Err(not_cleared_failure(clear, &found)),
-        Some(_) => eprintln!("cleared: {}", found.cleared),
+        Some(_) => output::message!("cleared: {}", found.cleared),
     }
     if let Some(error) = &found.agent_error {
         // An incomplete or old result must not exit with success.
@@ -115,7 +115,7 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
             Some(at) => format!("; BMC checked {}", time(at)),
             None => String::new(),
         };
-        eprintln!("healthy: no check failed (rules {}{bmc})", found.table);
+        output::message!("healthy: no check failed (rules {}{bmc})", found.table);
     }
     Ok(())
 }

@@ -234,12 +234,12 @@ pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), F
     output::print(format, &page.items, columns, rows)?;
     if page.items.is_empty() {
         match asked.is_empty() {
-            true => eprintln!("no history of {} is kept yet", args.node),
-            false => eprintln!("no line of {}{asked}", args.node),
+            true => output::message!("no history of {} is kept yet", args.node),
+            false => output::message!("no line of {}{asked}", args.node),
         }
     }
     if page.next_cursor.is_some() {
-        eprintln!("more lines exist: raise --limit");
+        output::message!("more lines exist: raise --limit");
     }
     Ok(())
 }

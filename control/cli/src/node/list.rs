@@ -123,10 +123,10 @@ pub async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failur
     nodes.retain(|node| args.matches(node));
     output::print(connection.format, &nodes, COLUMNS, nodes.iter().map(row))?;
     if nodes.is_empty() && all > 0 {
-        eprintln!("none of {all} nodes matches");
+        output::message!("none of {all} nodes matches");
     }
     if args.drifted && not_judged > 0 {
-        eprintln!("drift of {not_judged} nodes is unknown");
+        output::message!("drift of {not_judged} nodes is unknown");
     }
     Ok(())
 }

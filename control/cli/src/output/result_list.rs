@@ -1,6 +1,6 @@
 //! Results of several changes: sentences for users, one document for programs.
 
-use super::{Columns, Format, print};
+use super::{Columns, Format, message, print};
 use serde::Serialize;
 
 /// Reporter that prints a sentence per change for users, or all changes as one document for programs.
@@ -24,7 +24,7 @@ impl<T: Serialize> ResultList<T> {
     /// Adds one result, with its sentence.
     pub fn add(&mut self, one: T, words: &str) {
         if self.prints_sentences() {
-            eprintln!("{words}");
+            message!("{words}");
         }
         self.all.push(one);
     }

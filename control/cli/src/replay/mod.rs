@@ -8,17 +8,16 @@ mod source;
 mod sweep;
 mod verify;
 
-use crate::{block_on, connect::Connection, failure::Failure, output::Format, progress::Progress};
+use crate::{
+    block_on,
+    connect::Connection,
+    failure::Failure,
+    output::{self, Format},
+    progress::Progress,
+};
 use clap::Subcommand;
 use lattice_replay::parallel;
-use std::{
-    io::{self, Write as _},
-    num::NonZero,
-    path::Path,
-    process::ExitCode,
-    thread,
-    time::Duration,
-};
+use std::{num::NonZero, path::Path, process::ExitCode, thread, time::Duration};
 
 /// Interval between two progress lines of a long command without a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_mins(1);
@@ -38,9 +37,9 @@ pub enum ReplayCommand {
     Record(record::RecordArgs),
 }
 
-/// Prints a message on standard error. A closed standard error is not a failure.
+/// Prints a message of one line on standard error.
 pub fn print_message(text: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "lattice: {text}");
+    output::message!("lattice: {text}");
 }
 
 /// Formats a number with its noun: `1 job`, `3 jobs`.

@@ -32,9 +32,10 @@ pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
     if let Some(first) = &verdict.first_divergence {
         let at = text::time(first.at);
         print_message(format!(
-            "plan {} (line {}, vCluster {}, {at}) differs: {}\nlattice: cause: {}",
-            first.cycle, first.line, first.vcluster, first.what, first.cause
+            "plan {} (line {}, vCluster {}, {at}) differs: {}",
+            first.cycle, first.line, first.vcluster, first.what
         ));
+        print_message(format!("cause: {}", first.cause));
     }
     match verdict.is_same() {
         true => Ok(ExitCode::SUCCESS),

@@ -58,6 +58,7 @@ fn an_administrator_lets_in_throws_out_forces_and_proves_it() {
     wait_until("it runs", PATIENCE, || {
         cluster.json(&["status", &held])["state"] == "running"
     });
+    reason_with_control_characters(&cluster);
     thrown_out(&cluster);
     forced(&cluster, &held);
     written_down(&cluster, &held);
@@ -105,6 +106,35 @@ fn a_file_of_the_users(cluster: &Cluster) {
     let logs = cluster.run(&["logs", &id]);
     assert_eq!((logs.code, logs.stdout.as_str()), (Some(1), ""));
     assert!(logs.stderr.contains(file.to_str().unwrap()), "{logs:?}");
+}
+
+/// A drain reason is text of another operator: it must not clear or colour the terminal, or begin a line of its own.
+fn reason_with_control_characters(cluster: &Cluster) {
+    let reason = "\u{1b}[31mRED\u{1b}[2J\u{7}\u{202e}x\nlattice: done";
+    let shown = r"\u{1b}[31mRED\u{1b}[2J\u{7}\u{202e}x\nlattice: done";
+    let is_unsafe = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+    cluster.said(&["node", "drain", "gpu004", "--reason", reason]);
+    wait_until("the list shows the reason", PATIENCE, || {
+        let list = cluster.json(&["node", "list", "gpu004"]);
+        list[0]["drain"][0]["reason"] == reason
+    });
+    for args in [
+        &["node", "list", "-o", "wide"][..],
+        &["node", "list", "-o", "csv"],
+        &["node", "show", "gpu004"],
+    ] {
+        let table = cluster.run(args).stdout;
+        assert!(table.contains(shown), "{args:?}: {table}");
+        assert!(!table.contains(is_unsafe), "{args:?}: {table:?}");
+    }
+    for format in ["json", "yaml"] {
+        let document = cluster.run(&["node", "list", "-o", format]).stdout;
+        assert!(!document.contains(is_unsafe), "{format}: {document:?}");
+    }
+    let said = cluster.said(&["node", "undrain", "gpu004"]);
+    assert!(said.contains(&format!("cleared: demo: {shown}")), "{said}");
+    assert!(!said.contains(is_unsafe), "{said:?}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 fn thrown_out(cluster: &Cluster) {

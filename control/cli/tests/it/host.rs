@@ -96,6 +96,53 @@ fn an_archive_is_as_good_as_the_tree_it_was_made_of() {
     assert!(done.stdout.contains("nic.0.firmware"), "{}", done.stdout);
 }
 
+/// The name of a tree is text of others: it must not clear or colour the terminal, or reverse a line.
+#[test]
+fn names_of_others_do_not_control_the_terminal() {
+    let sandbox = Sandbox::new();
+    let name = "n\u{1b}[31m\u{1b}[2J\u{7}\u{9b}1m\u{202e}x";
+    let shown = r"n\u{1b}[31m\u{1b}[2J\u{7}\u{9b}1m\u{202e}x";
+    let (evil, other) = (sandbox.path(name), tree("gpu005"));
+    common::copy_tree(&tree("gpu001"), &evil);
+    let is_unsafe = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+    let run = |args: &[&str], roots: &[&PathBuf]| {
+        let done = lattice(&sandbox, args, roots);
+        for text in [&done.stdout, &done.stderr] {
+            assert!(!text.contains(is_unsafe), "{args:?}: {text:?}");
+        }
+        done
+    };
+    let groups = ["host", "groups", "--class", "nic", "-o"];
+    for format in ["table", "wide", "csv"] {
+        let done = run(&[&groups[..], &[format]].concat(), &[&evil, &other]);
+        assert!(done.stdout.contains(shown), "{format}: {}", done.stdout);
+        let diff = run(&["host", "diff", "-o", format], &[&evil, &other]);
+        assert_eq!(diff.code, Some(0), "{diff:?}");
+        assert!(diff.stdout.contains("nic.0.firmware"), "{}", diff.stdout);
+    }
+    // Documents have the exact name.
+    let done = run(&[&groups[..], &["json"]].concat(), &[&evil, &other]);
+    let json = done.json();
+    let mut groups_found = json["groups"].as_array().unwrap().iter();
+    assert!(
+        groups_found.any(|group| group["nodes"][0] == name),
+        "{json}"
+    );
+    let done = run(&[&groups[..], &["yaml"]].concat(), &[&evil, &other]);
+    let yaml: serde_json::Value = serde_yaml_ng::from_str(&done.stdout).unwrap();
+    assert_eq!(yaml, json);
+    // Failures, messages, and errors of the command line.
+    let gone = sandbox.path(&format!("gone {name}"));
+    let failed = run(&["host", "groups"], &[&gone]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(failed.stderr.contains(shown), "{}", failed.stderr);
+    let alone = run(&["host", "drift"], &[&evil]);
+    assert!(alone.stderr.contains(shown), "{}", alone.stderr);
+    let usage = run(&["host", name], &[]);
+    assert_eq!(usage.code, Some(2), "{usage:?}");
+    assert!(usage.stderr.contains(shown), "{}", usage.stderr);
+}
+
 #[test]
 fn what_is_no_host_is_refused_and_showing_one_is_the_agents() {
     let sandbox = Sandbox::new();

@@ -103,7 +103,7 @@ fn print_summary(format: Format, file: &Path, header: &BackupHeader) -> Result<(
         bytes(header).to_string(),
     ];
     output::print(format, header, columns, [row])?;
-    eprintln!("{}: the backup is complete", file.display());
+    output::message!("{}: the backup is complete", file.display());
     Ok(())
 }
 
