@@ -141,8 +141,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints an error of the command line, or the help that was requested. An error repeats arguments, which may be text of
-/// others, such as names from a file.
+/// Prints an error of the command line, or the requested help. An error repeats arguments, which may be text of others,
+/// such as names from a file.
 fn report_usage(error: &clap::Error) -> ExitCode {
     let arguments: Vec<String> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())

@@ -145,7 +145,7 @@ fn vertical_table(lines: &[Vec<String>]) -> String {
     rows.iter().map(one).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Formats rows as CSV. The format has no escapes, so cells are shown as in tables; JSON and YAML have the exact values.
+/// Formats rows as CSV. The format has no escapes, so cells are shown as in tables; JSON and YAML have exact values.
 fn comma_separated(
     header: &[&str],
     rows: impl IntoIterator<Item = Vec<String>>,

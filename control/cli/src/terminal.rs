@@ -88,8 +88,8 @@ pub fn print_message(text: fmt::Arguments<'_>) {
     write_message(&printable(&text.to_string()));
 }
 
-/// Prints a message of several lines on standard error. A message with text of others between its own words is one line:
-/// a line feed in that text must not begin a line that looks like a message.
+/// Prints a message of several lines on standard error. If possible, a message with text of others is one line: a line
+/// feed in that text must not begin a line that looks like a message.
 pub fn message_lines(text: &str) {
     write_message(&printable_lines(text));
 }

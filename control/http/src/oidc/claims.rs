@@ -91,7 +91,7 @@ fn words(value: &Value) -> Vec<&str> {
     }
 }
 
-/// Value of a claim without the slash before the full path of a top-level group, as Keycloak writes it: `/physics` is the
+/// Value of a claim without the slash before the path of a top-level group, as Keycloak writes it: `/physics` is the
 /// group `physics`. A group below another one, such as `/physics/simulation`, keeps its path.
 fn group_name(word: &str) -> &str {
     match word.strip_prefix('/') {
@@ -436,7 +436,7 @@ mod tests {
         serde_yaml_ng::from_value(block["https"]["oidc"].clone()).unwrap()
     }
 
-    /// Claims of an access token as Keycloak writes them, with the mappers "Audience" and "Group Membership"; the latter
+    /// Claims of an access token as Keycloak writes them, with the mappers "Audience" and "Group Membership". The latter
     /// writes full paths of groups by default.
     fn keycloak_claims(realm_roles: &[&str], groups: &[&str]) -> Vec<u8> {
         let claims = json!({

@@ -23,8 +23,8 @@ fn seed_files(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a source file with properties reads the seeds. Proptest derives the path of the seeds from that of the source
-/// file below the folder with `lib.rs` or `main.rs`; the folder of the seeds has the same parent.
+/// Whether a source file with properties reads the seeds. Proptest derives the path of the seeds from that of the
+/// source file below the folder with `lib.rs` or `main.rs`; the folder of the seeds has the same parent.
 fn is_read(seeds: &Path, siblings: &[PathBuf]) -> bool {
     siblings.iter().any(|sources| {
         let source = sources.join(seeds).with_extension("rs");
@@ -37,7 +37,7 @@ fn seeds_are_read_by_a_property_test() {
     let (mut checked, mut stale) = (0, Vec::new());
     for package in packages() {
         for parent in ["", "tests"] {
-            let parent = root().join(package.folder).join(parent);
+            let parent = root().join(&package.folder).join(parent);
             let below = parent.join(FOLDER);
             let mut files = Vec::new();
             seed_files(&below, &mut files);
