@@ -47,6 +47,7 @@ async fn each_fault_has_its_own_state_and_reason() {
     };
     let away = Fault::Redirect {
         to: "https://other.example/redfish/v1".to_owned(),
+        code: 302,
     };
     for (fault, state, words) in [
         (status(500), ReadingState::Failed, "status 500"),
@@ -87,6 +88,7 @@ async fn each_fault_has_its_own_state_and_reason() {
 async fn a_redirect_on_the_bmc_itself_is_followed_once() {
     let here = Fault::Redirect {
         to: "/redfish/v1/Systems/1".to_owned(),
+        code: 302,
     };
     let (_bmc, reading) = fetch_with(here).await;
     let Reading::Present(value) = reading else {
@@ -95,6 +97,7 @@ async fn a_redirect_on_the_bmc_itself_is_followed_once() {
     assert_eq!(value["@odata.id"], "/redfish/v1/Systems/1");
     let circle = Fault::Redirect {
         to: POWER.to_owned(),
+        code: 302,
     };
     let (bmc, reading) = fetch_with(circle).await;
     assert!(reason(&reading).contains("redirected to"), "{reading:?}");
