@@ -13,6 +13,7 @@
 
 mod bios;
 mod bmc_events;
+mod body;
 mod chassis_managers;
 pub mod documents;
 mod firmware;

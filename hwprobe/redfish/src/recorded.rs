@@ -4,6 +4,7 @@
 //! and `_redfish_v1_Systems_1.json` with `_` for `/`. If a file's own `@odata.id` names a resource, that path counts
 //! too: links use it, and samples with other file names (`dell_power.json`) have no other path.
 
+use crate::body;
 use crate::documents::{Documents, ResourcePath};
 use lattice_conformance::Reading;
 use serde_json::Value;
@@ -46,8 +47,8 @@ pub enum RecordedError {
     },
 }
 
-/// Loads a folder, a `.tar`, or a `.tar.gz`. A `.json` file that is not valid JSON becomes a failed resource, as on a
-/// network connection; files that are not resources are ignored.
+/// Loads a folder, a `.tar`, or a `.tar.gz`. A `.json` file that is not valid JSON, or that is an error in place of a
+/// resource, becomes a failed resource, as on a network connection; files that are not resources are ignored.
 ///
 /// # Errors
 /// The tree is unreadable, is too large, or contains no resource.
@@ -163,9 +164,15 @@ fn documents(files: &BTreeMap<String, Vec<u8>>) -> Documents {
     let mut named = BTreeMap::new();
     let mut called = BTreeMap::new();
     for (name, bytes) in files {
-        let parsed = serde_json::from_slice::<Value>(bytes);
+        let parsed = body::parse(bytes);
         let id = parsed.as_ref().ok().and_then(own_id);
         let reading = match parsed {
+            Ok(value) if body::is_error(&value) => {
+                let message = body::message(&value);
+                Reading::failed(format!(
+                    "{name}: an error in place of a resource: {message}"
+                ))
+            }
             Ok(value) => Reading::Present(value),
             Err(error) => Reading::failed(format!("{name}: not valid JSON: {error}")),
         };

@@ -176,22 +176,19 @@ impl Bmc {
         // The service root's path ends with a slash, and some BMCs require it.
         let is_root = *path == ResourcePath::root();
         let slash = if is_root { "/" } else { "" };
-        let mut ask = HttpRequest::get(format!("{path}{slash}"));
-        let mut reply = self.exchange(who, &ask, deadline).await?;
-        if (300..400).contains(&reply.status)
-            && let Some(to) = reply.location.as_deref().filter(|to| to.starts_with('/'))
-            && ResourcePath::parse(to).is_some()
-        {
-            // A redirect is followed once, and only on the BMC itself: `/redfish/v1` to `/redfish/v1/`.
-            ask.path = to.to_owned();
-            reply = self.exchange(who, &ask, deadline).await?;
-        }
-        let mut value = reply.json()?;
+        let ask = HttpRequest::get(format!("{path}{slash}"));
+        let reply = self.exchange(who, &ask, deadline).await?;
+        let mut value = reply.resource()?;
         if let Some(account) = self.account(who) {
             account.endpoint.shorten_links(&mut value);
         }
         let own = value.get("@odata.etag").and_then(Value::as_str);
-        let etag = reply.etag.clone().or_else(|| own.map(str::to_owned));
+        let own = own.map(str::to_owned);
+        // Servers give the compressed form an ETag of its own, which a change must not refer to.
+        let etag = match reply.was_compressed() {
+            true => own.or(reply.etag),
+            false => reply.etag.or(own),
+        };
         Ok(FetchedDocument { value, etag })
     }
 

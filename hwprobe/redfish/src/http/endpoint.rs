@@ -1,5 +1,6 @@
 //! Endpoint of a BMC: address, account, trust, and purpose.
 
+use super::error::RedirectRefusal;
 use super::trust::{Trust, TrustError};
 use reqwest::Url;
 use secrecy::SecretString;
@@ -137,7 +138,6 @@ impl Endpoint {
     /// Converts links that are URLs of this address to paths. Links to other addresses stay unchanged and are not
     /// followed.
     pub(super) fn shorten_links(&self, value: &mut Value) {
-        let address = self.address();
         let mut left = vec![value];
         while let Some(value) = left.pop() {
             match value {
@@ -149,9 +149,8 @@ impl Endpoint {
                             || name == "Uri";
                         match value {
                             Value::String(link) if is_link => {
-                                let path = link.strip_prefix(&address);
-                                if let Some(path) = path.filter(|path| path.starts_with('/')) {
-                                    *link = path.to_owned();
+                                if let Some(path) = self.own_path(link) {
+                                    *link = path;
                                 }
                             }
                             value => left.push(value),
@@ -163,13 +162,54 @@ impl Endpoint {
         }
     }
 
+    /// The path in a URL of this address; `None` for any other link.
+    fn own_path(&self, link: &str) -> Option<String> {
+        let (_, rest) = link.split_once("://")?;
+        let url: Url = link.parse().ok()?;
+        let path = rest.find('/').and_then(|at| rest.get(at..))?;
+        self.is_own(&url).then(|| path.to_owned())
+    }
+
     /// The URL of a path on this BMC; `None` if it would leave the Redfish service. The parsed URL is checked, because
     /// a URL parser resolves `%2e%2e` and `\`.
     pub(super) fn url_of(&self, path: &str) -> Option<Url> {
         let url = self.url.join(path).ok()?;
-        let stays = url.origin() == self.url.origin() && url.path().starts_with("/redfish/v1");
-        stays.then_some(url)
+        (self.is_own(&url) && is_in_service(&url)).then_some(url)
     }
+
+    /// The target of a redirect, which may be relative to the requested URL.
+    ///
+    /// # Errors
+    /// The target would leave this address or the Redfish service, or is not a valid URL.
+    pub(super) fn redirect_target(
+        &self,
+        requested: &Url,
+        location: &str,
+    ) -> Result<Url, RedirectRefusal> {
+        let mut url = match requested.join(location) {
+            Ok(url) if !location.trim().is_empty() => url,
+            _ => return Err(RedirectRefusal::InvalidTarget),
+        };
+        if !self.is_own(&url) {
+            return Err(RedirectRefusal::OtherOrigin);
+        }
+        if !is_in_service(&url) {
+            return Err(RedirectRefusal::OutsideService);
+        }
+        url.set_fragment(None);
+        Ok(url)
+    }
+
+    /// Whether the URL has the scheme, host and port of this address, and contains no user, which would replace the
+    /// configured one.
+    fn is_own(&self, url: &Url) -> bool {
+        let has_user = !url.username().is_empty() || url.password().is_some();
+        url.origin() == self.url.origin() && !has_user
+    }
+}
+
+fn is_in_service(url: &Url) -> bool {
+    url.path().starts_with("/redfish/v1")
 }
 
 #[cfg(test)]
@@ -227,8 +267,17 @@ mod tests {
         endpoint.shorten_links(&mut value);
         assert_eq!(value["Members"][0]["@odata.id"], "/redfish/v1/Systems/1");
         assert_eq!(value["Name"], own);
+        for own in [
+            "https://BMC:8443/redfish/v1/Systems/1",
+            "HTTPS://bmc:8443/redfish/v1/Systems/1",
+        ] {
+            let mut value = link(own);
+            endpoint.shorten_links(&mut value);
+            assert_eq!(value["Members"][0]["@odata.id"], "/redfish/v1/Systems/1");
+        }
         for other in [
             "https://bmc/redfish/v1/Systems/1",
+            "https://admin@bmc:8443/redfish/v1/Systems/1",
             "https://bmc:84431/redfish/v1/Systems/1",
             "https://bmc:8443.example/redfish/v1/Systems/1",
             "http://bmc:8443/redfish/v1/Systems/1",
@@ -237,6 +286,67 @@ mod tests {
             let mut value = link(other);
             endpoint.shorten_links(&mut value);
             assert_eq!(value, link(other));
+        }
+    }
+
+    #[test]
+    fn default_port_may_be_written() {
+        let endpoint = at("https://bmc", Trust::System).unwrap();
+        let mut value = serde_json::json!({"@odata.id": "https://bmc:443/redfish/v1/Systems"});
+        endpoint.shorten_links(&mut value);
+        assert_eq!(value["@odata.id"], "/redfish/v1/Systems");
+    }
+
+    #[test]
+    fn redirects_stay_within_scheme_host_port_and_service() {
+        let endpoint = at("https://bmc:8443", Trust::System).unwrap();
+        let from = endpoint.url_of("/redfish/v1/Systems/1").unwrap();
+        let target = |location: &str| {
+            let target = endpoint.redirect_target(&from, location);
+            target.map(|url| url.to_string())
+        };
+        for (location, path) in [
+            ("/redfish/v1/Systems/1/", "Systems/1/"),
+            ("https://bmc:8443/redfish/v1/Systems/1/", "Systems/1/"),
+            ("//bmc:8443/redfish/v1/Systems/1/", "Systems/1/"),
+            ("1/", "Systems/1/"),
+            ("../Systems/1/#part", "Systems/1/"),
+            ("/redfish/v1/Systems/a b", "Systems/a%20b"),
+            ("?x=1", "Systems/1?x=1"),
+        ] {
+            let expected = format!("https://bmc:8443/redfish/v1/{path}");
+            assert_eq!(target(location), Ok(expected), "{location}");
+        }
+        for (location, why) in [
+            ("http://bmc:8443/redfish/v1/", RedirectRefusal::OtherOrigin),
+            ("https://bmc/redfish/v1/", RedirectRefusal::OtherOrigin),
+            (
+                "https://bmc:8443.example/redfish/v1/",
+                RedirectRefusal::OtherOrigin,
+            ),
+            ("//other.example/redfish/v1/", RedirectRefusal::OtherOrigin),
+            (
+                "\\\\other.example/redfish/v1/",
+                RedirectRefusal::OtherOrigin,
+            ),
+            (
+                "https://bmc:8443@other.example/redfish/v1/",
+                RedirectRefusal::OtherOrigin,
+            ),
+            (
+                "https://x:y@bmc:8443/redfish/v1/",
+                RedirectRefusal::OtherOrigin,
+            ),
+            ("javascript:alert(1)", RedirectRefusal::OtherOrigin),
+            ("/login.html", RedirectRefusal::OutsideService),
+            (
+                "/redfish/v1/%2e%2e/%2e%2e/admin",
+                RedirectRefusal::OutsideService,
+            ),
+            ("https://", RedirectRefusal::InvalidTarget),
+            (" ", RedirectRefusal::InvalidTarget),
+        ] {
+            assert_eq!(target(location), Err(why), "{location}");
         }
     }
 

@@ -83,17 +83,37 @@ pub enum FetchError {
         /// Message of the BMC.
         message: String,
     },
-    /// The BMC redirects the client elsewhere.
-    #[error("redirected to {to}, which is not followed")]
+    /// The answer has a status of success, but its body is an error and not a resource.
+    #[error("status {status}, but the body is an error{}", message_suffix(.message))]
+    ErrorBody {
+        /// HTTP status.
+        status: u16,
+        /// Message of the BMC.
+        message: String,
+    },
+    /// The BMC redirects the client to a place that is not requested.
+    #[error("redirected to {to}, which is not followed: {why}")]
     Redirected {
-        /// Target of the redirect.
+        /// HTTP status.
+        status: u16,
+        /// Target of the redirect, as the BMC wrote it; empty without a target.
         to: String,
+        /// Reason.
+        why: RedirectRefusal,
     },
     /// The answer exceeds the size limit.
     #[error("the answer is larger than {limit} bytes")]
     TooLarge {
         /// The limit, in bytes.
         limit: usize,
+    },
+    /// The answer cannot be unpacked.
+    #[error("the answer's content coding \"{coding}\" cannot be unpacked: {why}")]
+    Encoding {
+        /// Value of `Content-Encoding`.
+        coding: String,
+        /// Cause of the failure.
+        why: String,
     },
     /// The answer is not JSON, or is nested too deeply.
     #[error("the answer is not valid JSON: {why}")]
@@ -113,6 +133,28 @@ pub enum FetchError {
     /// The BMC failed recently, so the open breaker sends no request.
     #[error(transparent)]
     Open(#[from] BreakerOpen),
+}
+
+/// Reason why a redirect is not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RedirectRefusal {
+    /// The target has another scheme, host or port, and would receive the credentials.
+    #[error(
+        "its scheme, host or port is not the BMC's; if it is the same BMC, configure that address"
+    )]
+    OtherOrigin,
+    /// The target is outside the Redfish service.
+    #[error("it is outside the Redfish service")]
+    OutsideService,
+    /// The answer contains no target, or an invalid one.
+    #[error("it is not a valid target")]
+    InvalidTarget,
+    /// The target was requested before.
+    #[error("the redirects form a loop")]
+    Loop,
+    /// Too many redirects follow each other.
+    #[error("too many redirects follow each other")]
+    TooMany,
 }
 
 /// The BMC's message as a suffix, or an empty text.
@@ -141,8 +183,10 @@ impl FetchError {
             Self::Absent
             | Self::Denied { .. }
             | Self::NoSessionService
+            | Self::ErrorBody { .. }
             | Self::Redirected { .. }
             | Self::TooLarge { .. }
+            | Self::Encoding { .. }
             | Self::NotJson { .. }
             | Self::OutsideService
             | Self::Busy { .. }

@@ -5,12 +5,14 @@
 //! reports the limit as set only after reading it back. Errors are a [`FetchError`], which converts to a
 //! [`lattice_conformance::Reading`] with its reason.
 //!
-//! Links are followed only as [`crate::ResourcePath`]s on the BMC's own address. Passwords and tokens appear in no
-//! error, no `Debug` output and no log line.
+//! Links are followed only as [`crate::ResourcePath`]s on the BMC's own address, and redirects only to the same scheme,
+//! host and port, so that credentials are sent to no other service. Passwords and tokens appear in no error, no `Debug`
+//! output and no log line.
 
 mod bmc;
 mod breaker;
 mod collect;
+mod encoding;
 mod endpoint;
 mod environment;
 mod error;
@@ -27,7 +29,7 @@ pub use breaker::{Breaker, BreakerOpen, BreakerState};
 pub use collect::BmcPass;
 pub use endpoint::{BasicAuth, Endpoint, EndpointError, LimitWriter, ReadOnly};
 pub use environment::{Clock, Environment, Randomness};
-pub use error::FetchError;
+pub use error::{FetchError, RedirectRefusal};
 pub use limit::{ConfirmedLimit, LimitRefusal, SafeException, SetLimitError};
 pub use pin::{Pin, PinError};
 pub use settings::Settings;

@@ -3,10 +3,10 @@
 use super::endpoint::{BasicAuth, Endpoint};
 use super::error::FetchError;
 use super::wire::{Credential, HttpClient, HttpRequest, Reply};
-use crate::ResourcePath;
+use crate::{ResourcePath, body};
 use reqwest::Method;
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 /// Standard path of the login resource (DSP0266, section 13.3.4.2).
@@ -54,7 +54,8 @@ pub(super) async fn login(
     let root = wire
         .send(endpoint, &Credential::None, &root, timeout)
         .await?;
-    let link = root.json().ok().and_then(|root| {
+    let link = root.json().ok().and_then(|mut root| {
+        endpoint.shorten_links(&mut root);
         let link = root.pointer("/Links/Sessions/@odata.id")?.as_str()?;
         ResourcePath::parse(link)
     });
@@ -90,25 +91,39 @@ fn evaluate_login(endpoint: &Endpoint, reply: Reply) -> Result<Login, FetchError
         status,
     };
     match status {
-        200..=299 => {}
+        // A token is a session, whether the status is of success or of a redirect to the session.
+        200..=399 if reply.token.is_some() => {}
         401 | 403 => return Err(denied()),
-        // Some BMCs return 400 for a wrong password, and most do for too many sessions.
-        400 if is_unauthorized(&reply) => return Err(denied()),
-        400 | 409 | 429 | 503 if endpoint.basic == BasicAuth::AlsoWhenExhausted => {
-            return Ok(Login::Basic);
-        }
-        400 | 409 | 429 | 503 => {
+        // Some BMCs return 400 for a wrong password, and most do for too many sessions. Others return 200 for both.
+        400 | 200..=299 if is_unauthorized(&reply) => return Err(denied()),
+        _ if is_exhausted(&reply) => {
+            if endpoint.basic == BasicAuth::AlsoWhenExhausted {
+                return Ok(Login::Basic);
+            }
             let message = reply.message();
             return Err(FetchError::SessionsExhausted { status, message });
         }
         _ => reply.success()?,
     }
     let path = session_path(&reply);
+    let message = reply.message();
     let token = reply.token.ok_or_else(|| FetchError::Status {
         status,
-        message: "a session without a token".to_owned(),
+        message: match message.is_empty() {
+            true => "a session without a token".to_owned(),
+            false => format!("a session without a token: {message}"),
+        },
     })?;
     Ok(Login::Session { token, path })
+}
+
+/// Whether the BMC has no free session.
+fn is_exhausted(reply: &Reply) -> bool {
+    match reply.status {
+        400 | 409 | 429 | 503 => true,
+        200..=299 => reply.message().contains("SessionLimitExceeded"),
+        _ => false,
+    }
 }
 
 fn is_unauthorized(reply: &Reply) -> bool {
@@ -122,7 +137,7 @@ fn is_unauthorized(reply: &Reply) -> bool {
 fn session_path(reply: &Reply) -> Option<String> {
     let from_header = reply.location.as_deref().and_then(path_of_location);
     let from_body = || {
-        let body: Value = serde_json::from_slice(&reply.body).ok()?;
+        let body = body::parse(&reply.body).ok()?;
         let id = body.get("@odata.id")?.as_str()?;
         ResourcePath::parse(id)
     };

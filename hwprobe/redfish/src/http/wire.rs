@@ -1,15 +1,20 @@
 //! One HTTP request and its answer, within a deadline and a size limit.
 
+use super::encoding;
 use super::endpoint::{Endpoint, EndpointError};
-use super::error::FetchError;
+use super::error::{FetchError, RedirectRefusal};
 use super::trust::{self, PresentedFingerprint, Trust};
-use reqwest::header::{ACCEPT, ACCEPT_ENCODING, ETAG, IF_MATCH, LOCATION, RETRY_AFTER};
-use reqwest::header::{HeaderMap, HeaderValue};
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use crate::body;
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderMap, HeaderValue};
+use reqwest::header::{IF_MATCH, LOCATION, RETRY_AFTER};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use std::error::Error as _;
 use std::time::Duration;
+
+/// Maximum number of redirects that one request follows.
+const MAX_REDIRECTS: usize = 5;
 
 /// Authentication of a request.
 #[derive(Clone, Debug)]
@@ -39,6 +44,8 @@ pub(super) struct Reply {
     pub location: Option<String>,
     pub token: Option<SecretString>,
     pub retry_after: Option<Duration>,
+    /// Content codings of the body as received.
+    codings: String,
     pub body: Vec<u8>,
 }
 
@@ -70,8 +77,9 @@ impl HttpClient {
         let (tls, shown) = trust::config(&endpoint.trust)?;
         let mut always = HeaderMap::new();
         always.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        // No compression, so that a small answer stays small.
-        always.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        // BMCs that store large documents compressed refuse a client that accepts only plain ones (status 406).
+        let accepted = HeaderValue::from_static(encoding::ACCEPTED);
+        always.insert(ACCEPT_ENCODING, accepted);
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
             .default_headers(always)
@@ -90,7 +98,8 @@ impl HttpClient {
         })
     }
 
-    /// Sends the request once. The caller evaluates the status.
+    /// Sends the request, and again to the target of a redirect within the BMC's Redfish service. The caller evaluates
+    /// the status.
     pub async fn send(
         &self,
         endpoint: &Endpoint,
@@ -98,28 +107,74 @@ impl HttpClient {
         ask: &HttpRequest,
         timeout: Duration,
     ) -> Result<Reply, FetchError> {
-        let url = endpoint
-            .url_of(&ask.path)
-            .ok_or(FetchError::OutsideService)?;
-        let mut request = self.client.request(ask.method.clone(), url);
-        request = with_credential(request, credential);
-        if let Some(body) = &ask.body {
-            request = request.json(body);
-        }
-        if let Some(etag) = &ask.if_match {
-            request = request.header(IF_MATCH, etag);
-        }
-        let exchange = async {
-            let response = request.send().await;
-            let response = response.map_err(|error| self.fetch_error(endpoint, &error))?;
-            self.reply(endpoint, response).await
-        };
+        let exchange = self.exchange(endpoint, credential, ask);
         match tokio::time::timeout(timeout, exchange).await {
             Ok(reply) => reply,
             Err(_) => Err(FetchError::Timeout { after: timeout }),
         }
     }
 
+    async fn exchange(
+        &self,
+        endpoint: &Endpoint,
+        credential: &Credential,
+        ask: &HttpRequest,
+    ) -> Result<Reply, FetchError> {
+        let mut url = endpoint
+            .url_of(&ask.path)
+            .ok_or(FetchError::OutsideService)?;
+        let mut method = ask.method.clone();
+        let mut requested = vec![url.clone()];
+        loop {
+            let request = self.request(method.clone(), url.clone(), credential, ask);
+            let response = request.send().await;
+            let response = response.map_err(|error| self.fetch_error(endpoint, &error))?;
+            let reply = self.reply(endpoint, response).await?;
+            let Some(location) = reply.redirect_location() else {
+                return reply.unpacked(self.body_limit);
+            };
+            let status = reply.status;
+            let refused = |why| FetchError::Redirected {
+                status,
+                to: lattice_conformance::text::excerpt(location),
+                why,
+            };
+            let target = endpoint.redirect_target(&url, location).map_err(refused)?;
+            if requested.contains(&target) {
+                return Err(refused(RedirectRefusal::Loop));
+            }
+            if requested.len() > MAX_REDIRECTS {
+                return Err(refused(RedirectRefusal::TooMany));
+            }
+            // "See Other" may follow a change that was made, so a change is not repeated. A login without a token made
+            // no session, and a session that has ended stays so; both are repeated, as for every other redirect.
+            if status == StatusCode::SEE_OTHER.as_u16() && method == Method::PATCH {
+                method = Method::GET;
+            }
+            requested.push(target.clone());
+            url = target;
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        url: Url,
+        credential: &Credential,
+        ask: &HttpRequest,
+    ) -> RequestBuilder {
+        let is_same = method == ask.method;
+        let mut request = with_credential(self.client.request(method, url), credential);
+        if let Some(body) = ask.body.as_ref().filter(|_| is_same) {
+            request = request.json(body);
+        }
+        if let Some(etag) = ask.if_match.as_ref().filter(|_| is_same) {
+            request = request.header(IF_MATCH, etag);
+        }
+        request
+    }
+
+    /// The answer with its body as received.
     async fn reply(
         &self,
         endpoint: &Endpoint,
@@ -147,10 +202,18 @@ impl HttpClient {
             let value = headers.get(name)?.to_str().ok()?;
             Some(value.to_owned())
         };
+        // A location may contain letters that a URL should have encoded.
+        let location = headers.get(LOCATION).map(|value| {
+            let text = String::from_utf8_lossy(value.as_bytes());
+            text.replace(char::is_control, "")
+        });
+        let codings = headers.get_all(CONTENT_ENCODING).into_iter();
+        let codings: Vec<&str> = codings.filter_map(|value| value.to_str().ok()).collect();
         Ok(Reply {
             status: response.status().as_u16(),
             etag: text(ETAG.as_str()),
-            location: text(LOCATION.as_str()),
+            location,
+            codings: codings.join(","),
             token: text("x-auth-token").map(SecretString::from),
             retry_after: text(RETRY_AFTER.as_str())
                 .and_then(|seconds| seconds.trim().parse().ok())
@@ -226,25 +289,69 @@ fn innermost(error: &reqwest::Error) -> String {
 }
 
 impl Reply {
+    /// Target of a redirect. A login with a token succeeded, whatever its status is; its location is the session.
+    fn redirect_location(&self) -> Option<&str> {
+        let is_redirect = matches!(self.status, 300..=399)
+            && self.status != StatusCode::NOT_MODIFIED.as_u16()
+            && self.token.is_none();
+        self.location.as_deref().filter(|_| is_redirect)
+    }
+
+    /// The answer with its body unpacked. The status of an error is valid without its body.
+    fn unpacked(mut self, limit: usize) -> Result<Self, FetchError> {
+        let packed = std::mem::take(&mut self.body);
+        match encoding::unpack(&self.codings, packed, limit) {
+            Ok(body) => self.body = body,
+            Err(_) if self.success().is_err() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self)
+    }
+
+    /// Whether the body was compressed.
+    pub fn was_compressed(&self) -> bool {
+        encoding::is_compressed(&self.codings)
+    }
+
+    /// The resource of a 2xx answer, or the error for its status, or for an error in place of the resource.
+    pub fn resource(&self) -> Result<Value, FetchError> {
+        let value = self.json()?;
+        if body::is_error(&value) {
+            return Err(FetchError::ErrorBody {
+                status: self.status,
+                message: body::message(&value),
+            });
+        }
+        Ok(value)
+    }
+
     /// The JSON of a 2xx answer, or the error for its status.
     pub fn json(&self) -> Result<Value, FetchError> {
         self.success()?;
-        serde_json::from_slice(&self.body).map_err(|error| FetchError::NotJson {
+        body::parse(&self.body).map_err(|error| FetchError::NotJson {
             why: error.to_string(),
         })
     }
 
     /// `Ok` for a 2xx answer, else the error for its status.
     pub fn success(&self) -> Result<(), FetchError> {
-        let (status, message) = (self.status, self.message());
+        let status = self.status;
         match status {
             200..=299 => Ok(()),
             300..=399 => Err(FetchError::Redirected {
+                status,
                 to: self.location.clone().unwrap_or_default(),
+                why: RedirectRefusal::InvalidTarget,
             }),
-            401 | 403 => Err(FetchError::Denied { status, message }),
+            401 | 403 => Err(FetchError::Denied {
+                status,
+                message: self.message(),
+            }),
             404 | 410 => Err(FetchError::Absent),
-            _ => Err(FetchError::Status { status, message }),
+            _ => Err(FetchError::Status {
+                status,
+                message: self.message(),
+            }),
         }
     }
 
@@ -255,23 +362,8 @@ impl Reply {
         self.retry_after.filter(|_| is_busy)
     }
 
-    /// The first message id and text of an error, shortened (DSP0266, section 8.6).
+    /// The first message id and text of an error, shortened.
     pub fn message(&self) -> String {
-        const LONGEST: usize = 200;
-        let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        let info = &body["error"]["@Message.ExtendedInfo"][0];
-        let parts = [
-            &info["MessageId"],
-            &info["Message"],
-            &body["error"]["message"],
-        ];
-        let mut texts = parts.into_iter().filter_map(Value::as_str);
-        let text = match (texts.next(), texts.next()) {
-            (Some(id), Some(message)) => format!("{id}: {message}"),
-            (Some(only), None) => only.to_owned(),
-            _ => String::new(),
-        };
-        let plain = |letter: &char| !letter.is_control();
-        text.chars().filter(plain).take(LONGEST).collect()
+        body::message(&body::parse(&self.body).unwrap_or_default())
     }
 }

@@ -72,6 +72,28 @@ fn a_broken_file_is_a_resource_that_failed() {
 }
 
 #[test]
+fn recorded_error_is_no_resource() {
+    let error = r#"{"error": {"code": "Base.1.4.ResourceMissingAtURI"}}"#;
+    let tree = folder(&[
+        (
+            "index.json",
+            "\u{feff}{\"@odata.id\": \"/redfish/v1\", \"Name\": \"a\rb\"}",
+        ),
+        ("Chassis/Mezz0/Power/index.json", error),
+    ]);
+    let documents = load(tree.path()).unwrap();
+    let power = ResourcePath::parse("/redfish/v1/Chassis/Mezz0/Power").unwrap();
+    let Some(Reading::Failed { why }) = documents.get(&power) else {
+        panic!("{documents:?}");
+    };
+    assert!(why.ends_with("Base.1.4.ResourceMissingAtURI"), "{why}");
+    let root = documents
+        .get(&ResourcePath::root())
+        .and_then(Reading::present);
+    assert_eq!(root.unwrap()["Name"], "a\rb");
+}
+
+#[test]
 fn a_compressed_archive_reads_like_its_folder() {
     let tree = folder(&[
         ("machine/index.json", r#"{"@odata.id": "/redfish/v1"}"#),

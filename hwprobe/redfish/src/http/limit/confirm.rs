@@ -164,7 +164,9 @@ impl Bmc {
                     Some(_) => {}
                 },
                 Ok((_, Err(error))) => return Err(format!("the BMC's task: {error}")),
-                Err(error @ FetchError::Open(_)) => return Err(error.to_string()),
+                Err(error @ (FetchError::Open(_) | FetchError::Redirected { .. })) => {
+                    return Err(error.to_string());
+                }
                 Err(_) => {}
             }
             if Instant::now() + self.settings.confirm_interval >= deadline {

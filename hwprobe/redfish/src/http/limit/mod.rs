@@ -139,9 +139,16 @@ impl Bmc {
             Err(
                 FetchError::Timeout { .. }
                 | FetchError::Broken { .. }
-                | FetchError::TooLarge { .. },
+                | FetchError::TooLarge { .. }
+                | FetchError::Encoding { .. },
             ) => {}
-            Err(error) => return Err(SetLimitError::NotSent(error)),
+            Err(error) => {
+                let FetchError::Redirected { status, .. } = error else {
+                    return Err(SetLimitError::NotSent(error));
+                };
+                // A redirect that is not followed may have made the change (303).
+                refused = Some((status, error.to_string()));
+            }
         }
         let change = Change {
             requested: asked,
