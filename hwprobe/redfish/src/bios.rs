@@ -2,14 +2,15 @@
 
 mod registry;
 
+use crate::documents::ResourcePath;
 use crate::firmware::Inventory;
 use crate::systems::System;
 use crate::versions::are_contradictory;
-use crate::walk::{DocumentWalk, kind, link, string, text};
+use crate::walk::{DocumentWalk, damage, is_damaged, kind, link, string, text, type_name};
 use lattice_conformance::Value as Known;
 use lattice_conformance::{ClassRecord, Finding, FindingCode, Reading};
 use registry::{Registry, is_host_specific};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Maximum number of settings; the largest recorded BIOS has 550.
@@ -18,6 +19,9 @@ const MAX_SETTINGS: usize = 4096;
 const MAX_TEXT_BYTES: usize = 16 << 10;
 /// Maximum number of names listed in a finding.
 const MAX_NAMES: usize = 20;
+
+/// Settings of a BIOS resource by name.
+type Settings<'a> = BTreeMap<&'a str, &'a Value>;
 
 /// Fills class `bios` from the BMC's documents, and adds findings for contradictions. Every key is required.
 pub(crate) fn record<'a>(
@@ -75,7 +79,7 @@ fn settings<'a>(
     let registry = bios
         .clone()
         .and_then(|bios| Registry::find(walk, root, bios));
-    let attributes = bios.clone().and_then(attributes);
+    let current = bios.clone().and_then(settings_of);
     let name = match (&bios, &registry) {
         (Reading::Present(bios), Reading::Absent) => text(bios, "AttributeRegistry"),
         _ => registry.clone().map(|registry| registry.key),
@@ -91,9 +95,9 @@ fn settings<'a>(
             return;
         }
     };
-    let compared = attributes
+    let compared = current
         .clone()
-        .map(|all| comparable_settings(all, known, system));
+        .map(|all| comparable_settings(&all, known, system));
     let names = compared.as_ref().map(|settings| {
         let names: Vec<String> = settings.keys().cloned().collect();
         names
@@ -104,33 +108,76 @@ fn settings<'a>(
             record.require(format!("bios.setting.{name}"), value);
         }
     }
-    if let (Reading::Present(bios), Reading::Present(current)) = (bios, attributes) {
-        findings.extend(pending_finding(walk, bios, current));
+    if let (Reading::Present(bios), Reading::Present(current)) = (bios, current) {
+        findings.extend(pending_finding(walk, bios, &current));
     }
 }
 
-fn attributes(bios: &Value) -> Reading<&Map<String, Value>> {
-    match bios.get("Attributes") {
-        None => Reading::Absent,
-        Some(Value::Object(all)) if all.len() > MAX_SETTINGS => {
-            let count = all.len();
-            Reading::failed(format!("{count} settings, {MAX_SETTINGS} allowed"))
-        }
-        Some(Value::Object(all)) => Reading::Present(all),
-        Some(other) => Reading::failed(format!("Attributes is {}", kind(other))),
+/// The settings of a BIOS resource: in `Attributes`, or directly in the resource itself, as on an iLO 4. A
+/// resource without any setting is not a BIOS without settings: they are unknown if a registry describes them, else
+/// the BMC cannot provide them.
+fn settings_of(bios: &Value) -> Reading<Settings<'_>> {
+    let settings: Settings<'_> = match bios.get("Attributes") {
+        Some(Value::Object(all)) => all
+            .iter()
+            .map(|(name, value)| (name.as_str(), value))
+            .collect(),
+        Some(other) => return Reading::failed(format!("Attributes is {}", kind(other))),
+        None => direct_settings(bios),
+    };
+    let count = settings.len();
+    if count > MAX_SETTINGS {
+        return Reading::failed(format!("{count} settings, {MAX_SETTINGS} allowed"));
     }
+    if count > 0 {
+        return Reading::Present(settings);
+    }
+    match text(bios, "AttributeRegistry") {
+        Reading::Absent | Reading::Unsupported => Reading::Unsupported,
+        _ => Reading::failed(
+            "the BIOS resource names a registry of settings, but contains no settings; \
+             some BMCs receive them when the host boots",
+        ),
+    }
+}
+
+/// The properties of a BIOS resource that are settings, if the resource has no `Attributes`.
+fn direct_settings(bios: &Value) -> Settings<'_> {
+    /// Other properties of a BIOS resource, in lower case.
+    const NO_SETTINGS: &[&str] = &[
+        "attributeregistry",
+        "description",
+        "etag",
+        "id",
+        "modified",
+        "name",
+        "resetbiostodefaultspending",
+        "type",
+    ];
+    // A link may lead to another kind of resource, with properties that are not settings.
+    let is_bios = type_name(bios).is_none_or(|name| name.to_ascii_lowercase().contains("bios"));
+    let Some(members) = bios.as_object().filter(|_| is_bios) else {
+        return Settings::new();
+    };
+    let is_setting = |(name, value): &(&String, &Value)| {
+        let is_plain = !value.is_object() && !value.is_array();
+        let lower = name.to_ascii_lowercase();
+        is_plain && !name.contains('@') && !NO_SETTINGS.contains(&lower.as_str())
+    };
+    let settings = members.iter().filter(is_setting);
+    settings
+        .map(|(name, value)| (name.as_str(), value))
+        .collect()
 }
 
 /// The settings that should be equal on nodes of one design, by their names as parts of keys.
 fn comparable_settings(
-    all: &Map<String, Value>,
+    all: &Settings<'_>,
     registry: Option<&Registry>,
     system: &System<'_>,
 ) -> BTreeMap<String, Reading<Known>> {
-    let mut by_name: Vec<(&String, &Value)> = all.iter().collect();
-    by_name.sort_by_key(|(name, _)| *name);
     let mut kept = BTreeMap::new();
-    for (name, value) in by_name {
+    for (name, value) in all {
         let value = current(value);
         if registry.is_some_and(|registry| registry.excludes(name))
             || is_host_specific(name, value.as_str(), &system.name)
@@ -148,7 +195,7 @@ fn comparable_settings(
         while kept.contains_key(&key) {
             key.push('_');
         }
-        kept.insert(key, setting(value));
+        kept.insert(key, setting(name, value));
     }
     kept
 }
@@ -159,7 +206,10 @@ fn current(value: &Value) -> &Value {
 }
 
 /// Converts a setting. Every text is a value (`None`, `Auto`, an empty text): there are no placeholders.
-fn setting(value: &Value) -> Reading<Known> {
+fn setting(name: &str, value: &Value) -> Reading<Known> {
+    if is_damaged(name) {
+        return Reading::failed(damage("the name of the setting", name));
+    }
     match value {
         Value::Null => Reading::Unsupported,
         Value::Bool(flag) => Reading::Present(Known::Flag(*flag)),
@@ -171,6 +221,7 @@ fn setting(value: &Value) -> Reading<Known> {
         Value::String(text) if text.len() > MAX_TEXT_BYTES => {
             Reading::failed(format!("{} bytes of text", text.len()))
         }
+        Value::String(text) if is_damaged(text) => Reading::failed(damage(name, text)),
         Value::String(text) => {
             Reading::Present(Known::Text(lattice_conformance::text::collapse(text)))
         }
@@ -182,22 +233,20 @@ fn setting(value: &Value) -> Reading<Known> {
 fn pending_finding(
     walk: &mut DocumentWalk<'_>,
     bios: &Value,
-    current_all: &Map<String, Value>,
+    current_all: &Settings<'_>,
 ) -> Option<Finding> {
-    let object = bios.get("@Redfish.Settings")?;
-    let path = link(object, "SettingsObject")?;
+    let path = pending_path(bios)?;
     let value = walk.get(&path);
-    let chosen = value.present()?.get("Attributes")?.as_object()?;
-    let waits = |(name, value): &(&String, &Value)| {
+    let Reading::Present(chosen) = settings_of(value.present().copied()?) else {
+        return None;
+    };
+    let waits = |(name, value): &(&str, &Value)| {
         let is_secret = name.to_ascii_lowercase().contains("password");
-        let runs = current_all.get(name.as_str()).map(current);
+        let runs = current_all.get(name).copied().map(current);
         !is_secret && runs != Some(current(value))
     };
-    let mut names: Vec<&str> = chosen
-        .iter()
-        .filter(waits)
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let chosen = chosen.into_iter().filter(waits);
+    let mut names: Vec<&str> = chosen.map(|(name, _)| name).collect();
     if names.is_empty() {
         return None;
     }
@@ -209,6 +258,15 @@ fn pending_finding(
         detail.push_str(&format!(" and {more} more"));
     }
     Some(Finding::new(FindingCode::BiosSettingsPending, detail))
+}
+
+/// Path of the settings for the next boot.
+fn pending_path(bios: &Value) -> Option<ResourcePath> {
+    let object = bios.get("@Redfish.Settings");
+    let path = object.and_then(|object| link(object, "SettingsObject"));
+    // The form of an iLO 4.
+    let linked = || link(bios.get("Links")?, "Settings");
+    path.or_else(linked)
 }
 
 /// Whether a property of the registry is true, as a boolean or as text.

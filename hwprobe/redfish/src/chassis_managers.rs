@@ -1,10 +1,14 @@
 //! Chassis that contain a system, and managers that serve it.
 
 use crate::documents::ResourcePath;
+use crate::precedence::keep_better;
 use crate::systems::{System, Systems};
-use crate::walk::{DocumentWalk, link, links, string};
+use crate::walk::{DocumentWalk, Member, checked_links, link, links, string, target};
 use lattice_conformance::Reading;
 use serde_json::Value;
+
+/// Maximum number of chassis examined in one list. A BMC with eight GPUs lists about sixty.
+const MAX_CHASSIS: usize = 128;
 
 /// A chassis that contains the system.
 pub(crate) struct Chassis<'a> {
@@ -13,123 +17,230 @@ pub(crate) struct Chassis<'a> {
     pub(crate) is_shared: bool,
 }
 
-/// The chassis of a system, shared ones last, and the state of the chassis that could not be read.
+/// Extent of the search for the chassis of a system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChassisExtent {
+    /// The chassis that the system links to. Without any, the chassis with the system's `Id`, or those that link to the
+    /// system.
+    Nearest,
+    /// Also every other chassis that links to the system. Reads the complete list of chassis.
+    All,
+}
+
+/// Result of a search for the chassis of a system.
+pub(crate) struct ChassisSearch<'a> {
+    /// The chassis, shared ones last.
+    pub(crate) found: Vec<Chassis<'a>>,
+    /// State of the chassis that could not be read and may belong to the system; absent if there is none.
+    pub(crate) unread: Reading<()>,
+    /// A chassis that the system links to and that does not exist; absent if there is none.
+    pub(crate) missing: Reading<()>,
+}
+
+/// Searches the chassis of a system.
 ///
-/// These are the chassis that the system links to; else the one with the system's `Id`, if every system has such a
-/// chassis; else the chassis that link to the system; else the only chassis of the only system.
+/// A chassis belongs to the system if either side links to the other. If neither side has a link, it is the chassis
+/// with the system's `Id`, if every system has such a chassis, or the only chassis of the only system. A chassis that
+/// links to other systems only never belongs to the system.
 pub(crate) fn chassis<'a>(
     walk: &mut DocumentWalk<'a>,
     root: &Value,
     systems: &Systems<'a>,
     system: &System<'a>,
-) -> (Vec<Chassis<'a>>, Reading<()>) {
-    let mut silent = Reading::Absent;
-    let mut dead = Reading::Absent;
-    let mut found: Vec<(ResourcePath, &'a Value)> = Vec::new();
-    let linked = system
-        .value
-        .get("Links")
-        .map_or_else(Vec::new, |value| links(value, "Chassis"));
+    extent: ChassisExtent,
+) -> ChassisSearch<'a> {
+    let mut missing = Reading::Absent;
+    let mut found: FoundChassis<'a> = Vec::new();
+    let mut silent_paths = Vec::new();
+    let (linked, mut unread) = match system.value.get("Links") {
+        Some(value) => checked_links(value, "Chassis"),
+        None => (Vec::new(), Reading::Absent),
+    };
     for path in linked {
         match walk.get(&path) {
             Reading::Present(value) => found.push((path, value)),
             // A broken link gives no information about its target.
             Reading::Absent => {
-                dead = Reading::failed(format!("{path}: linked, but does not exist"))
+                missing = Reading::failed(format!("{path}: linked, but does not exist"));
             }
-            other => silent = other.map(|_| ()),
+            other => {
+                keep_better(&mut unread, other.map(|_| ()));
+                silent_paths.push(path);
+            }
         }
     }
-    if found.is_empty() && silent == Reading::Absent {
-        silent = dead;
+    // A part of a chassis does not replace a chassis that is linked and unreadable.
+    let may_be_inside = unread != Reading::Absent;
+    let is_pending = matches!(unread, Reading::Disabled { .. });
+    if !is_pending && (found.is_empty() || extent == ChassisExtent::All) {
+        let may_guess = found.is_empty() && unread == Reading::Absent;
+        let (listed, silent) = listed_chassis(walk, root, systems, system, extent, may_guess);
+        keep_better(&mut unread, silent);
+        for (path, value) in listed {
+            if !found.iter().any(|(known, _)| is_same_path(known, &path)) {
+                found.push((path, value));
+            }
+        }
     }
-    if found.is_empty() && silent == Reading::Absent {
-        (found, silent) = unlinked_chassis(walk, root, systems, system);
+    if found.is_empty() {
+        keep_better(&mut unread, missing.clone());
     }
-    let found = without_parts(found);
-    let mut chassis: Vec<Chassis<'a>> = found
+    let found = without_parts(found, &silent_paths, may_be_inside);
+    let mut found: Vec<Chassis<'a>> = found
         .into_iter()
         .map(|(path, value)| Chassis {
             is_shared: is_shared(&path, value, systems, system),
             value,
         })
         .collect();
-    chassis.sort_by_key(|one| one.is_shared);
-    (chassis, silent)
+    found.sort_by_key(|one| one.is_shared);
+    ChassisSearch {
+        found,
+        unread,
+        missing,
+    }
 }
 
 /// The chassis that contain the complete system, if there are any. A baseboard or a card inside such a chassis measures
-/// only a part of the node.
-fn without_parts(found: FoundChassis<'_>) -> FoundChassis<'_> {
+/// only a part of the node. If a linked chassis could not be read (`may_be_inside`), parts may be inside it.
+fn without_parts<'a>(
+    found: FoundChassis<'a>,
+    silent_paths: &[ResourcePath],
+    may_be_inside: bool,
+) -> FoundChassis<'a> {
     const PARTS: &[&str] = &["Module", "Component", "Card", "Cartridge", "Expansion"];
     let all: Vec<ResourcePath> = found.iter().map(|(path, _)| path.clone()).collect();
     let is_part = |value: &Value| {
         let linked = value.get("Links").unwrap_or(&Value::Null);
-        let is_inside = link(linked, "ContainedBy").is_some_and(|outer| all.contains(&outer));
+        let outer = link(linked, "ContainedBy");
+        let is_inside = outer.is_some_and(|outer| {
+            let mut known = all.iter().chain(silent_paths);
+            known.any(|path| is_same_path(path, &outer))
+        });
         is_inside || string(value, "ChassisType").is_some_and(|kind| PARTS.contains(&kind))
     };
-    let (parts, whole): (FoundChassis<'_>, FoundChassis<'_>) =
+    let (parts, whole): (FoundChassis<'a>, FoundChassis<'a>) =
         found.into_iter().partition(|(_, value)| is_part(value));
-    if whole.is_empty() { parts } else { whole }
+    if whole.is_empty() && !may_be_inside {
+        parts
+    } else {
+        whole
+    }
 }
 
 type FoundChassis<'a> = Vec<(ResourcePath, &'a Value)>;
 
-fn unlinked_chassis<'a>(
+/// The chassis in the BMC's list that belong to the system, and the state of the others. `may_guess` permits a chassis
+/// without a link in either direction.
+fn listed_chassis<'a>(
     walk: &mut DocumentWalk<'a>,
     root: &Value,
     systems: &Systems<'a>,
     system: &System<'a>,
+    extent: ChassisExtent,
+    may_guess: bool,
 ) -> (FoundChassis<'a>, Reading<()>) {
-    let Some(path) = link(root, "Chassis") else {
-        return (Vec::new(), Reading::Absent);
-    };
-    let members = match walk.members(&path) {
-        Reading::Present(members) => members,
+    let list = match target(root, "Chassis").and_then(|path| walk.members(&path)) {
+        Reading::Present(list) => list,
         other => return (Vec::new(), other.map(|_| ())),
     };
-    let namesake = |system: &System<'_>| {
-        let mut members = members.iter();
-        members.find(|member| member.path.last().eq_ignore_ascii_case(&system.name.id))
-    };
-    // Systems 1 to 4 in a chassis 1: the chassis does not belong to system 1 alone.
-    if systems.found.iter().all(|one| namesake(one).is_some())
-        && let Some(member) = namesake(system)
+    let namesake = namesake(&list.members, systems, system).filter(|_| may_guess);
+    let is_of_system = |value: &Value| links_to(value, system) || links_to_none(value);
+    if let Some(member) = namesake
+        && extent == ChassisExtent::Nearest
     {
-        return match walk.member(member) {
-            Reading::Present(value) => (vec![(member.path.clone(), value)], Reading::Absent),
-            other => (Vec::new(), other.map(|_| ())),
-        };
+        match walk.member(member) {
+            Reading::Present(value) if is_of_system(value) => {
+                return (vec![(member.path.clone(), value)], Reading::Absent);
+            }
+            // The chassis of another system, or a broken link.
+            Reading::Present(_) | Reading::Absent => {}
+            other => return (Vec::new(), other.map(|_| ())),
+        }
     }
-    let mut silent = Reading::Absent;
-    let mut all = Vec::new();
-    for member in &members {
+    let mut unread = list.unread();
+    let mut all: FoundChassis<'a> = Vec::new();
+    let count = list.members.len();
+    if count > MAX_CHASSIS {
+        let why = format!("{count} chassis, the first {MAX_CHASSIS} were examined");
+        keep_better(&mut unread, Reading::failed(why));
+    }
+    for member in list.members.iter().take(MAX_CHASSIS) {
         match walk.member(member) {
             Reading::Present(value) => all.push((member.path.clone(), value)),
-            other => silent = other.map(|_| ()),
+            Reading::Absent => {}
+            other => keep_better(&mut unread, other.map(|_| ())),
         }
     }
-    let mut holding = all.clone();
-    holding.retain(|(_, value)| chassis_systems(value).contains(&system.path));
-    if !holding.is_empty() {
-        return (holding, Reading::Absent);
+    let is_namesake = |path: &ResourcePath| namesake.is_some_and(|member| member.path == *path);
+    let mut own = all.clone();
+    own.retain(|(path, value)| {
+        links_to(value, system) || is_namesake(path) && links_to_none(value)
+    });
+    if !own.is_empty() {
+        return match extent {
+            ChassisExtent::Nearest => (own, Reading::Absent),
+            ChassisExtent::All => (own, unread),
+        };
     }
-    match all.as_slice() {
-        // One system in one chassis that links to no other system.
-        [(_, value)]
-            if systems.found.len() == 1
-                && members.len() == 1
-                && chassis_systems(value).is_empty() =>
+    if may_guess && systems.found.len() == 1 {
+        // A system that could not be read may be the one in the chassis.
+        keep_better(
+            &mut unread,
+            systems.unread.clone().unwrap_or(Reading::Absent),
+        );
+        if let [(_, value)] = all.as_slice()
+            && unread == Reading::Absent
+            && links_to_none(value)
         {
-            (all, silent)
+            return (all, unread);
         }
-        _ => (Vec::new(), silent),
+    }
+    (Vec::new(), unread)
+}
+
+/// The chassis with the system's `Id`, if every system has such a chassis. For systems 1 to 4 in a chassis 1, the
+/// chassis does not belong to system 1 alone.
+fn namesake<'m, 'a>(
+    members: &'m [Member<'a>],
+    systems: &Systems<'_>,
+    system: &System<'_>,
+) -> Option<&'m Member<'a>> {
+    let of = |system: &System<'_>| {
+        let mut members = members.iter();
+        members.find(|member| {
+            let name = member.path.decoded_last();
+            name.eq_ignore_ascii_case(&system.name.id)
+        })
+    };
+    let own = of(system)?;
+    systems
+        .found
+        .iter()
+        .all(|one| of(one).is_some())
+        .then_some(own)
+}
+
+/// Whether two paths are the same resource. Some BMCs write the same path in upper and in lower case.
+fn is_same_path(one: &ResourcePath, other: &ResourcePath) -> bool {
+    one.as_str().eq_ignore_ascii_case(other.as_str())
+}
+
+/// The systems that a chassis links to, and the state of its invalid links.
+fn chassis_systems(chassis: &Value) -> (Vec<ResourcePath>, Reading<()>) {
+    match chassis.get("Links") {
+        Some(value) => checked_links(value, "ComputerSystems"),
+        None => (Vec::new(), Reading::Absent),
     }
 }
 
-fn chassis_systems(chassis: &Value) -> Vec<ResourcePath> {
-    let linked = chassis.get("Links");
-    linked.map_or_else(Vec::new, |value| links(value, "ComputerSystems"))
+fn links_to(chassis: &Value, system: &System<'_>) -> bool {
+    let (linked, _) = chassis_systems(chassis);
+    linked.iter().any(|path| is_same_path(path, &system.path))
+}
+
+fn links_to_none(chassis: &Value) -> bool {
+    chassis_systems(chassis) == (Vec::new(), Reading::Absent)
 }
 
 /// Whether the chassis contains a system other than this one, by a link from either side.
@@ -139,20 +250,20 @@ fn is_shared(
     systems: &Systems<'_>,
     system: &System<'_>,
 ) -> bool {
-    let listed = chassis_systems(chassis);
+    let (listed, _) = chassis_systems(chassis);
     let others = systems.found.iter();
-    let others = others.filter(|one| one.path != system.path && one.is_node());
-    let own = |path: &ResourcePath| path.as_str().eq_ignore_ascii_case(system.path.as_str());
+    let mut others = others.filter(|one| one.path != system.path && one.is_node());
     let is_no_node = |path: &ResourcePath| {
         let mut found = systems.found.iter();
-        found.any(|one| one.path == *path && !one.is_node())
+        found.any(|one| is_same_path(&one.path, path) && !one.is_node())
     };
     let claims = |one: &System<'_>| {
         let linked = one.value.get("Links");
-        linked.is_some_and(|value| links(value, "Chassis").contains(path))
+        let linked = linked.map_or_else(Vec::new, |value| links(value, "Chassis"));
+        linked.iter().any(|linked| is_same_path(linked, path))
     };
     let mut listed = listed.iter();
-    listed.any(|one| !own(one) && !is_no_node(one)) || others.into_iter().any(claims)
+    listed.any(|one| !is_same_path(one, &system.path) && !is_no_node(one)) || others.any(claims)
 }
 
 /// The managers of a system, BMCs first, and the state of the managers that could not be read.
@@ -161,18 +272,20 @@ pub(crate) fn managers<'a>(
     root: &Value,
     system: &System<'a>,
 ) -> (Vec<(ResourcePath, &'a Value)>, Reading<()>) {
-    let linked = system.value.get("Links");
-    let mut paths = linked.map_or_else(Vec::new, |value| links(value, "ManagedBy"));
-    let is_linked = !paths.is_empty();
-    let mut silent = Reading::Absent;
+    let (mut paths, mut silent) = match system.value.get("Links") {
+        Some(value) => checked_links(value, "ManagedBy"),
+        None => (Vec::new(), Reading::Absent),
+    };
+    let is_linked = !paths.is_empty() || silent != Reading::Absent;
+    let mut missing = Reading::Absent;
     let mut found = Vec::new();
     if !is_linked {
-        match link(root, "Managers").map(|path| walk.members(&path)) {
-            Some(Reading::Present(members)) => {
-                paths.extend(members.into_iter().map(|member| member.path));
+        match target(root, "Managers").and_then(|path| walk.members(&path)) {
+            Reading::Present(list) => {
+                silent = list.unread();
+                paths.extend(list.members.into_iter().map(|member| member.path));
             }
-            Some(other) => silent = other.map(|_| ()),
-            None => {}
+            other => silent = other.map(|_| ()),
         }
     }
     paths.sort();
@@ -180,22 +293,27 @@ pub(crate) fn managers<'a>(
     for path in paths {
         match walk.get(&path) {
             Reading::Present(value) => found.push((path, value)),
-            // A broken link gives no information about its target.
             Reading::Absent => {
-                silent = Reading::failed(format!("{path}: linked, but does not exist"))
+                missing = Reading::failed(format!("{path}: linked, but does not exist"));
             }
-            other => silent = other.map(|_| ()),
+            other => keep_better(&mut silent, other.map(|_| ())),
         }
     }
     let serves = |value: &Value| {
         let linked = value.get("Links");
         let served = linked.map_or_else(Vec::new, |value| links(value, "ManagerForServers"));
-        served.contains(&system.path)
+        served.iter().any(|path| is_same_path(path, &system.path))
     };
-    let is_told = found.iter().any(|(_, value)| serves(value));
+    let is_served = found.iter().any(|(_, value)| serves(value));
     // If one manager is unreadable, it may be the BMC, and the others only auxiliary controllers.
-    if (!is_linked && is_told) || !silent.is_known() {
+    if (!is_linked && is_served) || !silent.is_known() {
         found.retain(|(_, value)| serves(value));
+    } else if missing != Reading::Absent {
+        // A broken link does not hide the BMC, and an auxiliary controller does not take the BMC's place.
+        found.retain(|(_, value)| serves(value) || rank_of_manager(value) == 0);
+    }
+    if found.is_empty() {
+        keep_better(&mut silent, missing);
     }
     found.sort_by_key(|(_, value)| rank_of_manager(value));
     (found, silent)

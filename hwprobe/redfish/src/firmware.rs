@@ -5,7 +5,7 @@ mod component;
 use crate::chassis_managers;
 use crate::documents::ResourcePath;
 use crate::systems::{System, Systems};
-use crate::walk::{DocumentWalk, Member, link, links, text};
+use crate::walk::{DocumentWalk, Member, link, links, target, text};
 use component::{Component, Role};
 use lattice_conformance::{ClassRecord, Finding, FindingCode, Power, Reading};
 use serde_json::Value;
@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The firmware inventory, as far as it concerns one system.
 pub(crate) struct Inventory {
-    /// State of the list: present, absent, or the reason why it is unknown.
+    /// State of the list: present, absent, or the reason why it is unknown. A list with an unusable entry is unknown;
+    /// its other entries are known.
     list: Reading<()>,
     /// Versions by component.
     versions: BTreeMap<String, Reading<String>>,
@@ -46,8 +47,8 @@ impl Inventory {
             .missing_members
             .iter()
             .take(MOST_NAMES)
-            .map(ResourcePath::last);
-        let names: Vec<&str> = names.collect();
+            .map(ResourcePath::decoded_last);
+        let names: Vec<String> = names.collect();
         let more = self.missing_members.len() - names.len();
         let (parent, names) = (first.parent(), names.join(", "));
         let more = if more > 0 {
@@ -59,10 +60,12 @@ impl Inventory {
         vec![Finding::new(FindingCode::BmcDeadLink, detail)]
     }
 
-    /// The reading of `entry`, or the state of the list if the list is unknown.
+    /// The reading of `entry`, or the state of the list if an unknown part of the list may contain the entry.
     pub(crate) fn or_list_state(&self, entry: &Reading<String>) -> Reading<String> {
         match (&self.list, entry) {
-            (Reading::Present(()) | Reading::Absent, entry) => entry.clone(),
+            (Reading::Present(()) | Reading::Absent, entry) | (_, entry @ Reading::Present(_)) => {
+                entry.clone()
+            }
             (unknown, _) => unknown.clone().map(|()| String::new()),
         }
     }
@@ -76,19 +79,20 @@ pub(crate) fn inventory<'a>(
     system: &System<'a>,
 ) -> Inventory {
     let service = walk.follow(root, "UpdateService");
-    let list = service.and_then(|service| match link(service, "FirmwareInventory") {
-        Some(path) => walk.members(&path),
-        None => Reading::Absent,
-    });
-    let members = match list {
-        Reading::Present(members) => members,
+    let path = service.and_then(|service| target(service, "FirmwareInventory"));
+    let list = match path.and_then(|path| walk.members(&path)) {
+        Reading::Present(list) => list,
         other => return Inventory::unknown(other.map(|_| ())),
     };
     let images = Images::of(walk, root, system);
-    let mut inventory = Inventory::unknown(Reading::Present(()));
+    let mut inventory = Inventory::unknown(match list.unread() {
+        Reading::Absent => Reading::Present(()),
+        unread => unread,
+    });
     let mut components = Vec::new();
-    for member in members {
-        let last = member.path.last();
+    for member in list.members {
+        let last = member.path.decoded_last();
+        let last = last.as_str();
         if component::is_copy(last)
             || images.is_copy(&member.path)
             || is_name_of_other_system(last, systems, system)
@@ -147,7 +151,7 @@ fn read<'a>(
     if named.peek().is_some() && !named.any(|path| *path == system.path) {
         return MemberReading::OtherSystem;
     }
-    let mut component = Component::read(value, member.path.last(), &system.name.id);
+    let mut component = Component::read(value, &member.path.decoded_last(), &system.name.id);
     if images.bmc.contains(&member.path) {
         component.role = Role::Bmc;
     }

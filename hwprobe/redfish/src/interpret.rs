@@ -1,11 +1,13 @@
 //! Interpretation of a BMC's documents for the selected systems.
 
+use crate::chassis_managers::{self, Chassis, ChassisExtent, ChassisSearch};
 use crate::documents::{Documents, ResourcePath};
+use crate::precedence::keep_better;
 use crate::report::{BmcReport, Breadth, Interpretation, NodeReport, Scope};
 use crate::selection::NoSystemReason;
 use crate::systems::{self, System, Systems};
 use crate::walk::DocumentWalk;
-use crate::{bios, chassis_managers, firmware, power, vitals};
+use crate::{bios, firmware, power, vitals};
 use lattice_conformance::{
     Class, ClassRecord, Finding, FindingCode, LimitState, Power, Reading, Vitals,
 };
@@ -85,9 +87,12 @@ fn node<'a>(
     if scope.breadth == Breadth::Systems {
         return node;
     }
-    let (chassis, silent) = chassis_managers::chassis(walk, root, systems, system);
-    let route = power::find_route(walk, system, &chassis);
-    let readout = power::read(walk, Some(&system.path), &route.sources);
+    let NodePower {
+        chassis,
+        route,
+        readout,
+    } = node_power(walk, root, systems, system);
+    let silent = route.unread.clone();
     node.power = readout.power.clone();
     if chassis.is_empty() && silent == Reading::Absent {
         let why = "the BMC links no chassis to this system";
@@ -98,7 +103,6 @@ fn node<'a>(
     power::mark_absent_unknown(&mut node.power, &silent);
     node.route = power::Route {
         sources: readout.used.clone(),
-        unread: silent,
         ..route
     };
     if scope.breadth == Breadth::Everything {
@@ -116,4 +120,50 @@ fn node<'a>(
         vitals::collect(walk, root, system, &chassis, &readout, &mut node.vitals);
     }
     node
+}
+
+/// The chassis of a node, and its power.
+struct NodePower<'a> {
+    chassis: Vec<Chassis<'a>>,
+    route: power::Route,
+    readout: power::SourceReadings,
+}
+
+/// Reads the power of a node from the chassis that its system links to. If they report no draw, every chassis of the
+/// BMC is examined: a chassis may link to a system that has no link to the chassis.
+fn node_power<'a>(
+    walk: &mut DocumentWalk<'a>,
+    root: &Value,
+    systems: &Systems<'a>,
+    system: &System<'a>,
+) -> NodePower<'a> {
+    let nearest = ChassisExtent::Nearest;
+    let search = chassis_managers::chassis(walk, root, systems, system, nearest);
+    let is_pending = matches!(search.unread, Reading::Disabled { .. });
+    let power = power_of_chassis(walk, system, search);
+    let has_draw = power.readout.power.draw.present().is_some();
+    if has_draw || is_pending || power.readout.is_pending {
+        return power;
+    }
+    let search = chassis_managers::chassis(walk, root, systems, system, ChassisExtent::All);
+    power_of_chassis(walk, system, search)
+}
+
+fn power_of_chassis<'a>(
+    walk: &mut DocumentWalk<'a>,
+    system: &System<'a>,
+    search: ChassisSearch<'a>,
+) -> NodePower<'a> {
+    let mut route = power::find_route(walk, system, &search.found);
+    let readout = power::read(walk, Some(&system.path), &route.sources);
+    keep_better(&mut route.unread, search.unread);
+    if readout.power.draw.present().is_none() {
+        // The chassis that does not exist may be the one with the meter.
+        keep_better(&mut route.unread, search.missing);
+    }
+    NodePower {
+        chassis: search.found,
+        route,
+        readout,
+    }
 }

@@ -20,6 +20,7 @@ mod firmware;
 pub mod http;
 mod interpret;
 mod power;
+mod precedence;
 pub mod recorded;
 mod report;
 mod selection;

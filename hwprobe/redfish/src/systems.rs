@@ -2,7 +2,7 @@
 
 use crate::documents::ResourcePath;
 use crate::selection::{NoSystemReason, Selector, SystemName};
-use crate::walk::{DocumentWalk, link, string, text, type_name};
+use crate::walk::{DocumentWalk, string, target, text, type_name};
 use lattice_conformance::Reading;
 use serde_json::Value;
 
@@ -35,11 +35,13 @@ pub(crate) fn systems<'a>(
     walk: &mut DocumentWalk<'a>,
     root: &Value,
 ) -> Result<Systems<'a>, NoSystemReason> {
-    let Some(path) = link(root, "Systems") else {
-        return Err(NoSystemReason::None);
+    let path = match target(root, "Systems") {
+        Reading::Present(path) => path,
+        Reading::Absent => return Err(NoSystemReason::None),
+        other => return Err(NoSystemReason::unread(&other)),
     };
-    let members = match walk.members(&path) {
-        Reading::Present(members) => members,
+    let list = match walk.members(&path) {
+        Reading::Present(list) => list,
         Reading::Absent => return Err(NoSystemReason::None),
         other => {
             return Err(NoSystemReason::unread(&other));
@@ -49,8 +51,9 @@ pub(crate) fn systems<'a>(
         found: Vec::new(),
         unread: None,
     };
-    for member in members {
-        match walk.member(&member) {
+    let mut missing = None;
+    for member in &list.members {
+        match walk.member(member) {
             Reading::Present(value) => {
                 // A collection may contain other resources (a capabilities object).
                 if type_name(value).is_none_or(|name| name == "ComputerSystem") {
@@ -62,10 +65,21 @@ pub(crate) fn systems<'a>(
                     });
                 }
             }
+            // A broken link is no system, and hides no other one.
+            Reading::Absent => {
+                let why = format!("{}: listed, but does not exist", member.path);
+                missing.get_or_insert(Reading::failed(why));
+            }
             other => {
                 systems.unread.get_or_insert(other.map(|_| ()));
             }
         }
+    }
+    if let Some(entry) = list.unusable.first() {
+        systems.unread.get_or_insert(entry.reading.clone());
+    }
+    if systems.found.is_empty() {
+        systems.unread = systems.unread.or(missing);
     }
     systems.found.sort_by(|a, b| a.name.id.cmp(&b.name.id));
     Ok(systems)
@@ -75,7 +89,7 @@ fn name_of(path: &ResourcePath, value: &Value) -> SystemName {
     let id = text(value, "Id").present().cloned();
     SystemName {
         path: Some(path.clone()),
-        id: id.unwrap_or_else(|| path.last().to_owned()),
+        id: id.unwrap_or_else(|| path.decoded_last()),
         name: text(value, "Name"),
         serial: text(value, "SerialNumber"),
         uuid: text(value, "UUID").map(|uuid| uuid.to_ascii_lowercase()),
@@ -106,6 +120,8 @@ pub(crate) fn select(
         let matching = numbered.filter(|(_, system)| system.is_node());
         matching.map(|(at, _)| at).collect()
     };
+    // A system without evidence of its identity is taken only if there can be no other one.
+    let mut is_by_exclusion = false;
     let chosen = match selector {
         Selector::Every => return Ok((0..found.len()).collect()),
         Selector::Id(id) => where_(&|name| name.id == *id),
@@ -119,17 +135,24 @@ pub(crate) fn select(
                     _ => false,
                 });
                 match (by_serial.len(), by_uuid.is_empty()) {
-                    (0, true) => nodes(),
+                    (0, true) => {
+                        is_by_exclusion = true;
+                        nodes()
+                    }
                     (0, false) => by_uuid,
                     _ => by_serial,
                 }
             }
         }
-        Selector::Only => nodes(),
+        Selector::Only => {
+            is_by_exclusion = true;
+            nodes()
+        }
     };
     match (chosen.len(), selector, &systems.unread) {
         // The unreadable system may be the selected one.
-        (0, _, Some(why)) | (1.., Selector::Only, Some(why)) => Err(NoSystemReason::unread(why)),
+        (0, _, Some(why)) => Err(NoSystemReason::unread(why)),
+        (_, _, Some(why)) if is_by_exclusion => Err(NoSystemReason::unread(why)),
         (1, _, _) => Ok(chosen),
         (0, Selector::Id(id), None) if !found.is_empty() => Err(NoSystemReason::Unknown {
             id: id.clone(),

@@ -49,7 +49,7 @@ fn logs<'a>(walk: &mut DocumentWalk<'a>, system: &System<'a>, vitals: &mut Vital
     let Reading::Present(services) = walk.members(&path) else {
         return;
     };
-    for service in services {
+    for service in services.members {
         let id = service.path.last().to_ascii_lowercase();
         if !HARDWARE_LOGS.contains(&id.as_str()) {
             continue;
@@ -89,10 +89,10 @@ fn accelerators<'a>(
     let Some(path) = link(system.value, "Processors") else {
         return;
     };
-    let Reading::Present(members) = walk.members(&path) else {
+    let Reading::Present(list) = walk.members(&path) else {
         return;
     };
-    for member in members.iter().take(MAX_PROCESSORS) {
+    for member in list.members.iter().take(MAX_PROCESSORS) {
         let Reading::Present(processor) = walk.member(member) else {
             continue;
         };

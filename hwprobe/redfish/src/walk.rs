@@ -18,6 +18,24 @@ pub(crate) struct DocumentWalk<'a> {
     wanted: BTreeSet<ResourcePath>,
 }
 
+/// The members of a collection, as far as they can be identified.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemberList<'a> {
+    /// Members with a valid link, sorted by path, without duplicates.
+    pub(crate) members: Vec<Member<'a>>,
+    /// Entries and pages of the list that cannot be read. Each stands for members that exist and are not known.
+    pub(crate) unusable: Vec<UnusableEntry>,
+}
+
+/// An entry of a collection without a valid link, or an unreadable page.
+#[derive(Clone, Debug)]
+pub(crate) struct UnusableEntry {
+    /// Last part of the invalid link; `None` for an entry without a link, and for a page.
+    pub(crate) name: Option<String>,
+    /// State of the entry, with the reason.
+    pub(crate) reading: Reading<()>,
+}
+
 /// A member of a collection: a link, or the resource itself if the BMC expanded it.
 #[derive(Clone, Debug)]
 pub(crate) struct Member<'a> {
@@ -89,44 +107,99 @@ impl<'a> DocumentWalk<'a> {
         target(from, property).and_then(|path| self.get(&path))
     }
 
-    /// The members of a collection over all its pages, sorted by path, without duplicates. A list with an invalid
-    /// member or page link is unknown, because it would lack an existing member.
-    pub(crate) fn members(&mut self, path: &ResourcePath) -> Reading<Vec<Member<'a>>> {
-        let mut found = Vec::new();
+    /// The members of a collection over all its pages. An invalid member or an unreadable further page does not hide
+    /// the other members; it is reported in [`MemberList::unusable`]. The collection is unknown if its first page is.
+    pub(crate) fn members(&mut self, path: &ResourcePath) -> Reading<MemberList<'a>> {
+        let mut list = MemberList::default();
         let mut seen = BTreeSet::new();
         let mut pages = BTreeSet::new();
         let mut next = Some(path.clone());
         while let Some(page) = next.take() {
+            let is_first = pages.is_empty();
             if !pages.insert(page.clone()) {
-                return Reading::failed(format!("{page}: its pages form a loop"));
+                list.add_unusable(None, format!("{page}: its pages form a loop"));
+                break;
             }
             let value = match self.get(&page) {
                 Reading::Present(value) => value,
-                other => return other.map(|_| Vec::new()),
+                // A page that is not fetched yet may still be readable.
+                other if is_first || matches!(other, Reading::Disabled { .. }) => {
+                    return other.map(|_| list);
+                }
+                Reading::Absent => {
+                    list.add_unusable(None, format!("{page}: linked, but does not exist"));
+                    break;
+                }
+                other => {
+                    let reading = other.map(|_| ());
+                    list.unusable.push(UnusableEntry {
+                        name: None,
+                        reading,
+                    });
+                    break;
+                }
             };
-            let listed = match listed(value) {
-                Ok(listed) => listed,
-                Err(why) => return Reading::failed(format!("{page}: {why}")),
+            let entries = match listed(value) {
+                Ok(entries) => entries,
+                Err(why) if is_first => return Reading::failed(format!("{page}: {why}")),
+                Err(why) => {
+                    list.add_unusable(None, format!("{page}: {why}"));
+                    break;
+                }
             };
-            if found.len() + listed.len() > MAX_MEMBERS {
-                let count = found.len() + listed.len();
+            let count = list.members.len() + list.unusable.len() + entries.len();
+            if count > MAX_MEMBERS {
                 return Reading::failed(format!("{page}: {count} members, {MAX_MEMBERS} allowed"));
             }
-            for entry in listed {
+            for entry in entries {
                 match member_of(entry) {
-                    Ok(member) if seen.insert(member.path.clone()) => found.push(member),
+                    Ok(member) if seen.insert(member.path.clone()) => list.members.push(member),
                     Ok(_) => {}
-                    Err(why) => return Reading::failed(format!("{page}: {why}")),
+                    Err(why) => {
+                        let name = entry_link(entry).and_then(last_part);
+                        list.add_unusable(name, format!("{page}: {why}"));
+                    }
                 }
             }
-            next = match next_page(value) {
-                Ok(next) => next,
-                Err(why) => return Reading::failed(format!("{page}: {why}")),
-            };
+            match next_page(value) {
+                Ok(further) => next = further,
+                Err(why) => list.add_unusable(None, format!("{page}: {why}")),
+            }
         }
-        found.sort_by(|a, b| a.path.cmp(&b.path));
-        Reading::Present(found)
+        list.members.sort_by(|a, b| a.path.cmp(&b.path));
+        Reading::Present(list)
     }
+}
+
+impl MemberList<'_> {
+    fn add_unusable(&mut self, name: Option<String>, why: String) {
+        let reading = Reading::failed(why);
+        self.unusable.push(UnusableEntry { name, reading });
+    }
+
+    /// State of the entries that cannot be read; absent if there is none.
+    pub(crate) fn unread(&self) -> Reading<()> {
+        match self.unusable.as_slice() {
+            [] => Reading::Absent,
+            [
+                UnusableEntry {
+                    reading: Reading::Failed { why },
+                    ..
+                },
+                others @ ..,
+            ] if !others.is_empty() => {
+                Reading::failed(format!("{why}, and {} more such entries", others.len()))
+            }
+            [first, ..] => first.reading.clone(),
+        }
+    }
+}
+
+/// The last part of an invalid link.
+fn last_part(link: &str) -> Option<String> {
+    let last = link.trim_end_matches('/').rsplit('/').next();
+    let last = last.filter(|last| !last.is_empty());
+    last.map(str::to_owned)
 }
 
 fn over_limit<T>() -> Reading<T> {
@@ -162,9 +235,14 @@ pub(crate) fn next_page(page: &Value) -> Result<Option<ResourcePath>, String> {
     }
 }
 
+/// The link of a list entry: `{"@odata.id": …}`, or plain text as some BMCs write it.
+fn entry_link(entry: &Value) -> Option<&str> {
+    entry.as_str().or_else(|| string(entry, "@odata.id"))
+}
+
 /// One entry of a list, or the reason why it is invalid.
 pub(crate) fn member_of(entry: &Value) -> Result<Member<'_>, String> {
-    let Some(link) = string(entry, "@odata.id") else {
+    let Some(link) = entry_link(entry) else {
         return Err("a member without a link".to_owned());
     };
     let path =
@@ -216,13 +294,34 @@ pub(crate) fn link(value: &Value, property: &str) -> Option<ResourcePath> {
     ResourcePath::parse(text)
 }
 
-/// Paths of the entries in a list of links.
+/// Valid paths of the entries in a list of links.
 pub(crate) fn links(value: &Value, property: &str) -> Vec<ResourcePath> {
-    let entries = value.get(property).and_then(Value::as_array);
-    let entries = entries.into_iter().flatten().take(MAX_MEMBERS);
-    entries
-        .filter_map(|entry| ResourcePath::parse(string(entry, "@odata.id")?))
-        .collect()
+    checked_links(value, property).0
+}
+
+/// Valid paths of the entries in a list of links, and the state of the others; absent if there is none. A single link
+/// in place of a list is accepted.
+pub(crate) fn checked_links(value: &Value, property: &str) -> (Vec<ResourcePath>, Reading<()>) {
+    let (mut paths, mut unusable) = (Vec::new(), Reading::Absent);
+    let entries: &[Value] = match value.get(property) {
+        None | Some(Value::Null) => &[],
+        Some(Value::Array(entries)) => entries.as_slice(),
+        Some(single @ (Value::Object(_) | Value::String(_))) => std::slice::from_ref(single),
+        Some(other) => {
+            unusable = Reading::failed(format!("{property} is {}", kind(other)));
+            &[]
+        }
+    };
+    for entry in entries.iter().take(MAX_MEMBERS) {
+        match member_of(entry) {
+            Ok(member) => paths.push(member.path),
+            Err(why) if unusable == Reading::Absent => {
+                unusable = Reading::failed(format!("{property}: {why}"));
+            }
+            Err(_) => {}
+        }
+    }
+    (paths, unusable)
 }
 
 /// Name of the type without its version: `ComputerSystem` for `#ComputerSystem.v1_5_0.ComputerSystem`.
@@ -242,9 +341,23 @@ pub(crate) fn text(value: &Value, property: &str) -> Reading<String> {
         Some(Value::String(text)) if text.len() > LONGEST => {
             Reading::failed(format!("{property}: {} bytes of text", text.len()))
         }
+        Some(Value::String(text)) if is_damaged(text) => Reading::failed(damage(property, text)),
         Some(Value::String(text)) => lattice_conformance::text::firmware(text),
         Some(other) => Reading::failed(format!("{property} is {}, not text", kind(other))),
     }
+}
+
+/// Whether a text contains bytes that were not UTF-8, so that two damaged texts may look equal.
+pub(crate) fn is_damaged(text: &str) -> bool {
+    text.contains(char::REPLACEMENT_CHARACTER)
+}
+
+/// The reason why a damaged text is not a value.
+pub(crate) fn damage(name: &str, text: &str) -> String {
+    format!(
+        "{name} contains bytes that are not UTF-8: \"{}\"",
+        shown(text)
+    )
 }
 
 /// A number; null means that the device cannot provide it.

@@ -3,7 +3,7 @@
 use super::flag;
 use crate::documents::ResourcePath;
 use crate::selection::SystemName;
-use crate::walk::{DocumentWalk, Member, link, string, target, text};
+use crate::walk::{DocumentWalk, Member, MemberList, UnusableEntry, string, target, text};
 use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -23,14 +23,12 @@ impl Registry {
             Reading::Present(name) => name,
             other => return other.and_then(|_| Reading::Absent),
         };
-        let Some(path) = link(root, "Registries") else {
-            return Reading::Absent;
-        };
-        let members = match walk.members(&path) {
-            Reading::Present(members) => members,
+        let list = target(root, "Registries").and_then(|path| walk.members(&path));
+        let list = match list {
+            Reading::Present(list) => list,
             other => return other.and_then(|_| Reading::Absent),
         };
-        let member = match select_registry(walk, &members, &name) {
+        let member = match select_registry(walk, &list, &name) {
             Reading::Present(member) => member,
             other => return other.and_then(|_| Reading::Absent),
         };
@@ -84,18 +82,19 @@ fn contains_version(name: &str, version: &str) -> bool {
 /// Selects the registry that a BIOS refers to by `name`: the one with this name at the end of its path, else the only
 /// one of that name in another version, else the only one with this `Registry` or `Id`. An iDRAC9 raises the version in
 /// the BIOS only (`BiosAttributeRegistry.v1_0_3`, listed as `….v1_0_0`), and an X14 lists its registry without a
-/// version. If several registries match, or one cannot be read, the result is unknown: without the registry, unsuitable
-/// settings would be compared.
+/// version. If several registries match, or one that may match cannot be read, the result is unknown: without the
+/// registry, unsuitable settings would be compared.
 fn select_registry<'a, 'm>(
     walk: &mut DocumentWalk<'a>,
-    members: &'m [Member<'a>],
+    list: &'m MemberList<'a>,
     name: &str,
 ) -> Reading<&'m Member<'a>> {
     /// Maximum number of registries opened; an iDRAC has an attribute registry for each NIC.
     const MAX_OPENED: usize = 32;
+    let members = list.members.as_slice();
     let called = |member: &Member<'_>| {
-        let last = member.path.last();
-        last.strip_suffix(".json").unwrap_or(last).to_owned()
+        let last = member.path.decoded_last();
+        last.strip_suffix(".json").unwrap_or(&last).to_owned()
     };
     let mut named = members.iter();
     if let Some(member) = named.find(|member| called(member).eq_ignore_ascii_case(name)) {
@@ -104,16 +103,20 @@ fn select_registry<'a, 'm>(
     let base = base_of(name);
     let is_version = |member: &&Member<'_>| base_of(&called(member)).eq_ignore_ascii_case(base);
     let versions: Vec<&Member<'a>> = members.iter().filter(is_version).collect();
-    if let [only] = versions[..] {
-        return Reading::Present(only);
+    let unusable_version = unusable(list, |other| base_of(other).eq_ignore_ascii_case(base));
+    if let ([only], None) = (&versions[..], &unusable_version) {
+        return Reading::Present(*only);
     }
-    let is_of_attributes =
-        |member: &&Member<'_>| called(member).to_ascii_lowercase().contains("attribute");
+    let names_attributes = |name: &str| name.to_ascii_lowercase().contains("attribute");
+    let is_of_attributes = |member: &&Member<'_>| names_attributes(&called(member));
     let asked: Vec<&Member<'a>> = match versions.is_empty() {
         true => members.iter().filter(is_of_attributes).collect(),
         false => versions.clone(),
     };
-    let (mut found, mut unread) = (Vec::new(), None);
+    let unusable_entry = unusable_version.or_else(|| unusable(list, names_attributes));
+    let mut unread =
+        unusable_entry.map(|entry| entry.reading.clone().and_then(|()| Reading::Absent));
+    let mut found = Vec::new();
     for member in asked.into_iter().take(MAX_OPENED) {
         match walk.member(member) {
             Reading::Present(file) => {
@@ -129,13 +132,22 @@ fn select_registry<'a, 'm>(
         }
     }
     match (found[..].first(), unread) {
-        (Some(only), None) if found.len() == 1 => Reading::Present(only),
+        (Some(only), _) if found.len() == 1 => Reading::Present(only),
         (_, Some(unknown)) => unknown,
         (None, None) if versions.is_empty() => Reading::Absent,
         _ => Reading::failed(format!(
             "the BMC has several registries that could be {name}"
         )),
     }
+}
+
+/// The first list entry without a valid link that may have a name selected by `is_selected`.
+fn unusable<'m>(
+    list: &'m MemberList<'_>,
+    is_selected: impl Fn(&str) -> bool,
+) -> Option<&'m UnusableEntry> {
+    let mut entries = list.unusable.iter();
+    entries.find(|entry| entry.name.as_deref().is_none_or(&is_selected))
 }
 
 /// The name of a registry without its version, which vendors append as `.v` or `_v`.

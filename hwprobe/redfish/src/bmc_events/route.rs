@@ -1,6 +1,6 @@
 //! Locations of a BMC's task list and logs.
 
-use crate::chassis_managers;
+use crate::chassis_managers::{self, ChassisExtent};
 use crate::documents::{Documents, ResourcePath};
 use crate::systems::{self, System};
 use crate::walk::{DocumentWalk, link, string, type_name};
@@ -75,8 +75,9 @@ fn find(walk: &mut DocumentWalk<'_>) -> Option<EventListRoute> {
             path: system.path.clone(),
         });
         let (managers, _) = chassis_managers::managers(walk, root, system);
-        let (chassis, _) = chassis_managers::chassis(walk, root, &systems, system);
-        let chassis = chassis.iter().filter(|one| !one.is_shared);
+        let nearest = ChassisExtent::Nearest;
+        let search = chassis_managers::chassis(walk, root, &systems, system, nearest);
+        let chassis = search.found.iter().filter(|one| !one.is_shared);
         let holders = [system.value].into_iter();
         let holders = holders
             .chain(managers.into_iter().map(|(_, value)| value))
@@ -100,7 +101,7 @@ fn logs(walk: &mut DocumentWalk<'_>, holder: &Value, system: &System<'_>, found:
     let Reading::Present(services) = walk.members(&path) else {
         return;
     };
-    for member in services.iter().take(MAX_LOG_SERVICES) {
+    for member in services.members.iter().take(MAX_LOG_SERVICES) {
         let name = member.path.last();
         if is_access_log(name) {
             continue;

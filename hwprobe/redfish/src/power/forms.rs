@@ -1,9 +1,9 @@
 //! Interpretation of each form of power resource.
 
 use super::part::concerns_part;
-use super::precedence::keep_better;
 use super::{PowerForm, Source};
 use crate::documents::ResourcePath;
+use crate::precedence::keep_better;
 use crate::walk::{DocumentWalk, kind, link, links, number, string, text};
 use lattice_conformance::{LimitState, Milliwatts, Reading};
 use serde_json::Value;

@@ -2,7 +2,6 @@
 
 mod forms;
 mod part;
-mod precedence;
 mod read;
 mod sources;
 

@@ -2,8 +2,8 @@
 
 use super::Source;
 use super::forms::{Limit, SourcePower, read_source};
-use super::precedence::keep_better;
 use crate::documents::ResourcePath;
+use crate::precedence::keep_better;
 use crate::walk::{DocumentWalk, string};
 use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
 use serde_json::Value;

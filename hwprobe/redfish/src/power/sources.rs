@@ -8,13 +8,14 @@ use super::read::read;
 use super::{PowerForm, Route, Source};
 use crate::chassis_managers::Chassis;
 use crate::documents::ResourcePath;
+use crate::precedence::keep_better;
 use crate::systems::System;
-use crate::walk::{DocumentWalk, link, number, string};
+use crate::walk::{DocumentWalk, MemberList, link, number, string, target};
 use lattice_conformance::Reading;
 use serde_json::Value;
 
-/// Sensors at a node's input, by the last part of their path, in lower case without `_` and `-`. A sensor with another
-/// name measures a part of the node, or an unknown quantity.
+/// Sensors at a node's input, by the last part of their path, in lower case without blanks, `_` and `-`. A sensor with
+/// another name measures a part of the node, or an unknown quantity.
 const NODE_SENSORS: &[&str] = &[
     "chassisvoltageregulator0inputpower",
     "totalpower",
@@ -31,21 +32,23 @@ const NODE_SENSORS: &[&str] = &[
 ];
 
 /// The route to one system's power. Sensors are searched only if no other source reports the draw, because there are
-/// hundreds of them.
+/// hundreds of them. A link or a list entry that cannot be read, and may be a source, is [`Route::unread`].
 pub(crate) fn find_route(
     walk: &mut DocumentWalk<'_>,
     system: &System<'_>,
     chassis: &[Chassis<'_>],
 ) -> Route {
     let mut sources = Vec::new();
+    let mut unread = Reading::Absent;
     for one in chassis {
-        controls(walk, one, &mut sources);
+        keep_better(&mut unread, controls(walk, one, &mut sources));
         for (property, shape) in [
             ("EnvironmentMetrics", PowerForm::EnvironmentMetrics),
             ("Power", PowerForm::PowerControl),
         ] {
-            if let Some(path) = link(one.value, property) {
-                sources.push(source(path, shape, one));
+            match target(one.value, property) {
+                Reading::Present(path) => sources.push(source(path, shape, one)),
+                other => keep_better(&mut unread, other.map(|_| ())),
             }
         }
         acc_power_service(walk, one, &mut sources);
@@ -53,13 +56,13 @@ pub(crate) fn find_route(
     let first = read(walk, Some(&system.path), &sources);
     if first.power.draw.present().is_none() && !first.is_pending {
         for one in chassis.iter().filter(|one| !one.is_shared) {
-            sensors(walk, one, &mut sources);
+            keep_better(&mut unread, sensors(walk, one, &mut sources));
         }
     }
     Route {
         system: Some(system.path.clone()),
         sources,
-        unread: Reading::Absent,
+        unread,
     }
 }
 
@@ -71,8 +74,13 @@ const fn source(path: ResourcePath, shape: PowerForm, chassis: &Chassis<'_>) -> 
     }
 }
 
-/// Adds the controls of a chassis that concern the whole node.
-fn controls(walk: &mut DocumentWalk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
+/// Adds the controls of a chassis that concern the whole node. Returns the state of the controls that cannot be
+/// identified; absent if there is none.
+fn controls(
+    walk: &mut DocumentWalk<'_>,
+    chassis: &Chassis<'_>,
+    sources: &mut Vec<Source>,
+) -> Reading<()> {
     let controls = power_controls(walk, chassis.value);
     for (path, value) in controls.found {
         if !concerns_part(value) {
@@ -83,6 +91,7 @@ fn controls(walk: &mut DocumentWalk<'_>, chassis: &Chassis<'_>, sources: &mut Ve
     for path in controls.unread {
         sources.push(source(path, PowerForm::Control, chassis));
     }
+    controls.unidentified
 }
 
 /// The power controls of a chassis.
@@ -91,6 +100,8 @@ pub(crate) struct Controls<'a> {
     pub(crate) found: Vec<(ResourcePath, &'a Value)>,
     /// Unreadable controls, or the unreadable list of controls.
     unread: Vec<ResourcePath>,
+    /// State of the links and entries that are not valid and may be power controls; absent if there is none.
+    unidentified: Reading<()>,
 }
 
 /// Every control of a chassis with `power` in the last part of its path, and with type `Power` or no type.
@@ -98,19 +109,25 @@ pub(crate) fn power_controls<'a>(walk: &mut DocumentWalk<'a>, chassis: &Value) -
     let mut controls = Controls {
         found: Vec::new(),
         unread: Vec::new(),
+        unidentified: Reading::Absent,
     };
-    let Some(path) = link(chassis, "Controls") else {
-        return controls;
+    let path = match target(chassis, "Controls") {
+        Reading::Present(path) => path,
+        other => {
+            controls.unidentified = other.map(|_| ());
+            return controls;
+        }
     };
-    let members = match walk.members(&path) {
-        Reading::Present(members) => members,
+    let list = match walk.members(&path) {
+        Reading::Present(list) => list,
         Reading::Absent => return controls,
         _ => {
             controls.unread.push(path);
             return controls;
         }
     };
-    for member in members {
+    controls.unidentified = unidentified(&list, |name| name.contains("power"));
+    for member in list.members {
         if !last_part(&member.path).contains("power") {
             continue;
         }
@@ -149,19 +166,27 @@ fn acc_power_service(
     }
 }
 
-fn sensors(walk: &mut DocumentWalk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
-    let Some(path) = link(chassis.value, "Sensors") else {
-        return;
+/// Adds the sensors of a chassis that measure the whole node. Returns the state of the sensors that cannot be
+/// identified; absent if there is none.
+fn sensors(
+    walk: &mut DocumentWalk<'_>,
+    chassis: &Chassis<'_>,
+    sources: &mut Vec<Source>,
+) -> Reading<()> {
+    let path = match target(chassis.value, "Sensors") {
+        Reading::Present(path) => path,
+        other => return other.map(|_| ()),
     };
-    let members = match walk.members(&path) {
-        Reading::Present(members) => members,
-        Reading::Absent => return,
+    let list = match walk.members(&path) {
+        Reading::Present(list) => list,
+        Reading::Absent => return Reading::Absent,
         _ => {
             sources.push(source(path, PowerForm::Sensor, chassis));
-            return;
+            return Reading::Absent;
         }
     };
-    for member in members {
+    let unidentified = unidentified(&list, |name| NODE_SENSORS.contains(&name));
+    for member in list.members {
         if !NODE_SENSORS.contains(&last_part(&member.path).as_str()) {
             continue;
         }
@@ -171,6 +196,17 @@ fn sensors(walk: &mut DocumentWalk<'_>, chassis: &Chassis<'_>, sources: &mut Vec
             _ => sources.push(source(member.path.clone(), PowerForm::Sensor, chassis)),
         }
     }
+    unidentified
+}
+
+/// State of the first entry that has no valid link, and that may be a member with a name selected by `is_selected`.
+fn unidentified(list: &MemberList<'_>, is_selected: impl Fn(&str) -> bool) -> Reading<()> {
+    let mut entries = list.unusable.iter();
+    let entry = entries.find(|entry| {
+        let name = entry.name.as_deref().map(plain_name);
+        name.is_none_or(|name| is_selected(&name))
+    });
+    entry.map_or(Reading::Absent, |entry| entry.reading.clone())
 }
 
 fn is_power_sensor(value: &Value) -> bool {
@@ -181,8 +217,13 @@ fn is_power_sensor(value: &Value) -> bool {
             .any(|(property, wanted)| string(value, property) == Some(wanted))
 }
 
-/// The last part of a path in the form used for comparisons: lower case, without `_` and `-`.
+/// The last part of a path in the form used for comparisons.
 fn last_part(path: &ResourcePath) -> String {
-    let plain = path.last().chars().filter(|c| !matches!(c, '_' | '-'));
+    plain_name(&path.decoded_last())
+}
+
+/// A name in lower case, without blanks, `_` and `-`.
+fn plain_name(name: &str) -> String {
+    let plain = name.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
     plain.map(|c| c.to_ascii_lowercase()).collect()
 }

@@ -8,6 +8,8 @@
 
 mod bmc_events;
 mod digests;
+mod field_content;
+mod field_transport;
 mod fuzz;
 mod http_faults;
 mod http_limit;

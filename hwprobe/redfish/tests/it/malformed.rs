@@ -175,7 +175,9 @@ fn resources_that_link_to_each_other_are_each_read_once() {
     ] {
         value[property] = own.clone();
     }
-    document(&mut documents, "/redfish/v1")["UpdateService"] = own.clone();
+    let root = document(&mut documents, "/redfish/v1");
+    root["UpdateService"] = own.clone();
+    root["Chassis"] = own.clone();
     let (report, took) = read(&documents, &everything());
     assert!(took < 10, "{took} requests");
     let node = report.node().expect("one node");
@@ -183,39 +185,65 @@ fn resources_that_link_to_each_other_are_each_read_once() {
 }
 
 #[test]
-fn broken_member_link_makes_list_unknown() {
+fn broken_member_costs_that_member_alone() {
     let list = "/redfish/v1/UpdateService/FirmwareInventory";
     let key = "bmc.inventory.mb_cpld1.version";
     let known = tree("gigabyte-h262-ami");
     let (report, _) = read(&known, &everything());
-    let node = report.node().expect("one node");
-    assert!(node.bmc.get(key).is_known() && node.bmc.entries.contains_key(key));
-    let odd: &[fn(&mut Value)] = &[
-        |list| list["Members"][0]["@odata.id"] = json!("/redfish/v1/UpdateService/MB CPLD1"),
-        |list| {
-            list["Members"][0]["@odata.id"] = json!("https://192.0.2.1/redfish/v1/UpdateService")
-        },
-        |list| list["Members"][0] = json!({"Id": "MB_CPLD1", "Version": "1"}),
-        |list| list["Members"][0] = Value::Null,
-        |list| list["Members@odata.nextLink"] = json!("https://192.0.2.1/redfish/v1/next"),
-        |list| list["Members@odata.nextLink"] = json!(7),
-        |list| list["Members"] = Value::Null,
+    let whole = report.node().expect("one node");
+    assert!(whole.bmc.get(key).is_known() && whole.bmc.entries.contains_key(key));
+    // The member that breaks, or none if a further page does, and the change.
+    let odd: &[(Option<&str>, fn(&mut Value))] = &[
+        (Some(key), |list| {
+            list["Members"][1]["@odata.id"] = json!("https://192.0.2.1/redfish/v1/MB_CPLD1");
+        }),
+        (Some(key), |list| {
+            list["Members"][1]["@odata.id"] = json!("/redfish/v1/MB\rCPLD1");
+        }),
+        (Some(key), |list| {
+            list["Members"][1]["@odata.id"] = json!("/redfish/v1/MB\u{fffd}CPLD1");
+        }),
+        (Some(key), |list| {
+            list["Members"][1] = json!({"Id": "MB_CPLD1", "Version": "1"});
+        }),
+        (Some(key), |list| list["Members"][1] = Value::Null),
+        (Some(key), |list| list["Members"][1] = json!([7])),
+        (None, |list| {
+            list["Members@odata.nextLink"] = json!("https://192.0.2.1/redfish/v1/next");
+        }),
+        (None, |list| list["Members@odata.nextLink"] = json!(7)),
+        (None, |list| {
+            list["Members@odata.nextLink"] = json!("/redfish/v1/MissingPage");
+        }),
     ];
-    for (at, make_odd) in odd.iter().enumerate() {
+    for (at, (broken, make_odd)) in odd.iter().enumerate() {
         let mut documents = known.clone();
-        let list = document(&mut documents, list);
-        // The count suggests that the remaining entries are complete.
-        list["Members@odata.count"] = json!(1);
-        make_odd(list);
+        make_odd(document(&mut documents, list));
         let (report, _) = read(&documents, &everything());
         let node = report.node().expect("one node");
-        assert!(!node.bmc.get("bmc.inventory.names").is_known(), "{at}");
-        assert!(!node.bmc.get(key).is_known(), "{at}");
-        assert!(
-            matches!(node.bmc.state(), ClassState::Incomplete { .. }),
-            "{at}"
-        );
+        let ClassState::Incomplete { missing } = node.bmc.state() else {
+            panic!("{at}: complete");
+        };
+        let missing: Vec<&String> = missing.keys().collect();
+        assert_eq!(missing, ["bmc.inventory.names"], "{at}");
+        for (key, reading) in &whole.bmc.entries {
+            let is_lost = *broken == Some(key.as_str()) || key == "bmc.inventory.names";
+            let found = node.bmc.get(key);
+            assert_eq!(found == *reading, !is_lost, "{at} {key}: {found}");
+            assert_eq!(found.is_known(), !is_lost, "{at} {key}: {found}");
+        }
+        assert_eq!(node.bios, whole.bios, "{at}");
+        assert_eq!(node.power, whole.power, "{at}");
     }
+    // Without its members, the list is unknown, although its count suggests that one member is enough.
+    let mut documents = known.clone();
+    let value = document(&mut documents, list);
+    value["Members@odata.count"] = json!(1);
+    value["Members"] = Value::Null;
+    let (report, _) = read(&documents, &everything());
+    let node = report.node().expect("one node");
+    assert!(!node.bmc.get("bmc.inventory.names").is_known());
+    assert!(!node.bmc.get(key).is_known());
     // A list with an explicit count of zero needs no members.
     let mut documents = known;
     *document(&mut documents, list) = json!({"Members@odata.count": 0});

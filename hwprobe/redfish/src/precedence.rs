@@ -3,7 +3,7 @@
 use lattice_conformance::Reading;
 
 /// Replaces `kept` with `other` if `other` is more informative. Of two readings of equal rank, `kept` stays.
-pub(super) fn keep_better<T>(kept: &mut Reading<T>, other: Reading<T>) {
+pub(crate) fn keep_better<T>(kept: &mut Reading<T>, other: Reading<T>) {
     const fn rank<T>(reading: &Reading<T>) -> u8 {
         match reading {
             Reading::Present(_) => 0,
