@@ -256,7 +256,9 @@ mod tests {
             }
             let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
             let mut record = ClassRecord::new(Class::Kernel);
-            modules(&Root::new(folder.path()), &wanted, &mut record);
+            let root = Root::new(folder.path());
+            let own = HostIdentifiers::read(&root);
+            modules(&root, &wanted, &own, &mut record);
             record
         };
         let idle = loaded(MODULES, &["nvidia", "nvidia_drm", "nvidia_peermem"]);

@@ -309,7 +309,7 @@ fn settings_directly_in_the_resource_are_compared() {
         ("SubNumaClustering", json!(true)),
         ("WorkloadProfile", json!(2)),
     ] {
-        assert_ne!(digest(&[other.clone()]), before, "{other:?}");
+        assert_ne!(digest(std::slice::from_ref(&other)), before, "{other:?}");
     }
     for same in [
         ("SerialNumber", json!("CASE000002")),
@@ -318,7 +318,7 @@ fn settings_directly_in_the_resource_are_compared() {
         ("Description", json!("x")),
         ("SettingsResult", json!({"ETag": "2"})),
     ] {
-        assert_eq!(digest(&[same.clone()]), before, "{same:?}");
+        assert_eq!(digest(std::slice::from_ref(&same)), before, "{same:?}");
     }
     // The settings of the next boot have the same form.
     let mut documents = direct_settings(&[]);

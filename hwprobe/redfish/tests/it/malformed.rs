@@ -184,6 +184,9 @@ fn resources_that_link_to_each_other_are_each_read_once() {
     assert!(node.power.draw.present().is_none());
 }
 
+/// Change of a document.
+type Change = fn(&mut Value);
+
 #[test]
 fn broken_member_costs_that_member_alone() {
     let list = "/redfish/v1/UpdateService/FirmwareInventory";
@@ -193,7 +196,7 @@ fn broken_member_costs_that_member_alone() {
     let whole = report.node().expect("one node");
     assert!(whole.bmc.get(key).is_known() && whole.bmc.entries.contains_key(key));
     // The member that breaks, or none if a further page does, and the change.
-    let odd: &[(Option<&str>, fn(&mut Value))] = &[
+    let odd: &[(Option<&str>, Change)] = &[
         (Some(key), |list| {
             list["Members"][1]["@odata.id"] = json!("https://192.0.2.1/redfish/v1/MB_CPLD1");
         }),

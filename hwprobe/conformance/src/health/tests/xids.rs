@@ -186,7 +186,7 @@ fn the_severity_in_a_message_overrides_the_table() {
             (*severity, *action),
             "{xid} {message}"
         );
-        assert_eq!(engine.report().reasons, [reason.clone()]);
+        assert_eq!(engine.report().reasons, std::slice::from_ref(&reason));
         // Another agent evaluates the stored reason alike.
         let mut again = Engine::new(Table::shipped().unwrap(), engine.memory().clone());
         assert_eq!(again.report().reasons, [reason], "{message}");
