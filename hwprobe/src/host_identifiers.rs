@@ -41,10 +41,11 @@ const DISK_FOLDERS: [&str; 5] = [
     "/dev/disk/by-id/",
 ];
 
-/// Host names that are ordinary values of kernel arguments (`iommu=on`), and so identify nothing.
-const COMMON_VALUES: [&str; 14] = [
-    "active", "always", "auto", "debug", "default", "force", "full", "never", "none", "off", "on",
-    "passive", "quiet", "strict",
+/// Host names that are ordinary values of kernel arguments (`iommu=on`) or the kernel's text for no name (`(none)`), and
+/// so identify nothing.
+const COMMON_VALUES: [&str; 15] = [
+    "(none)", "active", "always", "auto", "debug", "default", "force", "full", "never", "none",
+    "off", "on", "passive", "quiet", "strict",
 ];
 
 /// Length in bytes below which a host name must not be joined to another word by `-` or `_`.

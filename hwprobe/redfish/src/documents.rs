@@ -100,7 +100,7 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// The byte whose percent-encoding (`%20`) begins at this index.
+/// The byte with its percent-encoding (`%20`) at this index.
 fn encoded_byte(bytes: &[u8], at: usize) -> Option<u8> {
     let digit = |digit: u8| char::from(digit).to_digit(16);
     match bytes.get(at..at + 3)? {

@@ -311,8 +311,6 @@ fn points(
         let serve = |judge| {
             let how = ReplayOptions {
                 judge,
-                // The schedule without the quorum is checked already.
-                checks: how.checks && judge == ProposalCheck::Quorum,
                 ..how.clone()
             };
             replay::run(&source.workload, &source.machine, &decider, &how)

@@ -113,15 +113,15 @@ fn reason_with_control_characters(cluster: &Cluster) {
     let reason = "\u{1b}[31mRED\u{1b}[2J\u{7}\u{202e}x\nlattice: done";
     let shown = r"\u{1b}[31mRED\u{1b}[2J\u{7}\u{202e}x\nlattice: done";
     let is_unsafe = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
-    cluster.said(&["node", "drain", "gpu004", "--reason", reason]);
+    cluster.said(&["node", "drain", "gpu002", "--reason", reason]);
     wait_until("the list shows the reason", PATIENCE, || {
-        let list = cluster.json(&["node", "list", "gpu004"]);
+        let list = cluster.json(&["node", "list", "gpu002"]);
         list[0]["drain"][0]["reason"] == reason
     });
     for args in [
         &["node", "list", "-o", "wide"][..],
         &["node", "list", "-o", "csv"],
-        &["node", "show", "gpu004"],
+        &["node", "show", "gpu002"],
     ] {
         let table = cluster.run(args).stdout;
         assert!(table.contains(shown), "{args:?}: {table}");
@@ -131,7 +131,7 @@ fn reason_with_control_characters(cluster: &Cluster) {
         let document = cluster.run(&["node", "list", "-o", format]).stdout;
         assert!(!document.contains(is_unsafe), "{format}: {document:?}");
     }
-    let said = cluster.said(&["node", "undrain", "gpu004"]);
+    let said = cluster.said(&["node", "undrain", "gpu002"]);
     assert!(said.contains(&format!("cleared: demo: {shown}")), "{said}");
     assert!(!said.contains(is_unsafe), "{said:?}");
     assert_eq!(said.lines().count(), 1, "{said}");

@@ -322,7 +322,7 @@ mod tests {
             ("https://bmc/redfish/v1/", RedirectRefusal::OtherOrigin),
             (
                 "https://bmc:8443.example/redfish/v1/",
-                RedirectRefusal::OtherOrigin,
+                RedirectRefusal::InvalidTarget,
             ),
             ("//other.example/redfish/v1/", RedirectRefusal::OtherOrigin),
             (
