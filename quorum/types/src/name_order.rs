@@ -10,7 +10,25 @@ use std::cmp::Ordering;
 /// Compares two names in numerical order.
 pub fn compare_names(a: &str, b: &str) -> Ordering {
     let (a, b) = (a.as_bytes(), b.as_bytes());
-    let common = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let Some(at) = a.iter().zip(b).position(|(x, y)| x != y) else {
+        // One name is the beginning of the other.
+        return a.len().cmp(&b.len());
+    };
+    // Most names have numbers of one width, so the first different bytes decide. Maps of nodes compare names all the
+    // time.
+    let is_decided = match (a[at].is_ascii_digit(), b[at].is_ascii_digit()) {
+        (false, false) => true,
+        (true, true) => leading_digits(&a[at..]).len() == leading_digits(&b[at..]).len(),
+        _ => at == 0 || !a[at - 1].is_ascii_digit(),
+    };
+    match is_decided {
+        true => a[at].cmp(&b[at]),
+        false => compare_by_numbers(a, b, at),
+    }
+}
+
+/// Compares two names that are equal up to `common`, by the numbers there.
+fn compare_by_numbers(a: &[u8], b: &[u8], common: usize) -> Ordering {
     // The first different number may begin with digits that both names share.
     let start = a[..common]
         .iter()
@@ -89,6 +107,9 @@ mod tests {
         ) {
             prop_assert_eq!(compare_names(&a, &b), compare_names(&b, &a).reverse());
             prop_assert_eq!(compare_names(&a, &b).is_eq(), a == b);
+            let common = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
+            let by_numbers = compare_by_numbers(a.as_bytes(), b.as_bytes(), common);
+            prop_assert_eq!(compare_names(&a, &b), by_numbers);
             let mut all = [OrderedName(&a), OrderedName(&b), OrderedName(&c)];
             all.sort_unstable();
             prop_assert!(all[0] <= all[1] && all[1] <= all[2] && all[0] <= all[2]);
