@@ -463,9 +463,8 @@ impl App {
             running.spawn_restarting("source", move || asked.clone().follow(core.clone()));
         }
         running.spawn_restarting("history", {
-            let (core, history) = (core(), stores.history.clone());
-            let preimages = stores.preimages.clone();
-            move || ReadHistories::new(core.clone(), history.clone(), preimages.clone()).run()
+            let records = stores.records(&running.core);
+            move || ReadHistories::new(records.clone()).run()
         });
         running.spawn_restarting("notes", {
             let (core, history) = (core(), stores.history.clone());

@@ -129,7 +129,6 @@ pub(crate) fn reason_of<'e>(entry: &'e NodeEntry, owner: &str) -> Option<&'e str
 /// Reconciler that readmits nodes with a drain reason of the dispatcher.
 #[derive(Debug)]
 pub struct Readmit {
-    core: Arc<Core>,
     nodes: NodeAccess,
     /// When each node is queried next.
     next: BTreeMap<NodeId, Instant>,
@@ -147,7 +146,7 @@ impl Reconciler for Readmit {
     const NAME: &'static str = "readmit";
 
     fn pace(&self) -> ReconcilerPace {
-        let kept_out = self.core.timings.min_exclusion;
+        let kept_out = self.nodes.core.timings.min_exclusion;
         ReconcilerPace {
             period: PERIOD.min(kept_out),
             spacing: SPACING.min(kept_out),
@@ -158,7 +157,7 @@ impl Reconciler for Readmit {
         while let Some(ended) = self.queries.try_join_next() {
             self.take(ended);
         }
-        let view = self.core.view();
+        let view = self.nodes.core.view();
         for node in self.due(&view, Instant::now()) {
             let said = self.reported.get(&node).copied();
             let (nodes, view, fence) = (self.nodes.clone(), view.clone(), fence.clone());
@@ -181,7 +180,6 @@ impl Readmit {
     /// New [`Readmit`]; it does nothing until it is run.
     pub fn new(nodes: NodeAccess) -> Self {
         Self {
-            core: nodes.core.clone(),
             nodes,
             next: BTreeMap::new(),
             reported: BTreeMap::new(),
@@ -206,8 +204,8 @@ impl Readmit {
 
     /// Returns the nodes to query now and schedules their next query.
     fn due(&mut self, view: &View, now: Instant) -> Vec<NodeId> {
-        let timings = &self.core.timings;
-        let found = recovered(view, self.core.now(), timings.min_exclusion);
+        let timings = &self.nodes.core.timings;
+        let found = recovered(view, self.nodes.core.now(), timings.min_exclusion);
         self.next.retain(|node, _| found.contains(node));
         self.reported.retain(|node, _| found.contains(node));
         let is_due = |node: &NodeId| {

@@ -2,10 +2,9 @@
 //! node is down. Every control reads independently: the history is a cache and needs no lease.
 
 use crate::{
-    core::Core,
     error::AgentError,
     history::{Cursor, History, HistoryError},
-    preimages::Preimages,
+    node_records::NodeRecords,
     tasks::activation::Activation,
 };
 use futures::StreamExt;
@@ -19,7 +18,6 @@ use lattice_quorum_types::NodeId;
 use lattice_view::View;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
     time::Duration,
 };
 use tokio::time::Instant;
@@ -61,7 +59,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// History reader; see the module.
 #[derive(Debug)]
 pub struct ReadHistories {
-    source: JournalSource,
+    source: NodeRecords,
     /// Read position of each node, as stored in the database.
     read: BTreeMap<NodeId, Cursor>,
     /// Nodes with an unreadable journal, and when to try again.
@@ -70,14 +68,6 @@ pub struct ReadHistories {
     journals: BTreeMap<NodeId, VecDeque<Instant>>,
     /// Bytes of records kept per node in the last hour.
     budgets: BTreeMap<NodeId, RecordQuota>,
-}
-
-/// Access to the journals of nodes, and the stores that their entries go to.
-#[derive(Debug, Clone)]
-struct JournalSource {
-    core: Arc<Core>,
-    history: History,
-    preimages: Preimages,
 }
 
 /// A journal that could not be read.
@@ -148,13 +138,9 @@ enum ReadError {
 
 impl ReadHistories {
     /// New [`ReadHistories`]; it does nothing until it is run.
-    pub const fn new(core: Arc<Core>, history: History, preimages: Preimages) -> Self {
+    pub const fn new(source: NodeRecords) -> Self {
         Self {
-            source: JournalSource {
-                core,
-                history,
-                preimages,
-            },
+            source,
             read: BTreeMap::new(),
             failed: BTreeMap::new(),
             journals: BTreeMap::new(),
@@ -265,7 +251,7 @@ impl ReadHistories {
     }
 }
 
-impl JournalSource {
+impl NodeRecords {
     /// Reads one node with a timeout, so that a slow node holds its slot only for a limited time.
     async fn read_within(
         &self,

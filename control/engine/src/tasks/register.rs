@@ -5,7 +5,6 @@
 //! accepts jobs.
 
 use crate::{
-    core::Core,
     keyed_tasks::{KeyedTasks, PanickedTask},
     sanitize,
     tasks::{
@@ -21,7 +20,7 @@ use lattice_quorum_types::{
     Command, Envelope, NodeId, VclusterName, command::Fence, node::Lifecycle,
 };
 use lattice_view::{NodeEntry, View};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, timeout};
 
 /// The agents of a starting cluster appear together.
@@ -48,7 +47,6 @@ enum QueryState {
 /// Registration reconciler; see the module.
 #[derive(Debug)]
 pub struct Register {
-    core: Arc<Core>,
     nodes: NodeAccess,
     /// vCluster of newly registered nodes.
     vcluster: VclusterName,
@@ -116,7 +114,6 @@ impl Register {
     /// New [`Register`]; it does nothing until it is run.
     pub fn new(nodes: NodeAccess, vcluster: VclusterName) -> Self {
         Self {
-            core: nodes.core.clone(),
             nodes,
             vcluster,
             progress: BTreeMap::new(),
@@ -151,7 +148,7 @@ impl Register {
             Ok(answer) => self.received.push(answer),
             Err(PanickedTask { key: node, error }) => {
                 tracing::error!(%node, %error, "node query task panicked");
-                let until = Instant::now() + ASK_AGAIN.min(self.core.timings.gate_every);
+                let until = Instant::now() + ASK_AGAIN.min(self.nodes.core.timings.gate_every);
                 self.progress.insert(node, QueryState::Waits { until });
             }
         }
@@ -159,10 +156,10 @@ impl Register {
 
     /// Queries every joining node that is due. Returns the number queried.
     pub(crate) fn reconcile(&mut self) -> usize {
-        if self.core.view_age_ms().is_none() {
+        if self.nodes.core.view_age_ms().is_none() {
             return 0;
         }
-        let (view, now) = (self.core.view(), Instant::now());
+        let (view, now) = (self.nodes.core.view(), Instant::now());
         self.progress
             .retain(|node, _| view.node(node).is_some_and(|entry| joins(entry)));
         self.reported
@@ -195,19 +192,19 @@ impl Register {
         answered: Vec<GateAnswer>,
     ) -> RegisterReport {
         let mut report = RegisterReport::default();
-        let view = self.core.view();
+        let view = self.nodes.core.view();
         let (mut envelopes, mut about) = (Vec::new(), Vec::new());
         for (node, passed) in answered {
             let pause = match &passed {
                 Ok(()) => ASK_AGAIN,
-                Err(error) if error.is_verdict() => self.core.timings.gate_every,
+                Err(error) if error.is_verdict() => self.nodes.core.timings.gate_every,
                 Err(_) => ASK_AGAIN,
             };
             if let Err(error) = &passed {
                 tracing::warn!(%node, %error, "node not accepted yet");
                 report.failed += 1;
             }
-            let until = Instant::now() + pause.min(self.core.timings.gate_every);
+            let until = Instant::now() + pause.min(self.nodes.core.timings.gate_every);
             self.progress
                 .insert(node.clone(), QueryState::Waits { until });
             for (step, envelope) in self.steps(&view, &fence, &node, passed) {
@@ -218,7 +215,7 @@ impl Register {
         if envelopes.is_empty() {
             return report;
         }
-        match self.core.store.propose(envelopes).await {
+        match self.nodes.core.store.propose(envelopes).await {
             Ok(answers) => {
                 for ((id, step), answer) in about.into_iter().zip(answers) {
                     match (answer, step) {
@@ -253,8 +250,9 @@ impl Register {
         };
         let propose = |command| {
             let fence = Some(fence.clone());
-            self.core
-                .envelope(self.core.service(), None, fence, command)
+            self.nodes
+                .core
+                .envelope(self.nodes.core.service(), None, fence, command)
         };
         let mut steps = Vec::new();
         if entry.record.is_none() {
@@ -279,7 +277,7 @@ impl Register {
             Ok(()) => None,
         };
         if known != says_no.as_deref() {
-            let envelope = faults::drain_envelope(&self.core, fence.clone(), node, says_no);
+            let envelope = faults::drain_envelope(&self.nodes.core, fence.clone(), node, says_no);
             steps.push((Step::Explains, envelope));
         }
         if passed.is_ok() {

@@ -7,7 +7,7 @@
 mod tests;
 
 use crate::{
-    core::{Core, Wakes},
+    core::Wakes,
     feed::Change,
     tasks::{
         activation::Activation,
@@ -49,7 +49,6 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Schedulers {
     parts: SchedulerParts,
-    core: Arc<Core>,
     holder: String,
     leases: Mutex<BTreeMap<VclusterName, Arc<Lease>>>,
     /// Starts a lease round at once after the set of vClusters was updated.
@@ -67,7 +66,6 @@ impl Schedulers {
     /// New [`Schedulers`]; it does nothing until it is run.
     pub fn new(parts: SchedulerParts, holder: String) -> Arc<Self> {
         Arc::new(Self {
-            core: parts.core.clone(),
             parts,
             holder,
             leases: Mutex::default(),
@@ -82,17 +80,17 @@ impl Schedulers {
 
     /// Starts a scheduler for each new vCluster and stops those of deleted ones, forever.
     pub async fn run(self: Arc<Self>) {
-        let mut activation = Activation::new(&self.core, PERIOD, SPACING);
+        let mut activation = Activation::new(&self.parts.core, PERIOD, SPACING);
         let mut running = BTreeMap::new();
         let mut known = Arc::<View>::default();
         loop {
             activation.next().await;
-            let view = self.core.view();
+            let view = self.parts.core.view();
             let same = Arc::ptr_eq(&known.nodes, &view.nodes)
                 && Arc::ptr_eq(&known.allocations, &view.allocations)
                 && Arc::ptr_eq(&known.vclusters, &view.vclusters);
             // Before the state has been read, the set of vClusters is unknown.
-            if !same && self.core.view_age_ms().is_some() {
+            if !same && self.parts.core.view_age_ms().is_some() {
                 self.follow(&view, &mut running).await;
                 known = view;
             }
@@ -109,10 +107,10 @@ impl Schedulers {
         gone.retain(|name, _| !there.contains(name));
         for (name, lease) in gone {
             running.remove(&name);
-            schedule::forget(&self.core, &name);
+            schedule::forget(&self.parts.core, &name);
             self.leases.lock().remove(&name);
             // A lease that is not released expires.
-            let _ = timeout(RELEASE_TIMEOUT, lease.release(&self.core)).await;
+            let _ = timeout(RELEASE_TIMEOUT, lease.release(&self.parts.core)).await;
             tracing::info!(vcluster = %name, "vCluster deleted; its scheduler stopped");
         }
         for name in there {
@@ -205,12 +203,12 @@ impl Schedulers {
     /// at once.
     async fn ask(&self, asked: &[(VclusterName, Arc<Lease>)]) -> Vec<LeaseReport> {
         let wished: Vec<_> = asked.iter().map(|(_, lease)| lease.clone()).collect();
-        let said = Lease::acquire_all(&self.core, &wished).await;
+        let said = Lease::acquire_all(&self.parts.core, &wished).await;
         let there = self.leases();
         let gone = asked.iter().filter(|(name, _)| !there.contains_key(name));
         let gone: Vec<_> = gone.map(|(_, lease)| lease.clone()).collect();
         // A lease that is not released expires.
-        let _ = timeout(RELEASE_TIMEOUT, Lease::release_all(&self.core, &gone)).await;
+        let _ = timeout(RELEASE_TIMEOUT, Lease::release_all(&self.parts.core, &gone)).await;
         said
     }
 
@@ -219,10 +217,10 @@ impl Schedulers {
         let leases = self.leases().into_iter();
         let held = leases.filter_map(|(name, lease)| Some((name, lease.epoch()?)));
         let held: BTreeMap<VclusterName, u64> = held.collect();
-        if *self.core.view().schedules == held {
+        if *self.parts.core.view().schedules == held {
             return;
         }
-        self.core.publish(Wakes::Readers, |view| {
+        self.parts.core.publish(Wakes::Readers, |view| {
             view.schedules = Arc::new(held);
             view.set_acting();
             // No node or allocation changed, but this change makes subscribers read the view again.
@@ -233,7 +231,7 @@ impl Schedulers {
     /// Releases all leases, so that other controls need not wait for their expiry.
     pub async fn release_leases(&self) {
         let leases: Vec<_> = self.leases().into_values().collect();
-        Lease::release_all(&self.core, &leases).await;
+        Lease::release_all(&self.parts.core, &leases).await;
     }
 }
 

@@ -209,7 +209,8 @@ impl Endpoint {
 }
 
 fn is_in_service(url: &Url) -> bool {
-    url.path().starts_with("/redfish/v1")
+    let below = url.path().strip_prefix("/redfish/v1");
+    below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -253,6 +254,8 @@ mod tests {
             "/redfish/v1/\\..\\..\\..\\admin",
             "//other.example/redfish/v1",
             "https://other.example/redfish/v1",
+            "/redfish/v10/Systems",
+            "/redfish/v1.evil",
         ] {
             assert_eq!(endpoint.url_of(path), None, "{path}");
         }

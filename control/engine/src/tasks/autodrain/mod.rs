@@ -18,20 +18,17 @@ mod node_queries;
 #[cfg(test)]
 mod tests;
 
-use crate::{
-    core::Core,
-    tasks::{
-        faults,
-        node_evidence::NodeAccess,
-        reconciler::{Reconciler, ReconcilerPace},
-    },
+use crate::tasks::{
+    faults,
+    node_evidence::NodeAccess,
+    reconciler::{Reconciler, ReconcilerPace},
 };
 use brake::Brake;
 pub(crate) use cause::Cause;
 use lattice_quorum_types::{Applied, Command, NodeId, Revision, command::Fence, node::Node};
 use lattice_view::View;
 use node_queries::{DrainIntent, NodeAnswer, NodeQueries, candidates, is_member};
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 /// Longest time between two passes.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -60,7 +57,6 @@ pub struct AutoDrainReport {
 /// Reconciler for automatic draining; see the module.
 #[derive(Debug)]
 pub struct AutoDrain {
-    core: Arc<Core>,
     nodes: NodeAccess,
     queries: NodeQueries,
     brake: Brake,
@@ -98,7 +94,6 @@ impl AutoDrain {
     pub fn new(nodes: NodeAccess) -> Self {
         Self {
             queries: NodeQueries::new(nodes.clone()),
-            core: nodes.core.clone(),
             nodes,
             brake: Brake::default(),
         }
@@ -122,8 +117,8 @@ impl AutoDrain {
 
     /// Queries every candidate, up to the concurrency limit.
     fn ask(&mut self) {
-        let (view, bmcs) = (self.core.view(), &self.nodes.readings);
-        self.brake.update(&view, self.core.now());
+        let (view, bmcs) = (self.nodes.core.view(), &self.nodes.readings);
+        self.brake.update(&view, self.nodes.core.now());
         if !self.brake.is_held(&view) {
             self.queries
                 .ask_for(&view, DrainIntent::Drain, |cause, entry| {
@@ -179,7 +174,7 @@ impl AutoDrain {
 
     /// Whether draining this node would exceed the budget.
     fn exceeds_budget(&mut self, heard: &NodeAnswer) -> bool {
-        let (view, now) = (self.core.view(), self.core.now());
+        let (view, now) = (self.nodes.core.view(), self.nodes.core.now());
         self.brake.update(&view, now);
         record(&view, heard).is_some_and(brake::counts)
             && self.is_wanted(&view, heard)
@@ -189,7 +184,7 @@ impl AutoDrain {
 
     async fn drain_one(&mut self, fence: &Fence, heard: &NodeAnswer, reason: String) -> bool {
         let (node, cause) = (&heard.entry.id, heard.cause);
-        let view = self.core.view();
+        let view = self.nodes.core.view();
         let now = record(&view, heard);
         let is_wanted = self.is_wanted(&view, heard) && !self.brake.is_being_drained(&view, node);
         let Some(now) = now.filter(|_| is_wanted) else {
@@ -203,7 +198,7 @@ impl AutoDrain {
             Ok(applied) => {
                 tracing::warn!(%node, ?cause, reason, "node drained automatically");
                 let counts = brake::counts(now);
-                let when = (applied.revision, self.core.now());
+                let when = (applied.revision, self.nodes.core.now());
                 self.brake.drained(node.clone(), cause, when, counts);
                 // The node has just confirmed the cause; whether it is over is checked later.
                 self.queries.schedule_requery(heard, ASK_AGAIN);
@@ -255,7 +250,7 @@ impl AutoDrain {
         reason: Option<String>,
         expected: Option<Revision>,
     ) -> Result<Applied, String> {
-        let (core, owner, node) = (&self.core, heard.cause.owner(), &heard.entry.id);
+        let (core, owner, node) = (&self.nodes.core, heard.cause.owner(), &heard.entry.id);
         let envelope = faults::envelope(core, owner, fence.clone(), node, reason, expected);
         let written = faults::propose_envelope(core, envelope).await;
         written.map_err(|error| error.to_string())
@@ -263,7 +258,7 @@ impl AutoDrain {
 
     /// Engages the brake, so that further drains need an operator.
     async fn engage_brake(&mut self, fence: &Fence, mut beyond: Vec<NodeAnswer>) -> bool {
-        let view = self.core.view();
+        let view = self.nodes.core.view();
         beyond.retain(|heard| self.is_wanted(&view, heard));
         // The service of the most urgent cause among the blocked drains is the principal.
         let Some(cause) = beyond.first().map(|heard| heard.cause) else {
@@ -276,7 +271,7 @@ impl AutoDrain {
         let envelope = self
             .core
             .envelope(principal, None, Some(fence.clone()), command);
-        match faults::propose_envelope(&self.core, envelope).await {
+        match faults::propose_envelope(&self.nodes.core, envelope).await {
             Ok(applied) => {
                 self.brake.record_engaged(applied.revision);
                 true
@@ -293,7 +288,7 @@ impl AutoDrain {
 
     /// Reason shown to the operator: nodes that confirmed a cause, and separately how many others are suspected.
     fn brake_reason(&self, view: &View, beyond: &[NodeAnswer]) -> String {
-        let (nodes, now) = (brake::nodes(view), self.core.now());
+        let (nodes, now) = (brake::nodes(view), self.nodes.core.now());
         let of = |cause: Cause| {
             let held_up = beyond.iter().filter(|heard| heard.cause == cause);
             let held_up: BTreeSet<NodeId> = held_up.map(|heard| heard.entry.id.clone()).collect();

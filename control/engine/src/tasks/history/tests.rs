@@ -80,13 +80,7 @@ async fn a_record_longer_than_an_honest_one_leaves_its_entry_without_it() {
     ] {
         let world = World::new();
         let digest = goes_to(&world, bytes);
-        let read = ReadHistories::new(
-            world.core.clone(),
-            world.history.clone(),
-            world.preimages.clone(),
-        )
-        .reconcile()
-        .await;
+        let read = ReadHistories::new(world.records()).reconcile().await;
         assert_eq!((read.entries, read.failed), (1, 0));
         match (then(&world).await, is_kept) {
             (PastClassState::Known { record, .. }, true) => {
@@ -103,11 +97,7 @@ async fn a_record_longer_than_an_honest_one_leaves_its_entry_without_it() {
 async fn rate_limit_drops_records_but_keeps_entries() {
     let world = World::new();
     let digest = goes_to(&world, 1_000);
-    let mut reads = ReadHistories::new(
-        world.core.clone(),
-        world.history.clone(),
-        world.preimages.clone(),
-    );
+    let mut reads = ReadHistories::new(world.records());
     let spent = RecordQuota {
         since: Instant::now(),
         bytes: MOST_RECORDS_BYTES - 500,
@@ -132,11 +122,7 @@ async fn rate_limit_drops_records_but_keeps_entries() {
 #[tokio::test]
 async fn a_node_that_has_ever_new_journals_waits() {
     let world = World::new();
-    let mut reads = ReadHistories::new(
-        world.core.clone(),
-        world.history.clone(),
-        world.preimages.clone(),
-    );
+    let mut reads = ReadHistories::new(world.records());
     let mut asked = 0;
     for journal in 1..=20 {
         world.set_journal(page(
@@ -156,11 +142,7 @@ async fn a_node_that_has_ever_new_journals_waits() {
 #[tokio::test]
 async fn unreadable_journal_is_polled_with_backoff() {
     let world = World::new();
-    let mut reads = ReadHistories::new(
-        world.core.clone(),
-        world.history.clone(),
-        world.preimages.clone(),
-    );
+    let mut reads = ReadHistories::new(world.records());
     let garbage = HistoryPage {
         entries: bytes::Bytes::from_static(b"no journal"),
         last: 7,
