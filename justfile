@@ -183,6 +183,11 @@ firmware:
 silence:
     cargo test --release -p lattice-tests --test it silence:: -- --nocapture
 
+# SIGKILL of an agent until it is suspect in the REST API, by step.
+suspicion agents="64" kills="30":
+    LATTICE_AGENTS={{agents}} LATTICE_KILLS={{kills}} \
+        cargo test --release -p lattice-tests --test it suspicion:: -- --nocapture
+
 # A GPU fails on a busy node: the node is drained on its own report, and returns only after verification.
 health-drain:
     cargo test --release -p lattice-tests --test it health_drain:: -- --nocapture

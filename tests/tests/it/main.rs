@@ -20,5 +20,6 @@ mod role_matrix;
 mod schedulers;
 mod silence;
 mod submit_rate;
+mod suspicion;
 mod tidy;
 mod upgrade;
