@@ -348,6 +348,10 @@ impl From<&Refusal> for Problem {
 impl From<&Unavailable> for Problem {
     fn from(unavailable: &Unavailable) -> Self {
         let code = match unavailable {
+            // A repetition does not help.
+            Unavailable::Rejected { .. } => {
+                return Self::new(Kind::Internal, "quorum_rejects", unavailable.to_string());
+            }
             Unavailable::OutcomeUnknown => "outcome_unknown",
             Unavailable::Busy => "busy",
             Unavailable::Unreadable { .. } => "unreadable",

@@ -57,9 +57,11 @@ fn unavailable(error: &ClientError) -> Unavailable {
         ClientError::OutcomeUnknown { .. } | ClientError::OutcomeUnknownWithoutKey { .. } => {
             Unavailable::OutcomeUnknown
         }
-        ClientError::NoMembers
-        | ClientError::Unavailable { .. }
-        | ClientError::Rejected(_)
-        | ClientError::Closed => Unavailable::NoMajority,
+        ClientError::Rejected(error) => Unavailable::Rejected {
+            reason: error.to_string(),
+        },
+        ClientError::NoMembers | ClientError::Unavailable { .. } | ClientError::Closed => {
+            Unavailable::NoMajority
+        }
     }
 }

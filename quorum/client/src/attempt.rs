@@ -107,7 +107,9 @@ fn classify_answer<T>(
                     members.clear_leader(addr);
                     not_done(reason, Pause::Yes)
                 }
-                Unavailable::Busy | Unavailable::Unreadable { .. } => not_done(reason, Pause::Yes),
+                Unavailable::Busy
+                | Unavailable::Unreadable { .. }
+                | Unavailable::Rejected { .. } => not_done(reason, Pause::Yes),
                 Unavailable::OutcomeUnknown => {
                     members.clear_leader(addr);
                     Attempt::Unknown { reason }

@@ -19,8 +19,7 @@ pub enum ClientError {
         reason: String,
     },
     /// The command may have been committed, or may still be committed. A caller proposes a command with an idempotency
-    /// key again under the same key, and receives the first outcome. A reply with too few results also causes this
-    /// error, even for a command without a key.
+    /// key again under the same key, and receives the first outcome.
     #[error(
         "the outcome is unknown ({reason}); propose the same command again with the same \
          idempotency key"

@@ -208,7 +208,10 @@ fn answer(jobs: Vec<PendingProposal>, replies: ProposalReplies) {
             Ok(part)
         } else {
             let reason = "the member returned fewer results than commands".to_owned();
-            Err(ClientError::OutcomeUnknown { reason })
+            Err(match job.has_keys() {
+                true => ClientError::OutcomeUnknown { reason },
+                false => ClientError::OutcomeUnknownWithoutKey { reason },
+            })
         };
         let _ = job.done.send(answer);
     }

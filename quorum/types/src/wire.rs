@@ -32,6 +32,15 @@ pub enum Unavailable {
         /// The records and the error.
         reason: String,
     },
+    /// Every repetition would be rejected: the sender's role does not permit the request, the versions of the daemons
+    /// differ, or the request is too large. Control reports it; a member never answers it.
+    #[error(
+        "the quorum rejects this request: {reason}; check the role and the version of this daemon"
+    )]
+    Rejected {
+        /// Error of the request.
+        reason: String,
+    },
 }
 
 /// Longest request that a member accepts and that control sends, bytes: the content of one log entry, and signatures,

@@ -71,4 +71,8 @@ fn the_quorum_not_answering_is_a_matter_of_trying_again() {
         assert_eq!(problem.status, 503);
         assert_eq!(problem.to_grpc().code(), tonic::Code::Unavailable);
     }
+    let rejected = Unavailable::Rejected {
+        reason: "denied".to_owned(),
+    };
+    assert_eq!(Problem::from(&rejected).status, 500);
 }

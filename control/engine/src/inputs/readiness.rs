@@ -25,7 +25,7 @@ pub(crate) struct RequestPace {
     pub(crate) max_age: Duration,
     /// Maximum number of concurrent requests.
     pub(crate) at_a_time: usize,
-    /// Pause between single requests once `at_a_time` successive requests found the source down.
+    /// Pause between single requests while the source is down.
     pub(crate) pause: Duration,
 }
 
@@ -152,7 +152,7 @@ impl ReadinessSchedule {
 
     /// Next allocation to request now; it counts as pending until its reply.
     pub(crate) fn next(&mut self, now: Instant) -> Option<AllocationId> {
-        let is_down = self.unanswered >= self.pace.at_a_time;
+        let is_down = self.is_down();
         let most = if is_down { 1 } else { self.pace.at_a_time };
         let waits = is_down && self.not_before.is_some_and(|at| now < at);
         if self.requests_under_way >= most || waits {
@@ -201,13 +201,18 @@ impl ReadinessSchedule {
         }
     }
 
+    /// Whether so many successive requests failed that the source counts as down.
+    fn is_down(&self) -> bool {
+        self.unanswered >= OUTAGES_UNTIL_DOWN.min(self.known.len().max(1))
+    }
+
     /// Updates the state of the source; returns whether it is down by this answer.
     fn judge(&mut self, answer: &Result<Option<Fraction>, AskError>, now: Instant) -> bool {
         match answer {
             Err(error) if error.is_outage() => {
                 self.unanswered = self.unanswered.saturating_add(1);
                 self.not_before = Some(now + self.pace.pause);
-                let is_down = self.unanswered >= OUTAGES_UNTIL_DOWN.min(self.known.len().max(1));
+                let is_down = self.is_down();
                 if is_down {
                     self.unreported_state = Some(Err(error.clone()));
                 }

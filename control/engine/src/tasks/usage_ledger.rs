@@ -69,7 +69,7 @@ impl<'a> LedgerUpdater<'a> {
     ) -> Result<Self, Unavailable> {
         let (open, head) = match core.read(Query::OpenUses).await? {
             Answer::OpenUses(open, head) => (open, head),
-            _ => return Err(Unavailable::NoMajority),
+            _ => return Err(unexpected_answer()),
         };
         let since = UnixMillis(head.at.0.saturating_sub(KEPT_DAYS * DAY_MS));
         let mut ledger = Ledger::new(since, open, head.last, head.at);
@@ -223,7 +223,14 @@ async fn read(
     };
     match core.read(query).await? {
         Answer::UsageRecords(facts, head) => Ok((facts, head)),
-        _ => Err(Unavailable::NoMajority),
+        _ => Err(unexpected_answer()),
+    }
+}
+
+/// Error for an answer to another query, from a daemon of another version.
+fn unexpected_answer() -> Unavailable {
+    Unavailable::Rejected {
+        reason: "the answer is for another query".to_owned(),
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
                 Privilege::Admin,
                 Privilege::Service,
             ],
-            "",
+            "a user, the role operator or admin, or a service",
         ),
         Command::Assign { .. }
         | Command::AssignSensitive { .. }

@@ -21,10 +21,14 @@ const PAUSE: Duration = Duration::from_secs(5);
 const NOBODY: [u64; 0] = [];
 
 fn turns() -> ReadinessSchedule {
+    turns_of(2)
+}
+
+fn turns_of(at_a_time: usize) -> ReadinessSchedule {
     ReadinessSchedule::new(RequestPace {
         refresh: REFRESH,
         max_age: MAX_AGE,
-        at_a_time: 2,
+        at_a_time,
         pause: PAUSE,
     })
 }
@@ -149,6 +153,23 @@ fn a_source_that_is_gone_is_asked_one_thing_at_a_time() {
     // The source is back, and rejects one request: that does not slow down the others.
     turns.record_result(AllocationId(5), Err(disliked()), start + 2 * PAUSE);
     assert_eq!(asked(&mut turns, start + 2 * PAUSE), [6, 7]);
+}
+
+/// Requests slow down at the same number of failures at which the source is reported as down.
+#[test]
+fn a_source_reported_as_down_gets_single_requests() {
+    let (mut turns, start) = (turns_of(8), Instant::now());
+    turns.follow(&ids(1..=20), start);
+    assert_eq!(asked(&mut turns, start).len(), 8);
+    for id in 1..=3 {
+        assert_eq!(turns.source(), None);
+        turns.record_result(AllocationId(id), Err(LATE), start);
+    }
+    assert_eq!(turns.source(), Some(Err(LATE)));
+    for id in 4..=8 {
+        turns.record_result(AllocationId(id), Err(LATE), start);
+    }
+    assert_eq!(asked(&mut turns, start + PAUSE), [9]);
 }
 
 #[test]
