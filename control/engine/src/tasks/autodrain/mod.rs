@@ -269,6 +269,7 @@ impl AutoDrain {
         let command = Command::HoldBrake { reason };
         let principal = faults::principal(cause.owner());
         let envelope = self
+            .nodes
             .core
             .envelope(principal, None, Some(fence.clone()), command);
         match faults::propose_envelope(&self.nodes.core, envelope).await {
