@@ -54,6 +54,9 @@ use tokio::{sync::watch, time::Instant};
 
 /// Time that the view may take to show a revision that a read has returned.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after the start of a control during which requests wait for the first view. With a quorum that answers, a
+/// control reads its view in a fraction of that.
+const FIRST_VIEW_GRACE: Duration = Duration::from_secs(2);
 
 /// Dependencies of the core, all supplied by the caller.
 pub struct Parts {
@@ -154,17 +157,46 @@ impl Core {
         at.saturating_duration_since(self.started_at)
     }
 
-    /// Current view of the cluster.
+    /// Time since the start of this control.
+    pub fn uptime(&self) -> Duration {
+        self.started_at.elapsed()
+    }
+
+    /// Current view of the cluster; empty before the first view was read, see [`Core::view_age_ms`].
     pub fn view(&self) -> Arc<View> {
         self.view.load_full()
     }
 
-    /// Milliseconds since the last message from the quorum; `None` before the first message.
+    /// Milliseconds since the last message from the quorum. `None` while this control has no view: until it has read
+    /// the replicated state completely, nothing in [`Core::view`] is known. A view that is loaded after a call with an
+    /// age is never an empty one.
     pub fn view_age_ms(&self) -> Option<u64> {
-        match self.heard_at.load(Ordering::Relaxed) {
+        match self.heard_at.load(Ordering::Acquire) {
             0 => None,
             heard => Some(self.now().since(UnixMillis(heard))),
         }
+    }
+
+    /// Resolves once this control has a view, at once if it already has one.
+    pub async fn first_view(&self) {
+        let mut version = self.version.subscribe();
+        while self.view_age_ms().is_none() {
+            if version.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for the first view during the first two seconds of this control, and returns whether there is a view.
+    /// Later calls return at once.
+    pub async fn has_view_after_start(&self) -> bool {
+        if self.view_age_ms().is_some() {
+            return true;
+        }
+        let deadline = self.started_at + FIRST_VIEW_GRACE;
+        tokio::time::timeout_at(deadline, self.first_view())
+            .await
+            .is_ok()
     }
 
     /// State of this control's own certificate; `None` before the control is started.
@@ -443,7 +475,7 @@ impl Core {
 
     /// Records that a message from the quorum arrived just now.
     pub(crate) fn heard(&self) {
-        self.heard_at.store(self.now().0, Ordering::Relaxed);
+        self.heard_at.store(self.now().0, Ordering::Release);
     }
 
     /// Receiver that wakes with every view that contains a change reconcilers act on.
@@ -460,14 +492,20 @@ impl Core {
             return;
         };
         next.settle(self.now());
-        self.store_view(next, wakes);
+        let version = self.store_view(next);
+        self.wake(version, wakes);
         self.feed.publish(changes);
     }
 
-    fn store_view(&self, mut next: View, wakes: Wakes) {
+    /// Stores the next view, and returns its version.
+    fn store_view(&self, mut next: View) -> u64 {
         next.version += 1;
         let version = next.version;
         self.view.store(Arc::new(next));
+        version
+    }
+
+    fn wake(&self, version: u64, wakes: Wakes) {
         self.version.send_replace(version);
         if wakes == Wakes::Reconcilers {
             self.inputs.send_replace(version);
@@ -477,12 +515,22 @@ impl Core {
     /// Same as [`Core::publish`], after the replicated state was read again: wakes reconcilers and readers, and
     /// restarts the feed at the revision of the view.
     pub fn restart(&self, edit: impl FnOnce(&mut View)) {
+        self.restart_as_of(self.now(), edit);
+    }
+
+    /// Same as [`Core::restart`], with state that the quorum returned at `read_at`, from which the age of the view
+    /// counts.
+    pub(crate) fn restart_as_of(&self, read_at: UnixMillis, edit: impl FnOnce(&mut View)) {
         let _one_at_a_time = self.writer.lock();
         let mut next = View::clone(&self.view.load());
         edit(&mut next);
         next.settle(self.now());
         let revision = next.revision;
-        self.store_view(next, Wakes::Reconcilers);
+        let version = self.store_view(next);
+        // After the view is stored, so that an age is never reported for an empty view; before readers wake, because
+        // they act only on a view with an age.
+        self.heard_at.store(read_at.0, Ordering::Release);
+        self.wake(version, Wakes::Reconcilers);
         self.feed.reset(revision);
     }
 }

@@ -55,8 +55,7 @@ async fn read_hot(core: &Core) -> Revision {
     loop {
         match core.store.read(Query::Hot).await {
             Ok(Answer::Hot(hot)) => {
-                let revision = hot.revision;
-                core.heard();
+                let (revision, read_at) = (hot.revision, core.now());
                 // Read after the hot state, so never older than it. The watch delivers changes in between again, and
                 // replaces records with equal ones.
                 let baselines = read(core, Query::Baselines, |answer| match answer {
@@ -80,7 +79,7 @@ async fn read_hot(core: &Core) -> Revision {
                     _ => None,
                 });
                 let budgets = budgets.await;
-                core.restart(|view| {
+                core.restart_as_of(read_at, |view| {
                     view.replace(*hot);
                     view.replace_baselines(baselines);
                     let named = vclusters.into_iter().map(|v| (v.name.clone(), v));
@@ -130,16 +129,17 @@ async fn read_dags(core: &Core) -> Vec<Dag> {
     }
 }
 
-/// Reads from the quorum, retrying until it answers.
-async fn read<T: Default>(core: &Core, query: Query, of: fn(Answer) -> Option<T>) -> T {
+/// Reads from the quorum, retrying until it answers. An answer to another query is not used: taken as nothing, it would
+/// show a cluster without baselines, vClusters or reservations.
+async fn read<T>(core: &Core, query: Query, of: fn(Answer) -> Option<T>) -> T {
     loop {
         match core.store.read(query.clone()).await {
-            Ok(answer) => {
-                return of(answer).unwrap_or_else(|| {
+            Ok(answer) => match of(answer) {
+                Some(found) => return found,
+                None => {
                     tracing::error!(?query, "the quorum's answer does not match the request");
-                    T::default()
-                });
-            }
+                }
+            },
             Err(error) => tracing::warn!(?query, %error, "quorum state unreadable, retrying"),
         }
         tokio::time::sleep(READ_PAUSE).await;

@@ -24,6 +24,8 @@ struct Scripted {
     readings: Mutex<Vec<Answer>>,
     watches: Mutex<Vec<Vec<WatchItem>>>,
     since: Mutex<Vec<Revision>>,
+    /// Number of answers to [`Query::Reservations`] that belong to another query.
+    mismatches: Mutex<u32>,
 }
 
 #[async_trait::async_trait]
@@ -41,7 +43,14 @@ impl Store for Scripted {
         match query {
             Query::Vclusters => return Ok(Answer::Vclusters(Vec::new())),
             Query::Dags { .. } => return Ok(Answer::Dags(Vec::new())),
-            Query::Reservations => return Ok(Answer::Reservations(Vec::new())),
+            Query::Reservations => {
+                let mut mismatches = self.mismatches.lock().unwrap();
+                if let Some(left) = mismatches.checked_sub(1) {
+                    *mismatches = left;
+                    return Ok(Answer::Vclusters(Vec::new()));
+                }
+                return Ok(Answer::Reservations(Vec::new()));
+            }
             Query::Budgets => return Ok(Answer::Budgets(Vec::new())),
             _ => {}
         }
@@ -131,6 +140,7 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
         readings: Mutex::new(vec![state.query(&Query::Hot), first]),
         watches: Mutex::new(vec![told]),
         since: Mutex::new(Vec::new()),
+        mismatches: Mutex::new(0),
     });
     let core = core(store.clone());
     let mut changes = core.subscribe(None);
@@ -153,6 +163,30 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
         )
     };
     assert!(is_gap(next(&mut changes).await));
+    following.abort();
+}
+
+/// An answer to another query is not taken for an empty list: there is no view until every part was read.
+#[tokio::test(start_paused = true)]
+async fn no_view_before_every_part_is_read() {
+    let mut state = State::new();
+    create(&mut state, "a");
+    let store = Arc::new(Scripted {
+        readings: Mutex::new(vec![state.query(&Query::Hot)]),
+        watches: Mutex::new(Vec::new()),
+        since: Mutex::new(Vec::new()),
+        mismatches: Mutex::new(u32::MAX),
+    });
+    let core = core(store.clone());
+    let following = tokio::spawn(follow(core.clone(), Arc::default()));
+    assert!(!core.has_view_after_start().await);
+    assert_eq!((core.view_age_ms(), projects(&core)), (None, vec![]));
+    *store.mismatches.lock().unwrap() = 2;
+    timeout(Duration::from_secs(60), core.first_view())
+        .await
+        .unwrap();
+    assert_eq!(projects(&core), ["a"]);
+    assert!(core.has_view_after_start().await);
     following.abort();
 }
 
@@ -182,6 +216,7 @@ async fn folds_partial_updates() {
         readings: Mutex::new(vec![state.query(&Query::Hot)]),
         watches: Mutex::new(Vec::new()),
         since: Mutex::new(Vec::new()),
+        mismatches: Mutex::new(0),
     });
     let core = core(store);
     let following = tokio::spawn(follow(core.clone(), Arc::default()));

@@ -60,8 +60,7 @@ impl Utilisation {
         let source = Source::Storage(self.system.clone());
         let promised = || core.view().promised.get(&self.system).copied().unwrap_or(0);
         // Before the state is read, no bandwidth seems to be granted. Traffic of this cluster's jobs would then count
-        // as traffic of others, and later again as granted bandwidth. `view_age_ms` does not help, because a message of
-        // the quorum may arrive before the state is read. No state is older than the first revision.
+        // as traffic of others, and later again as granted bandwidth. No state is older than the first revision.
         core.reached(Revision(1)).await;
         // Time until which the last reply is in use.
         let mut until: Option<Instant> = None;

@@ -272,7 +272,7 @@ impl ReadingControl {
         self.core.view()
     }
 
-    /// Milliseconds since the last message of the quorum.
+    /// Age of the view in milliseconds; `None` without a view.
     pub(super) fn age(&self) -> Option<u64> {
         self.core.view_age_ms()
     }
