@@ -43,6 +43,20 @@ impl FromRequestParts<Api> for CallerOrAccounting {
     }
 }
 
+/// Caller of a route that answers also while this control has no view, because the answer does not derive from it. The
+/// other extractors of callers reject the request with `no_view`.
+pub(crate) struct CallerWithoutView(pub(crate) Caller);
+
+impl FromRequestParts<Api> for CallerWithoutView {
+    type Rejection = ProblemResponse;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ProblemResponse> {
+        let header = parts.headers.get("authorization");
+        let text = header.and_then(|value| value.to_str().ok());
+        let caller = api.authenticate_without_view(text).await?;
+        Ok(Self(caller.check_not_accounting()?))
+    }
+}
+
 /// JSON body.
 pub(crate) struct Input<T>(pub(crate) T);
 

@@ -32,27 +32,59 @@ pub(crate) async fn measure(State(api): State<Api>, request: Request, next: Next
 }
 
 /// Renders the metrics in the Prometheus exposition format.
+///
+/// While this control has no view, only the metrics of the control itself are rendered: a count of an empty view would
+/// be taken for zero.
 pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     let core = api.core();
+    // Read before the view: a view that is loaded after its age is never an empty one.
+    let view_age_ms = core.view_age_ms();
     let view = core.view();
     let mut all = Exposition::default();
-    nodes(&mut all, &view);
     control(&mut all, core, &view);
-    accounting(&mut all, api);
     port(&mut all, api);
-    power(&mut all, api, &view);
-    inputs::expose(&view, core.now(), &mut all);
-    // Only operators and tenant administrators see project names, each within the visible tenants.
-    if caller.sees_all() {
-        projects(&mut all, caller, &view);
-    }
+    inputs::expose_sources(&view, core.now(), &mut all);
     // Metrics of services and preemptions cover all tenants at once.
     if caller.is_cluster_operator() {
         core.metrics.expose(&mut all);
-        api.stores().checkpoints.expose(&view, &mut all);
+    }
+    all.gauge(
+        "lattice_view_available",
+        "1 once this control has a view of the cluster, 0 before; without a view, no series derives \
+         from it.",
+        f64::from(view_age_ms.is_some()),
+    );
+    if let Some(age_ms) = view_age_ms {
+        of_view(&mut all, api, caller, &view, age_ms);
     }
     api.meter().expose(&mut all);
     all.text()
+}
+
+/// Metrics that derive from the view, which is this old.
+fn of_view(all: &mut Exposition, api: &Api, caller: &Caller, view: &View, age_ms: u64) {
+    all.gauge(
+        "lattice_view_age_seconds",
+        "Seconds since the last update from the quorum.",
+        age_ms as f64 / 1_000.0,
+    );
+    all.gauge(
+        "lattice_view_revision",
+        "Revision of this control's view.",
+        view.revision.0 as f64,
+    );
+    nodes(all, view);
+    // The journal of the accounting system is opened at a usage record that the quorum reports.
+    accounting(all, api);
+    power(all, api, view);
+    inputs::expose(view, all);
+    // Only operators and tenant administrators see project names, each within the visible tenants.
+    if caller.sees_all() {
+        projects(all, caller, view);
+    }
+    if caller.is_cluster_operator() {
+        api.stores().checkpoints.expose(view, all);
+    }
 }
 
 fn nodes(all: &mut Exposition, view: &View) {
@@ -86,19 +118,8 @@ fn nodes(all: &mut Exposition, view: &View) {
     );
 }
 
+/// Metrics of this control itself. What it does is known without a view: it then does nothing.
 fn control(all: &mut Exposition, core: &Core, view: &View) {
-    all.gauge(
-        "lattice_view_revision",
-        "Revision of this control's view.",
-        view.revision.0 as f64,
-    );
-    if let Some(age) = core.view_age_ms() {
-        all.gauge(
-            "lattice_view_age_seconds",
-            "Seconds since the last update from the quorum.",
-            age as f64 / 1_000.0,
-        );
-    }
     if let Some(certificate) = core.certificate() {
         all.gauge(
             "lattice_control_certificate_left_seconds",

@@ -4,7 +4,10 @@ use super::{
     auth::Auth, caller::Caller, connections::Connections, limiter::Limiter, response_times::Meter,
     streams::Streams,
 };
-use lattice_api::problem::{Kind, Problem};
+use lattice_api::{
+    problem::{Kind, Problem},
+    text,
+};
 use lattice_engine::{
     Core, History, accounting_connection::AccountingConnection, bmc::Readings,
     checkpoint_storage::CheckpointStorage, decisions::Decisions, node_records::NodeRecords,
@@ -162,8 +165,28 @@ impl Api {
         self.0.max_dag_size
     }
 
-    /// Identifies the caller by an `Authorization` header, and applies the request rate limit.
+    /// Identifies the caller by an `Authorization` header, applies the request rate limit, and checks that this control
+    /// has a view. Every route and call with a token begins here, so that none of them answers from an empty view.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Api::authenticate_without_view`], and `no_view` while this control has no view.
     pub(crate) async fn authenticate(&self, header: Option<&str>) -> Result<Caller, Problem> {
+        let caller = self.authenticate_without_view(header).await?;
+        match self.core().has_view_after_start().await {
+            true => Ok(caller),
+            false => Err(no_view(self.core())),
+        }
+    }
+
+    /// Identifies the caller and applies the request rate limit, also while this control has no view. Only for answers
+    /// that do not derive from the view.
+    ///
+    /// # Errors
+    /// Returns a problem for a missing or unknown token, an issuer that does not answer, or too many requests.
+    pub(crate) async fn authenticate_without_view(
+        &self,
+        header: Option<&str>,
+    ) -> Result<Caller, Problem> {
         let secret = header.and_then(|text| {
             let (scheme, secret) = text.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
@@ -187,4 +210,17 @@ impl Api {
         })?;
         Ok(caller)
     }
+}
+
+/// Problem of every answer that derives from the view, while there is none: an empty answer would be taken for an empty
+/// cluster.
+fn no_view(core: &Core) -> Problem {
+    let uptime_ms = u64::try_from(core.uptime().as_millis()).unwrap_or(u64::MAX);
+    let detail = format!(
+        "this control has no view of the cluster: it started {} ago and has not received the state from the quorum, so \
+         nothing is known; `lattice admin quorum status` shows whether a majority of the members answers; repeat the \
+         request when it does",
+        text::rounded_duration(uptime_ms)
+    );
+    Problem::new(Kind::Unavailable, "no_view", detail)
 }

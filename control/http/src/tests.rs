@@ -27,6 +27,7 @@ mod issuer;
 mod last_known;
 mod limits;
 mod moved;
+mod no_view;
 mod nodes;
 mod oidc;
 mod parity;

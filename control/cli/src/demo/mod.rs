@@ -28,7 +28,7 @@ use cluster::Cluster;
 use fixtures::{DemoNode, Fixtures};
 use folder::Folder;
 use job_submission::JobResults;
-use lattice_client::Client;
+use lattice_client::{Client, ClientError};
 use lattice_cluster::UNPRIVILEGED_ID;
 use lattice_quorum_types::NodeId;
 use std::{
@@ -305,7 +305,11 @@ fn greeting(cluster: &Cluster, published: &PublishedContext, folder: &Folder) ->
 /// Waits until `wanted` nodes are registered, ready and alive, and have published their classes.
 async fn all_joined(client: &Client, wanted: usize) -> anyhow::Result<usize> {
     loop {
-        let nodes = client.nodes().await?;
+        let nodes = match client.nodes().await {
+            // Control has not read the state of the quorum yet.
+            Err(ClientError::Unavailable(_)) => Vec::new(),
+            listed => listed?,
+        };
         let ready = nodes
             .iter()
             .filter(|node| node.lifecycle == "ready" && node.liveness == "alive")

@@ -1,6 +1,9 @@
 //! Administration service.
 
-use super::{authenticate, authenticate_or_accounting, key, non_empty, paging, projects, respond};
+use super::{
+    authenticate, authenticate_or_accounting, authenticate_without_view, key, non_empty, paging,
+    projects, respond,
+};
 use crate::{
     ops::{
         accounting,
@@ -371,7 +374,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::GetQuorumRequest>,
     ) -> Result<Response<v1::Quorum>, Status> {
-        let (caller, _) = authenticate(&self.0, request).await?;
+        let (caller, _) = authenticate_without_view(&self.0, request).await?;
         respond(quorum::view(self.0.core(), &caller).await)
     }
 
@@ -379,7 +382,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::AddQuorumMemberRequest>,
     ) -> Result<Response<v1::QuorumStep>, Status> {
-        let (caller, message) = authenticate(&self.0, request).await?;
+        let (caller, message) = authenticate_without_view(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let body = AddMemberRequest {
             id: message.id,
@@ -392,7 +395,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::RemoveQuorumMemberRequest>,
     ) -> Result<Response<v1::QuorumStep>, Status> {
-        let (caller, message) = authenticate(&self.0, request).await?;
+        let (caller, message) = authenticate_without_view(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let (id, force, reason) = (message.id, message.force, &message.reason);
         respond(quorum::remove(self.0.core(), &caller, id, force, reason, key).await)
@@ -402,7 +405,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::StepDownRequest>,
     ) -> Result<Response<v1::QuorumStep>, Status> {
-        let (caller, message) = authenticate(&self.0, request).await?;
+        let (caller, message) = authenticate_without_view(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let body = StepDownRequest { to: message.to };
         respond(quorum::step_down(self.0.core(), &caller, body, key).await)
@@ -414,7 +417,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::BackupRequest>,
     ) -> Result<Response<Self::BackupStream>, Status> {
-        let (caller, message) = authenticate(&self.0, request).await?;
+        let (caller, message) = authenticate_without_view(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let pieces = quorum::backup(&self.0, &caller, key).await;
         let pieces = pieces.map_err(|problem| problem.to_grpc())?;

@@ -88,6 +88,19 @@ async fn authenticate_or_accounting<T>(
     Ok((caller, request.into_inner()))
 }
 
+/// Like [`authenticate`], for a call that answers also while this control has no view, because the answer does not
+/// derive from it.
+async fn authenticate_without_view<T>(
+    api: &Api,
+    request: Request<T>,
+) -> Result<(Caller, T), Status> {
+    let header = request.metadata().get("authorization");
+    let text = header.and_then(|value| value.to_str().ok());
+    let caller = api.authenticate_without_view(text).await;
+    let caller = caller.and_then(Caller::check_not_accounting);
+    Ok((caller.map_err(|p| p.to_grpc())?, request.into_inner()))
+}
+
 /// Converts a result to a response, or a problem to a status.
 fn respond<T, U: From<T>>(answer: Result<T, Problem>) -> Result<Response<U>, Status> {
     match answer {

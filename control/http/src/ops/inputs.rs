@@ -6,9 +6,8 @@ use lattice_view::View;
 
 const BYTES_IN_MB: f64 = 1e6;
 
-/// Exposes the state of each source and the values in force. An unknown value has no series.
-pub(crate) fn expose(view: &View, now: UnixMillis, to: &mut Exposition) {
-    sources(view, now, to);
+/// Exposes the values in force. An unknown value has no series.
+pub(crate) fn expose(view: &View, to: &mut Exposition) {
     let price = view.inputs.energy;
     to.gauge(
         "lattice_energy_price",
@@ -34,7 +33,8 @@ pub(crate) fn expose(view: &View, now: UnixMillis, to: &mut Exposition) {
     storage(view, to);
 }
 
-fn sources(view: &View, now: UnixMillis, to: &mut Exposition) {
+/// Exposes the state of each source. The sources belong to the site, so their state is known without the quorum.
+pub(crate) fn expose_sources(view: &View, now: UnixMillis, to: &mut Exposition) {
     let sources = || view.inputs.sources.iter();
     to.gauges(
         "lattice_scheduling_source_up",

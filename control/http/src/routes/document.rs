@@ -26,7 +26,9 @@ pub(super) fn base_document() -> OpenApi {
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
             "Nodes, conformance, projects, limits and allocations of one cluster. Every refusal is \
-             application/problem+json.",
+             application/problem+json. The header lattice-view-age-ms of an answer has the age of the \
+             view that the answer derives from. While the answering control has no view, such answers \
+             are refused: status 503, code no_view.",
         ))
         .build();
     OpenApiBuilder::new()
@@ -137,7 +139,8 @@ fn add_problem_responses(operation: &mut Operation, writes: bool) {
         (
             is_closed,
             "503",
-            "A required service does not answer at present; try again.",
+            "A required service does not answer at present, or this control has no view yet \
+             (`no_view`); try again.",
         ),
     ];
     let responses = &mut operation.responses.responses;

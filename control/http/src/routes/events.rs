@@ -41,6 +41,9 @@ pub(super) struct EventsQuery {
 /// The events are `changes` (with the revision as id), `observed` and `compacted`. A client that fell behind receives
 /// `compacted`, and must read the lists again before it continues.
 ///
+/// A control without a view of the cluster refuses the stream with `no_view`: it has no revision from which changes
+/// follow.
+///
 /// Resuming after a revision covers every later one, on any control. `observed` data (liveness, health, digests, wait
 /// reasons, exhausted budgets) is not part of a revision. On the same control, a resumed stream includes the
 /// observations made since that revision; on another control, only new ones. A client that shows such data must read

@@ -1,9 +1,9 @@
-//! Quorum routes.
+//! Quorum routes. The members answer them, so they need no view of this control: with them an operator finds and
+//! repairs what keeps the view away.
 
-use crate::Caller;
 use crate::{
     answer::{Answer, ProblemResponse},
-    extract::{Input, Key, Params, PathParameter},
+    extract::{CallerWithoutView, Input, Key, Params, PathParameter},
     ops::quorum,
     state::Api,
 };
@@ -31,10 +31,13 @@ struct Once(
 
 /// Show the quorum: members, leader, replication state, and conditions that need attention.
 ///
-/// Answered also without a leader. For operators of the whole cluster.
+/// Answered also without a leader, and by a control without a view. For operators of the whole cluster.
 #[utoipa::path(get, path = "/quorum", tag = "quorum", responses(
     (status = 200, body = QuorumView)))]
-pub(super) async fn view(State(api): State<Api>, caller: Caller) -> Answer<QuorumView> {
+pub(super) async fn view(
+    State(api): State<Api>,
+    CallerWithoutView(caller): CallerWithoutView,
+) -> Answer<QuorumView> {
     Ok(Json(quorum::view(api.core(), &caller).await?))
 }
 
@@ -47,7 +50,7 @@ pub(super) async fn view(State(api): State<Api>, caller: Caller) -> Answer<Quoru
     (status = 200, body = QuorumStep)))]
 pub(super) async fn add(
     State(api): State<Api>,
-    caller: Caller,
+    CallerWithoutView(caller): CallerWithoutView,
     Key(key): Key,
     Input(request): Input<AddMemberRequest>,
 ) -> Answer<QuorumStep> {
@@ -77,7 +80,7 @@ pub(super) struct Removal {
     responses((status = 200, body = QuorumStep)))]
 pub(super) async fn remove(
     State(api): State<Api>,
-    caller: Caller,
+    CallerWithoutView(caller): CallerWithoutView,
     PathParameter(id): PathParameter,
     Params(r): Params<Removal>,
     Key(key): Key,
@@ -97,7 +100,7 @@ pub(super) async fn remove(
     (status = 200, body = QuorumStep)))]
 pub(super) async fn step_down(
     State(api): State<Api>,
-    caller: Caller,
+    CallerWithoutView(caller): CallerWithoutView,
     Key(key): Key,
     Input(request): Input<StepDownRequest>,
 ) -> Answer<QuorumStep> {
@@ -113,7 +116,7 @@ pub(super) async fn step_down(
     responses((status = 200, body = String, content_type = "application/octet-stream")))]
 pub(super) async fn backup(
     State(api): State<Api>,
-    caller: Caller,
+    CallerWithoutView(caller): CallerWithoutView,
     Key(key): Key,
 ) -> Result<impl IntoResponse + use<>, ProblemResponse> {
     let pieces = quorum::backup(&api, &caller, key).await?;

@@ -3,6 +3,7 @@
 use crate::Caller;
 use crate::{
     answer::{Answer, ProblemResponse},
+    extract::CallerWithoutView,
     metrics,
     ops::status,
     state::Api,
@@ -39,10 +40,14 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Probl
 
 /// Return metrics in the Prometheus exposition format.
 ///
-/// Project names are included for operators and tenant administrators only.
+/// Project names are included for operators and tenant administrators only. While this control has no view of the
+/// cluster, `lattice_view_available` is 0 and the series that derive from the view are absent.
 #[utoipa::path(get, path = "/metrics", tag = "service", responses(
     (status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn metrics(State(api): State<Api>, caller: Caller) -> impl IntoResponse {
+pub(super) async fn metrics(
+    State(api): State<Api>,
+    CallerWithoutView(caller): CallerWithoutView,
+) -> impl IntoResponse {
     let text = metrics::render(&api, &caller);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }

@@ -255,13 +255,27 @@ pub(super) async fn ask(
 }
 
 impl ApiFixture {
-    /// A serving fixture without projects and nodes.
+    /// A serving fixture without projects and nodes, which has read this state.
     pub(super) async fn empty() -> Self {
+        let fixture = Self::start(SingleCopy::new());
+        tokio::time::timeout(PATIENCE, fixture.core.first_view())
+            .await
+            .expect("the state is read");
+        fixture
+    }
+
+    /// A serving fixture without a view: no majority of the quorum answers until [`SingleCopy::set_down`] is reset.
+    pub(super) fn without_view() -> Self {
+        let store = SingleCopy::new();
+        store.set_down(true);
+        Self::start(store)
+    }
+
+    fn start(store: SingleCopy) -> Self {
         let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
         let authority = Authority::create("test", today).unwrap();
         let agent = mesh(&authority, Role::Agent, "gpu001");
         let gate = Gate::default();
-        let store = SingleCopy::new();
         let meanwhile = StateHook::default();
         let health = sound();
         let inventory = Inventoried::default();
