@@ -37,9 +37,10 @@ impl Connection {
 /// Age from which a view is reported as old: while the quorum answers, views are younger than a second.
 const STALE_VIEW_AGE: Duration = Duration::from_secs(3);
 
-impl Connection {
-    /// Prints the age of the view on standard error if the view is old.
-    pub fn warn_if_stale(&self) {
+impl Drop for Connection {
+    /// Prints the age of the view on standard error if the view is old, for every format. A command cannot omit this
+    /// line, also not when it fails: an object may be unknown only because the view is old.
+    fn drop(&mut self) {
         if let Some(age) = self.client.view_age().filter(|age| *age >= STALE_VIEW_AGE) {
             let age = text::rounded_duration(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
             output::message!("the quorum does not answer; the data is {age} old");

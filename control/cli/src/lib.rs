@@ -188,7 +188,6 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Cluster(command) => {
             let connection = Connection::open(cli.context.as_deref(), cli.format)?;
             block_on(run_cluster_command(command, &connection))?;
-            connection.warn_if_stale();
         }
     }
     Ok(ExitCode::SUCCESS)

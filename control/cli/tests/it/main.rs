@@ -6,4 +6,5 @@ mod bad_input;
 mod common;
 mod demo;
 mod host;
+mod no_view;
 mod replay;
