@@ -22,12 +22,19 @@ export class Refused extends Error {
   constructor(status, problem) {
     super(problem?.detail ?? `the server returned HTTP status ${status}`);
     this.status = status;
+    this.code = problem?.code ?? "";
   }
 }
+
+// Age in seconds of the view from which the server last answered; null before the first answer, and while the server has
+// no view.
+export const view = { age: null };
 
 export async function open(path, options = {}) {
   const headers = { authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ""}` };
   const response = await fetch(path, { ...options, headers, cache: "no-store" });
+  const age = response.headers.get("lattice-view-age-ms");
+  view.age = age === null ? null : Number(age) / 1000;
   if (response.ok) return response;
   throw new Refused(response.status, await response.json().catch(() => null));
 }

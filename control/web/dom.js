@@ -18,9 +18,13 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// Time since a timestamp: "3 s", "12 min", "4 h", "2 d".
+// Time since a timestamp, as text.
 export function age(text, now = Date.now()) {
-  const seconds = Math.max(0, (now - Date.parse(text)) / 1000);
+  return duration(Math.max(0, (now - Date.parse(text)) / 1000));
+}
+
+// Duration as text: "3 s", "12 min", "4 h", "2 d".
+export function duration(seconds) {
   if (seconds < 90) return `${Math.round(seconds)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;

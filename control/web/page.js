@@ -1,15 +1,18 @@
 // Page start-up and live updates: the page reads the lists once, and then applies events. Groups, drift and counts are
 // not part of the events; the page reads them again after events, at most every SUMMARY_EVERY milliseconds.
 
-import { all, events, get, Refused, setToken, takeToken } from "./api.js";
+import { all, events, get, open, Refused, setToken, takeToken, view } from "./api.js";
 import { apply, model, put, reset } from "./model.js";
-import { byId, setText } from "./dom.js";
+import { byId, duration, setText } from "./dom.js";
 import * as nodes from "./nodes.js";
 import * as panels from "./panels.js";
 
 const SUMMARY_EVERY = 1500;
 const SILENCE = 40000;
 const PENDING_READ = 200;
+// Age in seconds from which the view is reported as old. While the quorum answers, a view is younger than a second.
+const STALE_VIEW = 10;
+const VIEW_CHECK_EVERY = 5000;
 
 const draw = {
   nodes() { nodes.drawNodes(); panels.drawNumbers(); },
@@ -103,6 +106,24 @@ function showLink(kind, text) {
   setText(byId("link-text"), text);
 }
 
+// Shows the age of an old view. A quiet cluster sends no events and causes no requests, so that only a request of its own
+// shows whether the quorum still answers the server.
+async function checkView() {
+  if (byId("main").hidden) return;
+  // While the view is old the answer is a refusal, with the age in its header.
+  await open("/readyz").catch(() => {});
+  const stale = view.age !== null && view.age >= STALE_VIEW;
+  byId("stale").hidden = !stale;
+  if (stale) setText(byId("stale"), `The quorum does not answer. The data on this page is ${duration(view.age)} old.`);
+}
+
+// Describes why the page receives no data.
+function lostText(error) {
+  if (!(error instanceof Refused && error.code === "no_view")) return "connection lost, reconnecting";
+  const text = "server has no view of the cluster yet, retrying";
+  return byId("main").hidden ? text : `${text}; the data on this page is from before`;
+}
+
 // Follows one connection until it breaks, is silent for too long, or the server reports that this client fell behind
 // (`compacted`). Returns true in the last case: the lists must be read again.
 async function follow(onOpen) {
@@ -151,7 +172,7 @@ async function run() {
       if (await follow(opened)) read = false;
     } catch (error) {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) return login(error.message);
-      showLink("lost", "connection lost, reconnecting");
+      showLink("lost", lostText(error));
     }
     await new Promise((resolve) => setTimeout(resolve, pause));
     pause = Math.min(pause * 2, 5000);
@@ -182,5 +203,6 @@ byId("scope").addEventListener("change", () => {
 nodes.listen();
 // Ages increase without events.
 setInterval(() => mark("queue"), 5000);
+setInterval(checkView, VIEW_CHECK_EVERY);
 if (takeToken()) run();
 else login();
