@@ -29,12 +29,11 @@ struct Detection {
     longest_look: Duration,
 }
 
+/// Selects the time of a step.
+type Step = fn(&Detection) -> Duration;
+
 /// Nearest-rank percentile of a step over all kills.
-fn percentile(
-    all: &[Detection],
-    step: impl Fn(&Detection) -> Duration,
-    percent: usize,
-) -> Duration {
+fn percentile(all: &[Detection], step: Step, percent: usize) -> Duration {
     let mut times: Vec<Duration> = all.iter().map(step).collect();
     times.sort();
     times[(times.len() * percent).div_ceil(100) - 1]
@@ -44,7 +43,7 @@ struct Report(Vec<(&'static str, [Duration; 3])>);
 
 impl Report {
     fn new(all: &[Detection]) -> Self {
-        let steps: [(&str, fn(&Detection) -> Duration); 5] = [
+        let steps: [(&str, Step); 5] = [
             ("last reply to SIGKILL", |one| one.replied_before),
             ("last reply to suspect in REST", |one| {
                 one.silent_until_shown
@@ -53,7 +52,7 @@ impl Report {
             ("REST call with that answer", |one| one.call),
             ("longest time between two answers", |one| one.longest_look),
         ];
-        let row = |(name, step): (_, fn(&Detection) -> Duration)| {
+        let row = |(name, step): (_, Step)| {
             (
                 name,
                 [50, 99, 100].map(|percent| percentile(all, step, percent)),
