@@ -308,7 +308,7 @@ Feature: Preemption
       | its   | 1     | 2     | small   | signal     | 1s    | counts 3000 |
       | other | 3     | 2     | acme    | signal     | 1s    | counts 3000 |
     And the user releases "urgent"
-    Then "urgent" waits for "waiting for limit headroom"
+    Then "urgent" waits for "waiting for quota headroom"
     When the user cancels "its"
     Then "urgent" is completed
     And "its" was never "checkpointing suspended"

@@ -109,6 +109,7 @@ impl TryFrom<v1::SubmitRequest> for AllocationRequest {
             checkpoint: r.checkpoint.map(Into::into),
             scale: r.scale.map(TryInto::try_into).transpose()?,
             reservation: non_empty(r.reservation),
+            on_limit: non_empty(r.on_limit),
         })
     }
 }
@@ -356,6 +357,7 @@ impl TryFrom<v1::UpdateTenantRequest> for TenantUpdate {
             node_hours_budget: amount::<Hours>("node_hours_budget", r.node_hours_budget)?,
             fair_share_target: amount::<Fraction>("fair_share_target", r.fair_share_target)?,
             burst_allowance: amount::<Fraction>("burst_allowance", r.burst_allowance)?,
+            on_limit: non_empty(r.on_limit),
             force: r.force,
         })
     }
@@ -553,6 +555,7 @@ impl From<TenantView> for v1::Tenant {
             node_hours_budget: view.node_hours_budget.map(Amount::number),
             fair_share_target: view.fair_share_target.map(Amount::number),
             burst_allowance: view.burst_allowance.map(Amount::number),
+            on_limit: view.on_limit,
         }
     }
 }

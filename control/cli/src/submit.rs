@@ -18,6 +18,7 @@ use lattice_api::{
     problem::FieldError,
 };
 use lattice_client::{ClientError, SubmitOptions, SubmitResult};
+use lattice_quorum_types::limit::OnLimit;
 use script::{Directive, DirectiveKind, Fault, Header, ScriptContext};
 use std::{fs, io::Read as _, path::Path};
 
@@ -89,6 +90,7 @@ fn flag(field: &str) -> String {
         "storage_gb_s" => "storage".to_owned(),
         "working_dir" => "chdir".to_owned(),
         "dependencies" | "after" => "dependency".to_owned(),
+        "on_limit" => "wait-for-limit".to_owned(),
         "checkpoint.mode" => "checkpoint".to_owned(),
         "checkpoint.directory" => "checkpoint-dir".to_owned(),
         "constraints.memory_bytes" => "memory".to_owned(),
@@ -124,6 +126,27 @@ fn read_script(file: &str) -> Result<String, Failure> {
              {file}"
         ))
     })
+}
+
+fn on_limit(waits: bool) -> OnLimit {
+    match waits {
+        true => OnLimit::Wait,
+        false => OnLimit::Reject,
+    }
+}
+
+/// Note on a refusal that --wait-for-limit would avoid: the request fits every violated limit, but not with the present
+/// usage.
+fn wait_note(error: &ClientError) -> Option<&'static str> {
+    let problem = error.problem()?;
+    let violations = &problem.violations;
+    let could_wait = problem.code == "limit_exceeded"
+        && !violations.is_empty()
+        && violations
+            .iter()
+            .all(|violation| violation.requested <= violation.limit);
+    could_wait
+        .then_some("with --wait-for-limit the request is accepted, and waits for quota headroom")
 }
 
 fn word<T: ValueEnum>(value: Option<T>) -> Option<String> {
@@ -236,6 +259,9 @@ impl SubmitInput {
             begin: flags.begin.clone(),
             deadline: flags.deadline.clone(),
             reservation: flags.reservation.clone(),
+            on_limit: flags
+                .wait_for_limit
+                .map(|waits| on_limit(waits).to_string()),
             checkpoint: flags.checkpoint.map(|mode| CheckpointBody {
                 mode: word(Some(mode)).unwrap_or_default(),
                 trigger: None,
@@ -390,7 +416,11 @@ async fn submit(
                 repeats += 1;
             }
             Err(error) => {
+                let note = wait_note(&error);
                 let mut failure = Failure::from(error);
+                if let Some(note) = note {
+                    failure.text.push_str(&format!("\nnote: {note}"));
+                }
                 if failure.is_unreachable() && !args.dry_run {
                     failure.text.push_str(&format!(
                         "\nit is unknown whether the submit was accepted; repeat the command with \

@@ -49,8 +49,8 @@ pub async fn follow(core: Arc<Core>, decisions: Arc<Decisions>) {
     }
 }
 
-/// Reads the hot state ([`Query::Hot`]), baselines, vClusters, DAGs, reservations and budgets, retrying until each read
-/// succeeds, and publishes them. Returns the revision of the hot state.
+/// Reads the hot state ([`Query::Hot`]), baselines, vClusters, DAGs, reservations, budgets and the handling of submits
+/// above limits, retrying until each read succeeds, and publishes them. Returns the revision of the hot state.
 async fn read_hot(core: &Core) -> Revision {
     loop {
         match core.store.read(Query::Hot).await {
@@ -79,6 +79,11 @@ async fn read_hot(core: &Core) -> Revision {
                     _ => None,
                 });
                 let budgets = budgets.await;
+                let on_limits = read(core, Query::OnLimits, |answer| match answer {
+                    Answer::OnLimits(found) => Some(found),
+                    _ => None,
+                });
+                let on_limits = on_limits.await;
                 core.restart_as_of(read_at, |view| {
                     view.replace(*hot);
                     view.replace_baselines(baselines);
@@ -95,6 +100,7 @@ async fn read_hot(core: &Core) -> Revision {
                     view.reservations = Arc::new(named.collect());
                     let named = budgets.into_iter().map(|b| (b.tenant.clone(), Arc::new(b)));
                     view.budgets = Arc::new(named.collect());
+                    view.on_limits = Arc::new(on_limits);
                 });
                 // A change of trust may have been missed.
                 core.publish_trust_change(TrustNews::Unknown);

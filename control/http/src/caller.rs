@@ -115,6 +115,7 @@ fn tenant_admin_privilege(command: &Command) -> Option<Privilege> {
         | Command::CancelDag { .. } => Some(Privilege::Operator),
         // Allowed to every user.
         Command::Submit { .. }
+        | Command::SubmitOnLimit { .. }
         | Command::SubmitDag { .. }
         | Command::ClaimNodes { .. }
         | Command::ReleaseNodes { .. } => Some(Privilege::User),

@@ -308,13 +308,16 @@ impl fmt::Display for Explanation {
     }
 }
 
+/// Follows the numbers of a limit that a waiting request exceeds by itself, since the limit was lowered.
+const ABOVE_LIMIT: &str = ", less than the request: it starts only after the limit is raised";
+
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Blocker::NoNodesAsked => f.write_str("the request has no nodes"),
             Blocker::UnknownProject { path } => write!(f, "project {path} does not exist"),
             Blocker::QuotaHeadroom { levels } => {
-                f.write_str("waiting for limit headroom")?;
+                f.write_str("waiting for quota headroom")?;
                 for level in levels {
                     let (path, name) = (&level.path, level.resource.limit_name());
                     let kind = if path.is_tenant() {
@@ -328,6 +331,9 @@ impl fmt::Display for Blocker {
                         level.current
                     )?;
                     write!(f, "requested: {}, limit: {})", level.requested, level.limit)?;
+                    if level.requested > level.limit {
+                        f.write_str(ABOVE_LIMIT)?;
+                    }
                 }
                 Ok(())
             }
@@ -335,14 +341,20 @@ impl fmt::Display for Blocker {
                 current,
                 requested,
                 limit,
-            } => write!(
-                f,
-                "waiting for limit headroom; sensitive_pool_size of the cluster (current: {current}, \
-                 requested: {requested}, limit: {limit})"
-            ),
+            } => {
+                write!(
+                    f,
+                    "waiting for quota headroom; sensitive_pool_size of the cluster (current: {current}, \
+                     requested: {requested}, limit: {limit})"
+                )?;
+                match requested > limit {
+                    true => f.write_str(ABOVE_LIMIT),
+                    false => Ok(()),
+                }
+            }
             Blocker::HeadroomReserved { by, starts_at } => write!(
                 f,
-                "waiting for limit headroom: the rest is reserved for {by}, which starts at {}",
+                "waiting for quota headroom: the rest is reserved for {by}, which starts at {}",
                 Utc(*starts_at)
             ),
             Blocker::NotEnoughNodes { short } => {

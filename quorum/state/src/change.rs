@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     event::{AllocationChange, EventKind},
     hostlist::Hosts,
     id::{BaselineName, DagId, LeaseName, ReservationName},
-    limit::Usage,
+    limit::{OnLimit, Usage},
     limit_policy::SystemView,
     node::Node,
     project::Project,
@@ -97,6 +97,11 @@ pub(crate) enum Change {
     Budget(Box<TenantBudget>),
     /// Removes the budget of a tenant that is deleted.
     DeleteBudget(ProjectPath),
+    /// Sets the handling of a tenant's submits that do not fit with the present usage.
+    OnLimit {
+        tenant: ProjectPath,
+        on_limit: OnLimit,
+    },
     /// Appends a usage record in addition to those derived from other changes.
     UsageRecord(Box<UsageRecordKind>),
     /// Sets the last usage record that an accounting system has, and adds to the count of those it will never receive.

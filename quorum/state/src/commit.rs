@@ -11,6 +11,7 @@ use lattice_quorum_types::{
     Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis,
     budget::TenantBudget,
     event::{AllocationChange, EventKind},
+    limit::OnLimit,
     limit_policy::SystemView,
     node::Node,
     planted::{self, Bug},
@@ -238,6 +239,13 @@ impl State {
                 self.budgets.remove(&tenant);
                 let record = Box::new(TenantBudget::new(tenant));
                 events.push(EventKind::Budget { record });
+            }
+            Change::OnLimit { tenant, on_limit } => {
+                match on_limit == OnLimit::default() {
+                    true => self.later.on_limit.remove(&tenant),
+                    false => self.later.on_limit.insert(tenant.clone(), on_limit),
+                };
+                events.push(EventKind::OnLimit { tenant, on_limit });
             }
             Change::AcknowledgeUsage { through, dropped } => {
                 self.usage_records.acknowledge(through, dropped)

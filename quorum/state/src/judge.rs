@@ -93,7 +93,8 @@ fn dispatch(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::ForceLimits { changes } => {
             projects::set_limits(case, changes, projects::OvercommitMode::ByForce)
         }
-        Command::Submit { spec } => submit::submit(case, spec),
+        Command::Submit { spec } => submit::submit(case, spec, None),
+        Command::SubmitOnLimit { spec, on_limit } => submit::submit(case, spec, Some(*on_limit)),
         Command::SubmitDag { dag } => dag::submit(case, dag),
         Command::CancelDag { id } => dag::cancel(case, *id),
         Command::Requeue { id } => user_actions::requeue(case, *id),
@@ -263,6 +264,13 @@ fn dispatch(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             soft,
             force,
         } => accounting::update_tenant(case, tenant, limits, soft, *force),
+        Command::SetTenant {
+            tenant,
+            limits,
+            soft,
+            force,
+            on_limit,
+        } => accounting::set_tenant(case, (tenant, limits, soft, *force), *on_limit),
         Command::NoteCredits { credits } => accounting::note_credits(case, credits),
         Command::AcknowledgeUsage { through, dropped } => {
             accounting::acknowledge(case, *through, *dropped)

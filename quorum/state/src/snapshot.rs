@@ -1,6 +1,7 @@
 //! Snapshots: the encoded state in a versioned, checksummed frame.
 
-use crate::State;
+use crate::{State, state::LaterRecords};
+use serde::Serialize;
 
 /// Snapshot format that this version of Lattice writes and reads. See `../../0004-formats.md`.
 pub const FORMAT_VERSION: u16 = 1;
@@ -49,16 +50,7 @@ pub enum RestoreError {
 impl State {
     /// Encodes the whole state. Equal states give equal bytes.
     pub fn snapshot(&self) -> Vec<u8> {
-        let body = self.encode();
-        let length = (body.len() as u64).to_le_bytes();
-        let version = FORMAT_VERSION.to_le_bytes();
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&version);
-        bytes.extend_from_slice(&length);
-        bytes.extend_from_slice(&checksum(&version, &length, &body));
-        bytes.extend_from_slice(&body);
-        bytes
+        framed(&self.encode())
     }
 
     /// Restores the state that [`State::snapshot`] wrote.
@@ -96,11 +88,7 @@ impl State {
         if checksum(version, length, body) != *sum {
             return Err(RestoreError::Checksum);
         }
-        postcard::from_bytes(body)
-            .map(State::with_dependency_index)
-            .map_err(|e| RestoreError::Decode {
-                reason: e.to_string(),
-            })
+        decode(body).map(State::with_dependency_index)
     }
 
     /// blake3 over the encoded state: equal on every voter at the same log position.
@@ -108,17 +96,103 @@ impl State {
         *blake3::hash(&self.encode()).as_bytes()
     }
 
+    /// Encodes the state record, and behind it the later records if there are any.
     fn encode(&self) -> Vec<u8> {
-        #[expect(
-            clippy::expect_used,
-            reason = "plain data serialised into memory cannot fail"
-        )]
-        postcard::to_stdvec(self).expect("the state serialises")
+        let mut bytes = encoded(self);
+        if !self.later.is_empty() {
+            bytes.extend(encoded(&self.later));
+        }
+        bytes
     }
+}
+
+/// Snapshot with this body.
+fn framed(body: &[u8]) -> Vec<u8> {
+    let length = (body.len() as u64).to_le_bytes();
+    let version = FORMAT_VERSION.to_le_bytes();
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&version);
+    bytes.extend_from_slice(&length);
+    bytes.extend_from_slice(&checksum(&version, &length, body));
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+fn encoded(record: &impl Serialize) -> Vec<u8> {
+    #[expect(
+        clippy::expect_used,
+        reason = "plain data serialised into memory cannot fail"
+    )]
+    postcard::to_stdvec(record).expect("the state serialises")
+}
+
+/// Decodes the state record and the later records. A snapshot without later records ends behind the state record.
+fn decode(body: &[u8]) -> Result<State, RestoreError> {
+    let undecodable = |error: postcard::Error| RestoreError::Decode {
+        reason: error.to_string(),
+    };
+    let (mut state, rest) = postcard::take_from_bytes::<State>(body).map_err(undecodable)?;
+    if rest.is_empty() {
+        return Ok(state);
+    }
+    let (later, rest) = postcard::take_from_bytes::<LaterRecords>(rest).map_err(undecodable)?;
+    // An empty record is never written, so equal states have equal bytes.
+    if !rest.is_empty() || later.is_empty() {
+        return Err(RestoreError::Decode {
+            reason: format!("{} unknown bytes behind the state", rest.len()),
+        });
+    }
+    state.later = later;
+    Ok(state)
 }
 
 fn checksum(version: &[u8; 2], length: &[u8; 8], body: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(version).update(length).update(body);
     *hasher.finalize().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_quorum_types::{ProjectPath, limit::OnLimit};
+
+    fn waiting() -> State {
+        let mut state = State::new();
+        let tenant = ProjectPath::new("t").unwrap();
+        state.later.on_limit.insert(tenant, OnLimit::Wait);
+        state
+    }
+
+    /// Snapshots from before the later records existed stay readable, and their bytes stay those of the state.
+    #[test]
+    fn later_records_follow_the_state_record() {
+        let (former, state) = (State::new(), waiting());
+        let record = encoded(&former);
+        assert_eq!(former.encode(), record);
+        assert!(state.encode().starts_with(&record));
+        assert!(state.encode().len() > record.len());
+        let read = State::restore(&framed(&record)).unwrap();
+        assert!(read.later.is_empty());
+        let read = State::restore(&state.snapshot()).unwrap();
+        assert_eq!(read.later, state.later);
+        assert_eq!(read.snapshot(), state.snapshot());
+    }
+
+    #[test]
+    fn rejects_unknown_bytes_behind_the_state() {
+        let mut longer = waiting().encode();
+        longer.push(7);
+        let mut empty = State::new().encode();
+        empty.extend(encoded(&LaterRecords::default()));
+        for body in [longer, empty] {
+            let refused = State::restore(&framed(&body)).unwrap_err();
+            assert!(
+                matches!(refused, RestoreError::Decode { .. }),
+                "{refused:?}"
+            );
+        }
+    }
 }

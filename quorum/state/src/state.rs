@@ -28,7 +28,7 @@ use lattice_quorum_types::{
     budget::TenantBudget,
     dag::Dag,
     id::{BaselineName, DagId, ReservationName},
-    limit::{Limits, SensitivePool, SystemLimits, Usage},
+    limit::{Limits, OnLimit, SensitivePool, SystemLimits, Usage},
     limit_policy::SystemView,
     node::{Lifecycle, Node},
     project::Project,
@@ -41,6 +41,22 @@ use lattice_quorum_types::{
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
+
+/// Records that were added to the state after its format was set. A snapshot holds them only if there are any, so a
+/// state without them has the same bytes as before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LaterRecords {
+    /// Handling of submits that do not fit with the present usage, by tenant. Only tenants with another handling than
+    /// the default have an entry.
+    pub(crate) on_limit: BTreeMap<ProjectPath, OnLimit>,
+}
+
+impl LaterRecords {
+    /// Whether there are no records.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// Everything the quorum agrees on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -78,6 +94,9 @@ pub struct State {
     /// Budgets by tenant; tenants without a budget have no entry.
     pub(crate) budgets: BTreeMap<ProjectPath, TenantBudget>,
     pub(crate) usage_records: UsageRecords,
+    /// Records that the snapshot holds behind this record, if there are any (`snapshot.rs`).
+    #[serde(skip)]
+    pub(crate) later: LaterRecords,
     /// Index of dependencies, mutexes, arrays and promised nodes; rebuilt from the records on restore.
     #[serde(skip)]
     pub(crate) order: DependencyIndex,
@@ -132,6 +151,7 @@ impl State {
             reservations: Reservations::default(),
             budgets: BTreeMap::new(),
             usage_records: UsageRecords::new(bounds),
+            later: LaterRecords::default(),
             order: DependencyIndex::default(),
             sealed: Vec::new(),
         }
@@ -294,6 +314,11 @@ impl State {
     /// Record of a vCluster that has a definition or scheduler settings.
     pub fn vcluster(&self, name: &VclusterName) -> Option<&Vcluster> {
         self.vclusters.get(name)
+    }
+
+    /// Handling of a tenant's submits that do not fit with the present usage and state no handling themselves.
+    pub fn on_limit(&self, tenant: &ProjectPath) -> OnLimit {
+        self.later.on_limit.get(tenant).copied().unwrap_or_default()
     }
 
     /// Budget of a tenant; `None` if the tenant has none.

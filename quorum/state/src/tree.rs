@@ -210,20 +210,15 @@ impl Tree {
         policy: Policy,
         path: &ProjectPath,
         usage: Usage,
-        asked: LimitRequest,
     ) -> Result<(), Refusal> {
         let rules = policy.rules();
-        let unused = Usage::default();
         let mut levels = Vec::new();
         for (n, level) in self.levels(path).enumerate() {
             let project = &level?.record;
-            let is_target = n == 0;
-            if rules
-                .counted(&project.path, unused, unused, is_target)
-                .is_none()
-            {
+            let Some(counted) = rules.counted(&project.path, project.own, project.subtree, n == 0)
+            else {
                 continue;
-            }
+            };
             for resource in Resource::ALL {
                 let requested = usage.get(resource);
                 let limit = project.limits.get(resource);
@@ -231,13 +226,14 @@ impl Tree {
                     ViolatedLevel {
                         path: project.path.clone(),
                         resource,
-                        current: 0,
+                        current: counted.get(resource),
                         requested,
                         limit,
                     }
                 }));
             }
         }
+        let asked = LimitRequest::Infeasible;
         match levels.is_empty() {
             true => Ok(()),
             false => Err(Refusal::LimitExceeded { levels, asked }),

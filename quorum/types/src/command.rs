@@ -7,7 +7,7 @@ use crate::{
     budget::{Credit, SoftPatch},
     dag::DagSpec,
     id::{BaselineName, DagId, LeaseName, ReservationName},
-    limit::{LimitPatch, Limits, SystemLimitPatch},
+    limit::{LimitPatch, Limits, OnLimit, SystemLimitPatch},
     limit_policy::LimitPolicy,
     node::Lifecycle,
     node_claim::WipeOutcome,
@@ -62,7 +62,8 @@ pub enum Command {
         /// Changes, one for each project; at least one.
         changes: Vec<LimitChange>,
     },
-    /// Submit an allocation or a job array.
+    /// Submit an allocation or a job array. The tenant's setting ([`Command::SetTenant`]) determines whether a request
+    /// that does not fit with the present usage is refused.
     Submit {
         /// The allocation request.
         spec: Box<AllocationSpec>,
@@ -582,5 +583,27 @@ pub enum Command {
         through: u64,
         /// Number of usage records, out of the newly acknowledged ones, that the accounting system never receives.
         dropped: u64,
+    },
+    /// Submit an allocation or a job array, with the handling of a request that does not fit with the present usage.
+    /// A request that exceeds a limit by itself is always refused.
+    SubmitOnLimit {
+        /// The allocation request.
+        spec: Box<AllocationSpec>,
+        /// Handling of the request, instead of the tenant's setting.
+        on_limit: OnLimit,
+    },
+    /// Change the handling of submits that do not fit with the present usage, and limits of a tenant, all or none.
+    /// For administrators.
+    SetTenant {
+        /// Tenant to change.
+        tenant: ProjectPath,
+        /// Changes to the hard limits.
+        limits: LimitPatch,
+        /// Changes to the soft limits.
+        soft: SoftPatch,
+        /// Whether to accept overcommitted limits, as [`Command::ForceLimits`] does.
+        force: bool,
+        /// Handling of the tenant's submits that do not state one.
+        on_limit: OnLimit,
     },
 }

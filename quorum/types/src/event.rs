@@ -10,6 +10,7 @@ use crate::{
     budget::TenantBudget,
     dag::{Dag, DagProgress},
     id::{BaselineName, DagId, LeaseName, ReservationName},
+    limit::OnLimit,
     limit_policy::SystemView,
     node::Node,
     node_claim::{NodeClaim, WipeOutcome},
@@ -217,6 +218,13 @@ pub enum EventKind {
     UsageRecords {
         /// Number of the last usage record.
         through: u64,
+    },
+    /// The handling of a tenant's submits that do not fit its limits changed.
+    OnLimit {
+        /// Path of the tenant.
+        tenant: ProjectPath,
+        /// Handling after the change.
+        on_limit: OnLimit,
     },
 }
 

@@ -9,7 +9,7 @@ use crate::{
     command::TokenGrant,
     dag::Dag,
     id::{BaselineName, DagId},
-    limit::{Limits, Usage},
+    limit::{Limits, OnLimit, Usage},
     limit_policy::SystemView,
     node::Node,
     project::Project,
@@ -20,6 +20,7 @@ use crate::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A linearizable query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +125,8 @@ pub enum Query {
     },
     /// Nodes in use, each with its user and start time, and the head of the usage records.
     OpenUses,
+    /// Handling of submits that do not fit the limits, by tenant. Absent tenants refuse them.
+    OnLimits,
 }
 
 /// Headroom of a project: how many more nodes and allocations its limits permit now.
@@ -307,6 +310,8 @@ pub enum Answer {
     UsageRecords(Vec<UsageRecord>, UsageRecordsHead),
     /// Answer to [`Query::OpenUses`], with the head of the usage records at that time.
     OpenUses(Vec<OpenUse>, UsageRecordsHead),
+    /// Answer to [`Query::OnLimits`].
+    OnLimits(BTreeMap<ProjectPath, OnLimit>),
 }
 
 /// One item of a watch.

@@ -1,8 +1,9 @@
-//! Second limit check, with real processes: an accepted allocation that no longer fits waits for limit headroom. The
+//! Second limit check, with real processes: an accepted allocation that no longer fits waits for quota headroom. The
 //! command line and REST name each level that blocks it. It holds nothing and blocks no other allocation. When another
 //! allocation ends or a limit is raised, it gets its nodes without a new request.
 
 use lattice_api::project::{LimitChangeBody, LimitsRequest};
+use lattice_client::SubmitOptions;
 use lattice_quorum_types::{AllocationId, limit::Patch};
 use lattice_tests::{
     script::{Behaviour, Script},
@@ -39,7 +40,7 @@ fn level(path: &str, limit: &str, current: u64, requested: u64, most: u64) -> St
 
 /// Waits until all interfaces report the reason of the wait, with exactly these levels.
 async fn waits(site: &Site, id: AllocationId, levels: &[String]) {
-    let wanted = format!("waiting for limit headroom; {}", levels.join("; "));
+    let wanted = format!("waiting for quota headroom; {}", levels.join("; "));
     eventually(&format!("allocation {id} is {wanted}"), || async {
         let told = site.api().explanation(id).await.ok()?;
         (told.blocker.as_deref() == Some(wanted.as_str())).then_some(())
@@ -50,7 +51,7 @@ async fn waits(site: &Site, id: AllocationId, levels: &[String]) {
     assert!(view.ranks.is_empty() && view.nodelist.is_empty());
     let reason = view.reason.unwrap();
     assert!(reason.contains(&wanted), "{reason}");
-    let (number, name) = (id.to_string(), "waiting for limit headroom");
+    let (number, name) = (id.to_string(), "waiting for quota headroom");
     let queue = site.lattice(&["status"]);
     let lines = queue.lines();
     let mut its = lines.filter(|line| line.split_whitespace().next() == Some(&number));
@@ -151,6 +152,36 @@ async fn until_another_is_cancelled(site: &Site, runs: &HeldJob) -> HeldJob {
     work
 }
 
+/// A submit that does not fit with the present usage is accepted if it may wait, without a hold.
+async fn until_a_submit_fits(site: &Site) -> HeldJob {
+    let runs = submit(site, "runs", PROJECT, 2, false).await;
+    site.reaches(runs.id, &["running"]).await;
+    let script = Script::in_folder(site.path("accepted"));
+    let mut request = site.request(None, &script.text(Behaviour::Plain));
+    request.project = PROJECT.to_owned();
+    request.nodes = 2;
+    let refused = site.api().submit(&request, SubmitOptions::default()).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.problem().unwrap().code, "limit_exceeded");
+    request.on_limit = Some("wait".to_owned());
+    let id = site.submit_request(&request).await;
+    let all = [PROJECT, MIDDLE, TENANT].map(|path| {
+        let nodes = level(path, "max_nodes", 2, 2, 3);
+        let allocations = level(path, "max_concurrent_allocations", 1, 1, 1);
+        [nodes, allocations]
+    });
+    waits(site, id, &all.concat()).await;
+    assert_eq!(
+        counted(site).await,
+        [(2, 1); 3],
+        "waiting work holds nothing"
+    );
+    runs.script.may_exit();
+    site.reaches(id, &["running"]).await;
+    assert_eq!(counted(site).await, [(2, 1); 3]);
+    HeldJob { id, script }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn job_waits_for_headroom_then_runs() {
     let plan = Plan::with_agents(["n1", "n2", "n3"]);
@@ -168,6 +199,9 @@ async fn job_waits_for_headroom_then_runs() {
     let third = until_another_is_cancelled(&site, &first).await;
     third.script.may_exit();
     site.reaches(third.id, &["failed"]).await;
+    let fourth = until_a_submit_fits(&site).await;
+    fourth.script.may_exit();
+    site.reaches(fourth.id, &["failed"]).await;
     assert_eq!(counted(&site).await, [(0, 0); 3]);
     site.leaves_nothing().await;
 }

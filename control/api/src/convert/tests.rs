@@ -392,7 +392,7 @@ alike! {
     UsageView = Usage { nodes, allocations }
     TenantView = Tenant {
         id, max_nodes, max_concurrent_allocations, gpu_hours_budget, node_hours_budget, fair_share_target,
-        burst_allowance, usage, admins, description, created_at, revision, overcommitted,
+        burst_allowance, on_limit, usage, admins, description, created_at, revision, overcommitted,
     }
     TenantUsage = TenantUsage {
         tenant, days, since, until, node_hours_used, gpu_hours_used, idle_claimed_node_hours, budget_period_days,

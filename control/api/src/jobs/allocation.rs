@@ -4,6 +4,7 @@ use super::outlook::OutlookView;
 use crate::{notation::duration, problem::FieldError};
 use lattice_quorum_types::{
     AllocationId, ProjectPath, Revision, VclusterName,
+    limit::OnLimit,
     spec::{AllocationSpec, OutputFiles, Requeue, Workload},
 };
 use serde::{Deserialize, Serialize};
@@ -158,6 +159,12 @@ pub struct AllocationRequest {
     /// Reservation. The allocation uses the nodes of this reservation only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<String>,
+    /// Handling of a request that fits the limits, but not with the present usage: `reject`, or `wait` to accept the
+    /// allocation, which then waits for quota headroom. Left out: the setting of the tenant. A request above a limit
+    /// itself is always refused. An allocation with dependencies, and a member of a DAG, always waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(reject|wait)$", example = "wait")]
+    pub on_limit: Option<String>,
 }
 
 /// Prints project, nodes and name only: script, arguments and environment must not reach a log.
@@ -243,6 +250,8 @@ const REQUEUES: [(&str, Requeue); 3] = [
     ("always", Requeue::Always),
 ];
 
+const ON_LIMITS: [(&str, OnLimit); 2] = [("reject", OnLimit::Reject), ("wait", OnLimit::Wait)];
+
 fn name_of<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
     words
         .iter()
@@ -263,6 +272,7 @@ impl AllocationRequest {
                 "0 is not a valid number of nodes; request at least 1 node",
             ));
         }
+        self.on_limit()?;
         let (demand, terms) = (self.demand()?, self.terms(known)?);
         Ok(AllocationSpec {
             name: self.name,
@@ -292,6 +302,14 @@ impl AllocationRequest {
             demand,
             terms,
         })
+    }
+
+    /// Reads the handling of a request that does not fit with the present usage; `None`: the setting of the tenant.
+    ///
+    /// # Errors
+    /// An unknown handling.
+    pub fn on_limit(&self) -> Result<Option<OnLimit>, FieldError> {
+        keyword(self.on_limit.as_deref(), OnLimit::NAME, &ON_LIMITS)
     }
 
     /// Like [`Self::into_spec_with`], without the fields that need the server's clock and job arrays: begin, deadline

@@ -19,6 +19,7 @@ use lattice_quorum_types::{
     AllocationId, Revision,
     dag::{Dag, DagSpec, Edge, MemberSpec},
     hostlist::MAX_HOSTS,
+    limit::OnLimit,
     terms::Condition,
 };
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,7 @@ impl DagRequest {
             };
             let known = known.get(place).unwrap_or(&nothing);
             let after = member.edges().map_err(within)?;
+            check_on_limit(&member.request).map_err(within)?;
             let spec = member.request.into_spec_with(known).map_err(within)?;
             // A short hostlist can expand to many nodes: the hostlists of a thousand members could exhaust the memory.
             named += spec.constraints.nodelist.len() + spec.constraints.exclude.len();
@@ -74,6 +76,19 @@ impl DagRequest {
             name: self.name,
             members: members.collect::<Result<_, FieldError>>()?,
         })
+    }
+}
+
+/// Rejects a member that requests to be refused above limits. Members are submitted together, and each waits until it
+/// may start.
+fn check_on_limit(member: &AllocationRequest) -> Result<(), FieldError> {
+    match member.on_limit()? {
+        Some(OnLimit::Reject) => Err(FieldError {
+            field: OnLimit::NAME.to_owned(),
+            reason: "the members of a graph always wait for quota headroom; leave the field out"
+                .to_owned(),
+        }),
+        Some(OnLimit::Wait) | None => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
 use lattice_quorum_types::{
     ProjectPath, Revision,
     budget::{SoftLimits, SoftPatch},
-    limit::{LimitPatch, Patch, SystemLimitPatch},
+    limit::{LimitPatch, OnLimit, Patch, SystemLimitPatch},
     limit_policy::{LimitPolicy, SystemView},
     view::{Headroom, HeadroomLevel},
 };
@@ -42,6 +42,11 @@ pub struct TenantView {
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
     pub burst_allowance: Option<Fraction>,
+    /// Handling of submits that fit the limits, but not with the present usage, and state no handling themselves:
+    /// `reject` or `wait`.
+    #[serde(default = "reject")]
+    #[schema(pattern = "^(reject|wait)$")]
+    pub on_limit: String,
     /// Usage of the tenant and everything in it.
     pub usage: UsageView,
     /// Administrators, which may also set the limits of the tenant's projects.
@@ -59,9 +64,22 @@ pub struct TenantView {
     pub overcommitted: bool,
 }
 
+fn reject() -> String {
+    OnLimit::Reject.to_string()
+}
+
+/// Reads the handling of submits above limits; `None` when left out.
+fn read_on_limit(text: Option<&str>) -> Result<Option<OnLimit>, FieldError> {
+    let read = text.map(str::parse::<OnLimit>).transpose();
+    read.map_err(|reason| FieldError {
+        field: OnLimit::NAME.to_owned(),
+        reason,
+    })
+}
+
 impl TenantView {
-    /// Creates the view from the root project and the soft limits.
-    pub fn new(root: ProjectView, soft: SoftLimits) -> Self {
+    /// Creates the view from the root project, the soft limits and the handling of submits above limits.
+    pub fn new(root: ProjectView, soft: SoftLimits, on_limit: OnLimit) -> Self {
         Self {
             id: root.path,
             max_nodes: root.limits.max_nodes,
@@ -70,6 +88,7 @@ impl TenantView {
             node_hours_budget: soft.node_ms_budget.map(Hours),
             fair_share_target: soft.fair_share_ppm.map(Fraction),
             burst_allowance: soft.burst_ppm.map(Fraction),
+            on_limit: on_limit.to_string(),
             usage: root.total,
             admins: root.admins,
             description: root.description,
@@ -117,6 +136,11 @@ pub struct TenantRequest {
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 1, maximum = 10000)]
     pub burst_allowance: Patch,
+    /// Handling of submits that fit the limits, but not with the present usage, and state no handling themselves:
+    /// `reject` (when left out) or `wait`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(reject|wait)$")]
+    pub on_limit: Option<String>,
     /// Administrators, which may also set the limits of the tenant's projects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<crate::notation::schema::Person>, inline)]
@@ -126,9 +150,9 @@ pub struct TenantRequest {
     pub description: String,
 }
 
-/// Change to a tenant's hard and soft limits, applied completely or not at all. A field left out keeps its value;
-/// `null` removes the limit where that is allowed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Change to a tenant's hard and soft limits and to the handling of its submits, applied completely or not at all. A
+/// field left out keeps its value; `null` removes the limit where that is allowed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantUpdate {
     /// Nodes held at the same time; a number.
@@ -155,6 +179,11 @@ pub struct TenantUpdate {
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 1, maximum = 10000)]
     pub burst_allowance: Patch,
+    /// Handling of submits that fit the limits, but not with the present usage, and state no handling themselves:
+    /// `reject` or `wait`. For administrators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(reject|wait)$")]
+    pub on_limit: Option<String>,
     /// Apply limits even if they are below the sum of the projects' limits. The tenant is marked as overcommitted until
     /// the limits fit. For administrators of the whole cluster.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -179,9 +208,25 @@ impl TenantUpdate {
             burst_ppm: self.burst_allowance,
         }
     }
+
+    /// Reads the handling of submits above limits; `None`: unchanged.
+    ///
+    /// # Errors
+    /// An unknown handling.
+    pub fn on_limit(&self) -> Result<Option<OnLimit>, FieldError> {
+        read_on_limit(self.on_limit.as_deref())
+    }
 }
 
 impl TenantRequest {
+    /// Reads the handling of submits above limits; `None`: the default.
+    ///
+    /// # Errors
+    /// An unknown handling.
+    pub fn on_limit(&self) -> Result<Option<OnLimit>, FieldError> {
+        read_on_limit(self.on_limit.as_deref())
+    }
+
     /// Returns the soft limits of the request as a change; `None` if there are none.
     pub fn soft(&self) -> Option<SoftPatch> {
         let soft = SoftPatch {
@@ -336,6 +381,26 @@ mod tests {
         ] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn on_limit_is_read_or_refused_by_name() {
+        let update = |text: &str| serde_json::from_str::<TenantUpdate>(text).unwrap();
+        let on_limit = |text: &str| update(text).on_limit();
+        assert_eq!(on_limit("{}"), Ok(None));
+        assert_eq!(on_limit(r#"{"on_limit": "wait"}"#), Ok(Some(OnLimit::Wait)));
+        let refused = on_limit(r#"{"on_limit": "queue"}"#).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "on_limit: \"queue\" is not valid; use reject or wait"
+        );
+        // A tenant as an earlier version shows it.
+        let shown = serde_json::json!({
+            "id": "a", "max_nodes": 1, "max_concurrent_allocations": null, "admins": [], "description": "",
+            "usage": {"nodes": 0, "allocations": 0}, "created_at": "", "revision": 1,
+        });
+        let read: TenantView = serde_json::from_value(shown).unwrap();
+        assert_eq!(read.on_limit, "reject");
     }
 
     #[test]

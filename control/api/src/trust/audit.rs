@@ -448,6 +448,24 @@ mod tests {
     }
 
     #[test]
+    fn handling_of_submits_has_words() {
+        let action = AuditAction::LimitsChanged {
+            levels: vec![LevelLimits {
+                project: ProjectPath::new("ocean").unwrap(),
+                limits: vec![ChangedLimit {
+                    name: "on_limit".to_owned(),
+                    before: Some(0),
+                    after: Some(1),
+                }],
+            }],
+        };
+        assert_eq!(
+            summary(&action),
+            "changed limits: ocean on_limit from reject to wait"
+        );
+    }
+
+    #[test]
     fn each_action_has_a_summary() {
         let told: Vec<String> = every_action().iter().map(summary).collect();
         let told = told.join("\n");

@@ -11,7 +11,7 @@ use lattice_api::{
     amount::{Amount, Fraction, Hours},
     tenant::{TenantRequest, TenantUpdate, TenantView},
 };
-use lattice_quorum_types::limit::Patch;
+use lattice_quorum_types::limit::{OnLimit, Patch};
 use std::str::FromStr;
 
 /// Tenant subcommands.
@@ -65,6 +65,10 @@ pub struct NewLimits {
     /// more, or none.
     #[arg(long, value_name = "FACTOR")]
     burst_allowance: Option<AmountChange<Fraction>>,
+    /// Handling of submits that fit the limits, but not with the present usage: reject, or wait to let them wait for
+    /// quota headroom. `lattice submit --wait-for-limit` overrides it.
+    #[arg(long, value_name = "reject|wait")]
+    on_limit: Option<OnLimit>,
 }
 
 #[derive(Args)]
@@ -115,6 +119,10 @@ pub struct Changes {
     /// more, or none.
     #[arg(long, value_name = "FACTOR")]
     burst_allowance: Option<AmountChange<Fraction>>,
+    /// Handling of submits that fit the limits, but not with the present usage: reject, or wait to let them wait for
+    /// quota headroom. `lattice submit --wait-for-limit` overrides it.
+    #[arg(long, value_name = "reject|wait")]
+    on_limit: Option<OnLimit>,
 }
 
 /// Change of an amount: a new amount, or its removal (`none` or `unlimited`).
@@ -163,6 +171,7 @@ pub async fn run(command: TenantCommand, connection: &Connection) -> Result<(), 
                 node_hours_budget: soft(args.limits.node_hours_budget),
                 fair_share_target: soft(args.limits.fair_share_target),
                 burst_allowance: soft(args.limits.burst_allowance),
+                on_limit: args.limits.on_limit.map(|handling| handling.to_string()),
                 admins: args.admins,
                 description: args.description,
             };
@@ -177,6 +186,7 @@ pub async fn run(command: TenantCommand, connection: &Connection) -> Result<(), 
                 node_hours_budget: soft(changes.node_hours_budget),
                 fair_share_target: soft(changes.fair_share_target),
                 burst_allowance: soft(changes.burst_allowance),
+                on_limit: changes.on_limit.map(|handling| handling.to_string()),
                 force: args.force,
             };
             show(&client.update_tenant(&args.id, &update).await?, connection)
@@ -203,6 +213,7 @@ const COLUMNS: Columns<'_> = Columns {
     wide: &[
         "fair_share_target",
         "burst_allowance",
+        "on_limit",
         "admins",
         "description",
     ],
@@ -220,6 +231,7 @@ fn row(tenant: &TenantView) -> Vec<String> {
         shown(tenant.node_hours_budget),
         shown(tenant.fair_share_target),
         shown(tenant.burst_allowance),
+        tenant.on_limit.clone(),
         tenant.admins.join(","),
         tenant.description.clone(),
     ]
@@ -272,6 +284,12 @@ mod tests {
             changes("update physics --fair-share-target 0.15 --burst-allowance none").unwrap();
         assert_eq!(soft(share.fair_share_target), Patch::Set(150_000));
         assert_eq!(soft(share.burst_allowance), Patch::Unlimited);
+        let waits = changes("update physics --on-limit wait").unwrap();
+        assert_eq!(waits.on_limit, Some(OnLimit::Wait));
+        let refused = changes("update physics --on-limit queue")
+            .err()
+            .unwrap_or_default();
+        assert!(refused.contains("use reject or wait"), "{refused}");
         assert!(changes("update physics").is_err(), "nothing would change");
         assert!(changes("update physics --max-nodes many").is_err());
         assert!(changes("update physics --gpu-hours-budget -5").is_err());
@@ -287,6 +305,7 @@ mod tests {
             node_hours_budget: None,
             fair_share_target: None,
             burst_allowance: None,
+            on_limit: "wait".to_owned(),
             usage: lattice_api::project::UsageView::default(),
             admins: vec![],
             description: String::new(),
@@ -301,6 +320,7 @@ mod tests {
             let cell = |name| &row[names.iter().position(|is| *is == name).unwrap()];
             assert_eq!(cell("max_nodes"), "250", "a number and nothing else");
             assert_eq!(cell("overcommitted"), said);
+            assert_eq!(cell("on_limit"), "wait");
         }
     }
 

@@ -111,6 +111,18 @@ pub struct Flags {
     /// Reservation; only its nodes are used.
     #[arg(long, value_name = "NAME")]
     pub reservation: Option<String>,
+    /// Wait for quota headroom if the allocation fits the limits, but not with the present usage, instead of being
+    /// refused; --wait-for-limit=false: be refused. A request above a limit itself is always refused [default: the
+    /// setting of the tenant].
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        hide_possible_values = true
+    )]
+    pub wait_for_limit: Option<bool>,
     /// Checkpoint mode of the job. The job can then save its state before a preemption and resumes from its last
     /// checkpoint.
     #[arg(long, value_name = "MODE", value_enum)]

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use clap::{Command, FromArgMatches as _, error::ErrorKind};
+use lattice_api::problem::{Kind, Problem, Violation};
 
 fn read(words: &[&str]) -> Result<SubmitArgs, clap::Error> {
     let command = SubmitArgs::augment_args(Command::new("submit").no_binary_name(true));
@@ -253,6 +254,47 @@ fn where_checkpoints_go_may_stand_on_another_line_than_how() {
     );
 }
 
+#[test]
+fn wait_for_limit_is_a_flag_of_line_and_script() {
+    let on_limit = |words: &[&str]| request(words).unwrap().on_limit;
+    let wait = Some("wait".to_owned());
+    let reject = Some("reject".to_owned());
+    assert_eq!(on_limit(&["-p", "a", "--", "true"]), None);
+    assert_eq!(
+        on_limit(&["-p", "a", "--wait-for-limit", "--", "true"]),
+        wait
+    );
+    assert_eq!(
+        on_limit(&["-p", "a", "--wait-for-limit=false", "--", "true"]),
+        reject
+    );
+    let (_folder, file) = script("#!/bin/sh\n#LATTICE -p a --wait-for-limit\ntrue\n");
+    assert_eq!(on_limit(&[&file]), wait);
+    assert_eq!(on_limit(&["--wait-for-limit=false", &file]), reject);
+    // The flag takes no separate word, so a script may follow it.
+    let (_other, file) = script("#!/bin/sh\n#LATTICE -p a\ntrue\n");
+    assert_eq!(on_limit(&["--wait-for-limit", &file]), wait);
+}
+
+#[test]
+fn refusal_names_wait_for_limit_where_it_helps() {
+    let refused = |requested, limit| {
+        let mut problem = Problem::new(Kind::Conflict, "limit_exceeded", "allocation rejected");
+        problem.violations = vec![Violation {
+            path: "acme".to_owned(),
+            limit_name: "max_nodes".to_owned(),
+            current: 2,
+            requested,
+            limit,
+        }];
+        ClientError::Refused(Box::new(problem))
+    };
+    assert!(wait_note(&refused(3, 4)).is_some());
+    assert_eq!(wait_note(&refused(5, 4)), None, "it could never start");
+    let other = Problem::new(Kind::Conflict, "sensitive_pool", "sensitive use rejected");
+    assert_eq!(wait_note(&ClientError::Refused(Box::new(other))), None);
+}
+
 /// Fields that the rules of the API or of control can reject.
 #[test]
 fn a_field_is_named_by_a_flag_that_there_is() {
@@ -271,6 +313,7 @@ fn a_field_is_named_by_a_flag_that_there_is() {
         "data_ready",
         "checkpoint_time",
         "storage_gb_s",
+        "on_limit",
         "constraints.gpu_models",
         "constraints.gpus_per_node",
         "constraints.memory_bytes",

@@ -52,6 +52,7 @@ impl Store for Scripted {
                 return Ok(Answer::Reservations(Vec::new()));
             }
             Query::Budgets => return Ok(Answer::Budgets(Vec::new())),
+            Query::OnLimits => return Ok(Answer::OnLimits(Default::default())),
             _ => {}
         }
         let reading = self.readings.lock().unwrap().pop();

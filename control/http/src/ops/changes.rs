@@ -65,6 +65,7 @@ fn event_change(
         | EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
         | EventKind::Budget { .. }
+        | EventKind::OnLimit { .. }
         | EventKind::UsageRecords { .. }
         | EventKind::Vcluster { .. }
         | EventKind::VclusterDeleted { .. }
@@ -124,6 +125,7 @@ fn event_change(
         EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
         | EventKind::Budget { .. }
+        | EventKind::OnLimit { .. }
         | EventKind::UsageRecords { .. }
         | EventKind::Vcluster { .. }
         | EventKind::VclusterDeleted { .. }

@@ -35,10 +35,14 @@ pub(crate) async fn submit(
 ) -> Result<SubmitResult, Problem> {
     let core = api.core();
     let known = job_refs::request_context(core, caller, &request).await?;
+    let on_limit = request.on_limit()?;
     let spec = Box::new(request.into_spec_with(&known)?);
     caller.check_sees(&spec.project)?;
     let possible = check_possible(api, &spec);
-    let command = Command::Submit { spec };
+    let command = match on_limit {
+        Some(on_limit) => Command::SubmitOnLimit { spec, on_limit },
+        None => Command::Submit { spec },
+    };
     if dry_run {
         return self::dry_run(api, caller, command, possible).await;
     }
@@ -71,7 +75,9 @@ async fn dry_run(
     let revision = check_command(core, caller, command.clone()).await?;
     possible?;
     let outlook = match command {
-        Command::Submit { spec } => outlook(api, caller, *spec).await?,
+        Command::Submit { spec } | Command::SubmitOnLimit { spec, .. } => {
+            outlook(api, caller, *spec).await?
+        }
         _ => None,
     };
     Ok(SubmitResult {

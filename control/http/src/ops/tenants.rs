@@ -14,8 +14,8 @@ use lattice_api::{
 use lattice_engine::Core;
 use lattice_quorum_types::{
     Command, ProjectPath,
-    budget::{MAX_BURST_PPM, ONE_PPM},
-    limit::{LimitPatch, Patch},
+    budget::{MAX_BURST_PPM, ONE_PPM, SoftPatch},
+    limit::{LimitPatch, OnLimit, Patch},
     view::{Answer, Query},
 };
 use lattice_view::View;
@@ -47,13 +47,16 @@ pub(crate) fn list(
     Ok(page.map(|(_, root)| tenant_view(&view, ProjectView::from(root))))
 }
 
-/// View of a tenant with its soft limits: budgets, target share and burst allowance.
+/// View of a tenant with its soft limits (budgets, target share and burst allowance), and the handling of its submits
+/// that do not fit with the present usage.
 fn tenant_view(view: &View, root: ProjectView) -> TenantView {
     let path = ProjectPath::new(&root.path).ok();
-    let budget = path.and_then(|path| view.budgets.get(&path));
+    let budget = path.as_ref().and_then(|path| view.budgets.get(path));
+    let on_limit = path.as_ref().and_then(|path| view.on_limits.get(path));
     TenantView::new(
         root,
         budget.map_or_else(Default::default, |budget| budget.soft),
+        on_limit.copied().unwrap_or_default(),
     )
 }
 
@@ -69,6 +72,7 @@ pub(crate) async fn create(
     key: Option<String>,
 ) -> Result<TenantView, Problem> {
     let soft = request.soft();
+    let on_limit = request.on_limit()?;
     // Invalid soft limits are rejected before the tenant is created, so that no tenant is created without them.
     check_soft(&request)?;
     let request = ProjectRequest {
@@ -81,16 +85,13 @@ pub(crate) async fn create(
         description: request.description,
     };
     let made = projects::create(core, caller, request, key.clone()).await?;
-    let Some(soft) = soft else {
+    if soft.is_none() && on_limit.is_none() {
         return Ok(tenant_view(&core.view(), made));
-    };
-    let command = Command::UpdateTenant {
-        tenant: ProjectPath::new(&made.path)
-            .map_err(|error| Problem::field("id", error.to_string()))?,
-        limits: LimitPatch::default(),
-        soft,
-        force: false,
-    };
+    }
+    let tenant =
+        ProjectPath::new(&made.path).map_err(|error| Problem::field("id", error.to_string()))?;
+    let limits = LimitPatch::default();
+    let command = update_command(tenant, limits, soft.unwrap_or_default(), false, on_limit);
     let key = key.map(|key| format!("{key} budget"));
     if let Err(mut problem) = propose(core, caller, key, command).await {
         problem.detail = format!(
@@ -101,6 +102,31 @@ pub(crate) async fn create(
         return Err(problem);
     }
     Ok(tenant_view(&core.view(), made))
+}
+
+/// Command for a change of a tenant. Only a change of `on_limit` needs the privilege of an administrator in every case.
+fn update_command(
+    tenant: ProjectPath,
+    limits: LimitPatch,
+    soft: SoftPatch,
+    force: bool,
+    on_limit: Option<OnLimit>,
+) -> Command {
+    match on_limit {
+        Some(on_limit) => Command::SetTenant {
+            tenant,
+            limits,
+            soft,
+            force,
+            on_limit,
+        },
+        None => Command::UpdateTenant {
+            tenant,
+            limits,
+            soft,
+            force,
+        },
+    }
 }
 
 fn check_soft(request: &TenantRequest) -> Result<(), Problem> {
@@ -136,12 +162,9 @@ pub(crate) async fn update(
         projects::check_tenant_change(caller, &tenant)?;
     }
     projects::check_force(caller, update.force)?;
-    let command = Command::UpdateTenant {
-        tenant: tenant.clone(),
-        limits: update.limits(),
-        soft: update.soft(),
-        force: update.force,
-    };
+    let on_limit = update.on_limit()?;
+    let (limits, soft) = (update.limits(), update.soft());
+    let command = update_command(tenant.clone(), limits, soft, update.force, on_limit);
     propose(core, caller, key, command).await?;
     get(core, caller, tenant.as_str())
 }

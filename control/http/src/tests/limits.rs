@@ -1,6 +1,6 @@
 //! Tenants, headroom, cluster-wide limits and refusals by limits, over REST and gRPC.
 
-use super::fixture::{ApiFixture, ask};
+use super::fixture::{ApiFixture, ask, job};
 use lattice_api::{Problem, v1};
 use lattice_client::{
     ClientError,
@@ -8,7 +8,8 @@ use lattice_client::{
 };
 use lattice_engine::tasks::{lease::Lease, schedule::Schedule};
 use lattice_quorum_types::{
-    AllocationState, Command, VclusterName, command::Fence, id::LeaseName, limit::Patch,
+    AllocationId, AllocationState, Command, VclusterName, command::Fence, id::LeaseName,
+    limit::Patch,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -292,7 +293,7 @@ async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() 
     println!("{view:#?}");
     assert_eq!(view.state, AllocationState::Pending.as_str());
     let reason = view.reason.unwrap();
-    assert!(reason.contains("waiting for limit headroom"), "{reason}");
+    assert!(reason.contains("waiting for quota headroom"), "{reason}");
     assert!(
         reason.contains("project \"atlas/web\" max_nodes (current: 0, requested: 2, limit: 1)"),
         "{reason}"
@@ -305,4 +306,139 @@ async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() 
     schedule.reconcile(fence()).await;
     let view = root.allocation(id).await.unwrap();
     assert!(!view.reason.unwrap_or_default().contains("quota"));
+}
+
+/// Refusal is the default; the request itself or the setting of the tenant lets the allocation wait.
+#[tokio::test]
+async fn submit_above_usage_waits_if_requested() {
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    let request = TenantRequest {
+        id: "physics".to_owned(),
+        max_nodes: Patch::Set(4),
+        ..TenantRequest::default()
+    };
+    let made = root.create_tenant(&request).await.unwrap();
+    assert_eq!(made.on_limit, "reject");
+    let runs = fixture.submit("alice", "physics", 2).await;
+    fixture.assign(runs, &["gpu001", "gpu002"]).await;
+    let submit = async |nodes: u32, on_limit: Option<&str>| {
+        let mut body = serde_json::to_value(job("physics", nodes)).unwrap();
+        if let Some(on_limit) = on_limit {
+            body["on_limit"] = json!(on_limit);
+        }
+        ask(&fixture, "alice", Method::POST, "allocations", body).await
+    };
+    let refusal = json!(
+        "allocation rejected: tenant \"physics\" would exceed max_nodes quota (current: 2, \
+         requested: 3, limit: 4)"
+    );
+    let (status, told) = submit(3, None).await;
+    assert_eq!((status, &told["detail"]), (409, &refusal));
+    let (_, told) = submit(3, Some("wait")).await;
+    let waits = AllocationId(told["id"].as_u64().unwrap());
+    let view = root.allocation(waits).await.unwrap();
+    assert_eq!(view.state, AllocationState::Pending.as_str());
+    let usage = root.tenant("physics").await.unwrap().usage;
+    assert_eq!((usage.nodes, usage.allocations), (2, 1));
+    // The request is above the limit itself.
+    let (status, told) = submit(5, Some("wait")).await;
+    assert_eq!((status, &told["code"]), (409, &json!("limit_exceeded")));
+    let level = json!({"path": "physics", "limit_name": "max_nodes", "current": 2, "requested": 5,
+        "limit": 4});
+    assert_eq!(told["violations"], json!([level]));
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.contains("could never start"), "{detail}");
+    let (status, told) = submit(3, Some("queue")).await;
+    assert_eq!((status, &told["field"]), (400, &json!("on_limit")));
+
+    let channel = super::grpc::channel(&fixture).await;
+    let mut allocations = v1::allocations_client::AllocationsClient::new(channel.clone());
+    let message = |on_limit: &str| v1::SubmitRequest {
+        on_limit: on_limit.to_owned(),
+        ..super::grpc::submit("physics", 3)
+    };
+    let asked = super::grpc::by(&fixture, "alice", message(""));
+    let refused = allocations.submit(asked).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert_eq!(json!(refused.message()), refusal);
+    let asked = super::grpc::by(&fixture, "alice", message("wait"));
+    assert!(allocations.submit(asked).await.is_ok());
+}
+
+#[tokio::test]
+async fn tenant_lets_its_submits_wait() {
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    let request = TenantRequest {
+        id: "ocean".to_owned(),
+        max_nodes: Patch::Set(4),
+        on_limit: Some("wait".to_owned()),
+        ..TenantRequest::default()
+    };
+    let made = root.create_tenant(&request).await.unwrap();
+    assert_eq!((made.on_limit.as_str(), made.max_nodes), ("wait", Some(4)));
+    let runs = fixture.submit("alice", "ocean", 2).await;
+    fixture.assign(runs, &["gpu001", "gpu002"]).await;
+    fixture.submit("alice", "ocean", 3).await;
+    let submit = async |on_limit: &str| {
+        let mut body = serde_json::to_value(job("ocean", 3)).unwrap();
+        body["on_limit"] = json!(on_limit);
+        ask(&fixture, "alice", Method::POST, "allocations", body)
+            .await
+            .0
+    };
+    assert_eq!(submit("reject").await, 409, "the request overrides");
+    let set = async |caller: &str, on_limit: &str| {
+        let body = json!({"on_limit": on_limit});
+        ask(&fixture, caller, Method::PUT, "tenants/ocean", body).await
+    };
+    for caller in ["alice", "warden", "op", "waldur"] {
+        assert_eq!(set(caller, "reject").await.0, 403, "{caller}");
+    }
+    let (status, told) = set("root", "queue").await;
+    assert_eq!((status, &told["field"]), (400, &json!("on_limit")));
+    let (status, told) = set("root", "reject").await;
+    assert_eq!(
+        (status, &told["on_limit"], &told["max_nodes"]),
+        (200, &json!("reject"), &json!(4))
+    );
+    let refused = serde_json::to_value(job("ocean", 3)).unwrap();
+    let (status, _) = ask(&fixture, "alice", Method::POST, "allocations", refused).await;
+    assert_eq!(status, 409);
+
+    let mut admin =
+        v1::admin_service_client::AdminServiceClient::new(super::grpc::channel(&fixture).await);
+    let update = v1::UpdateTenantRequest {
+        id: "ocean".to_owned(),
+        on_limit: "wait".to_owned(),
+        ..Default::default()
+    };
+    let changed = admin.update_tenant(super::grpc::by(&fixture, "root", update));
+    assert_eq!(changed.await.unwrap().into_inner().on_limit, "wait");
+    let shown = root.tenants().await.unwrap();
+    let shown: Vec<_> = shown
+        .iter()
+        .map(|tenant| (tenant.id.as_str(), tenant.on_limit.as_str()))
+        .collect();
+    assert_eq!(shown, [("atlas", "reject"), ("ocean", "wait")]);
+}
+
+/// Members of a graph wait in any case, so one that requests to be refused is a mistake.
+#[tokio::test]
+async fn member_of_a_graph_always_waits() {
+    let fixture = ApiFixture::furnished().await;
+    let graph = |on_limit: &str| {
+        let mut member = serde_json::to_value(job("atlas/web", 2)).unwrap();
+        member["name"] = json!("a");
+        member["on_limit"] = json!(on_limit);
+        json!({"members": [member]})
+    };
+    let (status, told) = ask(&fixture, "alice", Method::POST, "dags", graph("reject")).await;
+    assert_eq!(
+        (status, &told["field"]),
+        (400, &json!("members.a.on_limit"))
+    );
+    let (_, answer) = ask(&fixture, "alice", Method::POST, "dags", graph("wait")).await;
+    assert!(answer["id"].is_u64(), "{answer}");
 }

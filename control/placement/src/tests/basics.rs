@@ -2,7 +2,7 @@
 
 use super::build::*;
 use crate::*;
-use lattice_quorum_types::spec::Constraints;
+use lattice_quorum_types::{ProjectPath, spec::Constraints};
 
 #[test]
 fn a_job_takes_the_tightest_group_that_holds_it() {
@@ -86,8 +86,44 @@ fn limits_are_used_up_within_the_plan() {
     assert_eq!(placed(&plan).len(), 1);
     assert_eq!(
         why(&plan, 2).blocker.to_string(),
-        "waiting for limit headroom; tenant \"t\" max_nodes (current: 9, requested: 2, limit: 10)"
+        "waiting for quota headroom; tenant \"t\" max_nodes (current: 9, requested: 2, limit: 10)"
     );
+}
+
+/// Work that waits for headroom holds neither nodes nor headroom back, whatever its place in the queue.
+#[test]
+fn waiting_for_headroom_blocks_no_other_project() {
+    let mut view = machine(1, 4);
+    level(&mut view, "t", Some(4), 2);
+    level(&mut view, "u", Some(4), 0);
+    let waiting = PendingView {
+        class: 9,
+        ..job(3, None)
+    };
+    submit(&mut view, 1, waiting);
+    let project = ProjectPath::new("u").unwrap();
+    let other = PendingView {
+        project,
+        ..job(4, None)
+    };
+    submit(&mut view, 2, other);
+    let first_plan = plan(&view);
+    let ids = |plan: &Plan| -> Vec<u64> { placed(plan).iter().map(|(id, _)| *id).collect() };
+    assert_eq!(ids(&first_plan), [2]);
+    assert_eq!(
+        why(&first_plan, 1).blocker.to_string(),
+        "waiting for quota headroom; tenant \"t\" max_nodes (current: 2, requested: 3, limit: 4)"
+    );
+    // The limit was lowered below the request.
+    level(&mut view, "t", Some(2), 0);
+    assert_eq!(
+        why(&plan(&view), 1).blocker.to_string(),
+        "waiting for quota headroom; tenant \"t\" max_nodes (current: 0, requested: 3, limit: 2), less \
+         than the request: it starts only after the limit is raised"
+    );
+    // The other tenant's work ended, and there is headroom.
+    level(&mut view, "t", Some(4), 1);
+    assert_eq!(ids(&plan(&view)), [1]);
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn a_full_sensitive_pool_holds_back_only_sensitive_work() {
     let plan = planned(view.clone(), &jobs);
     assert_eq!(nodes_of(&plan, 2).map(|nodes| nodes.len()), Some(6));
     let why = plan.waiting.get(AllocationId(1)).unwrap().to_string();
-    let told = "waiting for limit headroom; sensitive_pool_size of the cluster (current: 5, \
+    let told = "waiting for quota headroom; sensitive_pool_size of the cluster (current: 5, \
                 requested: 4, limit: 8)";
     assert!(why.ends_with(told), "{why}");
 

@@ -133,7 +133,7 @@ fn every_level_without_headroom_is_named_from_the_project_up() {
     );
     assert_eq!(
         text(&view, 1),
-        "needs 2 of 4 nodes: 4 free; waiting for limit headroom; project \"t/a\" max_nodes \
+        "needs 2 of 4 nodes: 4 free; waiting for quota headroom; project \"t/a\" max_nodes \
          (current: 4, requested: 2, limit: 5); tenant \"t\" max_nodes (current: 9, requested: 2, \
          limit: 10)"
     );

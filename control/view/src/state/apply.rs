@@ -6,6 +6,7 @@ use lattice_quorum_types::{
     Allocation, Event,
     dag::DagState,
     event::{AllocationChange, EventKind},
+    limit::OnLimit,
     node::Node,
 };
 use std::{borrow::Cow, sync::Arc};
@@ -102,6 +103,13 @@ impl<N: ViewNode> BaseView<N> {
                 match record.is_empty() {
                     true => budgets.remove(&record.tenant),
                     false => budgets.insert(record.tenant.clone(), Arc::new((**record).clone())),
+                };
+            }
+            EventKind::OnLimit { tenant, on_limit } => {
+                let on_limits = Arc::make_mut(&mut self.on_limits);
+                match *on_limit == OnLimit::default() {
+                    true => on_limits.remove(tenant),
+                    false => on_limits.insert(tenant.clone(), *on_limit),
                 };
             }
             // Scheduling does not depend on these. A user of the view that needs such records stores them elsewhere.

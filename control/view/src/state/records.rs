@@ -14,6 +14,7 @@ use lattice_quorum_types::{
     dag::Dag,
     id::{DagId, ReservationName},
     index::{ArrayIndex, PromiseIndex},
+    limit::OnLimit,
     limit_policy::SystemView,
     node::Node,
     project::Project,
@@ -81,6 +82,9 @@ pub struct BaseView<N> {
     pub reservations: Arc<BTreeMap<ReservationName, Arc<Reservation>>>,
     /// Shares and budgets of tenants, and credits that an accounting system reports.
     pub budgets: Arc<BTreeMap<ProjectPath, Arc<TenantBudget>>>,
+    /// Handling of submits that do not fit with the present usage, by tenant; absent tenants refuse them. The quorum
+    /// applies it; the view only shows it.
+    pub on_limits: Arc<BTreeMap<ProjectPath, OnLimit>>,
     /// Used hours of tenants with a budget or credit.
     pub hours: Arc<BTreeMap<ProjectPath, Hours>>,
 }
@@ -106,6 +110,7 @@ impl<N> Default for BaseView<N> {
             dags: Arc::default(),
             reservations: Arc::default(),
             budgets: Arc::default(),
+            on_limits: Arc::default(),
             hours: Arc::default(),
         }
     }

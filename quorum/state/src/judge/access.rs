@@ -25,6 +25,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::DeleteProject { .. }
         | Command::SetLimits { .. }
         | Command::Submit { .. }
+        | Command::SubmitOnLimit { .. }
         | Command::SubmitDag { .. }
         | Command::CancelDag { .. }
         | Command::Requeue { .. }
@@ -66,6 +67,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         ),
         Command::RepeatWipe { .. }
         | Command::AcceptUnwiped { .. }
+        | Command::SetTenant { .. }
         | Command::SetVcluster { .. }
         | Command::SetScheduler { .. }
         | Command::DeleteVcluster { .. }

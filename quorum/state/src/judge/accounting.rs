@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     audit::{AuditAction, ChangedLimit, LevelLimits},
     budget::{Credit, MAX_BURST_PPM, ONE_PPM, SoftLimits, SoftPatch, TenantBudget},
     command::LimitChange,
-    limit::LimitPatch,
+    limit::{LimitPatch, OnLimit},
     usage_record::UsageRecordKind,
 };
 use std::collections::BTreeMap;
@@ -65,6 +65,33 @@ pub(super) fn update_tenant(
                 by: case.principal.name.clone(),
             },
         )));
+    }
+    Ok(Verdict::done(changes))
+}
+
+/// Changes the handling of the tenant's submits that do not fit with the present usage, and limits as
+/// [`update_tenant`] does.
+pub(super) fn set_tenant(
+    case: Case<'_>,
+    (tenant, limits, soft, force): (&ProjectPath, &LimitPatch, &SoftPatch, bool),
+    on_limit: OnLimit,
+) -> Result<Verdict, Refusal> {
+    let mut changes = update_tenant(case, tenant, limits, soft, force)?.changes;
+    let before = case.state.on_limit(tenant);
+    if before != on_limit {
+        changes.push(Change::OnLimit {
+            tenant: tenant.clone(),
+            on_limit,
+        });
+        let levels = vec![LevelLimits {
+            project: tenant.clone(),
+            limits: vec![ChangedLimit {
+                name: OnLimit::NAME.to_owned(),
+                before: Some(before.number()),
+                after: Some(on_limit.number()),
+            }],
+        }];
+        changes = audited(case, AuditAction::LimitsChanged { levels }, changes);
     }
     Ok(Verdict::done(changes))
 }

@@ -2,7 +2,10 @@
 
 use super::{Case, invalid};
 use lattice_quorum_types::{
-    Allocation, NodeId, Refusal, limit::Usage, refusal::LimitRequest, spec::AllocationSpec,
+    Allocation, NodeId, Refusal,
+    limit::{OnLimit, Usage},
+    refusal::LimitRequest,
+    spec::AllocationSpec,
 };
 
 /// Usage of one more allocation of this size.
@@ -25,12 +28,11 @@ pub(super) fn check_feasible(case: Case<'_>, spec: &AllocationSpec) -> Result<()
     let state = case.state;
     let usage = full_usage(spec);
     let path = &spec.project;
-    state
-        .tree
-        .check_feasible(state.policy, path, usage, LimitRequest::Allocation)?;
-    match state.sensitive_pool().size {
+    state.tree.check_feasible(state.policy, path, usage)?;
+    let pool = state.sensitive_pool();
+    match pool.size {
         Some(limit) if spec.sensitive && usage.nodes > limit => Err(Refusal::SensitivePool {
-            current: 0,
+            current: pool.used,
             requested: usage.nodes,
             limit,
         }),
@@ -56,6 +58,24 @@ pub(super) fn check_admission(
         state.check_sensitive_pool(usage.nodes)?;
     }
     check_size(case, spec)
+}
+
+/// First limit check of a submit. With [`OnLimit::Wait`], a request that fits the limits themselves, but not with the
+/// present usage, is accepted: it holds nothing, and assignment enforces the limits (`assign.rs`).
+pub(super) fn check_submit(
+    case: Case<'_>,
+    spec: &AllocationSpec,
+    on_limit: OnLimit,
+) -> Result<(), Refusal> {
+    let user = &case.principal.name;
+    match check_admission(case, user, spec, LimitRequest::Allocation) {
+        Err(Refusal::LimitExceeded { .. } | Refusal::SensitivePool { .. })
+            if on_limit == OnLimit::Wait =>
+        {
+            check_feasible(case, spec)
+        }
+        other => other,
+    }
 }
 
 /// Rejects an allocation in a project or vCluster that the accounting system has paused with a credit that is still

@@ -71,7 +71,9 @@ fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Optio
 /// Verb that the audit uses for a request on an allocation; `None` for other commands.
 fn request_verb(command: &Command) -> Option<&'static str> {
     match command {
-        Command::Submit { .. } | Command::SubmitDag { .. } => Some("submit"),
+        Command::Submit { .. } | Command::SubmitOnLimit { .. } | Command::SubmitDag { .. } => {
+            Some("submit")
+        }
         Command::CancelDag { .. } => Some("cancel"),
         Command::Requeue { .. } => Some("requeue"),
         Command::SetWalltime { .. } => Some("set the walltime of"),
@@ -127,9 +129,10 @@ fn sensitive_request(
     let nodes = match (held, command) {
         (Some(before), _) => unreleased_nodes(before),
         // The node list is audited once: it may be long, and later requests are about the same allocation.
-        (None, Command::Submit { .. } | Command::SubmitDag { .. }) => {
-            after.spec.constraints.nodelist.to_vec()
-        }
+        (
+            None,
+            Command::Submit { .. } | Command::SubmitOnLimit { .. } | Command::SubmitDag { .. },
+        ) => after.spec.constraints.nodelist.to_vec(),
         (None, _) => Vec::new(),
     };
     Some(AuditAction::SensitiveAsked {

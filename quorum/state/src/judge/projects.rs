@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     audit::{AuditAction, ChangedLimit, LevelLimits, NamedLimit},
     command::{LimitChange, Privilege},
     id::MAX_NAME_BYTES,
-    limit::{Limits, Resource, Usage},
+    limit::{Limits, OnLimit, Resource, Usage},
     limit_policy::LimitFault,
     project::Project,
     text::MAX_FREE_TEXT_BYTES,
@@ -201,6 +201,13 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
     let mut changes = vec![Change::DeleteProject(path.clone())];
     if case.state.budgets.contains_key(path) {
         changes.push(Change::DeleteBudget(path.clone()));
+    }
+    // A later tenant of that name starts with the default.
+    if case.state.on_limit(path) != OnLimit::default() {
+        changes.push(Change::OnLimit {
+            tenant: path.clone(),
+            on_limit: OnLimit::default(),
+        });
     }
     changes.extend(clear_overcommitted(case, entry));
     Ok(Verdict::done(audited(case, action, changes)))

@@ -2,7 +2,7 @@
 
 use super::{
     Case,
-    admission::{check_admission, check_feasible},
+    admission::{check_feasible, check_submit},
     invalid, terms, vcluster,
 };
 use crate::change::{Change, Verdict};
@@ -10,8 +10,8 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Outcome, Refusal, Revision, UnixMillis,
     array::IndexSet,
     event::AllocationChange,
+    limit::OnLimit,
     progress::{AllocationProgress, Tally},
-    refusal::LimitRequest,
     spec::{AllocationSpec, MAX_WORKLOAD_BYTES, OutputFiles},
 };
 use std::collections::BTreeSet;
@@ -23,13 +23,21 @@ const MAX_NAME_BYTES: usize = 256;
 /// Longest path of an output file, bytes: the limit of Linux.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Accepts an allocation that fits the limits with the committed usage. Pending allocations hold nothing, so assignment
-/// checks again.
-pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, Refusal> {
+/// Accepts an allocation that fits the limits with the committed usage or, if it may wait for headroom, the limits
+/// themselves. `on_limit` is the handling that the request states; `None`: that of the tenant. Pending allocations hold
+/// nothing, so assignment checks again.
+pub(super) fn submit(
+    case: Case<'_>,
+    spec: &AllocationSpec,
+    on_limit: Option<OnLimit>,
+) -> Result<Verdict, Refusal> {
     check_fields(spec)?;
     terms::check(case, spec)?;
     match terms::is_blocked(case, spec)? {
-        false => check_admission(case, &case.principal.name, spec, LimitRequest::Allocation)?,
+        false => {
+            let of_tenant = || case.state.on_limit(&spec.project.tenant());
+            check_submit(case, spec, on_limit.unwrap_or_else(of_tenant))?;
+        }
         // The limits are checked again once the allocation is eligible; it waits until the limits allow it.
         true => check_feasible(case, spec)?,
     }

@@ -27,3 +27,4 @@ mod sensitive_audit;
 mod services;
 mod trust;
 mod usage_records;
+mod wait_for_limit;

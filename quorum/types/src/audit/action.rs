@@ -219,7 +219,7 @@ pub enum AuditAction {
         /// Released nodes.
         given_back: Vec<NodeId>,
     },
-    /// One command changed limits of projects, or soft limits of a tenant.
+    /// One command changed limits of projects, soft limits of a tenant, or the handling of its submits above limits.
     LimitsChanged {
         /// Levels with changed limits.
         levels: Vec<LevelLimits>,
@@ -465,7 +465,8 @@ pub struct LevelLimits {
 /// written entries must not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedLimit {
-    /// Public name of the limit: `max_nodes`, `sensitive_pool_size`.
+    /// Public name of the limit: `max_nodes`, `sensitive_pool_size`. Also `on_limit`, with the values of
+    /// [`OnLimit::number`](crate::limit::OnLimit::number).
     pub name: String,
     /// Value before; `None`: no limit.
     pub before: Option<u64>,

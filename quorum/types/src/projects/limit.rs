@@ -74,6 +74,61 @@ impl Limits {
     }
 }
 
+/// Handling of a submit that fits the limits themselves, but not with the present usage.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLimit {
+    /// The submit is refused.
+    #[default]
+    Reject,
+    /// The allocation is accepted and waits until the limits have headroom for it.
+    Wait,
+}
+
+impl OnLimit {
+    /// All values.
+    pub const ALL: [OnLimit; 2] = [OnLimit::Reject, OnLimit::Wait];
+    /// Public name of the setting.
+    pub const NAME: &'static str = "on_limit";
+
+    /// Lower-case name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OnLimit::Reject => "reject",
+            OnLimit::Wait => "wait",
+        }
+    }
+
+    /// Number under which the audit stores the value: 0 for reject, 1 for wait.
+    pub fn number(self) -> u64 {
+        match self {
+            OnLimit::Reject => 0,
+            OnLimit::Wait => 1,
+        }
+    }
+
+    /// Value with this number; `None` for any other number.
+    pub fn of_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|value| value.number() == number)
+    }
+}
+
+impl fmt::Display for OnLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for OnLimit {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.into_iter().find(|value| value.as_str() == text);
+        named.ok_or_else(|| format!("{text:?} is not valid; use reject or wait"))
+    }
+}
+
 /// Change of one optional limit. In the API's JSON, an absent field keeps the limit, null removes it, and a number sets
 /// it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,4 +241,21 @@ impl SensitivePool {
 pub struct SystemLimitPatch {
     /// Change to `sensitive_pool_size`.
     pub sensitive_pool_size: Patch,
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn on_limit_reads_what_it_writes() {
+        for value in OnLimit::ALL {
+            assert_eq!(value.as_str().parse::<OnLimit>().unwrap(), value);
+            assert_eq!(OnLimit::of_number(value.number()), Some(value));
+        }
+        assert_eq!(OnLimit::of_number(2), None);
+        let refused = "queue".parse::<OnLimit>().unwrap_err();
+        assert_eq!(refused, "\"queue\" is not valid; use reject or wait");
+    }
 }

@@ -16,13 +16,15 @@ pub enum LimitRequest {
     Growth,
     /// A node claim of a user.
     Claim,
+    /// A new allocation that exceeds limits by itself, whatever else holds nodes: it could never start.
+    Infeasible,
 }
 
 impl LimitRequest {
     /// Word for the rejected request.
     fn word(self) -> &'static str {
         match self {
-            Self::Allocation => "allocation",
+            Self::Allocation | Self::Infeasible => "allocation",
             Self::Resumption => "resume",
             Self::Growth => "grow",
             Self::Claim => "claim",
@@ -35,6 +37,7 @@ impl LimitRequest {
             Self::Allocation | Self::Resumption | Self::Growth => {
                 "Wait for running allocations to complete, or contact your tenant admin."
             }
+            Self::Infeasible => "Request less, or contact your tenant admin.",
             Self::Claim => {
                 "Release claimed nodes, wait for running allocations to complete, or contact your \
                  tenant admin."
@@ -91,6 +94,15 @@ fn fmt_level(
         false => "project",
     };
     let (what, name, unit) = (asked.word(), resource.limit_name(), resource.unit());
+    if asked == LimitRequest::Infeasible {
+        return write!(
+            f,
+            "{what} rejected: {kind} \"{path}\" would exceed {name} quota (current: {current}, \
+             requested: {requested}, limit: {limit}); the request exceeds the limit by itself and \
+             could never start\n  Hint: {}",
+            asked.hint()
+        );
+    }
     if current > limit {
         write!(
             f,
@@ -116,17 +128,28 @@ pub(super) fn fmt_pool(
         write!(
             f,
             "sensitive use rejected: the cluster exceeds sensitive_pool_size quota\n  Current usage: \
-             {current} nodes\n  New limit: {limit} nodes\n  Hint: {requested} more fit once claimed \
-             nodes are released or sensitive work has ended."
-        )
-    } else {
-        write!(
-            f,
-            "sensitive use rejected: the cluster would exceed sensitive_pool_size quota (current: \
-             {current}, requested: {requested}, limit: {limit}); wait until claimed nodes are wiped or \
-             sensitive work has ended"
-        )
+             {current} nodes\n  New limit: {limit} nodes\n  Hint: "
+        )?;
+        return match requested > limit {
+            true => write!(
+                f,
+                "The request of {requested} nodes exceeds the limit by itself."
+            ),
+            false => write!(
+                f,
+                "{requested} more fit once claimed nodes are released or sensitive work has ended."
+            ),
+        };
     }
+    write!(
+        f,
+        "sensitive use rejected: the cluster would exceed sensitive_pool_size quota (current: \
+         {current}, requested: {requested}, limit: {limit}); "
+    )?;
+    f.write_str(match requested > limit {
+        true => "the request exceeds the limit by itself and could never start",
+        false => "wait until claimed nodes are wiped or sensitive work has ended",
+    })
 }
 
 #[cfg(test)]
@@ -135,12 +158,16 @@ mod tests {
     use crate::Refusal;
 
     fn told(current: u64, asked: LimitRequest) -> String {
+        refusal_text(current, 10, asked)
+    }
+
+    fn refusal_text(current: u64, requested: u64, asked: LimitRequest) -> String {
         let path = ProjectPath::new("physics");
         let levels = path.into_iter().map(|path| ViolatedLevel {
             path,
             resource: Resource::Nodes,
             current,
-            requested: 10,
+            requested,
             limit: 200,
         });
         let levels = levels.collect();
@@ -161,6 +188,21 @@ mod tests {
              nodes\n  New limit: 200 nodes\n  Hint: Wait for running allocations to complete, or \
              contact your tenant admin."
         );
+    }
+
+    /// The request and the limit are in the text at any usage, since their relation is the cause.
+    #[test]
+    fn infeasible_request_names_request_and_limit() {
+        for current in [0, 195, 250] {
+            assert_eq!(
+                refusal_text(current, 300, LimitRequest::Infeasible),
+                format!(
+                    "allocation rejected: tenant \"physics\" would exceed max_nodes quota (current: \
+                     {current}, requested: 300, limit: 200); the request exceeds the limit by itself and \
+                     could never start\n  Hint: Request less, or contact your tenant admin."
+                )
+            );
+        }
     }
 
     #[test]

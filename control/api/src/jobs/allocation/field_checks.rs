@@ -56,6 +56,7 @@ impl AllocationRequest {
                 scale.and_then(|of| of.cooldown.as_deref()),
             ),
             ("reservation", self.reservation.as_deref()),
+            ("on_limit", self.on_limit.as_deref()),
         ];
         let features = self.constraints.features.iter();
         let features = features.map(|text| ("constraints.features", Some(text.as_str())));
@@ -124,6 +125,7 @@ impl AllocationRequest {
             "array" => self.array = None,
             "mutex" => self.mutex = None,
             "reservation" => self.reservation = None,
+            "on_limit" => self.on_limit = None,
             _ => return false,
         }
         true

@@ -64,6 +64,14 @@ fn what_cannot_be_is_refused_by_member_and_field() {
         (member("a", json!({"nodes": 0})), "members.a.nodes"),
         (member("a", json!({"array": "0-9:0"})), "members.a.array"),
         (
+            member("a", json!({"on_limit": "reject"})),
+            "members.a.on_limit: the members of a graph always wait",
+        ),
+        (
+            member("a", json!({"on_limit": "queue"})),
+            "members.a.on_limit: \"queue\" is not one of reject, wait",
+        ),
+        (
             member("a", json!({"after": {"done": ["b"]}})),
             "members.a.after",
         ),

@@ -5,6 +5,7 @@ use lattice_quorum_types::{
     audit::{AuditAction, ChangedLimit, NamedLimit},
     budget::{HOUR_MS, ONE_PPM},
     hostlist,
+    limit::OnLimit,
 };
 
 /// Describes an action in one sentence.
@@ -409,7 +410,12 @@ fn changed(limits: &[ChangedLimit]) -> String {
 fn public_limit(name: &str) -> (&str, fn(u64) -> String) {
     let hours = |ms: u64| (ms as f64 / HOUR_MS as f64).to_string();
     let parts = |ppm: u64| (ppm as f64 / ONE_PPM as f64).to_string();
+    let handling = |number: u64| match OnLimit::of_number(number) {
+        Some(on_limit) => on_limit.to_string(),
+        None => number.to_string(),
+    };
     match name {
+        OnLimit::NAME => (name, handling),
         "gpu_ms_budget" => ("gpu_hours_budget", hours),
         "node_ms_budget" => ("node_hours_budget", hours),
         "fair_share_ppm" => ("fair_share_target", parts),

@@ -219,6 +219,7 @@ impl Store for ScriptedQuorum {
             Query::Dags { .. } => Ok(Answer::Dags(Vec::new())),
             Query::Reservations => Ok(Answer::Reservations(Vec::new())),
             Query::Budgets => Ok(Answer::Budgets(Vec::new())),
+            Query::OnLimits => Ok(Answer::OnLimits(Default::default())),
             _ => Err(Unavailable::NoMajority),
         }
     }

@@ -20,6 +20,7 @@ mod inputs;
 mod late_jobs;
 mod promised;
 mod refused;
+mod waiting;
 
 fn vcluster() -> VclusterName {
     VclusterName::new("default").unwrap()

@@ -116,12 +116,16 @@ impl StateStore {
         let Answer::Budgets(budgets) = self.state().query(&Query::Budgets) else {
             panic!("another answer")
         };
+        let Answer::OnLimits(on_limits) = self.state().query(&Query::OnLimits) else {
+            panic!("another answer")
+        };
         let facts = self.state().usage_records_head().last;
         core.restart(|view| {
             view.replace(*hot);
             view.replace_baselines(*baselines);
             let named = budgets.into_iter().map(|b| (b.tenant.clone(), Arc::new(b)));
             view.budgets = Arc::new(named.collect());
+            view.on_limits = Arc::new(on_limits);
             view.usage_records = facts;
         });
     }

@@ -148,7 +148,7 @@ async fn repeatedly_refused_job_yields_nodes() {
     tokio::time::advance(SET_ASIDE_TIME).await;
     assert_eq!(cycle().await, (0, 0, false));
     let told = why(&world, first);
-    is_told_in_full(&told, "waiting for limit headroom");
+    is_told_in_full(&told, "waiting for quota headroom");
     assert_eq!(readiness(&told), 0.9);
 }
 
