@@ -89,7 +89,12 @@ async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut app = App::bind(settings, edges).await?;
+    // An enrolment may wait for as long as the quorum members request.
+    let mut app = tokio::select! {
+        bound = App::bind(settings, edges) => bound?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
     // A failed write is ignored: no program needs the line, and standard output may be on a full disk.
     let _ = writeln!(
         std::io::stdout(),

@@ -61,7 +61,12 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    enrol(config).await?;
+    // An enrolment may wait for as long as the quorum members request.
+    tokio::select! {
+        enrolled = enrol(config) => enrolled?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
     let edges = Edges::from_config(config)?;
     let mut app = App::bind(settings, edges).await?;
     app.start(Vec::new()).await?;

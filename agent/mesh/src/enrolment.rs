@@ -8,5 +8,6 @@
 
 pub(crate) mod client;
 pub(crate) mod proof;
+mod rate_wait;
 pub(crate) mod request;
 pub(crate) mod server;

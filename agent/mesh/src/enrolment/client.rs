@@ -2,6 +2,7 @@
 
 use super::{
     proof::{self, CaProofFault},
+    rate_wait::repeat_while_limited,
     request::{EXCHANGE_TIMEOUT, WireRequest},
 };
 use crate::{
@@ -106,6 +107,28 @@ impl EnrolError {
                 | Self::Credentials(_)
         )
     }
+
+    /// Returns the wait that a member requested before the next try; `None` for other errors.
+    pub fn requested_wait(&self) -> Option<Duration> {
+        match self {
+            Self::Refused(EnrolRefused::RateLimited { retry_in_ms }) => {
+                Some(Duration::from_millis(*retry_in_ms))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the more informative error of two members: the shorter of two requested waits, else a requested wait,
+    /// else a member's refusal rather than another member's absence.
+    fn or_better(self, other: Self) -> Self {
+        match (self.requested_wait(), other.requested_wait()) {
+            (Some(wait), Some(shorter)) if shorter < wait => other,
+            (Some(_), _) => self,
+            (None, Some(_)) => other,
+            (None, None) if matches!(self, Self::Refused(_)) => self,
+            (None, None) => other,
+        }
+    }
 }
 
 /// Enrols `name` at the quorum member at `addr`. Creates the key, which never leaves this process.
@@ -118,7 +141,9 @@ pub async fn enrol(
 }
 
 /// Enrols as [`enrol_with`] does, at each of `addrs` in turn and with one key, until a member enrols the process or an
-/// error is final ([`EnrolError::is_final`]). Returns `None` when `addrs` is empty.
+/// error is final ([`EnrolError::is_final`]). While a member answers that too many processes enrol at present, waits at
+/// least as long as the member requests, without a bound on the number of waits, and tries again. Returns `None` when
+/// `addrs` is empty.
 pub async fn enrol_at_any(
     addrs: impl IntoIterator<Item = SocketAddr>,
     token: &JoinToken,
@@ -126,28 +151,44 @@ pub async fn enrol_at_any(
     replace: bool,
     config: &MeshConfig,
 ) -> Option<Result<Enrolment, EnrolError>> {
-    let mut last = None;
+    let addrs: Vec<SocketAddr> = addrs.into_iter().collect();
     let new = match Credentials::generate_key_and_csr() {
         Ok(new) => new,
         Err(error) => return Some(Err(error.into())),
     };
-    for addr in addrs {
-        match enrol_as(addr, token, name, replace, &new, config).await {
-            Ok(enrolled) => {
-                tracing::info!(identity = %enrolled.credentials.identity(), "enrolled");
-                return Some(Ok(enrolled));
-            }
-            Err(error) if error.is_final() => return Some(Err(error)),
-            Err(error) => {
-                tracing::warn!(%addr, %error, "enrolment attempt failed");
-                // A member's refusal is more informative than another member's absence.
-                if !matches!(last, Some(Err(EnrolError::Refused(_)))) {
-                    last = Some(Err(error));
-                }
-            }
-        }
+    let round = || enrol_at_each(&addrs, token, name, replace, &new, config);
+    let outcome = repeat_while_limited(round, rand::random::<f64>).await;
+    if let Some(Ok(enrolled)) = &outcome {
+        tracing::info!(identity = %enrolled.credentials.identity(), "enrolled");
     }
-    last
+    outcome
+}
+
+/// Tries each member once, until a member enrols the process or an error is final.
+async fn enrol_at_each(
+    addrs: &[SocketAddr],
+    token: &JoinToken,
+    name: &str,
+    replace: bool,
+    new: &KeyAndCsr,
+    config: &MeshConfig,
+) -> Option<Result<Enrolment, EnrolError>> {
+    let mut failure: Option<EnrolError> = None;
+    for addr in addrs {
+        let error = match enrol_as(*addr, token, name, replace, new, config).await {
+            Ok(enrolled) => return Some(Ok(enrolled)),
+            Err(error) if error.is_final() => return Some(Err(error)),
+            Err(error) => error,
+        };
+        if error.requested_wait().is_none() {
+            tracing::warn!(%addr, %error, "enrolment attempt failed");
+        }
+        failure = Some(match failure.take() {
+            Some(earlier) => earlier.or_better(error),
+            None => error,
+        });
+    }
+    failure.map(Err)
 }
 
 /// Enrols like [`enrol`], with options: `replace` takes over an existing name; timeouts and clock come from `config`.

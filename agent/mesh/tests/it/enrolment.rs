@@ -322,6 +322,29 @@ async fn one_source_has_a_limited_number_of_tries() {
     peer.call(&echo("x"), SHORT).await.unwrap();
 }
 
+/// Three processes of one address enrol at once, and the address has one try per fifth of a second.
+#[tokio::test]
+async fn rate_limited_processes_wait_and_enrol() {
+    let office = EnrolmentServer::open_with(MeshConfig {
+        enrol_rate: RateLimit {
+            burst: 1,
+            per_second: 5.0,
+        },
+        ..MeshConfig::default()
+    });
+    let token = office.token(Role::Agent, None, 3);
+    let config = MeshConfig::default();
+    let began = std::time::Instant::now();
+    let enrol = |name| enrol_at_any([office.addr()], &token, name, false, &config);
+    let (a1, a2, a3) = tokio::join!(enrol("a1"), enrol("a2"), enrol("a3"));
+    for (enrolled, name) in [(a1, "a1"), (a2, "a2"), (a3, "a3")] {
+        let enrolled = enrolled.unwrap().unwrap();
+        assert_eq!(enrolled.credentials.identity().id(), name);
+    }
+    let took = began.elapsed();
+    assert!(took >= std::time::Duration::from_millis(350), "{took:?}");
+}
+
 #[tokio::test]
 async fn where_enrolment_is_not_offered_a_stranger_learns_no_more_than_that() {
     let authority = authority("demo");
