@@ -7,6 +7,7 @@
 pub(crate) mod connect;
 pub(crate) mod drain;
 pub(crate) mod link;
+pub(crate) mod revoked;
 pub(crate) mod serve;
 pub(crate) mod state;
 pub(crate) mod trust_change;

@@ -10,12 +10,12 @@ use crate::{
     rpc::frame::{HELLO, Status, read_frame, request_bytes},
     transport::{
         close::{CLOSE_NO_CERTIFICATE, CLOSE_REVOKED, CLOSE_UNEXPECTED},
-        dial_error::dial_error,
+        dial_error::{dial_error, reports_revocation},
         tls::SERVER_NAME,
     },
     trust::in_force::DistrustReason,
 };
-use quinn::Connection;
+use quinn::{Connection, ConnectionError};
 use rustls_pki_types::CertificateDer;
 use std::{
     net::SocketAddr,
@@ -44,7 +44,7 @@ impl Core {
                     reason: e.to_string(),
                 })?
                 .await
-                .map_err(|e| dial_error(addr, &e))?;
+                .map_err(|e| self.dial_failure(made, addr, &e))?;
             let link = self.link(connection, made)?;
             if !expect.matches(&link.identity) {
                 link.connection
@@ -58,7 +58,7 @@ impl Core {
             }
             hello(&link.connection).await.map_err(|reason| {
                 match link.connection.close_reason() {
-                    Some(e) => dial_error(addr, &e),
+                    Some(e) => self.dial_failure(made, addr, &e),
                     None => MeshError::Unreachable { addr, reason },
                 }
             })?;
@@ -73,6 +73,26 @@ impl Core {
         })?;
         self.adopt(link.clone());
         Ok(link)
+    }
+
+    /// Returns the error of a failed dial, and reports this process's own revocation if that is the cause.
+    fn dial_failure(
+        &self,
+        made: HandshakeState,
+        addr: SocketAddr,
+        error: &ConnectionError,
+    ) -> MeshError {
+        self.report_if_revoked(made, addr, error);
+        dial_error(addr, error)
+    }
+
+    /// Reports that this process's certificate is revoked if the peer closed the connection for that reason. A
+    /// connection that presented an earlier certificate does not concern the present one.
+    fn report_if_revoked(&self, made: HandshakeState, addr: SocketAddr, error: &ConnectionError) {
+        let is_present = made.generation == self.generation.load(Ordering::Acquire);
+        if is_present && reports_revocation(error) {
+            self.report_revoked(&format!("peer at {addr}"));
+        }
     }
 
     /// Reads the peer's identity from a finished handshake. Closes the connection if the peer is not trusted.
@@ -131,6 +151,10 @@ impl Core {
         self.tasks.spawn(async move {
             let reason = serve_link(&core, &link).await;
             core.unregister(id, &link);
+            if let Some(error) = link.connection.close_reason() {
+                let addr = link.connection.remote_address();
+                core.report_if_revoked(link.handshake, addr, &error);
+            }
             tracing::debug!(peer = %link.identity, addr = %link.connection.remote_address(), %reason, "mesh connection closed");
         });
     }

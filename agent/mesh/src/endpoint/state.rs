@@ -1,15 +1,19 @@
 //! Shared state of an endpoint: socket, trust, configuration and open connections.
 
-use super::link::{HandshakeState, Link};
+use super::{
+    link::{HandshakeState, Link},
+    revoked::RevocationReport,
+};
 use crate::{
     ExpectedIdentity, MeshConfig, Router, TrustState,
+    limits::log_limiter::LogLimiter,
     transport::tls::DialConfigs,
     trust::in_force::{Trust, TrustStore},
 };
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::{
         Arc, OnceLock,
@@ -56,6 +60,30 @@ pub(crate) struct BundleFolder {
     pub(crate) folder: Option<PathBuf>,
 }
 
+/// Limiters of log lines about refused callers, each for one kind of line. Any host that reaches the port may cause
+/// such lines.
+#[derive(Debug)]
+pub(crate) struct RefusalLogs {
+    pub(crate) handshakes: LogLimiter<IpAddr>,
+    pub(crate) connections: LogLimiter<IpAddr>,
+    pub(crate) full: LogLimiter<IpAddr>,
+    pub(crate) enrolment_rate: LogLimiter<IpAddr>,
+    /// By address and requested name: an operator looks for the node that was refused.
+    pub(crate) enrolments: LogLimiter<(IpAddr, String)>,
+}
+
+impl RefusalLogs {
+    fn new() -> Self {
+        Self {
+            handshakes: LogLimiter::new(),
+            connections: LogLimiter::new(),
+            full: LogLimiter::new(),
+            enrolment_rate: LogLimiter::new(),
+            enrolments: LogLimiter::new(),
+        }
+    }
+}
+
 /// State of an endpoint, which its tasks, peers and handlers share.
 pub(crate) struct Core {
     pub(crate) quic: quinn::Endpoint,
@@ -73,6 +101,8 @@ pub(crate) struct Core {
     /// The saved trust bundle is older than the one in force.
     pub(crate) unsaved: AtomicBool,
     pub(crate) trust_state: watch::Sender<TrustState>,
+    pub(crate) revocation_report: RevocationReport,
+    pub(crate) refusal_logs: RefusalLogs,
     pub(crate) cancel: CancellationToken,
     pub(crate) tasks: TaskTracker,
     links: Mutex<Links>,
@@ -108,6 +138,8 @@ impl Core {
             bundle_folder: Mutex::default(),
             unsaved: AtomicBool::new(false),
             trust_state,
+            revocation_report: RevocationReport::default(),
+            refusal_logs: RefusalLogs::new(),
             cancel: CancellationToken::new(),
             tasks: TaskTracker::new(),
             links: Mutex::default(),

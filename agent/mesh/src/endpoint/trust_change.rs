@@ -69,6 +69,9 @@ impl Core {
             ?standing,
             "trust bundle in force"
         );
+        if standing == CertificateStanding::Revoked {
+            self.report_revoked("trust bundle");
+        }
         Ok(AppliedBundle {
             changed: true,
             closed_connections,

@@ -8,7 +8,7 @@ use crate::{
     EnrolRequest, Enroller, Identity,
     encoding::{decode, encode},
     endpoint::state::Core,
-    limits::admission::Admission,
+    limits::{admission::Admission, source_limiter::source_of},
     rpc::frame::{
         ENROL, Fault, PROVE, ReadFault, Status, fault_bytes, frame_bytes, read_body, read_method,
         send_last,
@@ -33,7 +33,10 @@ pub(crate) async fn serve_enrolment(
 ) {
     let remote = connection.remote_address();
     if let Err(retry_in_ms) = admission.take_try(remote.ip()) {
-        tracing::info!(%remote, "enrolment refused: rate limit");
+        let limiter = &core.refusal_logs.enrolment_rate;
+        if let Some(suppressed) = limiter.admit(&source_of(remote.ip())) {
+            tracing::info!(%remote, suppressed, "enrolment refused: rate limit");
+        }
         connection.close(
             CLOSE_RATE_LIMITED.into(),
             retry_in_ms.to_string().as_bytes(),
@@ -84,7 +87,12 @@ async fn decide(
     let answer = enroller.enrol(request, remote).await;
     match &answer {
         Ok(_) => tracing::info!(%remote, name, %role, "enrolled"),
-        Err(refused) => tracing::info!(%remote, name, %role, %refused, "enrolment refused"),
+        Err(refused) => {
+            let key = (source_of(remote.ip()), name.clone());
+            if let Some(suppressed) = core.refusal_logs.enrolments.admit(&key) {
+                tracing::info!(%remote, name, %role, %refused, suppressed, "enrolment refused");
+            }
+        }
     }
     match encode(&answer) {
         Ok(payload) => frame_bytes(Status::Item, &payload),

@@ -11,7 +11,7 @@ const MAX_SOURCES: usize = 4096;
 pub(crate) struct SourceLimiter(RateLimiter<IpAddr>);
 
 /// Maps an address to its rate-limit key. One host holds a whole /64 of IPv6, so the /64 is the key.
-fn source_of(addr: IpAddr) -> IpAddr {
+pub(crate) fn source_of(addr: IpAddr) -> IpAddr {
     match addr.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) & (u128::MAX << 64))),
         v4 @ IpAddr::V4(_) => v4,

@@ -4,7 +4,7 @@ use crate::{
     Router,
     endpoint::state::Core,
     enrolment::server::serve_enrolment,
-    limits::admission::Admission,
+    limits::{admission::Admission, source_limiter::source_of},
     outdated::BundleServer,
     transport::{
         close::CLOSE_RATE_LIMITED,
@@ -51,7 +51,10 @@ pub(crate) async fn accept_loop(acceptor: Acceptor) {
         };
         let busy = MAX_HANDSHAKES - handshakes.available_permits();
         if core.open_count() >= core.config.max_connections {
-            tracing::warn!(addr = %incoming.remote_address(), "too many mesh connections; refused");
+            let addr = incoming.remote_address();
+            if let Some(suppressed) = core.refusal_logs.full.admit(&source_of(addr.ip())) {
+                tracing::warn!(%addr, suppressed, "too many mesh connections; refused");
+            }
             incoming.refuse();
             continue;
         }
@@ -81,7 +84,10 @@ impl Acceptor {
         let connection = match core.cancel.run_until_cancelled(handshake).await {
             Some(Ok(Ok(connection))) => connection,
             Some(Ok(Err(error))) => {
-                tracing::info!(%addr, %error, "mesh handshake refused");
+                let limiter = &core.refusal_logs.handshakes;
+                if let Some(suppressed) = limiter.admit(&source_of(addr.ip())) {
+                    tracing::info!(%addr, %error, suppressed, "mesh handshake refused");
+                }
                 return;
             }
             Some(Err(_)) | None => return,
@@ -106,7 +112,12 @@ impl Acceptor {
                 self.outdated.serve(core, &link).await;
             }
             Ok(link) => core.adopt(link),
-            Err(error) => tracing::info!(%addr, %error, "mesh connection refused"),
+            Err(error) => {
+                let limiter = &core.refusal_logs.connections;
+                if let Some(suppressed) = limiter.admit(&source_of(addr.ip())) {
+                    tracing::info!(%addr, %error, suppressed, "mesh connection refused");
+                }
+            }
         }
     }
 }

@@ -175,7 +175,11 @@ impl RenewalTask {
         let wait = match &failed {
             None => every,
             Some(error) => {
-                tracing::info!(%error, "trust bundle request failed");
+                if core.is_reported_revoked() {
+                    tracing::debug!(%error, "trust bundle request failed");
+                } else {
+                    tracing::info!(%error, "trust bundle request failed");
+                }
                 every.min(self.settings.min_retry)
             }
         };
@@ -197,7 +201,11 @@ impl RenewalTask {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "the certificate could not be renewed");
+                if core.is_reported_revoked() {
+                    tracing::debug!(%error, "the certificate could not be renewed");
+                } else {
+                    tracing::warn!(%error, "the certificate could not be renewed");
+                }
                 self.renew_error = Some(error);
                 self.wait_for_retry(core);
             }

@@ -34,6 +34,18 @@ pub(crate) fn dial_error(addr: SocketAddr, error: &ConnectionError) -> MeshError
     }
 }
 
+/// TLS alert certificate_revoked (44).
+const ALERT_REVOKED: u64 = 44;
+
+/// Whether the peer closed the connection because this process's certificate is revoked.
+pub(crate) fn reports_revocation(error: &ConnectionError) -> bool {
+    match error {
+        ConnectionError::ConnectionClosed(close) => alert(close.error_code) == Some(ALERT_REVOKED),
+        ConnectionError::ApplicationClosed(close) => close.error_code == CLOSE_REVOKED.into(),
+        _ => false,
+    }
+}
+
 /// TLS alert access_denied (49): the server is too busy to present its certificate to an unenrolled process.
 pub(crate) const ALERT_BUSY: u64 = 49;
 
@@ -50,7 +62,7 @@ fn refusal(what: &str, code: quinn::TransportErrorCode, detail: &str) -> String 
             .to_owned();
     }
     let words = match alert(code) {
-        Some(44) => "it was revoked; enrol again, or ask the operator that revoked it",
+        Some(ALERT_REVOKED) => "it was revoked; enrol again, or ask the operator that revoked it",
         Some(45) => "it has expired or is not valid yet; check both clocks, then renew it",
         Some(48) => {
             "it was issued by an unknown authority: the certificate is from another cluster, or its \

@@ -45,10 +45,12 @@ fn rejected(reason: String) -> Error {
 
 /// Converts a rejection into a TLS error. Revocation has an alert of its own, which the error texts of both sides
 /// explain.
-fn refused(distrust: DistrustReason) -> Error {
+fn refused(trust: &TrustStore, distrust: DistrustReason) -> Error {
     match distrust {
-        DistrustReason::Revoked { .. } => {
-            tracing::info!(reason = %distrust, "mesh handshake refused");
+        DistrustReason::Revoked { ref identity, .. } => {
+            if let Some(suppressed) = trust.revoked_peers.admit(identity) {
+                tracing::info!(reason = %distrust, suppressed, "mesh handshake refused");
+            }
             Error::InvalidCertificate(CertificateError::Revoked)
         }
         DistrustReason::Other(reason) => rejected(reason),
@@ -106,7 +108,9 @@ impl ServerCertVerifier for MeshServers {
         let trust = self.trust.load();
         let judged = chain_to(&trust.roots, end_entity, intermediates, now, &self.provider);
         self.trust.notify_unknown_authority(judged)?;
-        trust.admit(end_entity).map_err(refused)?;
+        trust
+            .admit(end_entity)
+            .map_err(|distrust| refused(&self.trust, distrust))?;
         Ok(ServerCertVerified::assertion())
     }
     signatures!();
@@ -143,7 +147,9 @@ impl ClientCertVerifier for MeshClients {
         let clients = &trust.clients;
         let judged = clients.verify_client_cert(end_entity, intermediates, now);
         let verified = self.trust.notify_unknown_authority(judged)?;
-        trust.admit(end_entity).map_err(refused)?;
+        trust
+            .admit(end_entity)
+            .map_err(|distrust| refused(&self.trust, distrust))?;
         Ok(verified)
     }
     signatures!();

@@ -2,6 +2,7 @@
 
 use crate::{
     Credentials, CredentialsError, Identity, Role, TrustedAuthority,
+    limits::log_limiter::LogLimiter,
     pki::{
         certificate::CertificateFields,
         chain::{chain_to, is_unknown_authority, unix_time},
@@ -107,6 +108,8 @@ pub(crate) struct TrustStore {
     /// Notified when a peer presented a certificate of an authority that is not trusted here. The peer is from another
     /// cluster, or the authority of this cluster has changed while this process was offline.
     pub(crate) unknown_authority: Notify,
+    /// Limits the lines about handshakes with revoked certificates.
+    pub(crate) revoked_peers: LogLimiter<Identity>,
 }
 
 impl TrustStore {
@@ -114,6 +117,7 @@ impl TrustStore {
         Self {
             in_force: ArcSwap::from_pointee(first),
             unknown_authority: Notify::new(),
+            revoked_peers: LogLimiter::new(),
         }
     }
     pub(crate) fn load(&self) -> arc_swap::Guard<Arc<Trust>> {

@@ -5,6 +5,7 @@ mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod enrolment;
+mod log_lines;
 mod office;
 mod outdated;
 mod refusals;
