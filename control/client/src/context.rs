@@ -47,10 +47,10 @@ pub enum ContextError {
     )]
     None,
     /// Several demos are running, and none is named.
-    #[error("several demos are running; choose one of the context files in {}", folder.display())]
+    #[error("{}", several_text(demos))]
     Several {
-        /// Folder of the context files.
-        folder: PathBuf,
+        /// The running demos, at least two, by process id.
+        demos: Vec<RunningDemo>,
     },
     /// The file belongs to another user, although it holds a token.
     #[error("context file {} belongs to another user", path.display())]
@@ -80,6 +80,36 @@ pub enum ContextError {
     /// The file that [`CONTEXT_VARIABLE`] names cannot be used.
     #[error("{CONTEXT_VARIABLE} names this file")]
     Variable(#[source] Box<ContextError>),
+}
+
+/// Context file of a running demo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningDemo {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// `https://host:port` of the demo's server.
+    pub server: String,
+    /// Process id of the demo.
+    pub pid: u32,
+}
+
+/// Lists the demos, each with the option that selects it.
+fn several_text(demos: &[RunningDemo]) -> String {
+    let mut text = format!("several demos are running; name one, or set {CONTEXT_VARIABLE}:");
+    for RunningDemo { path, server, pid } in demos {
+        let path = shell_word(&path.display().to_string());
+        text.push_str(&format!("\n  --context {path}   ({server}, process {pid})"));
+    }
+    text
+}
+
+/// Returns the text as one word of a shell's command line.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 /// Returns the folder of the demos' context files: in the user's runtime folder, else a private one in the temporary
@@ -123,9 +153,11 @@ pub fn find(explicit: Option<&Path>) -> Result<Option<ContextFile>, ContextError
         path: folder.clone(),
         source,
     })?;
-    match (demos.pop(), demos.is_empty()) {
-        (Some(_), false) => Err(ContextError::Several { folder }),
-        (found, _) => Ok(found),
+    match demos.len() {
+        0 | 1 => Ok(demos.pop().map(|(_, context)| context)),
+        _ => Err(ContextError::Several {
+            demos: demos.into_iter().map(|(demo, _)| demo).collect(),
+        }),
     }
 }
 
@@ -170,9 +202,9 @@ pub fn is_running(pid: u32) -> bool {
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Returns the contexts of running demos. Only folders and files of the user count, also for root: a planted file would
-/// redirect the user's commands to another server.
-fn live_demos(dir: &Path) -> io::Result<Vec<ContextFile>> {
+/// Returns the contexts of running demos, by process id. Only folders and files of the user count, also for root: a
+/// planted file would redirect the user's commands to another server.
+fn live_demos(dir: &Path) -> io::Result<Vec<(RunningDemo, ContextFile)>> {
     if !fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir() && is_ours(&meta)) {
         return Ok(Vec::new());
     }
@@ -188,10 +220,12 @@ fn live_demos(dir: &Path) -> io::Result<Vec<ContextFile>> {
         }
         // A file that vanishes or belongs to another user is skipped; only an explicitly named file causes an error.
         let Ok(context) = read(&path) else { continue };
-        if context.demo_pid.is_some_and(is_running) {
-            live.push(context);
+        if let Some(pid) = context.demo_pid.filter(|pid| is_running(*pid)) {
+            let server = context.server.clone();
+            live.push((RunningDemo { path, server, pid }, context));
         }
     }
+    live.sort_by(|(a, _), (b, _)| (a.pid, &a.path).cmp(&(b.pid, &b.path)));
     Ok(live)
 }
 
@@ -200,6 +234,26 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+
+    #[test]
+    fn several_demos_are_listed_with_the_option_to_type() {
+        let demo = |path: &str, pid| RunningDemo {
+            path: PathBuf::from(path),
+            server: format!("https://127.0.0.1:{pid}"),
+            pid,
+        };
+        let demos = vec![
+            demo("/run/user/1000/lattice/demo-7001.json", 7001),
+            demo("/tmp/it's mine/demo-7002.json", 7002),
+        ];
+        let error = ContextError::Several { demos };
+        assert_eq!(
+            error.to_string(),
+            "several demos are running; name one, or set LATTICE_CONTEXT:\n  \
+             --context /run/user/1000/lattice/demo-7001.json   (https://127.0.0.1:7001, process 7001)\n  \
+             --context '/tmp/it'\\''s mine/demo-7002.json'   (https://127.0.0.1:7002, process 7002)"
+        );
+    }
 
     fn plant(dir: &Path) -> PathBuf {
         let path = dir.join("demo-1.json");
@@ -223,6 +277,9 @@ mod tests {
             "a link is not our folder"
         );
         fs::remove_file(link).unwrap();
+        let (demo, context) = live_demos(dir.path()).unwrap().remove(0);
+        assert_eq!((&demo.path, demo.pid), (&path, std::process::id()));
+        assert_eq!((demo.server.as_str(), context.token.as_str()), ("s", "t"));
         if !rustix::process::getuid().is_root() {
             eprintln!("SKIPPED: files of another user need root");
             return;

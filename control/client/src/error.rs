@@ -84,13 +84,13 @@ impl ClientError {
         }
     }
 
-    /// Returns the exit code for a command: 1 refused, server error, unexpected answer or unusable context file; 2
-    /// invalid request or endpoint; 3 unreachable, unavailable or no context; 4 not found; 5 not allowed.
+    /// Returns the exit code for a command: 1 refused, server error or unexpected answer; 2 invalid request or endpoint,
+    /// unusable context file, or several demos; 3 unreachable, unavailable or no context; 4 not found; 5 not allowed.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Context(ContextError::None) => 3,
-            Self::Refused(_) | Self::Server(_) | Self::Protocol { .. } | Self::Context(_) => 1,
-            Self::Invalid(_) | Self::Endpoint { .. } => 2,
+            Self::Refused(_) | Self::Server(_) | Self::Protocol { .. } => 1,
+            Self::Invalid(_) | Self::Endpoint { .. } | Self::Context(_) => 2,
             Self::Unreachable { .. } | Self::Unavailable(_) => 3,
             Self::NotFound(_) => 4,
             Self::NotAllowed(_) => 5,
@@ -102,6 +102,17 @@ impl ClientError {
 mod tests {
     use super::*;
     use lattice_api::problem::Kind;
+
+    #[test]
+    fn contexts_have_exit_codes_of_usage_except_a_missing_one() {
+        let none = ClientError::from(ContextError::None);
+        assert_eq!(none.exit_code(), 3);
+        let several = ContextError::Several { demos: Vec::new() };
+        assert_eq!(ClientError::from(several).exit_code(), 2);
+        let path = "context.json".into();
+        let other = ClientError::from(ContextError::OtherOwner { path });
+        assert_eq!(other.exit_code(), 2);
+    }
 
     #[test]
     fn every_kind_of_problem_has_its_exit_code() {

@@ -109,7 +109,7 @@ fn a_context_others_can_read_is_refused_and_a_silent_server_ends_with_3() {
     refused(
         &sandbox,
         &["--context", arg, "node", "list"],
-        1,
+        2,
         &["chmod 600"],
     );
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
@@ -123,7 +123,7 @@ fn a_context_others_can_read_is_refused_and_a_silent_server_ends_with_3() {
     refused(
         &sandbox,
         &["--context", arg, "node", "list"],
-        1,
+        2,
         &["context.json"],
     );
     let authority = lattice_mesh::Authority::create(

@@ -56,11 +56,11 @@ def find(explicit: AnyPath | None = None) -> Context:
         return read(own)
     demos = list(_live_demos(runtime_dir()))
     if len(demos) == 1:
-        return demos[0]
+        return demos[0][1]
     if demos:
-        folder = runtime_dir()
+        listed = "".join(f"\n  {path} ({context.server})" for path, context in demos)
         raise EndpointError(
-            f"several demos are running; name the context of one, from {folder}, or set {VARIABLE}"
+            f"several demos are running; name the context of one, or set {VARIABLE}:{listed}"
         )
     raise EndpointError(
         f"no cluster is known: give url and token, name a context file, set {VARIABLE}, or start "
@@ -138,8 +138,8 @@ def _is_ours(meta: os.stat_result) -> bool:
     return meta.st_uid == _uid()
 
 
-def _live_demos(folder: Path) -> Iterator[Context]:
-    """Yield the contexts of running demos.
+def _live_demos(folder: Path) -> Iterator[tuple[Path, Context]]:
+    """Yield the contexts of running demos, with the paths of their files.
 
     Only a folder and files of the caller count, for root too: a context planted by another user
     would receive the caller's requests and token.
@@ -161,7 +161,7 @@ def _live_demos(folder: Path) -> Iterator[Context]:
         except (OSError, EndpointError):
             continue
         if context.demo_pid is not None and _is_running(context.demo_pid):
-            yield context
+            yield path, context
 
 
 def _is_running(pid: int) -> bool:
