@@ -4,6 +4,7 @@ use crate::{
     context::{self, ContextFile},
     failure::Failure,
     output::{self, Format},
+    waiting,
 };
 use lattice_api::text;
 use lattice_client::{Client, ClientError};
@@ -18,7 +19,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Finds the context and creates a client from it, without sending anything.
+    /// Finds the context and creates a client from it, without sending anything. From then on, standard error shows
+    /// what a request waits for.
     pub fn open(explicit: Option<&Path>, format: Format) -> Result<Self, Failure> {
         let found = context::find(explicit)
             .map_err(ClientError::from)?
@@ -30,6 +32,7 @@ impl Connection {
                 ))
             })?;
         let client = client(&found)?;
+        waiting::watch_requests(&client);
         Ok(Self { client, format })
     }
 }

@@ -21,6 +21,7 @@ mod reservation;
 mod submit;
 mod terminal;
 mod usage;
+mod waiting;
 mod web_tls;
 
 use allocation::Action;

@@ -35,6 +35,7 @@ mod error;
 mod events;
 mod history;
 mod nodes;
+mod pending;
 mod projects;
 mod quorum;
 mod reservations;
@@ -54,5 +55,6 @@ pub use lattice_api::{
     AllocationRequest, AllocationView, Page, Problem, SubmitResult, TokenCreated, TokenRequest,
     dependency::JobRef,
 };
+pub use pending::PendingRequest;
 pub use transport::{Client, Endpoint};
 pub use wait::WaitError;

@@ -1,6 +1,9 @@
 //! HTTPS transport: the connection pool to one server, and the reading of its answers.
 
-use crate::ClientError;
+use crate::{
+    ClientError,
+    pending::{PendingRequest, PendingRequests},
+};
 use lattice_api::{
     Page, Problem,
     problem::MEDIA_TYPE,
@@ -62,6 +65,7 @@ pub struct Client {
     base: Url,
     authorization: HeaderValue,
     view_age_ms: Arc<AtomicU64>,
+    pending: PendingRequests,
 }
 
 fn endpoint_error(reason: impl Into<String>) -> ClientError {
@@ -127,6 +131,7 @@ impl Client {
             base,
             authorization,
             view_age_ms: Arc::new(AtomicU64::new(NO_VIEW_AGE_MS)),
+            pending: PendingRequests::default(),
         })
     }
 
@@ -142,6 +147,11 @@ impl Client {
             NO_VIEW_AGE_MS => None,
             ms => Some(Duration::from_millis(ms)),
         }
+    }
+
+    /// Returns the oldest request of this client and its clones that has no answer yet.
+    pub fn oldest_pending(&self) -> Option<PendingRequest> {
+        self.pending.oldest()
     }
 
     /// Returns counts, and the state of the services.
@@ -219,7 +229,13 @@ impl Client {
 
     /// Sends a request, and turns an unsuccessful answer into its error.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
-        let response = request.send().await.map_err(|e| self.unreachable(e))?;
+        let request = request.build().map_err(|e| self.unreachable(e))?;
+        let pending = self
+            .pending
+            .begin(request.method().as_str(), request.url().path());
+        let response = self.http.execute(request).await;
+        drop(pending);
+        let response = response.map_err(|e| self.unreachable(e))?;
         let age = response.headers().get(VIEW_AGE_HEADER);
         let age = age.and_then(|value| value.to_str().ok()?.parse().ok());
         self.view_age_ms

@@ -143,7 +143,20 @@ async fn undrain_text(node: &NodeId, done: &UndrainResult, connection: &Connecti
         .map(|d| format!("{}: {}", d.owner, d.reason));
     match others.collect::<Vec<_>>().join("; ") {
         none if none.is_empty() => format!("{cleared}; it is {}", shown.lifecycle),
-        others => format!("{cleared}; it stays drained by {others}"),
+        others => {
+            let advice = service_advice(shown.drain.iter().map(|d| d.owner.as_str()));
+            format!("{cleared}; it stays drained by {others}{advice}")
+        }
+    }
+}
+
+/// Returns what becomes of the drain reasons that services own: an operator cannot clear them, and need not.
+fn service_advice<'a>(mut owners: impl Iterator<Item = &'a str>) -> &'static str {
+    match owners.any(|owner| owner.starts_with("service:")) {
+        true => {
+            "; a service clears its own reason once the cause is gone (see `lattice node show`)"
+        }
+        false => "",
     }
 }
 
@@ -156,6 +169,16 @@ fn cleared_text(done: &UndrainResult) -> String {
 mod tests {
     use super::*;
     use lattice_quorum_types::Revision;
+
+    #[test]
+    fn remaining_reason_of_a_service_clears_itself() {
+        let advice = service_advice(["ada", "service:dispatch"].into_iter());
+        assert!(
+            advice.contains("a service clears its own reason"),
+            "{advice}"
+        );
+        assert_eq!(service_advice(["ada"].into_iter()), "");
+    }
 
     #[test]
     fn cleared_reason_names_author() {

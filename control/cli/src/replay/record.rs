@@ -4,15 +4,16 @@ use crate::{
     connect::Connection,
     failure::Failure,
     output::{self, Columns},
+    waiting::{NoticeTimes, next_item},
 };
 use anyhow::Context as _;
 use clap::Args;
-use futures::StreamExt as _;
 use lattice_host::durable::NewFile;
 use serde::Serialize;
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 /// Compression level of zstd: records are read seldom and kept for long.
@@ -58,7 +59,9 @@ pub async fn run(args: &RecordArgs, connection: &Connection) -> Result<(), Failu
     let is_packed = file.extension().is_some_and(|extension| extension == "zst");
     let mut written = OutputFile::new(new.file(), is_packed).with_context(about)?;
     let (mut lines, mut bytes, mut is_whole) = (0, 0, true);
-    while let Some(piece) = pieces.next().await {
+    let mut notices = NoticeTimes::new(Instant::now());
+    let rest = |bytes: u64| format!("the rest of the record; {} MiB received", bytes >> 20);
+    while let Some(piece) = next_item(&mut pieces, &mut notices, || rest(bytes)).await {
         let piece = piece?;
         lines += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
         bytes += piece.len() as u64;

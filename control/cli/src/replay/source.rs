@@ -1,10 +1,15 @@
 //! Workload and machine of a replay: the options that all replay commands share.
 
 use super::print_message;
-use crate::{block_on, connect::Connection, failure::Failure, output::Format};
+use crate::{
+    block_on,
+    connect::Connection,
+    failure::Failure,
+    output::Format,
+    waiting::{NoticeTimes, next_item},
+};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use futures::StreamExt as _;
 use lattice_quorum_types::spec::Constraints;
 use lattice_replay::{
     cluster::{self, Cluster, Machines, Schedulers},
@@ -12,7 +17,10 @@ use lattice_replay::{
     trace::{self, Unit, Workload},
     workload::{self, FitChanges, Overrun},
 };
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 /// Workload options.
 #[derive(Args)]
@@ -343,7 +351,9 @@ fn live_cluster(context: Option<&Path>) -> Result<Cluster, Failure> {
     block_on(async {
         let mut pieces = connection.client.decisions(Some("1s")).await?;
         let mut rest: Vec<u8> = Vec::new();
-        while let Some(piece) = pieces.next().await {
+        let mut notices = NoticeTimes::new(Instant::now());
+        let what = || "the newest decisions of the schedulers".to_owned();
+        while let Some(piece) = next_item(&mut pieces, &mut notices, what).await {
             rest.extend_from_slice(&piece?);
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = rest.drain(..=end).collect();

@@ -8,3 +8,4 @@ mod demo;
 mod host;
 mod no_view;
 mod replay;
+mod waiting;

@@ -5,15 +5,16 @@ use crate::{
     connect::Connection,
     failure::Failure,
     output::{self, Columns, Format},
+    waiting::{NoticeTimes, next_item},
 };
 use anyhow::Context as _;
-use futures::StreamExt as _;
 use lattice_host::durable::NewFile;
 use lattice_quorum_types::backup::{BackupFault, BackupHeader, BackupVerifier};
 use std::{
     fs::File,
     io::{Read as _, Write as _},
     path::Path,
+    time::Instant,
 };
 
 /// Bytes of a backup file that are read at a time.
@@ -38,8 +39,11 @@ pub async fn write_backup(connection: &Connection, file: &Path) -> Result<(), Fa
     let mut new = new.with_context(|| file.display().to_string())?;
     let mut pieces = connection.client.backup(Some(&idempotency_key())).await?;
     let mut verifier = BackupVerifier::new();
-    while let Some(piece) = pieces.next().await {
+    let (mut notices, mut received) = (NoticeTimes::new(Instant::now()), 0);
+    let rest = |received: usize| format!("the rest of the backup; {} MiB received", received >> 20);
+    while let Some(piece) = next_item(&mut pieces, &mut notices, || rest(received)).await {
         let piece = piece?;
+        received += piece.len();
         verifier
             .feed(&piece)
             .map_err(|fault| faulty(file, &fault))?;
