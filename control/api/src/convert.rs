@@ -250,6 +250,8 @@ impl From<ScoreView> for v1::Score {
             factors,
             sum,
             budget,
+            share,
+            accounting,
             total,
             ahead,
         } = score;
@@ -262,6 +264,8 @@ impl From<ScoreView> for v1::Score {
             factors: factors.collect(),
             sum,
             budget,
+            share,
+            accounting,
             total,
             ahead,
         }
@@ -396,6 +400,9 @@ impl From<TenantUsage> for v1::TenantUsage {
             node_hours_budget: view.node_hours_budget.map(Amount::number),
             budget_used: view.budget_used,
             budget_factor: view.budget_factor,
+            share_factor: view.share_factor,
+            accounting_factor: view.accounting_factor,
+            priority_factor: view.priority_factor,
             source: view.source,
             fair_share_target: view.fair_share_target.map(Amount::number),
             burst_allowance: view.burst_allowance.map(Amount::number),

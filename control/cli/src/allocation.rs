@@ -2,6 +2,9 @@
 //! allocations after their submit.
 
 mod details;
+mod tenant_multiplier;
+
+pub(crate) use tenant_multiplier::TenantMultiplier;
 
 use crate::{
     connect::Connection,
@@ -367,7 +370,8 @@ pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
     text
 }
 
-/// Formats the score: the total with the place in the queue, one line per factor, the sum, and a budget factor below 1.
+/// Formats the score: the total with the place in the queue, one line per factor, the sum, and the factors of the
+/// tenant if one of them is below 1.
 pub(crate) fn score_text(score: &ScoreView) -> String {
     let ahead = match score.ahead {
         0 => "first in its queue".to_owned(),
@@ -389,8 +393,22 @@ pub(crate) fn score_text(score: &ScoreView) -> String {
         );
     }
     let _ = write!(text, "\n    {:<12} {:>26.4}", "sum", score.sum);
-    if score.budget < 1.0 {
-        let _ = write!(text, "\n    {:<12} {:>26.4}", "budget", score.budget);
+    let tenant = TenantMultiplier::of_score(score);
+    let acting = tenant.acting();
+    if let Some(acting) = acting {
+        let name = format!("x {}", acting.name);
+        let _ = write!(
+            text,
+            "\n    {name:<12} {:>26.4}  multiplies the sum: {}",
+            acting.value, acting.cause
+        );
+    }
+    for other in tenant.others(acting) {
+        let _ = write!(
+            text,
+            "\n    {:<12} {:>26.4}  no effect: only the lowest factor multiplies",
+            other.name, other.value
+        );
     }
     text
 }
@@ -415,5 +433,37 @@ mod tests {
         );
         let unplanned = told(serde_json::Value::Null);
         assert_eq!(unplanned, "allocation 7 is pending: waits");
+    }
+
+    #[test]
+    fn why_names_the_factor_that_multiplies() {
+        let text = |factors: serde_json::Value| {
+            let mut score = serde_json::json!({
+                "factors": [{"name": "priority", "value": 0.5, "weight": 0.4}], "sum": 0.2,
+                "budget": 1.0, "total": 0.2, "ahead": 1,
+            });
+            let all = score.as_object_mut().unwrap();
+            all.extend(factors.as_object().unwrap().clone());
+            score_text(&serde_json::from_value(score).unwrap())
+        };
+        let plain = text(serde_json::json!({"share": 1.0, "accounting": 1.0}));
+        assert!(
+            plain.ends_with("0.2000") && plain.contains("\n    sum "),
+            "{plain}"
+        );
+        let share = serde_json::json!({"share": 0.05, "accounting": 1.0, "total": 0.01});
+        let share = text(share);
+        let lines: Vec<_> = share.lines().collect();
+        let expected = [
+            "  score 0.0100; 1 allocation ahead in its queue",
+            "    factor          value   weight  product",
+            "    priority       0.5000   0.4000   0.2000",
+            "    sum                              0.2000",
+            "    x share                          0.0500  multiplies the sum: the tenant is above its fair \
+             share and holds its burst allowance of nodes or more",
+            "    budget                           1.0000  no effect: only the lowest factor multiplies",
+            "    accounting                       1.0000  no effect: only the lowest factor multiplies",
+        ];
+        assert_eq!(lines, expected);
     }
 }

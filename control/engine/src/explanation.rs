@@ -102,11 +102,14 @@ pub fn score(score: Score, ahead: u32, weights: Weights) -> ScoreView {
         weight,
     });
     let sum = factors.weighted(&weights);
+    let tenant = score.tenant;
     ScoreView {
         factors: factors_shown.collect(),
         sum,
-        budget: score.budget,
-        total: sum * score.budget,
+        budget: tenant.budget,
+        share: Some(tenant.share),
+        accounting: Some(tenant.accounting),
+        total: sum * tenant.lowest(),
         ahead,
     }
 }

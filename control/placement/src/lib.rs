@@ -52,7 +52,7 @@ pub use plan::{
 };
 pub use planner::Planner;
 pub use priority::{
-    factors::{self, Factors, Score, budget as budget_factor},
+    factors::{self, Factors, Score, TenantFactors, budget as budget_factor},
     policy::{InvalidWeight, PlannedReservations, Policy, Profile, RawWeights, Weights},
 };
 pub use view::{

@@ -7,7 +7,7 @@ use crate::{
     },
     input::CycleInput,
     priority::{
-        factors::{self, Factors, Score},
+        factors::{self, Factors, Score, TenantFactors},
         policy::Policy,
     },
     queue::Job,
@@ -24,8 +24,8 @@ const MINUTE_MS: f64 = 60_000.0;
 pub(crate) struct Scorer {
     policy: Policy,
     now: UnixMillis,
-    /// Fair share factor and budget factor of the tenant, by project number.
-    tenants: Vec<(f64, f64)>,
+    /// Fair share factor of the tenant, and the factors that multiply its scores, by project number.
+    tenants: Vec<(f64, TenantFactors)>,
     sets: Vec<EligibleSetInputs>,
     backlog: f64,
     energy: f64,
@@ -58,7 +58,7 @@ impl Scorer {
         let of_project = queue.projects.iter().map(|project| {
             let tenant = view.tenants.get(&project.tenant).unwrap_or(&nobody);
             let share = factors::fair_share(tenant.share_target, tenant.share_used);
-            (share, factors::budget(tenant.budget_used()))
+            (share, tenant.factors())
         });
         let minutes = |bytes: u64| Some(bytes as f64 / policy.checkpoint_bytes_s? as f64 / 60.0);
         let of_set = |eligible: &EligibleSet| {
@@ -95,7 +95,7 @@ impl Scorer {
         let needed =
             span_of(&set.free_by_span, job.nodes).or_else(|| span_of(&set.by_span, job.nodes));
         let groups = set.by_span.len();
-        let (fair_share, budget) = self.tenants[job.project as usize];
+        let (fair_share, tenant) = self.tenants[job.project as usize];
         let of_memory = || Some(set.checkpoint_minutes? * f64::from(job.nodes));
         let of_request = job.checkpoint_ms().map(|ms| ms as f64 / MINUTE_MS);
         let wait = self.now.since(job.eligible_at);
@@ -113,8 +113,8 @@ impl Scorer {
         };
         Score {
             factors,
-            budget,
-            total: factors.weighted(&self.policy.weights) * budget,
+            tenant,
+            total: factors.weighted(&self.policy.weights) * tenant.lowest(),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Cluster view, the solver's input: nodes, queue, running allocations and limits of one vCluster, as one value.
 
-use crate::fraction::Fraction;
+use crate::{
+    fraction::Fraction,
+    priority::factors::{self, TenantFactors},
+};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
     VclusterName,
@@ -70,6 +73,13 @@ pub struct TenantView {
     pub gpu_hours: Option<Budget>,
     /// Budget of node hours.
     pub node_hours: Option<Budget>,
+    /// Whether the tenant holds at least as many nodes as its burst allowance permits. Its jobs then rank behind those
+    /// of others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub beyond_burst: bool,
+    /// Whether an accounting system requests that the jobs of the tenant rank behind those of others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub downscaled: bool,
 }
 
 /// Hours granted and used, in milliseconds of one GPU or node.
@@ -96,6 +106,15 @@ impl TenantView {
     pub fn budget_used(&self) -> f64 {
         let budgets = [self.gpu_hours, self.node_hours].into_iter().flatten();
         budgets.map(Budget::fraction).fold(0.0, f64::max)
+    }
+
+    /// Factors of the tenant, the lowest of which multiplies the scores of its jobs.
+    pub fn factors(&self) -> TenantFactors {
+        TenantFactors {
+            budget: factors::budget(self.budget_used()),
+            share: factors::rank_behind(self.beyond_burst),
+            accounting: factors::rank_behind(self.downscaled),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::state::{
     BaseView, ViewNode,
     hours::{Hours, Source},
 };
-use lattice_placement::{Budget, Fraction, TenantView, budget_factor};
+use lattice_placement::{Budget, Fraction, TenantFactors, TenantView};
 use lattice_quorum_types::{
     Allocation, AllocationId, ProjectPath,
     budget::{ONE_PPM, SoftLimits},
@@ -13,12 +13,6 @@ use lattice_quorum_types::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-};
-
-/// Exhausted budget.
-const EXHAUSTED: Budget = Budget {
-    granted_ms: 0,
-    used_ms: 0,
 };
 
 /// Usage of a tenant's share and budgets.
@@ -61,16 +55,18 @@ impl TenantStanding {
         most.is_some_and(|(share, burst)| self.nodes_held as f64 >= share * part(burst))
     }
 
-    /// Budget factor by which the scores of the tenant's allocations are multiplied.
-    pub fn budget_factor(&self) -> f64 {
-        budget_factor(self.tenant_view().budget_used())
+    /// Factors of the tenant, the lowest of which multiplies the scores of its allocations.
+    pub fn factors(&self) -> TenantFactors {
+        self.tenant_view().factors()
     }
 
-    /// Standing in solver input. If the tenant's allocations must rank behind those of others, its GPU budget counts as
-    /// exhausted.
+    /// Standing in solver input.
     pub fn tenant_view(&self) -> TenantView {
-        let behind = self.hours.downscaled || self.is_beyond_burst();
-        let Hours { gpu, node, .. } = self.hours;
+        let Hours {
+            gpu,
+            node,
+            downscaled,
+        } = self.hours;
         let of = |budget: Option<(Budget, Source)>| budget.map(|(budget, _)| budget);
         TenantView {
             share_target: self
@@ -78,11 +74,10 @@ impl TenantStanding {
                 .fair_share_ppm
                 .and_then(|ppm| Fraction::new(part(ppm)).ok()),
             share_used: Fraction::new(self.share().min(1.0)).unwrap_or_default(),
-            gpu_hours: match behind {
-                true => Some(EXHAUSTED),
-                false => of(gpu),
-            },
+            gpu_hours: of(gpu),
             node_hours: of(node),
+            beyond_burst: self.is_beyond_burst(),
+            downscaled,
         }
     }
 }
@@ -175,4 +170,55 @@ pub fn excess_allocations<N: ViewNode>(view: &BaseView<N>) -> BTreeSet<Allocatio
         }
     }
     bursts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(nodes_held: u64, gpu_used_ms: u64, downscaled: bool) -> TenantStanding {
+        let budget = Budget {
+            granted_ms: 100,
+            used_ms: gpu_used_ms,
+        };
+        TenantStanding {
+            soft: SoftLimits {
+                fair_share_ppm: Some(250_000),
+                burst_ppm: Some(1_500_000),
+                ..SoftLimits::default()
+            },
+            hours: Hours {
+                gpu: Some((budget, Source::Ledger)),
+                downscaled,
+                ..Hours::default()
+            },
+            nodes_held,
+            nodes_in_all: 24,
+        }
+    }
+
+    /// The share is 6 of 24 nodes, and the burst allowance 9. A tenant beyond its burst allowance keeps its budget
+    /// factor, and the reverse.
+    #[test]
+    fn share_and_budget_have_separate_factors() {
+        let factors = |held, used, downscaled| standing(held, used, downscaled).factors();
+        let of = |budget, share, accounting| TenantFactors {
+            budget,
+            share,
+            accounting,
+        };
+        assert_eq!(factors(8, 0, false), of(1.0, 1.0, 1.0));
+        assert_eq!(factors(9, 0, false), of(1.0, 0.05, 1.0));
+        assert_eq!(factors(8, 100, false), of(0.05, 1.0, 1.0));
+        assert_eq!(factors(8, 0, true), of(1.0, 1.0, 0.05));
+        assert_eq!(factors(24, 100, true).lowest(), 0.05);
+    }
+
+    /// The solver input keeps the real usage of the budget of a tenant beyond its burst allowance.
+    #[test]
+    fn solver_input_keeps_budget_beyond_burst() {
+        let input = standing(9, 30, true).tenant_view();
+        assert_eq!(input.budget_used(), 0.3);
+        assert!(input.beyond_burst && input.downscaled);
+    }
 }

@@ -387,7 +387,7 @@ alike! {
     SchedulerView = Scheduler {
         profile, weights, weights_sum, reference_wait_s, reservations, checkpoint_gb_s,
     }
-    ScoreView = Score { factors, sum, budget, total, ahead }
+    ScoreView = Score { factors, sum, budget, share, accounting, total, ahead }
     StepView = ExplanationStep { constraint, removed, left }
     UsageView = Usage { nodes, allocations }
     TenantView = Tenant {
@@ -396,8 +396,8 @@ alike! {
     }
     TenantUsage = TenantUsage {
         tenant, days, since, until, node_hours_used, gpu_hours_used, idle_claimed_node_hours, budget_period_days,
-        gpu_hours_budget, node_hours_budget, budget_used, budget_factor, source, fair_share_target,
-        burst_allowance, share, exceeds_share, downscaled, paused, revision,
+        gpu_hours_budget, node_hours_budget, budget_used, budget_factor, share_factor, accounting_factor,
+        priority_factor, source, fair_share_target, burst_allowance, share, exceeds_share, downscaled, paused, revision,
     }
     PausedProjectView = PausedProject { project, vcluster }
     UserUsage = UserUsage {

@@ -33,9 +33,19 @@ pub struct ScoreView {
     pub factors: Vec<FactorView>,
     /// Sum of the values times the weights.
     pub sum: f64,
-    /// Budget factor of the tenant: 1 up to 80 % used, 0.05 when used up.
+    /// Budget factor of the tenant: 1 up to 80 % of a budget used, 0.05 when it is used up.
     pub budget: f64,
-    /// Product of sum and budget factor, by which the queue is ordered.
+    /// Share factor of the tenant: 0.05 while it holds at least as many nodes as its burst allowance permits, else 1.
+    /// An earlier version of control leaves this field and `accounting` out, and combines all three factors in
+    /// `budget`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Accounting factor of the tenant: 0.05 while the accounting system requests that its allocations rank behind
+    /// those of others, else 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounting: Option<f64>,
+    /// Product of the sum and the lowest of the factors `budget`, `share` and `accounting`, by which the queue is
+    /// ordered.
     pub total: f64,
     /// Number of allocations of the queue that the last cycle considered before this one.
     pub ahead: u32,

@@ -5,9 +5,9 @@ use lattice_quorum_types::Revision;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Usage of a tenant in a window of days that ends now, with its budgets and share.
+/// Usage of a tenant in a window of days that ends now, with its budgets and share. Clients ignore fields that they do
+/// not know, so that later versions of control may add some.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct TenantUsage {
     /// Tenant name.
     pub tenant: String,
@@ -37,8 +37,19 @@ pub struct TenantUsage {
     pub node_hours_budget: Option<Hours>,
     /// Used fraction of the budget that is used most, 1 when it is used up; `null` without a budget.
     pub budget_used: Option<f64>,
-    /// Factor on the scores of the tenant's pending allocations: 1 up to 0.8 of a budget, 0.05 when it is used up.
+    /// Budget factor: 1 up to 0.8 of a budget, 0.05 when it is used up.
     pub budget_factor: f64,
+    /// Share factor: 0.05 while the tenant holds at least as many nodes as its burst allowance permits, else 1. An
+    /// earlier version of control leaves out this field and the next two, and combines all factors in `budget_factor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_factor: Option<f64>,
+    /// Accounting factor: 0.05 while the accounting system requests that the tenant's allocations rank behind those of
+    /// others, else 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounting_factor: Option<f64>,
+    /// Lowest of the three factors, by which the scores of the tenant's pending allocations are multiplied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_factor: Option<f64>,
     /// Source of the budget usage: `ledger`, the cluster's own count, or `accounting`, the accounting system.
     pub source: String,
     /// Share of the cluster that the tenant should have; `null`: not set.

@@ -60,7 +60,7 @@ pub(crate) fn of_tenant(
     let UsageByKind { work, idle } = used.ok_or_else(not_read)?;
     let view = core.view();
     let standing = TenantStandings::new(&view).of(&tenant);
-    let (hours, soft) = (standing.hours, standing.soft);
+    let (hours, soft, factors) = (standing.hours, standing.soft, standing.factors());
     let budget = view.budgets.get(&tenant);
     let credit = budget.and_then(|budget| budget.credit_at(window.until));
     let paused = credit.into_iter().flat_map(|credit| &credit.paused);
@@ -76,7 +76,10 @@ pub(crate) fn of_tenant(
         gpu_hours_budget: hours.gpu.map(|(budget, _)| Hours(budget.granted_ms)),
         node_hours_budget: hours.node.map(|(budget, _)| Hours(budget.granted_ms)),
         budget_used: hours.used(),
-        budget_factor: standing.budget_factor(),
+        budget_factor: factors.budget,
+        share_factor: Some(factors.share),
+        accounting_factor: Some(factors.accounting),
+        priority_factor: Some(factors.lowest()),
         source: hours.source().as_str().to_owned(),
         fair_share_target: soft.fair_share_ppm.map(Fraction),
         burst_allowance: soft.burst_ppm.map(Fraction),

@@ -157,6 +157,11 @@ async fn usage_is_visible_to_user_and_tenant_only() {
         (exhausted.budget_factor, exhausted.source.as_str()),
         (0.05, "ledger")
     );
+    assert_eq!(
+        (exhausted.share_factor, exhausted.accounting_factor),
+        (Some(1.0), Some(1.0))
+    );
+    assert_eq!(exhausted.priority_factor, Some(0.05));
     // Intended usage causes no refusal.
     fixture.submit("alice", "atlas/web", 1).await;
 
@@ -189,6 +194,44 @@ async fn usage_is_visible_to_user_and_tenant_only() {
         let (status, no) = ask(&fixture, "root", Method::GET, wrong, None).await;
         assert_eq!(status, 400, "{no}");
     }
+}
+
+/// The tenant holds its burst allowance of one node, and has used nothing of its budget: the share factor acts.
+#[tokio::test]
+async fn share_factor_has_its_own_field() {
+    let fixture = counted().await;
+    let root = fixture.client("root");
+    let update = TenantUpdate {
+        gpu_hours_budget: Patch::Set(1 << 50),
+        fair_share_target: Patch::Set(40_000),
+        burst_allowance: Patch::Set(1_000_000),
+        ..TenantUpdate::default()
+    };
+    root.update_tenant("atlas", &update).await.unwrap();
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu001"]).await;
+    let usage = root.tenant_usage("atlas", 90).await.unwrap();
+    assert_eq!(
+        (
+            usage.budget_factor,
+            usage.share_factor,
+            usage.accounting_factor
+        ),
+        (1.0, Some(0.05), Some(1.0))
+    );
+    assert_eq!(
+        (usage.priority_factor, usage.exceeds_share),
+        (Some(0.05), true)
+    );
+
+    let waiting = fixture.submit("alice", "atlas/web", 20).await;
+    let why = fixture.client("alice").explanation(waiting).await.unwrap();
+    let score = why.score.unwrap();
+    assert_eq!(
+        (score.budget, score.share, score.accounting),
+        (1.0, Some(0.05), Some(1.0))
+    );
+    assert!((score.total - score.sum * 0.05).abs() < 1e-12, "{score:?}");
 }
 
 /// Accounting is off by default: it has no data, and requests report that.

@@ -149,7 +149,7 @@ fn projects(view: &mut ClusterView) -> Result<Vec<ProjectPath>, InvalidId> {
             share_target: Some(Fraction::millionths(50_000)),
             share_used: Fraction::millionths(5_000 * t as u32),
             gpu_hours: Some(budget),
-            node_hours: None,
+            ..TenantView::default()
         };
         view.tenants.insert(tenant.clone(), had);
         view.levels.insert(tenant, level(used));

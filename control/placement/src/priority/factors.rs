@@ -1,4 +1,5 @@
-//! The nine factors of a job's score, and the budget factor. Each function computes one factor from its inputs.
+//! The nine factors of a job's score, and the factors of its tenant that multiply the score. Each function computes one
+//! factor from its inputs.
 
 use super::policy::Weights;
 use crate::fraction::Fraction;
@@ -10,8 +11,8 @@ const MAX_CLASS: f64 = 10.0;
 const NEUTRAL: f64 = 0.5;
 /// Used part of a budget above which the score is reduced.
 const PENALTY_FROM: f64 = 0.8;
-/// Budget factor of an exhausted budget. Not 0, so that the order within a tenant stays.
-const EXHAUSTED: f64 = 0.05;
+/// Lowest factor of a tenant: its jobs rank behind those of others. Not 0, so that the order within a tenant stays.
+const LOWEST_FACTOR: f64 = 0.05;
 
 /// f1 to f9 of one job. All but the second range from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -59,14 +60,44 @@ impl Factors {
     }
 }
 
-/// Score that orders the queue: the weighted sum of the factors times the budget factor.
+/// Factors of a tenant, each 0.05 to 1. The lowest of them multiplies the scores of the tenant's jobs; the others have
+/// no effect.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TenantFactors {
+    /// Budget factor: [`budget`] of the budget that is closer to exhaustion.
+    pub budget: f64,
+    /// Share factor: [`rank_behind`] while the tenant holds at least as many nodes as its burst allowance permits.
+    pub share: f64,
+    /// Accounting factor: [`rank_behind`] while an accounting system requests it.
+    pub accounting: f64,
+}
+
+impl Default for TenantFactors {
+    fn default() -> Self {
+        Self {
+            budget: 1.0,
+            share: 1.0,
+            accounting: 1.0,
+        }
+    }
+}
+
+impl TenantFactors {
+    /// The lowest factor, by which scores are multiplied.
+    pub fn lowest(&self) -> f64 {
+        self.budget.min(self.share).min(self.accounting)
+    }
+}
+
+/// Score that orders the queue: the weighted sum of the factors times the lowest factor of the tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// Factors as of the time when the queue was ordered.
     pub factors: Factors,
-    /// Budget factor of the tenant, [`budget`].
-    pub budget: f64,
-    /// Product of the weighted sum and the budget factor.
+    /// Factors of the tenant.
+    #[serde(default)]
+    pub tenant: TenantFactors,
+    /// Product of the weighted sum and the lowest factor of the tenant.
     pub total: f64,
 }
 
@@ -134,8 +165,16 @@ pub fn budget(used: f64) -> f64 {
         return 1.0;
     }
     if used >= 1.0 {
-        return EXHAUSTED;
+        return LOWEST_FACTOR;
     }
     let over = (used - PENALTY_FROM) / (1.0 - PENALTY_FROM);
-    (1.0 - over * (1.0 - EXHAUSTED)).max(EXHAUSTED)
+    (1.0 - over * (1.0 - LOWEST_FACTOR)).max(LOWEST_FACTOR)
+}
+
+/// Share or accounting factor: 0.05 if the jobs of the tenant must rank behind those of others, else 1.
+pub fn rank_behind(is_behind: bool) -> f64 {
+    match is_behind {
+        true => LOWEST_FACTOR,
+        false => 1.0,
+    }
 }

@@ -305,14 +305,27 @@ fn any_tenant() -> impl Strategy<Value = TenantView> {
             })
         })
     };
-    (option::of(fraction()), fraction(), budget(), budget()).prop_map(
-        |(share_target, share_used, gpu_hours, node_hours)| TenantView {
-            share_target,
-            share_used,
-            gpu_hours,
-            node_hours,
-        },
+    let behind = || proptest::bool::weighted(0.1);
+    (
+        option::of(fraction()),
+        fraction(),
+        budget(),
+        budget(),
+        behind(),
+        behind(),
     )
+        .prop_map(
+            |(share_target, share_used, gpu_hours, node_hours, beyond_burst, downscaled)| {
+                TenantView {
+                    share_target,
+                    share_used,
+                    gpu_hours,
+                    node_hours,
+                    beyond_burst,
+                    downscaled,
+                }
+            },
+        )
 }
 
 /// With power, bandwidth, shares and budgets.

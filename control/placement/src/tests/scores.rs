@@ -310,5 +310,47 @@ fn a_tenant_that_used_up_its_budget_comes_last_and_keeps_its_order() {
     let plan = Planner::new(view).plan(LATER);
     let order: Vec<u64> = plan.placements.iter().map(|p| p.id.0).collect();
     assert_eq!(order, [4, 2, 3, 1], "placed nevertheless");
-    assert_eq!(plan.placements[3].score.budget, 0.05);
+    let budget = TenantFactors {
+        budget: 0.05,
+        ..TenantFactors::default()
+    };
+    assert_eq!(plan.placements[3].score.tenant, budget);
+}
+
+/// Each cause has its own factor; the lowest multiplies, so that two causes rank a tenant no lower than one.
+#[test]
+fn lowest_tenant_factor_multiplies() {
+    let half_over = Budget {
+        granted_ms: 10,
+        used_ms: 9,
+    };
+    let causes = [
+        (None, true, false, (1.0, 0.05, 1.0)),
+        (None, false, true, (1.0, 1.0, 0.05)),
+        (Some(half_over), false, false, (0.525, 1.0, 1.0)),
+        (Some(half_over), true, true, (0.525, 0.05, 0.05)),
+    ];
+    for (gpu_hours, beyond_burst, downscaled, (budget, share, accounting)) in causes {
+        let tenant = TenantView {
+            gpu_hours,
+            beyond_burst,
+            downscaled,
+            ..TenantView::default()
+        };
+        let factors = tenant.factors();
+        assert!((factors.budget - budget).abs() < 1e-9, "{factors:?}");
+        assert_eq!((factors.share, factors.accounting), (share, accounting));
+        let mut view = published();
+        view.tenants.insert(ProjectPath::new("t").unwrap(), tenant);
+        let plan = Planner::new(view).plan(LATER);
+        let score = plan
+            .placements
+            .iter()
+            .find(|placed| placed.id.0 == 1)
+            .unwrap()
+            .score;
+        let sum = score.factors.weighted(&Weights::default());
+        assert_eq!(score.tenant, factors);
+        assert!((score.total - sum * factors.lowest()).abs() < 1e-9);
+    }
 }

@@ -34,7 +34,8 @@ fn factor(hours: Hours) -> f64 {
     view.hours = Arc::new([(path("physics"), hours)].into());
     TenantStandings::new(&view)
         .of(&path("physics"))
-        .budget_factor()
+        .factors()
+        .lowest()
 }
 
 /// The numbers of the document that this implements: 87,500 of 100,000.
