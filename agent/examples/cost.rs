@@ -54,6 +54,7 @@ fn published(n: usize) -> PublishedState {
         version: Some("0.1.0".to_owned()),
         group: Some("g0".to_owned()),
         history: None,
+        grace_ms: Some(30_000),
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct AgentFacts {
     pub(crate) clock: Arc<dyn Clock>,
     /// Informational codes that are not faults.
     pub(crate) notes: Vec<&'static str>,
+    /// Time between SIGTERM and SIGKILL of ranks. Control needs it to show when SIGKILL is due.
+    pub(crate) grace: Duration,
 }
 
 impl std::fmt::Debug for AgentFacts {
@@ -66,6 +68,7 @@ impl AgentFacts {
                 journal: history.journal,
                 seq: history.last,
             }),
+            grace_ms: u64::try_from(self.grace.as_millis()).ok(),
         }
     }
 

@@ -117,6 +117,7 @@ impl App {
                 (true, None) => vec!["events.unheard"],
                 _ => Vec::new(),
             },
+            grace: settings.executor.grace,
         };
         let next_certificate = AgentRenewalSource::new(&mesh, quorum, &settings, &edges.mesh);
         let (history, restored) = NodeHistory::open(HistorySettings {

@@ -46,7 +46,7 @@ export function drawLegend() {
     el("li", { class: "sign" }, el("span", { class: "mark drifted" }, "≠"), "drifted"),
     el("li", { class: "sign" }, el("span", { class: "mark held" }, "#"), "held by allocation"));
   const nodes = [...model.nodes.values()];
-  const signs = [["✕", "unreachable"], ["~", "suspect"], ["⏸", "out of service"]];
+  const signs = [["✕", "unreachable"], ["~", "suspect"], ["!", "faulty, degraded or unknown"], ["⏸", "out of service"]];
   for (const [sign, words] of signs) {
     if (nodes.some((node) => stateSign(node) === sign)) {
       items.push(el("li", { class: "sign" }, el("b", {}, sign), words));
@@ -62,12 +62,15 @@ function newTile(name) {
   return tile;
 }
 
-// Sign of the node's state; the title of the tile describes the state.
+const SIGNS = {
+  unreachable: "✕", suspect: "~", faulty: "!", unknown: "!", degraded: "!", releasing: "", allocated: "", claimed: "", ready: "",
+};
+
+// Sign of the node's combined status, which is the worst of its parts; the title of the tile names the status.
 function stateSign(node) {
+  if (["unreachable", "suspect"].includes(node.status)) return SIGNS[node.status];
   if (node.drifted_keys > 0) return "≠";
-  if (node.liveness === "unreachable") return "✕";
-  if (node.liveness === "suspect") return "~";
-  return node.lifecycle === "ready" && node.drain.length === 0 ? "" : "⏸";
+  return SIGNS[node.status] ?? "⏸";
 }
 
 function drawTile(tile, node) {
@@ -82,8 +85,7 @@ function drawTile(tile, node) {
   setText(job, node.holder ? `#${node.holder.allocation}` : "");
   setText(state, stateSign(node));
   const words = [node.name, letter === "?" ? "conformance unknown" : `conformance group ${letter}`,
-    node.liveness, node.lifecycle];
-  if (node.drain.length > 0) words.push("draining");
+    node.status];
   if (drifted) words.push(`drifted in ${node.drifted_keys} ${node.drifted_keys === 1 ? "key" : "keys"}`);
   if (node.holder) words.push(`held by allocation ${node.holder.allocation}`);
   tile.title = words.join(", ");
@@ -179,6 +181,7 @@ export function listen() {
 function resources(node) {
   const f = node.resources;
   const rows = [
+    ["Status", node.status],
     ["Topology group", node.group ?? "unknown"],
     ["Gossip cell", node.cell ?? "unknown"],
     ["Liveness", node.liveness + (node.last_seen ? `, last answer ${age(node.last_seen)} ago` : "") + (node.liveness_reason ? `: ${node.liveness_reason}` : "")],

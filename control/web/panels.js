@@ -6,6 +6,8 @@ import { driftRows } from "./nodes.js";
 
 // Maximum number of queue rows; `lattice status` lists longer queues.
 const ROWS = 150;
+// Maximum number of nodes named in one cell.
+const NAMED = 4;
 
 export function drawNumbers() {
   const s = model.status;
@@ -93,17 +95,30 @@ function byPath(a, b) {
 
 const RANK = { running: 0, checkpointing: 0, stopping: 0, starting: 0, pending: 1, held: 2, blocked: 2, suspended: 2 };
 
+// Nodes of an allocation that do not answer or are faulty, from the present data of the nodes.
+function troubled(allocation) {
+  const words = [];
+  for (const status of ["unreachable", "suspect", "faulty"]) {
+    const names = [...model.nodes.values()]
+      .filter((node) => node.status === status && node.holder?.allocation === allocation.id)
+      .map((node) => node.name).sort(inOrder);
+    if (names.length > 0) words.push(`${names.slice(0, NAMED).join(", ")}${names.length > NAMED ? ` and ${names.length - NAMED} more` : ""} ${status}`);
+  }
+  return words.join("; ");
+}
+
 export function drawQueue() {
   const all = [...model.allocations.values()].sort((a, b) => RANK[a.state] - RANK[b.state] || a.id - b.id);
   const shown = all.slice(0, ROWS);
   const now = Date.now();
   const rows = shown.map((a) => {
     const where = holding(a) ? el("span", { class: "mono" }, a.nodelist) : (a.reason ?? "");
+    const trouble = holding(a) ? troubled(a) : "";
     return el("tr", {},
       el("td", { class: "tight" }, el("span", { class: `pill ${a.state}` }, a.state)),
       el("td", { class: "tight" }, `${a.id} `, el("span", { class: "who" }, [a.name, a.user].filter(Boolean).join(", "))),
       el("td", {}, a.project), el("td", { class: "num" }, `${a.nodes}`),
-      el("td", {}, where), el("td", { class: "num" }, age(a.state_since, now)));
+      el("td", {}, where, ...(trouble ? [" ", el("span", { class: "bad" }, trouble)] : [])), el("td", { class: "num" }, age(a.state_since, now)));
   });
   if (rows.length === 0) rows.push(el("tr", {}, el("td", { class: "none", colspan: 6 }, "No running or waiting allocation.")));
   byId("queue-rows").replaceChildren(...rows);

@@ -56,6 +56,7 @@ fn published_state(n: usize) -> PublishedState {
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         group: Some(format!("g{}", n % 4)),
         history: None,
+        grace_ms: Some(30_000),
     }
 }
 

@@ -24,6 +24,8 @@ pub struct PublishedState {
     pub group: Option<String>,
     /// Last entry of the history: readers compare the mark to detect new entries.
     pub history: Option<HistoryMark>,
+    /// Time between SIGTERM and SIGKILL of ranks on the node, milliseconds.
+    pub grace_ms: Option<u64>,
 }
 
 /// Verdict of a member's checks, in order of severity: the worst verdict prevails. An unknown state may be worse than a

@@ -12,6 +12,7 @@
 //! | `ver` | version |
 //! | `grp` | topology group |
 //! | `hist` | `<journal, hex>:<number of the last entry>` |
+//! | `grace` | milliseconds between SIGTERM and SIGKILL |
 //!
 //! A reader ignores unknown and unreadable keys, and lists them.
 
@@ -41,6 +42,7 @@ const BOOT: &str = "boot";
 const VERSION: &str = "ver";
 const GROUP: &str = "grp";
 const HISTORY: &str = "hist";
+const GRACE: &str = "grace";
 
 fn is_code(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
@@ -96,6 +98,7 @@ pub(crate) fn to_texts(
         HISTORY,
         history.map(|h| format!("{:016x}:{}", h.journal, h.seq)),
     );
+    put(GRACE, published.grace_ms.map(|ms| ms.to_string()));
     check(&texts)?;
     Ok(texts)
 }
@@ -202,6 +205,7 @@ fn read_key(published: &mut PublishedState, key: &str, value: &str) -> Option<()
                 seq: seq.parse().ok()?,
             });
         }
+        GRACE => published.grace_ms = Some(value.parse().ok()?),
         _ => {
             let class = key
                 .strip_prefix(FINGERPRINT)
@@ -266,6 +270,7 @@ pub(crate) mod tests {
                 journal: 0x1f,
                 seq: 12,
             }),
+            grace_ms: Some(30_000),
         }
     }
 
@@ -287,6 +292,7 @@ pub(crate) mod tests {
         assert_eq!(texts["hlth"], "degraded:gpu.xid-63,nic.down");
         assert_eq!(texts["load"], "2,1525");
         assert_eq!(texts["hist"], "000000000000001f:12");
+        assert_eq!(texts["grace"], "30000");
         assert!(texts.contains_key("fp.gpu"), "{texts:?}");
     }
 
@@ -314,13 +320,14 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_read_is_named_and_the_rest_is_kept() {
         let long = "x".repeat(513);
-        // Nine invalid keys, eight of them listed.
+        // Ten invalid keys, eight of them listed.
         let bad = [
             ("hlth", "splendid"),
             ("load", "1"),
             ("pw", "-3"),
             ("boot", "no incarnation"),
             ("hist", "12"),
+            ("grace", "30 s"),
             ("future", "key"),
             ("fp.", "nameless"),
             ("id", "line\nbreak"),
@@ -338,7 +345,9 @@ pub(crate) mod tests {
         );
         assert_eq!(
             unreadable,
-            ["hlth", "load", "pw", "boot", "hist", "future", "fp.", "id"]
+            [
+                "hlth", "load", "pw", "boot", "hist", "grace", "future", "fp."
+            ]
         );
     }
 

@@ -33,6 +33,7 @@ async fn gossiped_marks_have_fetchable_preimages() {
     assert_eq!(said.fingerprints.len(), Class::ALWAYS_PUBLISHED.len());
     assert_eq!(said.group.as_deref(), Some("g0"));
     assert_eq!(said.version.as_deref(), Some(env!("CARGO_PKG_VERSION")));
+    assert!(said.grace_ms.is_some());
     assert_eq!(said.health.as_ref().unwrap().verdict, Verdict::Healthy);
     let peer = cluster.peer(&app);
     let mut fetched = 0;

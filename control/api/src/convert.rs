@@ -10,6 +10,7 @@ use crate::{
     nodes::{
         conformance::{DiffView, DifferenceView},
         node::NodeView,
+        node_status::NodeProblemView,
     },
     notation::amount::{Amount, Fraction, Hours},
     page::Page,
@@ -116,6 +117,7 @@ impl TryFrom<v1::SubmitRequest> for AllocationRequest {
 
 field_by_field! {
     DifferenceView => Difference { class, key, left, right, verdict }
+    NodeProblemView => NodeProblem { status, nodes, reason }
     RankView => Rank { rank, node, phase, since, exit }
     UsageView => Usage { nodes, allocations }
 }
@@ -198,6 +200,9 @@ impl From<AllocationView> for v1::Allocation {
             waits_for: a.waits_for.map(Into::into),
             preempted: a.preempted,
             checkpoints: a.checkpoints.map(Into::into),
+            ends_at: a.ends_at,
+            kill_at: a.kill_at,
+            node_problems: a.node_problems.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -224,6 +229,9 @@ impl From<ExplanationView> for v1::Explanation {
             reserved,
             score,
             as_of,
+            ends_at,
+            kill_at,
+            node_problems,
         } = e;
         let steps = steps.into_iter().map(|s| v1::ExplanationStep {
             constraint: s.constraint,
@@ -240,6 +248,9 @@ impl From<ExplanationView> for v1::Explanation {
             as_of,
             reserved,
             score: score.map(Into::into),
+            ends_at,
+            kill_at,
+            node_problems: node_problems.into_iter().map(Into::into).collect(),
         }
     }
 }

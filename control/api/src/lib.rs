@@ -30,7 +30,7 @@ pub mod v1 {
 pub use cluster::{event, quorum, status};
 pub use jobs::allocation::{AllocationRequest, AllocationView, SubmitResult};
 pub use jobs::{allocation, dag, dependency, explanation, outlook};
-pub use nodes::{baseline, claim, conformance, health, history, inventory, node};
+pub use nodes::{baseline, claim, conformance, health, history, inventory, node, node_status};
 pub use notation::{amount, begin, duration, schema, suggestion, text, yaml};
 pub use page::Page;
 pub use problem::Problem;

@@ -9,7 +9,7 @@ pub(crate) use tenant_multiplier::TenantMultiplier;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, or_dash, time},
+    output::{self, Columns, Format, or_dash, time, until},
 };
 use clap::Args;
 use futures::StreamExt as _;
@@ -17,9 +17,11 @@ use lattice_api::{
     allocation::{AllocationView, CheckpointRequest, ExtendRequest},
     explanation::{ExplanationView, ScoreView},
     problem::FieldError,
+    text::{read_time, rounded_duration},
 };
 use lattice_client::{AllocationFilter, JobRef, LogOptions, LogOutput};
-use lattice_quorum_types::AllocationState;
+use lattice_mesh::{Clock as _, SystemClock};
+use lattice_quorum_types::{AllocationState, UnixMillis};
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
@@ -113,9 +115,18 @@ pub struct WhyArgs {
 
 const LIST: Columns<'_> = Columns {
     narrow: &[
-        "id", "name", "project", "state", "nodes", "nodelist", "since", "reason",
+        "id",
+        "name",
+        "project",
+        "state",
+        "nodes",
+        "nodelist",
+        "since",
+        "time_left",
+        "reason",
     ],
     wide: &[
+        "ends_at",
         "user",
         "walltime",
         "class",
@@ -126,7 +137,7 @@ const LIST: Columns<'_> = Columns {
     ],
 };
 
-fn row(a: &AllocationView) -> Vec<String> {
+fn row(a: &AllocationView, now: UnixMillis) -> Vec<String> {
     vec![
         display_id(a),
         or_dash(a.name.as_deref()),
@@ -135,7 +146,9 @@ fn row(a: &AllocationView) -> Vec<String> {
         a.nodes.to_string(),
         or_dash(Some(&a.nodelist).filter(|_| !waits(a)).map(String::as_str)),
         time(&a.state_since),
-        or_dash(state_reason(a)),
+        or_dash(time_left(a, now).as_deref()),
+        or_dash(state_reason(a).as_deref()),
+        or_dash(a.ends_at.as_deref().map(time).as_deref()),
         a.user.clone(),
         a.walltime.clone().unwrap_or_else(|| "unbounded".to_owned()),
         a.class.to_string(),
@@ -154,12 +167,21 @@ fn display_id(a: &AllocationView) -> String {
     }
 }
 
+/// Returns the time until the walltime ends, rounded; `0 s` once it has ended, and `None` if the allocation does not
+/// run or has no walltime.
+fn time_left(a: &AllocationView, now: UnixMillis) -> Option<String> {
+    let ends_at = read_time(a.ends_at.as_deref()?)?;
+    Some(rounded_duration(ends_at.since(now)))
+}
+
 /// Returns the reason for the state. For an allocation that waits again, the reason for the wait takes precedence over
-/// the reason for the end of its last attempt.
-fn state_reason(a: &AllocationView) -> Option<&str> {
-    match waits(a) {
-        true => a.reason.as_deref().or(a.stop.as_deref()),
-        false => a.stop.as_deref().or(a.reason.as_deref()),
+/// the reason for the end of its last attempt. While an allocation is being stopped, both count: why it is stopped, and
+/// what is wrong or due meanwhile.
+fn state_reason(a: &AllocationView) -> Option<String> {
+    match (waits(a), &a.stop, &a.reason) {
+        (false, Some(stop), Some(reason)) => Some(format!("{stop}; {reason}")),
+        (true, stop, reason) => reason.as_ref().or(stop.as_ref()).cloned(),
+        (false, stop, reason) => stop.as_ref().or(reason.as_ref()).cloned(),
     }
 }
 
@@ -186,7 +208,9 @@ pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Fa
         user: None,
     };
     let found = connection.client.allocations(&filter).await?;
-    output::print(connection.format, &found, LIST, found.iter().map(row))?;
+    let now = SystemClock.now();
+    let rows = found.iter().map(|a| row(a, now));
+    output::print(connection.format, &found, LIST, rows)?;
     if found.is_empty() && !args.all {
         output::message!(
             "nothing is queued or running; `lattice status --all` shows what has ended"
@@ -364,6 +388,20 @@ pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
     if let Some(at) = &why.as_of {
         let _ = write!(text, "\n  as of: {}", time(at));
     }
+    for (name, at) in [
+        ("time limit ends at", &why.ends_at),
+        ("SIGKILL at", &why.kill_at),
+    ] {
+        if let Some(at) = at {
+            let _ = write!(text, "\n  {name}: {}", until(Format::Table, at));
+        }
+    }
+    for problem in &why.node_problems {
+        let _ = write!(text, "\n  {}: {}", problem.status, problem.nodes);
+        if let Some(reason) = &problem.reason {
+            let _ = write!(text, " ({reason})");
+        }
+    }
     if let Some(score) = &why.score {
         let _ = write!(text, "\n{}", score_text(score));
     }
@@ -433,6 +471,83 @@ mod tests {
         );
         let unplanned = told(serde_json::Value::Null);
         assert_eq!(unplanned, "allocation 7 is pending: waits");
+    }
+
+    fn shown(fields: serde_json::Value) -> AllocationView {
+        let mut view = serde_json::json!({
+            "id": 7, "user": "ada", "project": "atlas", "vcluster": "default", "state": "running",
+            "state_since": "2026-11-23T04:00:00Z", "submitted_at": "2026-11-23T03:00:00Z",
+            "nodes": 2, "nodelist": "gpu[001-002]", "attempt": 1, "class": 5, "sensitive": false,
+            "constraints": {}, "requeue": "never", "ranks": [], "revision": 1,
+        });
+        let all = view.as_object_mut().unwrap();
+        all.extend(fields.as_object().unwrap().clone());
+        serde_json::from_value(view).unwrap()
+    }
+
+    fn cell(a: &AllocationView, name: &str) -> String {
+        let now = read_time("2026-11-23T04:30:00Z").unwrap();
+        let mut names = LIST.narrow.iter().chain(LIST.wide);
+        let place = names.position(|column| *column == name).unwrap();
+        row(a, now).swap_remove(place)
+    }
+
+    #[test]
+    fn running_row_shows_time_left_and_problem() {
+        let fine = shown(serde_json::json!({"ends_at": "2026-11-23T06:30:00.000Z"}));
+        assert_eq!(
+            ["time_left", "ends_at", "reason"].map(|name| cell(&fine, name)),
+            ["2 h", "2026-11-23T06:30:00Z", "-"]
+        );
+        let silent = shown(serde_json::json!({"reason": "node gpu001 unreachable"}));
+        assert_eq!(cell(&silent, "reason"), "node gpu001 unreachable");
+        assert_eq!(cell(&silent, "time_left"), "-");
+        let over = shown(serde_json::json!({
+            "ends_at": "2026-11-23T04:29:48Z", "kill_at": "2026-11-23T04:30:18Z",
+            "reason": "time limit reached, SIGKILL in 18 s",
+        }));
+        assert_eq!(cell(&over, "time_left"), "0 s");
+        assert_eq!(cell(&over, "reason"), "time limit reached, SIGKILL in 18 s");
+    }
+
+    #[test]
+    fn stopping_row_shows_cause_and_due_sigkill() {
+        let stopping = shown(serde_json::json!({
+            "state": "stopping", "stop": "cancelled by ada", "reason": "SIGKILL in 18 s",
+        }));
+        assert_eq!(
+            cell(&stopping, "reason"),
+            "cancelled by ada; SIGKILL in 18 s"
+        );
+        // A waiting allocation shows the reason of its wait, not that of the end of its last attempt.
+        let again = shown(serde_json::json!({
+            "state": "pending", "stop": "node gpu001 lost", "reason": "on hold",
+        }));
+        assert_eq!(cell(&again, "reason"), "on hold");
+    }
+
+    #[test]
+    fn why_lists_problems_of_a_running_allocation() {
+        let why = serde_json::json!({
+            "allocation": 7, "state": "running", "summary": "runs; node gpu001 unreachable",
+            "ends_at": "2020-01-01T00:00:00.000Z",
+            "node_problems": [
+                {"status": "unreachable", "nodes": "gpu001", "reason": "does not answer control"},
+                {"status": "draining", "nodes": "gpu002"},
+            ],
+        });
+        let text = in_words(&serde_json::from_value(why).unwrap());
+        assert!(
+            text.starts_with(
+                "allocation 7 is running: runs; node gpu001 unreachable\n  time limit ends at: \
+                 2020-01-01T00:00:00Z ("
+            ),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("\n  unreachable: gpu001 (does not answer control)\n  draining: gpu002"),
+            "{text}"
+        );
     }
 
     #[test]

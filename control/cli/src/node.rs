@@ -22,6 +22,7 @@ use lattice_api::{
     certificate::{CertificateState, CertificateView},
     conformance::DifferenceView,
     node::{ClassView, NodeView, PowerView},
+    node_status::NodeStatus,
 };
 use lattice_conformance::Class;
 use list::ListArgs;
@@ -31,7 +32,7 @@ use reprobe::ReprobeArgs;
 /// Node subcommands.
 #[derive(Subcommand)]
 pub enum NodeCommand {
-    /// List nodes with their state, health and fingerprint: all, some, or those in a given state.
+    /// List nodes with their status, holder and fingerprint: all, some, or those with a given status.
     List(ListArgs),
     /// Show one node: state, health, resources, power and the digest of each class.
     Show(ShowArgs),
@@ -187,6 +188,12 @@ fn vcluster(node: &NodeView) -> String {
     }
 }
 
+/// Returns the combined status. A control of an earlier version sends none.
+fn status(node: &NodeView) -> String {
+    let combined = || NodeStatus::of_view(node).to_string();
+    node.status.clone().unwrap_or_else(combined)
+}
+
 /// Returns the liveness and its reason.
 fn liveness(node: &NodeView) -> String {
     match &node.liveness_reason {
@@ -212,6 +219,7 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
     let line = |key: &str, value: String| vec![key.to_owned(), value];
     let mut rows = vec![
         line("name", node.name.clone()),
+        line("status", status(&node)),
         line("lifecycle", node.lifecycle.clone()),
         line("liveness", liveness(&node)),
         line(
@@ -247,16 +255,16 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
             "allocation {} attempt {}",
             holder.allocation, holder.attempt
         );
-        rows.insert(2, line("held by", text));
+        rows.insert(3, line("held by", text));
     }
     let drained = node.drain.iter().map(|drain| {
         let (owner, reason, since) = (&drain.owner, &drain.reason, time(&drain.since));
         line("drained by", format!("{owner}: {reason} (since {since})"))
     });
-    let after_state = 2 + usize::from(node.holder.is_some());
+    let after_state = 3 + usize::from(node.holder.is_some());
     rows.splice(after_state..after_state, drained);
     if let Some(claim) = &node.claim {
-        rows.insert(2, line("claimed by", claim::in_words(claim)));
+        rows.insert(3, line("claimed by", claim::in_words(claim)));
     }
     if let Some(reason) = &node.attestation_fault {
         rows.push(line("no sensitive work", reason.clone()));

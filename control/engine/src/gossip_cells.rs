@@ -91,6 +91,7 @@ fn gossiped_node(cell: &str, member: &Member) -> GossipedNode {
             journal: mark.journal,
             seq: mark.seq,
         }),
+        grace_ms: said.grace_ms,
         is_alive: member.liveness == GossipLiveness::Alive,
     }
 }

@@ -38,6 +38,7 @@ pub mod preimages;
 mod quorum;
 mod reply_times;
 pub mod requested_plans;
+pub mod run_condition;
 mod sanitize;
 mod scaling_metrics;
 pub mod scheduling_config;

@@ -36,6 +36,7 @@ mod projects;
 mod rbac;
 mod reservations;
 mod roles;
+mod run_condition;
 mod store;
 mod submission;
 mod tenants;

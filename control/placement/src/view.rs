@@ -233,6 +233,18 @@ pub enum Liveness {
     Unreachable,
 }
 
+impl Liveness {
+    /// Lower-case name as printed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Liveness::Unknown => "unknown",
+            Liveness::Alive => "alive",
+            Liveness::Suspect => "suspect",
+            Liveness::Unreachable => "unreachable",
+        }
+    }
+}
+
 /// Health of a node, best first: of several reports about one node, the greatest counts. `Unknown` is worse than
 /// `Degraded`, since the true state may be worse than a fault that leaves the node usable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -250,6 +262,16 @@ pub enum Health {
 }
 
 impl Health {
+    /// Lower-case name as printed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Health::Unknown => "unknown",
+            Health::Healthy => "healthy",
+            Health::Degraded => "degraded",
+            Health::Faulty => "faulty",
+        }
+    }
+
     /// Whether the node may get new jobs.
     pub const fn is_usable(self) -> bool {
         matches!(self, Self::Healthy | Self::Degraded)

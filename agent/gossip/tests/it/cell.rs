@@ -32,6 +32,7 @@ async fn three_members_share_membership_and_metadata() {
         version: Some("1".to_owned()),
         group: Some("g0".to_owned()),
         history: None,
+        grace_ms: Some(5_000),
     };
     members[2].cell.publish(&said).unwrap();
     for member in &members {

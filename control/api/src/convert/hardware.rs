@@ -55,6 +55,7 @@ impl From<NodeView> for v1::Node {
         let classes = n.classes.into_iter();
         Self {
             name: n.name,
+            status: n.status,
             lifecycle: n.lifecycle,
             drain: n.drain.into_iter().map(Into::into).collect(),
             allocation: n.holder.as_ref().map(|h| h.allocation.0),

@@ -33,6 +33,7 @@ use crate::{
             BmcReadResult, ClassView, DrainView, HealthView, HolderView, NodeView, PowerView,
             ReprobeResult, ResourcesView,
         },
+        node_status::NodeProblemView,
     },
     notation::amount::{Amount, Fraction, Hours},
     page::Page,
@@ -328,7 +329,8 @@ alike! {
         cohort, cohort_nodes, majority_nodes, as_of,
     }
     ExplanationView = Explanation {
-        allocation, state, summary, blocker, steps, estimated_start, reserved, score, as_of,
+        allocation, state, summary, blocker, steps, estimated_start, reserved, score, as_of, ends_at,
+        kill_at, node_problems,
     }
     FactorView = Factor { name, value, weight }
     FleetChangeView = FleetChange {
@@ -365,6 +367,7 @@ alike! {
         state, entity, address, code, xid, detail, source, severity, action, observe_only, by,
         count, first_at, left_out, late, bmc_time, read_at,
     }
+    NodeProblemView = NodeProblem { status, nodes, reason }
     NodeHealthView = NodeHealth {
         node, table, reasons, cleared, agent_error, bmc_read_at, as_of,
     }
@@ -446,6 +449,7 @@ impl Full for NodeView {
     fn full(next: &mut u16) -> Self {
         Self {
             name: Full::full(next),
+            status: Full::full(next),
             lifecycle: Full::full(next),
             drain: Full::full(next),
             holder: Some(HolderView {
@@ -495,6 +499,7 @@ impl Back<NodeView> for v1::Node {
     fn back(self) -> NodeView {
         NodeView {
             name: self.name,
+            status: self.status,
             lifecycle: self.lifecycle,
             drain: self.drain.back(),
             holder: self.allocation.map(|allocation| HolderView {

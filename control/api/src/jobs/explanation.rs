@@ -1,5 +1,6 @@
 //! Explanations: why an allocation waits, and its place in the queue.
 
+use crate::nodes::node_status::NodeProblemView;
 use lattice_quorum_types::AllocationId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -79,4 +80,14 @@ pub struct ExplanationView {
     /// Time of the scheduling cycle that produced this explanation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<String>,
+    /// End of the walltime, by the nodes' clocks, while the processes run; absent when unbounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<String>,
+    /// Time at which SIGKILL is due: the walltime has ended, or the allocation is being stopped, and processes still
+    /// run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kill_at: Option<String>,
+    /// Nodes of the allocation that are out of order, out of service or unknown, while it holds them; worst first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_problems: Vec<NodeProblemView>,
 }

@@ -7,3 +7,4 @@ pub mod health;
 pub mod history;
 pub mod inventory;
 pub mod node;
+pub mod node_status;

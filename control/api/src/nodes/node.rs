@@ -136,6 +136,11 @@ pub struct ResourcesView {
 pub struct NodeView {
     /// Node name.
     pub name: String,
+    /// Combined status, the worst of liveness, health, lifecycle, claim and use. From worst to best: `unreachable`,
+    /// `suspect`, `faulty`, `quarantined`, `unclean`, `drained`, `draining`, `unregistered`, `joining`, `unknown`,
+    /// `degraded`, `releasing`, `allocated`, `claimed`, `ready`; `retired` replaces all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
     /// Intent: `joining`, `ready`, `draining`, `drained`, `quarantined` or `retired`; `unregistered` for a node that
     /// gossips but is not registered.
     pub lifecycle: String,

@@ -4,21 +4,23 @@ use super::{LIST, row, waits};
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, or_dash, time},
+    output::{self, Columns, Format, or_dash, time, until},
 };
 use lattice_api::allocation::{AllocationView, MetricBody, ScaleBody, write_bandwidth};
 use lattice_client::JobRef;
+use lattice_mesh::{Clock as _, SystemClock};
 
 /// Runs `lattice status ID`.
 pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Failure> {
     let a = connection.client.allocation(id).await?;
+    let cells = row(&a, SystemClock.now());
     if !matches!(connection.format, Format::Table | Format::Wide) {
-        return Ok(output::print(connection.format, &a, LIST, [row(&a)])?);
+        return Ok(output::print(connection.format, &a, LIST, [cells])?);
     }
     let headers: Vec<&str> = LIST.narrow.iter().chain(LIST.wide).copied().collect();
     let mut lines: Vec<Vec<String>> = headers
         .iter()
-        .zip(row(&a))
+        .zip(cells)
         .map(|(key, value)| vec![(*key).to_owned(), value])
         .collect();
     for line in &mut lines {
@@ -26,6 +28,7 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
             "id" => line[1] = number(&a),
             "attempt" => line[1] = attempts(&a),
             "reason" => line[1] = or_dash(a.reason.as_deref()),
+            "ends_at" => line[1] = or_dash(ends_at(&a).as_deref()),
             _ => {}
         }
     }
@@ -38,6 +41,7 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
         };
         lines.push(vec![key, stop.clone()]);
     }
+    lines.extend(condition(&a).map(|(key, value)| vec![key, value]));
     if waits(&a) && !a.nodelist.is_empty() {
         lines.push(vec!["last ran on".to_owned(), a.nodelist.clone()]);
     }
@@ -82,6 +86,26 @@ fn number(a: &AllocationView) -> String {
         ),
         None => a.id.to_string(),
     }
+}
+
+/// Returns the end of the walltime with its distance from now.
+fn ends_at(a: &AllocationView) -> Option<String> {
+    let at = a.ends_at.as_deref()?;
+    Some(until(Format::Table, at))
+}
+
+/// Returns the lines about the due SIGKILL and about the nodes with problems.
+fn condition(a: &AllocationView) -> impl Iterator<Item = (String, String)> {
+    let kill_at = a.kill_at.as_deref();
+    let kill_at = kill_at.map(|at| ("SIGKILL at".to_owned(), until(Format::Table, at)));
+    let problems = a.node_problems.iter().map(|problem| {
+        let nodes = match &problem.reason {
+            Some(reason) => format!("{} ({reason})", problem.nodes),
+            None => problem.nodes.clone(),
+        };
+        (problem.status.clone(), nodes)
+    });
+    kill_at.into_iter().chain(problems)
 }
 
 /// Returns the number of attempts, and the policy after the loss of a node.

@@ -3,7 +3,7 @@
 use super::{
     gibibytes, gpus,
     node_args::{NodeSelection, expand},
-    number, reasons, vcluster,
+    number, reasons, status, vcluster,
 };
 use crate::{
     connect::Connection,
@@ -11,13 +11,17 @@ use crate::{
     output::{self, Columns, or_dash, short},
 };
 use clap::Args;
-use lattice_api::{claim::ClaimView, node::NodeView};
+use lattice_api::{claim::ClaimView, node::NodeView, node_status::NodeStatus};
 
 #[derive(Args)]
 pub struct ListArgs {
     /// Show these nodes only: gpu007, gpu[001-004].
     #[arg(value_name = "NODES")]
     nodes: Vec<String>,
+    /// Show nodes with this combined status only, several values separated by commas: unreachable, faulty, ready. The
+    /// status is the worst of liveness, health, state, claim and use.
+    #[arg(long, value_delimiter = ',', value_name = "STATUS")]
+    status: Vec<NodeStatus>,
     /// Show these states only, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = [
         "unregistered", "joining", "ready", "draining", "drained", "quarantined", "retired",
@@ -32,10 +36,12 @@ pub struct ListArgs {
 }
 
 impl ListArgs {
-    /// Whether a node matches the filters for state, health and drift.
+    /// Whether a node matches the filters for status, state, health and drift.
     fn matches(&self, node: &NodeView) -> bool {
         let one_of = |asked: &[String], is: &String| asked.is_empty() || asked.contains(is);
-        one_of(&self.state, &node.lifecycle)
+        let has_status = |wanted: &NodeStatus| wanted.as_str() == status(node);
+        (self.status.is_empty() || self.status.iter().any(has_status))
+            && one_of(&self.state, &node.lifecycle)
             && one_of(&self.health, &node.health.verdict)
             && (!self.drifted || node.drifted_keys.is_some_and(|keys| keys > 0))
     }
@@ -44,9 +50,7 @@ impl ListArgs {
 const COLUMNS: Columns<'_> = Columns {
     narrow: &[
         "node",
-        "state",
-        "liveness",
-        "health",
+        "status",
         "held by",
         "claimed by",
         "gpus",
@@ -54,6 +58,9 @@ const COLUMNS: Columns<'_> = Columns {
         "fingerprint",
     ],
     wide: &[
+        "state",
+        "liveness",
+        "health",
         "group",
         "drained by",
         "reasons",
@@ -90,14 +97,15 @@ fn row(node: &NodeView) -> Vec<String> {
     let fingerprint = node.fingerprint.as_deref().map(short);
     vec![
         node.name.clone(),
-        node.lifecycle.clone(),
-        node.liveness.clone(),
-        node.health.verdict.clone(),
+        status(node),
         or_dash(holder.as_deref()),
         or_dash(node.claim.as_ref().map(claimant).as_deref()),
         gpus(node),
         number(node.drifted_keys),
         fingerprint.unwrap_or_else(|| "unknown".to_owned()),
+        node.lifecycle.clone(),
+        node.liveness.clone(),
+        node.health.verdict.clone(),
         or_dash(node.group.as_deref()),
         or_dash(drained_by(node).as_deref()),
         or_dash(reasons(node).as_deref()),
@@ -184,6 +192,30 @@ mod tests {
         let cells = row(&node("drained", "healthy", 0));
         assert_eq!(cells.len(), COLUMNS.narrow.len() + COLUMNS.wide.len());
         assert_eq!(cells[1], "drained");
-        assert_eq!(cells[COLUMNS.narrow.len() + 1], "op: fan is loud");
+        let wide = &cells[COLUMNS.narrow.len()..];
+        let of = |name: &str| {
+            let place = COLUMNS.wide.iter().position(|column| *column == name);
+            wide[place.unwrap()].as_str()
+        };
+        assert_eq!(
+            [of("state"), of("liveness"), of("health"), of("drained by")],
+            ["drained", "alive", "healthy", "op: fan is loud"]
+        );
+    }
+
+    /// A ready node that does not answer is not shown as ready. The status of the server counts; without one, as from
+    /// an earlier version, it is combined from the parts.
+    #[test]
+    fn status_is_the_worst_part() {
+        let mut silent = node("ready", "unknown", 0);
+        silent.liveness = "unreachable".to_owned();
+        assert_eq!(row(&silent)[1], "unreachable");
+        silent.status = Some("suspect".to_owned());
+        assert_eq!(row(&silent)[1], "suspect");
+        assert_eq!(row(&node("ready", "faulty", 0))[1], "faulty");
+        assert_eq!(row(&node("ready", "healthy", 0))[1], "ready");
+        assert!(asked(&["--status", "suspect,unreachable"]).matches(&silent));
+        assert!(!asked(&["--status", "ready"]).matches(&silent));
+        assert!(Line::try_parse_from(["list", "--status", "drian"]).is_err());
     }
 }

@@ -72,6 +72,7 @@ impl World {
             agent_version: None,
             group: None,
             history: None,
+            grace_ms: None,
             is_alive: true,
         });
         self.peers.push(mesh);

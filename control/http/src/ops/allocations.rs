@@ -1,6 +1,6 @@
 //! Allocation operations: list, show and act.
 
-use super::{elements, paging, propose, read, unexpected, wait_causes::WaitLookup};
+use super::{elements, paging, propose, read, time, unexpected, wait_causes::WaitLookup};
 use crate::{caller::Caller, state::Api};
 use lattice_api::{
     AllocationView,
@@ -10,9 +10,9 @@ use lattice_api::{
     page::Page,
     problem::Problem,
 };
-use lattice_engine::{Core, explanation};
+use lattice_engine::{Core, explanation, run_condition::RunCondition};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, ProjectPath, Refusal,
+    Allocation, AllocationId, AllocationState, Command, ProjectPath, Refusal, UnixMillis,
     checkpoint::DEFAULT_TIMEOUT_MS,
     command::RequestedCheckpoint,
     event::EventKind,
@@ -103,12 +103,13 @@ pub(crate) async fn list(
             .plan_for(core, &view, page.items.iter().map(|a| &***a))
             .await;
         let waits = WaitLookup::new(&view);
-        return Ok(page.map(|a| allocation_view(&view, (&plan, &waits), caller, a)));
+        let now = core.now();
+        return Ok(page.map(|a| allocation_view(&view, (&plan, &waits, now), caller, a)));
     }
     let page = list_all(core, caller, filter, limit, after).await?;
     let plan = api.plans().plan_for(core, &view, &page.items).await;
-    let waits = WaitLookup::new(&view);
-    Ok(page.map(|a| allocation_view(&view, (&plan, &waits), caller, &a)))
+    let (waits, now) = (WaitLookup::new(&view), core.now());
+    Ok(page.map(|a| allocation_view(&view, (&plan, &waits, now), caller, &a)))
 }
 
 /// Lists allocations including ended ones, which only the quorum has.
@@ -328,6 +329,15 @@ pub(crate) async fn explanation(
     if let Some(waits) = WaitLookup::new(&view).of(&record) {
         explained.summary = super::wait_causes::wait_text(&record, &waits);
     }
+    let now = core.now();
+    if let Some(condition) = RunCondition::of(&view, &record, now) {
+        if let Some(wrong) = condition.text(now) {
+            explained.summary += &format!("; {wrong}");
+        }
+        explained.ends_at = condition.ends_at.map(time);
+        explained.kill_at = condition.kill_at.map(time);
+        explained.node_problems = condition.problem_views();
+    }
     Ok(explained)
 }
 
@@ -346,15 +356,21 @@ pub(crate) fn visibility(view: &View, caller: &Caller, a: &Allocation) -> Worklo
     }
 }
 
-/// View of an allocation for the caller. `plan` comes from [`Core::plan_for`].
+/// View of an allocation for the caller at this time. `plan` comes from [`Core::plan_for`].
 pub(crate) fn allocation_view(
     view: &View,
-    (plan, waits): (&LastPlan, &WaitLookup<'_>),
+    (plan, waits, now): (&LastPlan, &WaitLookup<'_>, UnixMillis),
     caller: &Caller,
     a: &Allocation,
 ) -> AllocationView {
     let mut shown = AllocationView::new(a, visibility(view, caller, a));
     shown.reason = explanation::reason(view, plan, a);
+    if let Some(condition) = RunCondition::of(view, a, now) {
+        shown.reason = condition.text(now);
+        shown.ends_at = condition.ends_at.map(time);
+        shown.kill_at = condition.kill_at.map(time);
+        shown.node_problems = condition.problem_views();
+    }
     if let Some(waits) = waits.of(a) {
         shown.reason = Some(super::wait_causes::wait_text(a, &waits));
         shown.waits_for = Some((&waits).into());
@@ -369,5 +385,6 @@ async fn current_view(api: &Api, caller: &Caller, a: &Allocation) -> AllocationV
     let core = api.core();
     let view = core.view();
     let plan = api.plans().plan_for(core, &view, [a]).await;
-    allocation_view(&view, (&plan, &WaitLookup::new(&view)), caller, a)
+    let waits = WaitLookup::new(&view);
+    allocation_view(&view, (&plan, &waits, core.now()), caller, a)
 }

@@ -85,7 +85,7 @@ fn event_change(
     }
     match &event.kind {
         EventKind::Allocation { change, record } => {
-            let why = (&*view.plan, waits);
+            let why = (&*view.plan, waits, core.now());
             let mut record = Box::new(allocations::allocation_view(view, why, caller, record));
             // The workload never changes, and the feed does not keep it.
             record.workload = None;

@@ -10,6 +10,7 @@ use lattice_api::{
         BmcReadResult, ClassView, DrainView, HealthView, HolderView, NodeView, PowerView,
         ReprobeResult, ResourcesView,
     },
+    node_status::NodeStatus,
     page::Page,
     problem::{Kind, Problem},
 };
@@ -18,7 +19,7 @@ use lattice_conformance::{
     Value, health::Severity,
 };
 use lattice_engine::{AgentError, Core, ReadingKind, bmc::RequestedReading};
-use lattice_placement::{Health, Liveness};
+use lattice_placement::Health;
 use lattice_quorum_types::{NodeId, ProjectPath, Revision, UnixMillis, node::Node};
 use lattice_view::{NodeEntry, View};
 use std::{ops::Bound, time::Duration};
@@ -129,7 +130,13 @@ pub(super) fn with_bmc(api: &Api, mut shown: NodeView, entry: &NodeEntry) -> Nod
             shown.health.reasons.push(reason.code.clone());
         }
     }
-    health(verdict).clone_into(&mut shown.health.verdict);
+    verdict.as_str().clone_into(&mut shown.health.verdict);
+    with_status(shown)
+}
+
+/// Adds the combined status. The health verdict must be complete.
+fn with_status(mut shown: NodeView) -> NodeView {
+    shown.status = Some(NodeStatus::of_view(&shown).to_string());
     shown
 }
 
@@ -383,8 +390,9 @@ pub(crate) fn node_view_with_record(
     let seen = entry.gossip.as_ref();
     let (verdict, reasons) = entry.shown_health();
     let drain = record.map_or(&[][..], |r| &r.drain);
-    NodeView {
+    with_status(NodeView {
         name: entry.id.to_string(),
+        status: None,
         lifecycle: record
             .map_or("unregistered", |r| r.lifecycle.as_str())
             .to_owned(),
@@ -407,11 +415,11 @@ pub(crate) fn node_view_with_record(
         lent_by: record
             .filter(|r| r.home != r.current)
             .map(|r| r.home.to_string()),
-        liveness: liveness(entry.liveness).to_owned(),
+        liveness: entry.liveness.as_str().to_owned(),
         liveness_reason: entry.liveness_reason.clone(),
         last_seen: core.reply_times.of(&entry.id).map(time),
         health: HealthView {
-            verdict: health(verdict).to_owned(),
+            verdict: verdict.as_str().to_owned(),
             reasons,
         },
         cell: seen.map(|s| s.cell.clone()),
@@ -433,26 +441,7 @@ pub(crate) fn node_view_with_record(
         power: None,
         certificate: None,
         revision: record.map_or(Revision(0), |r| r.revision),
-    }
-}
-
-/// Printed form of a liveness.
-pub(crate) fn liveness(liveness: Liveness) -> &'static str {
-    match liveness {
-        Liveness::Unknown => "unknown",
-        Liveness::Alive => "alive",
-        Liveness::Suspect => "suspect",
-        Liveness::Unreachable => "unreachable",
-    }
-}
-
-fn health(health: Health) -> &'static str {
-    match health {
-        Health::Unknown => "unknown",
-        Health::Healthy => "healthy",
-        Health::Degraded => "degraded",
-        Health::Faulty => "faulty",
-    }
+    })
 }
 
 fn class_view(mark: &ClassMark) -> ClassView {

@@ -1,6 +1,6 @@
 //! Cluster status in numbers, and readiness of this control.
 
-use super::{nodes::liveness, read, unexpected};
+use super::{read, unexpected};
 use crate::{caller::Caller, state::Api};
 use lattice_api::{
     problem::{Kind, Problem},
@@ -87,7 +87,7 @@ pub(crate) fn tally<'a>(words: impl Iterator<Item = &'a str>) -> BTreeMap<String
 }
 
 pub(crate) fn by_liveness(view: &View) -> BTreeMap<String, u64> {
-    tally(view.nodes.values().map(|node| liveness(node.liveness)))
+    tally(view.nodes.values().map(|node| node.liveness.as_str()))
 }
 
 pub(crate) fn nodes_held(view: &View) -> u64 {

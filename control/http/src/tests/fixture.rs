@@ -483,6 +483,7 @@ impl ApiFixture {
                     agent_version: None,
                     group: Some(format!("dragonfly-{}", n % 4)),
                     history: None,
+                    grace_ms: None,
                     is_alive: true,
                 };
                 (NodeId::new(format!("gpu{n:03}")).unwrap(), seen)

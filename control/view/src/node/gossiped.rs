@@ -44,6 +44,8 @@ pub struct GossipedNode {
     pub group: Option<String>,
     /// Position up to which the node's own history goes.
     pub history: Option<JournalPosition>,
+    /// Time between SIGTERM and SIGKILL of ranks on the node, milliseconds; `None` for an agent of an earlier version.
+    pub grace_ms: Option<u64>,
     /// Whether gossip considers the node alive. Liveness itself is in [`NodeEntry::liveness`](super::NodeEntry).
     pub is_alive: bool,
 }
@@ -64,6 +66,7 @@ impl GossipedNode {
             agent_version: None,
             group: None,
             history: None,
+            grace_ms: None,
             is_alive: false,
         }
     }

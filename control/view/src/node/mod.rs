@@ -256,6 +256,13 @@ impl NodeEntry {
             .is_some_and(GossipedNode::rejects_allocations)
     }
 
+    /// Time between SIGTERM and SIGKILL of ranks on the node, milliseconds, as last gossiped; `None` if the node never
+    /// published it.
+    pub fn grace_ms(&self) -> Option<u64> {
+        let earlier = || self.last_known.as_ref()?.gossip.as_ref();
+        self.gossip.as_ref().or_else(earlier)?.grace_ms
+    }
+
     /// Topology group by the verified document, else by gossip.
     pub fn group(&self) -> Option<&str> {
         let by_document = self.document.as_ref().map(|d| &d.topology_group);

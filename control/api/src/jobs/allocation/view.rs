@@ -5,7 +5,10 @@ use super::{
     ElementCountsView, ElementView, REDACTED, REQUEUES, ScaleBody, WaitsForView, WorkloadAccess,
     demand, name_of,
 };
-use crate::notation::{duration, text};
+use crate::{
+    nodes::node_status::NodeProblemView,
+    notation::{duration, text},
+};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Revision,
     allocation::{RankExit, RankPhase, StopCause},
@@ -174,9 +177,20 @@ pub struct AllocationView {
     /// Why the allocation is being, or was, stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
-    /// Why the allocation waits, as of the last scheduling cycle.
+    /// Why the allocation waits, as of the last scheduling cycle; or, while it holds nodes, what is wrong: nodes that
+    /// do not answer or are faulty, a time limit that was reached, and the due SIGKILL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// End of the walltime, by the nodes' clocks, while the processes run; absent when unbounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<String>,
+    /// Time at which SIGKILL is due: the walltime has ended, or the allocation is being stopped, and processes still
+    /// run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kill_at: Option<String>,
+    /// Nodes of the allocation that are out of order, out of service or unknown, while it holds them; worst first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_problems: Vec<NodeProblemView>,
     /// Workload; absent when the caller may not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<WorkloadView>,
@@ -296,6 +310,9 @@ impl AllocationView {
                 .collect(),
             stop: stop_reason(a, sight),
             reason: None,
+            ends_at: None,
+            kill_at: None,
+            node_problems: Vec::new(),
             workload: (sight == WorkloadAccess::Full).then(|| (&a.spec.workload).into()),
             revision: a.revision,
         }

@@ -76,6 +76,7 @@ pub fn seen(generation: u64) -> GossipedNode {
         agent_version: None,
         group: None,
         history: None,
+        grace_ms: None,
         is_alive: true,
     }
 }
