@@ -88,6 +88,10 @@ pub fn explain(
         as_of: planned
             .and(cycle)
             .map(|cycle| time(cycle.explained_at(a.id))),
+        // Set for running allocations by the caller, which knows their nodes.
+        ends_at: None,
+        kill_at: None,
+        node_problems: Vec::new(),
     }
 }
 
