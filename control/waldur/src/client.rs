@@ -187,14 +187,18 @@ impl WaldurClient {
         for page in 1.. {
             let ask = self.http.request(Method::GET, self.url(path)).query(query);
             let place = [("page", page), ("page_size", PAGE_SIZE)];
-            let answer = self.send(path, ask.query(&place)).await?;
+            let answer = match self.send(path, ask.query(&place)).await {
+                // Waldur has no page after the last one.
+                Err(WaldurError::Refused { status: 404, .. }) if page > 1 => break,
+                answer => answer?,
+            };
             let Value::Array(items) = answer.body else {
                 let reason = format!("the reply to {path} is not a list");
                 return Err(WaldurError::Unreached { reason });
             };
-            let is_empty = items.is_empty();
+            let of_page = items.len();
             all.extend(items);
-            if is_empty || answer.count.is_none_or(|count| all.len() >= count) {
+            if is_last_page(of_page, all.len(), answer.count) {
                 break;
             }
         }
@@ -329,6 +333,12 @@ impl WaldurClient {
     }
 }
 
+/// Whether a list has no further page: `of_page` objects are on this page, `fetched` on all pages so far. `count` is the
+/// number of objects of the list; a proxy may remove the header that contains it.
+fn is_last_page(of_page: usize, fetched: usize, count: Option<usize>) -> bool {
+    of_page == 0 || count.map_or(of_page < PAGE_SIZE, |count| fetched >= count)
+}
+
 /// Error text of a reply, shortened.
 fn error_text(body: &Value) -> String {
     let text = match body {
@@ -340,4 +350,30 @@ fn error_text(body: &Value) -> String {
         other => other.to_string(),
     };
     with_ellipsis(&text, MAX_SHOWN_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a count in the reply, a full page may have a successor.
+    #[test]
+    fn list_without_count_continues_after_full_page() {
+        let cases = [
+            ((100, 100, None), false),
+            ((99, 199, None), true),
+            ((0, 200, None), true),
+            ((100, 100, Some(101)), false),
+            ((100, 100, Some(100)), true),
+            ((20, 20, Some(21)), false),
+            ((0, 20, Some(21)), true),
+        ];
+        for ((of_page, fetched, count), is_last) in cases {
+            assert_eq!(
+                is_last_page(of_page, fetched, count),
+                is_last,
+                "{of_page} {fetched} {count:?}"
+            );
+        }
+    }
 }

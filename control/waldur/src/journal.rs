@@ -158,16 +158,19 @@ impl Journal {
     }
 
     /// Appends events in the order of their numbers while there is room, and drops the others. The events are on disk
-    /// when the call returns. Returns the number of dropped events.
+    /// when the call returns. Returns the number of dropped events. Events up to [`Journal::last`] were appended
+    /// before, and are skipped.
     ///
     /// # Errors
     /// Returns an error when events cannot be written. Events are written in chunks of 1,000; events of a failed chunk
-    /// and later ones are not in the journal and can be appended again.
+    /// and later ones are not in the journal. The caller can append all events again.
     pub fn append(
         &mut self,
         events: &[Event],
         steps: &dyn StepObserver,
     ) -> Result<usize, JournalError> {
+        let known = events.partition_point(|event| event.number <= self.last);
+        let events = &events[known..];
         let room = (self.bounds.memory + self.bounds.disk).saturating_sub(self.events);
         let kept = &events[..events.len().min(room)];
         steps.at(Step::BeforeJournal);
@@ -203,9 +206,28 @@ impl Journal {
         Ok(())
     }
 
+    /// Removes all events, whether they are acknowledged or not.
+    ///
+    /// # Errors
+    /// Returns an error when a file cannot be removed.
+    pub fn clear(&mut self) -> Result<(), JournalError> {
+        self.memory.clear();
+        self.dropped.clear();
+        (self.events, self.last) = (0, 0);
+        while let Some(segment) = self.segments.pop_front() {
+            segment.remove()?;
+        }
+        Ok(())
+    }
+
     /// The first events in memory, at most `limit`.
     pub fn first(&self, limit: usize) -> Vec<Event> {
         self.memory.iter().take(limit).cloned().collect()
+    }
+
+    /// Number of dropped events that are not acknowledged yet.
+    pub fn dropped(&self) -> usize {
+        self.dropped.len()
     }
 
     /// Number of dropped events up to this number that are not acknowledged yet.

@@ -24,6 +24,8 @@ pub struct SyncStatus {
     pub on_disk: u64,
     /// Number of events dropped since this control started.
     pub dropped: u64,
+    /// Number of dropped events that are not acknowledged yet. The quorum counts the acknowledged ones.
+    pub dropped_unacknowledged: u64,
     /// Whether the maximum number of events on disk is reached.
     pub is_full: bool,
     /// Number of events sent since this control started.

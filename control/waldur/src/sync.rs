@@ -201,15 +201,21 @@ impl AccountingSync {
                 }
             }
             if head.last < self.collected {
-                // The cluster was restored from a backup, so its later usage records differ.
+                // The cluster was restored from a backup, so its later usage records differ. The events in the journal
+                // are either in the usage records that are read again, or belong to usage that the cluster has lost.
                 tracing::warn!(
                     read = self.collected,
                     last = head.last,
                     "quorum has fewer usage records than were read; was it restored from a backup?"
                 );
+                if let Some(journal) = &mut self.journal {
+                    journal.clear()?;
+                }
                 self.collected = head.acknowledged;
                 self.reported.clear();
                 self.elsewhere.clear();
+                self.count_events();
+                continue;
             }
             self.note(|status| {
                 status.last = head.last;
@@ -254,11 +260,13 @@ impl AccountingSync {
     fn count_events(&self) {
         let Some(journal) = &self.journal else { return };
         let (in_memory, on_disk) = (journal.in_memory() as u64, journal.on_disk() as u64);
+        let dropped_unacknowledged = journal.dropped() as u64;
         let is_full = on_disk >= self.settings.bounds.disk as u64;
         self.note(|status| {
             status.in_memory = in_memory;
             status.on_disk = on_disk;
             status.is_full = is_full;
+            status.dropped_unacknowledged = dropped_unacknowledged;
         });
     }
 

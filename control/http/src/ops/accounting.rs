@@ -59,8 +59,8 @@ pub(crate) async fn status(api: &Api, caller: &Caller) -> Result<AccountingStatu
         on_disk: status.on_disk,
         disk_buffer_max_events: bounds.disk as u64,
         full: status.is_full,
-        // The quorum counts the drops that were acknowledged; this control counts its drops since its start.
-        dropped: head.dropped.max(status.dropped),
+        // The quorum counts the acknowledged drops of all controls.
+        dropped: head.dropped.saturating_add(status.dropped_unacknowledged),
         sent: status.sent,
         reported: status.reported,
         rejected: parked.collect(),

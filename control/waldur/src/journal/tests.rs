@@ -94,6 +94,40 @@ fn what_has_no_room_is_dropped_newest_first_and_counted_where_it_stood() {
     assert_eq!(journal.dropped_through(100), 0);
 }
 
+/// After a failed chunk the caller appends all events again, the written ones included.
+#[test]
+fn events_appended_again_are_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(&folder, 0);
+    journal.append(&events(1..=25), &NoObserver).unwrap();
+    assert_eq!(journal.append(&events(1..=45), &NoObserver).unwrap(), 5);
+    assert_eq!(
+        (journal.len(), journal.last(), journal.dropped()),
+        (40, 40, 5)
+    );
+    drop(journal);
+    let (mut journal, recovered) = open(&folder, 0);
+    assert_eq!((recovered.events, recovered.torn_bytes), (40, 0));
+    assert_eq!(numbers(&mut journal), (1..=40).collect::<Vec<_>>());
+}
+
+#[test]
+fn cleared_journal_accepts_lower_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(&folder, 0);
+    journal.append(&events(11..=60), &NoObserver).unwrap();
+    assert_eq!(journal.dropped(), 10);
+    journal.clear().unwrap();
+    assert_eq!(
+        (journal.len(), journal.last(), journal.dropped()),
+        (0, 0, 0)
+    );
+    assert_eq!(file::names(folder.path()).unwrap().len(), 0);
+    journal.append(&events(5..=7), &NoObserver).unwrap();
+    drop(journal);
+    assert_eq!(numbers(&mut open(&folder, 4).0), [5, 6, 7]);
+}
+
 /// A power failure may cut the file anywhere: complete records stay, the incomplete one is removed, and new events are
 /// appended.
 #[test]

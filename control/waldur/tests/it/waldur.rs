@@ -667,6 +667,8 @@ async fn full_buffer_drops_newest_and_keeps_totals() {
         (4, 6, 6)
     );
     assert!(status.is_full);
+    assert_eq!(status.dropped_unacknowledged, 6);
+    assert_eq!(fixture.world.head().dropped, 0);
     fixture.waldur.up().await;
     fixture.wait(10 * 60_000);
     let status = fixture.round().await;
@@ -676,6 +678,43 @@ async fn full_buffer_drops_newest_and_keeps_totals() {
     );
     let head = fixture.world.head();
     assert_eq!((head.acknowledged, head.dropped), (head.last, 6));
+    assert_eq!(status.dropped_unacknowledged, 0);
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
+}
+
+/// The restored cluster uses the numbers of the lost usage records again.
+#[tokio::test]
+async fn restored_cluster_sends_no_event_of_lost_records() {
+    let mut fixture = SyncFixture::with(Version::V7, |settings| settings.seed_paths = true).await;
+    fixture.waldur.set_seed_paths(true);
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    assert_eq!(fixture.round().await.failure, None);
+    let backup = fixture.world.saved();
+    fixture.waldur.down().await;
+    for _ in 0..2 {
+        fixture.world.ran("physics/higgs", "batch", 1, HOUR);
+    }
+    assert_eq!(fixture.round().await.in_memory, 4);
+    fixture.world.restore(backup);
+    fixture.world.ran("bio", "batch", 1, HOUR);
+    fixture.waldur.up().await;
+    fixture.wait(10 * 60_000);
+    let status = fixture.round().await;
+    assert_eq!((status.failure, status.in_memory), (None, 0));
+    let items = fixture.waldur.seed_items();
+    let sent: Vec<_> = items
+        .iter()
+        .map(|item| (item.body["number"].as_u64(), item.body["tenant"].as_str()))
+        .collect();
+    assert_eq!(
+        sent,
+        [
+            (Some(1), Some("physics")),
+            (Some(2), Some("physics")),
+            (Some(3), Some("bio")),
+            (Some(4), Some("bio")),
+        ]
+    );
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 }
 

@@ -109,6 +109,34 @@ impl World {
         self.inner().state.usage_records_head()
     }
 
+    /// Copy of the state, for [`World::restore`].
+    pub fn saved(&self) -> State {
+        self.inner().state.clone()
+    }
+
+    /// Replaces the state by a saved one, as the restore of a backup does. The ledger is built again.
+    pub fn restore(&self, state: State) {
+        let mut inner = self.inner();
+        let inner = &mut *inner;
+        let mut ledger = Ledger::new(UnixMillis(0), Vec::new(), 0, BEGIN);
+        for node in state.nodes() {
+            ledger.set_gpus(&node.id, Some(GPUS));
+        }
+        ledger.compute_curves();
+        let (after, limit, since) = (0, 10_000, UnixMillis(0));
+        let Answer::UsageRecords(facts, _) = state.query(&Query::UsageRecords {
+            after,
+            limit,
+            since,
+        }) else {
+            panic!("facts")
+        };
+        for fact in &facts {
+            ledger.add(fact);
+        }
+        (inner.state, inner.ledger) = (state, ledger);
+    }
+
     pub fn propose(
         &self,
         power: Privilege,
