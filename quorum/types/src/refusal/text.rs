@@ -202,18 +202,21 @@ impl fmt::Display for Refusal {
                     matches!(taken.by, UnavailableReason::Vcluster { .. })
                 };
                 let others = nodes.iter().filter(|taken| elsewhere(taken)).count();
+                // Also the claim and the assignment of a node that its vCluster reclaims are refused so; only one
+                // command has the option.
                 f.write_str(match others {
                     0 => {
                         "; no node was assigned or claimed; choose other nodes, or wait until \
                          these are free"
                     }
                     all if all == nodes.len() => {
-                        "; none of the nodes was moved: name the vCluster they are to be taken from \
-                         (`--from`), or other nodes"
+                        "; no node was assigned, claimed or moved; choose other nodes. `lattice admin \
+                         vcluster assign` moves these nodes if `--from` names their vCluster"
                     }
                     _ => {
-                        "; none of the nodes was moved: name other nodes, or wait until these are \
-                         free and name the vCluster they are to be taken from (`--from`)"
+                        "; no node was assigned, claimed or moved; choose other nodes, or wait until \
+                         these are free. `lattice admin vcluster assign` moves nodes of another \
+                         vCluster if `--from` names that vCluster"
                     }
                 })
             }

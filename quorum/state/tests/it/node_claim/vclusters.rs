@@ -364,13 +364,15 @@ fn foreign_nodes_need_named_source() {
     let refused = c.admin(assign(&[1], "right", None)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "ownership conflict: node n001 belongs to vCluster \"left\"; none of the nodes was moved: name \
-         the vCluster they are to be taken from (`--from`), or other nodes"
+        "ownership conflict: node n001 belongs to vCluster \"left\"; no node was assigned, claimed or \
+         moved; choose other nodes. `lattice admin vcluster assign` moves these nodes if `--from` names \
+         their vCluster"
     );
     c.claim("alice", "t/a", &[2]).unwrap();
     let refused = c.admin(assign(&[1, 2], "right", None)).unwrap_err();
     let refused = refused.to_string();
-    let both = "name other nodes, or wait until these are free and name the vCluster";
+    let both =
+        "choose other nodes, or wait until these are free. `lattice admin vcluster assign` moves";
     assert!(refused.contains(both), "{refused}");
     c.admin(assign(&[0, 1], "right", Some("left"))).unwrap();
     assert_eq!(homes(&c), ["right", "right", "main"]);
