@@ -92,8 +92,8 @@ pub struct DiskCounters {
     pub replaced: u64,
 }
 
-/// Power of one member process. Without power, writes fail; a replaced file still reaches the disk in half of the
-/// cases.
+/// Power of one member process. Without power, writes fail. A file that is replaced while the power fails reaches the
+/// disk in half of the cases.
 pub struct Power {
     is_on: AtomicBool,
     /// Operations until an automatic power cut; 0 for never.
@@ -291,10 +291,11 @@ impl Files for Mounted {
     }
 
     fn replace(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+        let was_on = self.power.is_on();
         let spent = self.power.count_operation();
-        // The power may fail before or after the new name is on the disk. The same draw is made if the power was off
-        // before.
-        if spent.is_ok() || self.disk.rng.lock().chance(500) {
+        // The power may fail before or after the new name is on the disk. A process without power writes nothing; the
+        // same draw is made, so that the other draws of a seed stay the same.
+        if spent.is_ok() || (self.disk.rng.lock().chance(500) && was_on) {
             let mut content = self.disk.content.lock();
             content.files.insert(path.to_owned(), parts.concat());
             content.removed.remove(path);
@@ -382,5 +383,42 @@ impl StorageBackend for Backend {
             image.unsynced.push(Unsynced::Write { offset, data });
         }
         spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const FILE: &str = "/data/marker";
+
+    /// The file after a replacement by a process whose power fails with that operation, or failed before.
+    fn after_replacement(seed: u64, fails_before: bool) -> Vec<u8> {
+        let disk = Disk::new(seed, 0);
+        let (mounted, power) = disk.mount();
+        let path = Path::new(FILE);
+        mounted.replace(path, &[b"old"]).unwrap();
+        match fails_before {
+            true => power.cut(),
+            false => power.cut_at(1),
+        }
+        assert!(mounted.replace(path, &[b"n", b"ew"]).is_err());
+        mounted.read(path).unwrap()
+    }
+
+    #[test]
+    fn process_without_power_replaces_no_file() {
+        for seed in 0..32 {
+            assert_eq!(after_replacement(seed, true), b"old", "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn failing_power_leaves_old_or_new_file() {
+        let left: Vec<_> = (0..32).map(|seed| after_replacement(seed, false)).collect();
+        for expected in ["old", "new"] {
+            assert!(left.contains(&expected.as_bytes().to_vec()), "{expected}");
+        }
     }
 }
