@@ -435,28 +435,27 @@ impl Ledger {
         let account = self.account(by);
         let key = (by.clone(), used.from);
         let mut of_stretch: BTreeMap<u32, usize> = BTreeMap::new();
-        let mut unknown = false;
+        let mut unknown = Vec::new();
         if let Some(open) = self.open.get_mut(&key) {
             for node in &used.nodes {
                 match open.remove(node) {
                     Some(place) => *of_stretch.entry(place).or_default() += 1,
-                    None => unknown = true,
+                    None => unknown.push(node.clone()),
                 }
             }
             if open.is_empty() {
                 self.open.remove(&key);
             }
         } else {
-            unknown = true;
+            unknown.clone_from(&used.nodes);
         }
-        if of_stretch.is_empty() || unknown {
-            // No start of the use was recorded for some of the nodes.
-            let stretch = self.add_period(account, used.from, Some(used.until), &used.nodes);
+        if !unknown.is_empty() {
+            // No start of the use was recorded for these nodes. The open use of the others ends below.
+            let stretch = self.add_period(account, used.from, Some(used.until), &unknown);
             self.record_ended(kind, stretch);
             let rate = self.rate(&self.periods[stretch as usize].nodes);
             let curve = &mut self.curves[account as usize];
             curve.insert(used.from, used.until, rate);
-            return;
         }
         for (place, count) in of_stretch {
             let place = match count == self.periods[place as usize].nodes.len() {

@@ -130,6 +130,26 @@ fn each_stretch_is_clipped_to_the_window() {
     assert_eq!(of(&ledger, UsageScope::Project(&path("t"))), 10);
 }
 
+/// A record may name nodes whose start is not recorded. The recorded nodes are counted once, and their use ends.
+#[test]
+fn partly_recorded_use_counts_each_node_once() {
+    let mut log = Log::default();
+    let job = work(1, "ann", "t");
+    log.started(0, &job, &[1, 2]);
+    log.completed(10 * HOUR, &job, &[(0, &[1, 2, 3])]);
+    let mut ledger = noted(&log);
+    let node_hours = |ledger: &Ledger| {
+        let used = ledger.usage(UsageScope::Tenant(&path("t")), at(0), at(100 * HOUR));
+        used.work.node_ms / HOUR
+    };
+    assert_eq!(node_hours(&ledger), 30);
+    assert!(ledger.open.is_empty());
+    // The same from the periods.
+    ledger.set_gpus(&node(1), Some(4));
+    ledger.compute_curves();
+    assert_eq!(node_hours(&ledger), 30);
+}
+
 /// 87,500 of 100,000: the numbers of the document that this implements.
 #[test]
 fn gpu_hours_are_by_what_nodes_have_now() {
