@@ -209,7 +209,9 @@ fn row(
         _ => fault,
     };
     let lag = leader.and_then(|leader| {
-        let at = account.as_ref().map(|account| account.last_log_index);
+        // Positions in the log of another history cannot be compared.
+        let comparable = account.as_ref().filter(|account| of_ours(account));
+        let at = comparable.map(|account| account.last_log_index);
         let at = at.or_else(|| followed?.matched)?;
         Some(leader.last_log_index.saturating_sub(at))
     });

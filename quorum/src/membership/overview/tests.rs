@@ -112,6 +112,7 @@ fn what_is_left_of_another_incarnation_is_named() {
     assert_eq!((view.incarnation, view.reachable), (restored, 2));
     let fault = view.members[2].fault.as_deref().unwrap();
     assert!(fault.starts_with("belongs to incarnation 1 "), "{fault}");
+    assert_eq!(view.members[2].lag, None);
 }
 
 #[test]
