@@ -79,6 +79,20 @@ impl Condition {
         asked.into_iter().filter(|asked| *asked).count() == 1
     }
 
+    /// Why a number of the condition makes it true always, or never; `None` if it does not.
+    pub(super) fn mistake(&self) -> Option<&'static str> {
+        match (self.rises, self.has_bits) {
+            (Some(rise), _) if rise.by < 1 => {
+                Some("when.rises.by must be at least 1; a lower value is always reached")
+            }
+            (Some(rise), _) if rise.within_s < 1 => {
+                Some("when.rises.within_s must be at least 1 second")
+            }
+            (_, Some(0)) => Some("when.has_bits must have at least one bit set"),
+            _ => None,
+        }
+    }
+
     /// The key to compare with, if any.
     pub(super) fn other_key(&self) -> Option<&Pattern> {
         let mut others = [&self.reaches, &self.at_most, &self.below].into_iter();

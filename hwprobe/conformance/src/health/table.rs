@@ -357,6 +357,9 @@ impl Check {
                     .then(|| "a check of a finding must not have `when`".to_owned())
             }
             (Some(key), None) if self.when.has_one_condition() => {
+                if let Some(mistake) = self.when.mistake() {
+                    return Some(mistake.to_owned());
+                }
                 let stars = self.when.other_key().map_or(0, Pattern::wildcards);
                 (stars > key.wildcards())
                     .then(|| "when compares with a key that has more `*` than that of the check".to_owned())

@@ -81,6 +81,9 @@ checks:
   gpu.row_remap.many: { key: gpu.*.x }
   site.both: { about: a, key: a.*, finding: b, severity: inform, action: none }
   site.none: { about: a, key: a.*, severity: inform, action: none }
+  site.flat: { about: a, key: a.*, when: { rises: { by: 0, within_s: 60 } }, severity: inform, action: none }
+  site.window: { about: a, key: a.*, when: { rises: { by: 1, within_s: 0 } }, severity: inform, action: none }
+  site.bits: { about: a, key: a.*, when: { has_bits: 0 }, severity: inform, action: none }
 ";
     let error = Table::shipped().unwrap().with_site(site).unwrap_err();
     let text = error.to_string();
@@ -89,6 +92,9 @@ checks:
         "checks.gpu.row_remap.many: the key or finding of a shipped check cannot",
         "checks.site.both: give either key or finding",
         "checks.site.none: when needs exactly one of",
+        "checks.site.flat: when.rises.by must be at least 1",
+        "checks.site.window: when.rises.within_s must be at least 1",
+        "checks.site.bits: when.has_bits must have at least one bit",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
