@@ -242,7 +242,9 @@ impl SchedulerChange {
         if let Some(seconds) = self.reference_wait_s
             && !(0.001..=MAX_REFERENCE_WAIT_S).contains(&seconds)
         {
-            let reason = format!("it is {seconds} s; it must be from a millisecond to a year");
+            let reason = format!(
+                "it is {seconds} s; it must be from 0.001 s to {MAX_REFERENCE_WAIT_S} s (366 days)"
+            );
             return Err(setting_error("reference_wait_s", reason));
         }
         if let Some(Some(gb_s)) = self.checkpoint_gb_s

@@ -101,11 +101,15 @@ fn a_field_that_is_not_as_it_must_be_is_named() {
             "scheduler.weights.energy",
             "it is 9.9e-7; it must be 0 or at least 0.000001",
         ),
-        (wait(0.0), "scheduler.reference_wait_s", "a millisecond"),
+        (
+            wait(0.0),
+            "scheduler.reference_wait_s",
+            "it is 0 s; it must be from 0.001 s",
+        ),
         (
             wait(f64::INFINITY),
             "scheduler.reference_wait_s",
-            "to a year",
+            "to 31622400 s (366 days)",
         ),
         (
             checkpoint(1e10),
