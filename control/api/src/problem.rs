@@ -222,26 +222,26 @@ impl Problem {
         Self::new(Kind::NotFound, "unknown_node", detail)
     }
     fn kind(&self) -> Kind {
-        match (self.status, self.code.as_str()) {
-            (409, "project_exists" | "name_taken") => Kind::Exists,
-            (status, _) => [
-                Kind::Invalid,
-                Kind::Unauthenticated,
-                Kind::Forbidden,
-                Kind::NotFound,
-                Kind::Impossible,
-                Kind::Method,
-                Kind::Conflict,
-                Kind::Gone,
-                Kind::TooLarge,
-                Kind::MediaType,
-                Kind::TooMany,
-                Kind::Unavailable,
-            ]
-            .into_iter()
-            .find(|kind| kind.status() == status)
-            .unwrap_or(Kind::Internal),
+        // Two kinds have status 409. Only a conflict may have another title than that of its kind.
+        if self.status == Kind::Exists.status() && self.title == Kind::Exists.title() {
+            return Kind::Exists;
         }
+        let kinds = [
+            Kind::Invalid,
+            Kind::Unauthenticated,
+            Kind::Forbidden,
+            Kind::NotFound,
+            Kind::Impossible,
+            Kind::Method,
+            Kind::Conflict,
+            Kind::Gone,
+            Kind::TooLarge,
+            Kind::MediaType,
+            Kind::TooMany,
+            Kind::Unavailable,
+        ];
+        let kind = kinds.into_iter().find(|kind| kind.status() == self.status);
+        kind.unwrap_or(Kind::Internal)
     }
 }
 

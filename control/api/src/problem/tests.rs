@@ -40,6 +40,32 @@ fn a_limit_refusal_has_one_block_and_one_violation_per_level() {
 }
 
 #[test]
+fn every_kind_has_its_grpc_code() {
+    use tonic::Code;
+    for (kind, code) in [
+        (Kind::Invalid, Code::InvalidArgument),
+        (Kind::Unauthenticated, Code::Unauthenticated),
+        (Kind::Forbidden, Code::PermissionDenied),
+        (Kind::NotFound, Code::NotFound),
+        (Kind::Impossible, Code::InvalidArgument),
+        (Kind::Conflict, Code::FailedPrecondition),
+        (Kind::Exists, Code::AlreadyExists),
+        (Kind::TooLarge, Code::InvalidArgument),
+        (Kind::Method, Code::Unimplemented),
+        (Kind::MediaType, Code::InvalidArgument),
+        (Kind::Unavailable, Code::Unavailable),
+        (Kind::TooMany, Code::ResourceExhausted),
+        (Kind::Gone, Code::OutOfRange),
+        (Kind::Internal, Code::Internal),
+    ] {
+        // The code of the problem does not matter.
+        let problem = Problem::new(kind, "member_exists", "text");
+        assert_eq!(problem.to_grpc().code(), code, "{kind:?}");
+        assert_eq!(problem.status, kind.status());
+    }
+}
+
+#[test]
 fn a_problem_survives_its_json_and_grpc_details() {
     let problem = Problem::field("walltime", "it is empty");
     let json = serde_json::to_value(&problem).unwrap();
