@@ -30,7 +30,32 @@ pub(super) fn weight(change: &Change) -> usize {
     size_of::<Change>()
         + match change {
             Change::Events(events) => events.iter().map(Event::memory_bytes).sum(),
-            Change::Observed(seen) => (seen.nodes.len() + seen.waiting.len()) * NAME_BYTES,
+            Change::Observed(seen) => {
+                (seen.nodes.len() + seen.waiting.len() + seen.exhausted.len()) * NAME_BYTES
+            }
             Change::Compacted { .. } => 0,
         }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::feed::Observed;
+    use lattice_quorum_types::{AllocationId, NodeId, ProjectPath};
+
+    #[test]
+    fn every_name_of_an_observation_counts() {
+        let path = |text: &str| ProjectPath::new(text).unwrap();
+        let seen = Observed {
+            nodes: [NodeId::new("n1").unwrap()].into(),
+            waiting: [AllocationId(1), AllocationId(2)].into(),
+            exhausted: [path("a"), path("b"), path("c")].into(),
+        };
+        let none = weight(&Change::Observed(Arc::default()));
+        assert_eq!(
+            weight(&Change::Observed(Arc::new(seen))),
+            none + 6 * NAME_BYTES
+        );
+    }
 }
