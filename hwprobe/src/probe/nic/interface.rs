@@ -199,8 +199,8 @@ pub(super) fn devlink(nic: &Nic, report: &Reading<EthtoolReport>) -> Reading<Dev
 pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut ProbeResult) {
     let device = match device {
         Reading::Present(device) => device,
-        // The list of versions is unknown too, so one key represents all of them.
-        Reading::Timeout { .. } => {
+        // The list of versions is unknown too, so one key represents all of them. A denied read stays optional.
+        Reading::Timeout { .. } | Reading::Failed { .. } => {
             let unknown = device.as_ref().map(|_| Value::from(""));
             probed.record.require(nic.key("running"), unknown);
             return;

@@ -104,6 +104,23 @@ fn late_answer_leaves_class_without_digest() {
     let settings = late(&tree, slow, told());
     assert_eq!(settings.marks()[&Class::Nic].digest(), None);
 
+    // The device has versions, but they are unknown: two such nodes must not be equal.
+    let why = "devlink: Input/output error";
+    let versions = late(&tree, said("4.60"), Reading::failed(why));
+    assert_eq!(versions.marks()[&Class::Nic].digest(), None);
+    assert_eq!(
+        versions.records[&Class::Nic].get("nic.0.running"),
+        Reading::failed(why)
+    );
+
+    // An agent without the privilege never reads versions.
+    let denied = late(
+        &tree,
+        said("4.60"),
+        Reading::denied("devlink: not permitted"),
+    );
+    assert!(denied.marks()[&Class::Nic].digest().is_some());
+
     // A kernel without devlink reports that in each read.
     let without = late(&tree, said("4.60"), Reading::Unsupported);
     assert!(without.marks()[&Class::Nic].digest().is_some());
