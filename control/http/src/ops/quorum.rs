@@ -33,7 +33,7 @@ fn quorum(core: &Core) -> Result<&QuorumClient, Problem> {
 fn unanswered_problem(error: &ClientError) -> Problem {
     tracing::warn!(%error, "quorum request failed");
     let detail =
-        format!("no member of the quorum carried out the request: {error}; repeat the request");
+        format!("no member of the quorum confirmed the request: {error}; repeat the request");
     Problem::new(Kind::Unavailable, "quorum_unavailable", detail)
 }
 
