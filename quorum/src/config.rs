@@ -183,6 +183,10 @@ impl Check for Config {
         problems.check_part("enrolment", |problems| self.enrolment.check(problems));
         problems.check_part("audit", |problems| self.audit.check(problems));
     }
+
+    fn check_files(&self, problems: &mut Problems) {
+        crate::edges::check_files(self, problems);
+    }
 }
 
 impl Config {

@@ -44,7 +44,7 @@ pub use backup::restored_trust::{LostTrustChanges, RevokedSince, restore_advice,
 pub use certificates::authority::load_authorities;
 pub use certificates::issuer::EnrolmentSettings;
 pub use config::{AuditConfig, CellConfig, Config, EnrolmentConfig, MemberConfig, Settings};
-pub use edges::{Edges, authorities};
+pub use edges::{Edges, authorities, check_online};
 pub use error::StartError;
 pub use founder::{MemberFounder, MemberStartError};
 pub use platform::{Files, HostFiles, Observer, Platform, Workers};

@@ -2,9 +2,11 @@
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use lattice_config::{PREFIX, Source, log};
+use lattice_config::{PREFIX, Source, environment, log, online};
 use lattice_mesh::Credentials;
-use lattice_quorum::{App, Config, Edges, Settings, authorities, restore, restore_advice, utc};
+use lattice_quorum::{
+    App, Config, Edges, Settings, authorities, check_online, restore, restore_advice, utc,
+};
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -29,10 +31,13 @@ struct Args {
     /// Configuration file (YAML).
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the configuration, then the credentials and issuing keys that it names, and exit. Prints every error in
-    /// the configuration, or the first error in the files.
+    /// Check the configuration, and the credentials and issuing keys that it names, and exit. Prints every mistake in
+    /// the configuration, its files and the LATTICE_ variables.
     #[arg(long)]
     check_config: bool,
+    /// With --check-config: also connect to the other members. Prints one line for each, and takes some seconds at most.
+    #[arg(long, requires = "check_config")]
+    online: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -74,28 +79,48 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
+    if args.check_config {
+        return check(args);
+    }
     let source = Source::File(&args.config);
-    let config: Config = lattice_config::load(source, lattice_config::environment(), PREFIX)?;
+    let config: Config = lattice_config::load(source, environment(), PREFIX)?;
     let edges = Edges::from_config(&config)?;
     let settings = config.settings().context("configuration not checked")?;
     edges.check(&settings)?;
     let below = "openraft=error,openraft::replication=off,quinn=warn";
     let filter = log::filter(below, &config.log)?;
-    if args.check_config {
-        println!("{}: configuration is valid", args.config.display());
-        return Ok(());
-    }
     log::start(filter);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("the runtime did not start")?;
+    for problem in lattice_config::ignored_variables::<Config>(source, environment(), PREFIX) {
+        tracing::warn!(%problem, "environment variable ignored");
+    }
+    let runtime = runtime()?;
     match &args.command {
         None => runtime.block_on(serve(settings, edges, &config)),
         Some(Command::Restore { file, incarnation }) => {
             runtime.block_on(restored(&settings, &edges, file, *incarnation))
         }
     }
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime did not start")
+}
+
+/// Checks the configuration with its files, and with `--online` the other members.
+fn check(args: &Args) -> anyhow::Result<()> {
+    let source = Source::File(&args.config);
+    let config: Config = lattice_config::check_all(source, environment(), PREFIX)?;
+    let mut out = std::io::stdout();
+    writeln!(out, "{}: configuration is valid", args.config.display())?;
+    if args.online {
+        let checks = runtime()?.block_on(check_online(&config));
+        write!(out, "{}", online::report(&checks))?;
+        online::require_all(&checks)?;
+    }
+    Ok(())
 }
 
 async fn restored(

@@ -17,7 +17,7 @@
 //! 6. `endpoint`: shared state, and the life of a connection; `peer`: the calling side.
 //! 7. `enrolment` and `outdated`: the two protocols of processes that the mesh protocol cannot serve.
 //! 8. `mesh`: the public handle, and its acceptor.
-//! 9. `renewal`: certificates and trust bundles that stay up to date.
+//! 9. `renewal`: certificates and trust bundles that stay up to date; `reach`: trial connections.
 #![forbid(unsafe_code)]
 
 mod clock;
@@ -32,6 +32,7 @@ mod mesh;
 mod outdated;
 mod peer;
 mod pki;
+mod reach;
 mod renewal;
 mod retry;
 mod rpc;
@@ -41,7 +42,9 @@ mod trust;
 pub use clock::{Clock, SystemClock};
 pub use config::MeshConfig;
 pub use endpoint::{state::Traffic, trust_change::AppliedBundle};
-pub use enrolment::client::{EnrolError, Enrolment, enrol, enrol_at_any, enrol_key, enrol_with};
+pub use enrolment::client::{
+    EnrolError, Enrolment, enrol, enrol_at_any, enrol_key, enrol_with, verify_member,
+};
 pub use error::MeshError;
 pub use issuance::{
     enroller::{EnrolRefused, EnrolRequest, Enroller, Issued},
@@ -49,7 +52,7 @@ pub use issuance::{
 };
 pub use lattice_quorum_types::rpc::{Role, Rpc, StreamRpc};
 pub use limits::token_bucket::{FullMapPolicy, RateLimit, RateLimiter};
-pub use mesh::{Mesh, WeakMesh};
+pub use mesh::{Mesh, PresentedCertificate, WeakMesh};
 pub use peer::{call::ItemStream, handle::Peer};
 pub use pki::{
     authority::{Authority, CaError},
@@ -58,6 +61,7 @@ pub use pki::{
     pin::Pin,
     validity::{BACKDATING, Validity},
 };
+pub use reach::{next_step, reach};
 pub use renewal::{
     QuorumRenewalSource, RenewError, Renewal, RenewalSettings, RenewalSource, RenewalState,
     keep_renewed,

@@ -27,7 +27,7 @@ use accept::{Acceptor, accept_loop};
 use lattice_quorum_types::UnixMillis;
 use parking_lot::Mutex;
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt, io,
     net::{SocketAddr, UdpSocket},
     sync::{Arc, Weak},
@@ -52,6 +52,17 @@ pub struct Mesh {
 struct MeshOwner {
     core: Arc<Core>,
     peers: Mutex<HashMap<(SocketAddr, ExpectedIdentity), Arc<PeerState>>>,
+}
+
+/// Validity of the certificate that a process presents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PresentedCertificate {
+    /// Identity in the certificate.
+    pub identity: Identity,
+    /// Issue time.
+    pub issued_at: UnixMillis,
+    /// Last moment at which the certificate is valid.
+    pub expires_at: UnixMillis,
 }
 
 /// Weak handle on a [`Mesh`], for handlers: it does not keep the endpoint alive.
@@ -237,6 +248,29 @@ impl Mesh {
             .into_iter()
             .map(|link| link.identity)
             .collect()
+    }
+
+    /// Certificates that this process and the peers with an open connection present, at most one per identity: the
+    /// newest. A certificate issued by hand is known to other processes only this way.
+    pub fn presented_certificates(&self) -> Vec<PresentedCertificate> {
+        let own = PresentedCertificate {
+            identity: self.identity(),
+            issued_at: self.issued_at(),
+            expires_at: self.expires_at(),
+        };
+        let mut newest = BTreeMap::from([(own.identity.clone(), own)]);
+        for link in self.core().open_links() {
+            let presented = PresentedCertificate {
+                identity: link.identity,
+                issued_at: link.issued_at,
+                expires_at: link.expires_at,
+            };
+            let known = newest.get(&presented.identity);
+            if known.is_none_or(|known| known.issued_at < presented.issued_at) {
+                newest.insert(presented.identity.clone(), presented);
+            }
+        }
+        newest.into_values().collect()
     }
 
     /// Traffic of all connections since the endpoint was opened.

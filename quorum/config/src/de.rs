@@ -1,9 +1,9 @@
 //! Deserialization of a YAML value that records, by path, known keys, unknown keys and wrong types.
 
-use crate::{Problems, env::Overrides};
+use crate::{Problems, env::Overrides, suggestion, wording};
 use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
-    Visitor,
+    self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess,
+    SeqAccess, Unexpected, Visitor, value::StringDeserializer,
 };
 use serde_yaml_ng::{Mapping, Value};
 use std::{cell::RefCell, collections::BTreeMap, fmt};
@@ -33,6 +33,27 @@ impl SeenKeys {
             .map(|fields| fields.to_vec())
             .unwrap_or_default()
     }
+
+    /// Paths of all known keys. The keys of an absent optional section are not among them.
+    pub(crate) fn known_paths(&self) -> impl Iterator<Item = Vec<String>> + '_ {
+        self.fields.iter().flat_map(|(above, fields)| {
+            fields.iter().map(move |field| {
+                let mut path = above.clone();
+                path.push((*field).to_owned());
+                path
+            })
+        })
+    }
+
+    /// Unknown key next to the missing key `field` of the struct at `above`, if its name resembles `field`.
+    fn misspelt(&self, above: &[String], field: &'static str) -> Option<&Vec<String>> {
+        self.unknown.iter().find(|path| {
+            let Some((last, parents)) = path.split_last() else {
+                return false;
+            };
+            parents == above && suggestion::nearest(last, std::iter::once(field)).is_some()
+        })
+    }
 }
 
 /// A mistake with its path.
@@ -60,16 +81,36 @@ impl de::Error for PathMistake {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self {
             path: None,
-            message: message.to_string(),
+            message: wording::reword(message.to_string()),
             missing: None,
         }
+    }
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::custom(wording::mismatch(found, expected))
+    }
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::custom(wording::mismatch(found, expected))
+    }
+    fn invalid_length(length: usize, expected: &dyn Expected) -> Self {
+        let expected = wording::expected(&expected.to_string());
+        Self::custom(format!("must be {expected}, not {length} items"))
+    }
+    fn unknown_variant(word: &str, known: &'static [&'static str]) -> Self {
+        Self::custom(wording::unknown_word(word, known))
+    }
+    fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
+        let known = known.join(", ");
+        Self::custom(format!("unknown key `{field}`; known here: {known}"))
     }
     fn missing_field(field: &'static str) -> Self {
         Self {
             path: None,
-            message: format!("missing field `{field}`"),
+            message: format!("the key `{field}` is missing"),
             missing: Some(field),
         }
+    }
+    fn duplicate_field(field: &'static str) -> Self {
+        Self::custom(format!("the key `{field}` is given twice"))
     }
 }
 
@@ -83,6 +124,8 @@ pub(crate) struct Reading<T> {
     pub(crate) seen: SeenKeys,
     /// Paths of the replaced values.
     pub(crate) replaced: Vec<Vec<String>>,
+    /// Unknown keys that resemble a missing key, with that key. The missing key has no report of its own.
+    pub(crate) misspelt: BTreeMap<Vec<String>, &'static str>,
 }
 
 /// A wrong or missing value that is replaced.
@@ -142,6 +185,7 @@ pub(crate) fn read_all<T: DeserializeOwned>(
     problems: &mut Problems,
 ) -> Reading<T> {
     let mut repairs: Vec<Repair> = Vec::new();
+    let mut misspelt = BTreeMap::new();
     loop {
         let (read, seen) = read_once::<T>(&root, overrides);
         let wrong = match read {
@@ -152,6 +196,7 @@ pub(crate) fn read_all<T: DeserializeOwned>(
                     alternative,
                     seen,
                     replaced: repairs.into_iter().map(|repair| repair.path).collect(),
+                    misspelt,
                 };
             }
             Err(wrong) => wrong,
@@ -168,7 +213,13 @@ pub(crate) fn read_all<T: DeserializeOwned>(
                     target.starts_with(&repair.path) || repair.path.starts_with(&path) && is_named
                 };
                 if !repairs.iter().any(is_caused) {
-                    report(&path, wrong.message, overrides, problems);
+                    let near = |field| Some((seen.misspelt(&path, field)?.clone(), field));
+                    match wrong.missing.and_then(near) {
+                        Some((unknown, field)) => {
+                            misspelt.insert(unknown, field);
+                        }
+                        None => report(&path, wrong.message, overrides, problems),
+                    }
                 }
                 repairs.push(Repair {
                     path: target,
@@ -185,6 +236,7 @@ pub(crate) fn read_all<T: DeserializeOwned>(
                 alternative: None,
                 seen,
                 replaced: Vec::new(),
+                misspelt,
             };
         }
     }
@@ -274,19 +326,6 @@ fn replace(at: &mut Value, path: &[String], with: Replacement) -> bool {
     }
 }
 
-/// Kind of a value, for messages.
-pub(crate) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Sequence(_) => "a list",
-        Value::Mapping(_) => "keys and values",
-        Value::Tagged(_) => "a tagged value",
-    }
-}
-
 struct Node<'a> {
     value: Value,
     path: Vec<String>,
@@ -305,21 +344,36 @@ impl Node<'_> {
         }
     }
 
-    /// Passes a scalar value to serde_yaml_ng.
-    fn deserialize_scalar<'de, V: Visitor<'de>>(
-        self,
-        run: impl FnOnce(Value) -> Result<V::Value, serde_yaml_ng::Error>,
-    ) -> Result<V::Value, PathMistake> {
-        run(self.value)
-            .map_err(de::Error::custom)
-            .map_err(|e: PathMistake| e.at(&self.path))
+    /// Passes the value to `visitor` as it is. A visitor refuses a value of another type.
+    fn visit_scalar<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
+        let visited = match self.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(value),
+            Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(value), ..) => visitor.visit_u64(value),
+                (None, Some(value), _) => visitor.visit_i64(value),
+                (None, None, Some(value)) => visitor.visit_f64(value),
+                (None, None, None) => Err(de::Error::invalid_type(
+                    Unexpected::Other("a number"),
+                    &visitor,
+                )),
+            },
+            Value::String(value) => visitor.visit_string(value),
+            Value::Sequence(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+            Value::Mapping(_) => Err(de::Error::invalid_type(Unexpected::Map, &visitor)),
+            Value::Tagged(_) => Err(de::Error::invalid_type(
+                Unexpected::Other("a tagged value"),
+                &visitor,
+            )),
+        };
+        visited.map_err(|mistake: PathMistake| mistake.at(&self.path))
     }
 }
 
 macro_rules! scalars {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
-            self.deserialize_scalar::<V>(|value| value.$method(visitor))
+            self.visit_scalar(visitor)
         }
     )*};
 }
@@ -332,7 +386,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
         match &self.value {
             Value::Mapping(_) => self.deserialize_map(visitor),
             Value::Sequence(_) => self.deserialize_seq(visitor),
-            _ => self.deserialize_scalar::<V>(|value| value.deserialize_any(visitor)),
+            _ => self.visit_scalar(visitor),
         }
         .map_err(|e| e.at(&path))
     }
@@ -353,7 +407,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
             Some(text) if !self.value.is_string() => visitor
                 .visit_str::<PathMistake>(text)
                 .map_err(|e| e.at(&self.path)),
-            _ => self.deserialize_scalar::<V>(|value| value.deserialize_string(visitor)),
+            _ => self.visit_scalar(visitor),
         }
     }
 
@@ -367,10 +421,10 @@ impl<'de> Deserializer<'de> for Node<'_> {
 
     fn deserialize_unit_struct<V: Visitor<'de>>(
         self,
-        name: &'static str,
+        _: &'static str,
         visitor: V,
     ) -> Result<V::Value, PathMistake> {
-        self.deserialize_scalar::<V>(|value| value.deserialize_unit_struct(name, visitor))
+        self.visit_scalar(visitor)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -383,10 +437,13 @@ impl<'de> Deserializer<'de> for Node<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
-        let Value::Sequence(items) = &self.value else {
-            return self.deserialize_scalar::<V>(|value| value.deserialize_seq(visitor));
+        // `list:` with nothing below it is an empty list.
+        let items = match &self.value {
+            Value::Sequence(items) => items.clone(),
+            Value::Null => Vec::new(),
+            _ => return self.visit_scalar(visitor),
         };
-        let items = items.clone().into_iter().enumerate();
+        let items = items.into_iter().enumerate();
         visitor
             .visit_seq(Items { node: &self, items })
             .map_err(|e| e.at(&self.path))
@@ -410,10 +467,11 @@ impl<'de> Deserializer<'de> for Node<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
-        let Value::Mapping(map) = &self.value else {
-            return self.deserialize_scalar::<V>(|value| value.deserialize_map(visitor));
+        let entries = match &self.value {
+            Value::Mapping(map) => map.clone().into_iter(),
+            Value::Null => Mapping::new().into_iter(),
+            _ => return self.visit_scalar(visitor),
         };
-        let entries = map.clone().into_iter();
         visitor
             .visit_map(Entries {
                 node: &self,
@@ -437,6 +495,13 @@ impl<'de> Deserializer<'de> for Node<'_> {
         if self.value.is_null() {
             self.value = Value::Mapping(Mapping::new());
         }
+        if !self.value.is_mapping() {
+            let known = fields.join(", ");
+            let found = wording::found(&self.value);
+            let message = format!("must be keys and values ({known}), not {found}");
+            let mistake: PathMistake = de::Error::custom(message);
+            return Err(mistake.at(&self.path));
+        }
         self.deserialize_map(visitor)
     }
 
@@ -448,7 +513,22 @@ impl<'de> Deserializer<'de> for Node<'_> {
     ) -> Result<V::Value, PathMistake> {
         let known = (self.path.clone(), variants);
         self.seen.borrow_mut().variants.extend([known]);
-        self.deserialize_scalar::<V>(|value| value.deserialize_enum(name, variants, visitor))
+        let read = match self.value {
+            Value::String(word) => {
+                let word: StringDeserializer<PathMistake> = word.into_deserializer();
+                visitor.visit_enum(word)
+            }
+            tagged @ Value::Tagged(_) => tagged
+                .deserialize_enum(name, variants, visitor)
+                .map_err(de::Error::custom),
+            other => {
+                let (known, found) = (variants.join(", "), wording::found(&other));
+                Err(de::Error::custom(format!(
+                    "must be one of {known}, not {found}"
+                )))
+            }
+        };
+        read.map_err(|mistake: PathMistake| mistake.at(&self.path))
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
@@ -497,7 +577,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
             Value::Number(n) => n.to_string(),
             Value::Bool(b) => b.to_string(),
             other => {
-                let message = format!("a key must be a text, found {}", kind(other));
+                let message = format!("a key must be a text, found {}", wording::kind(other));
                 let mistake: PathMistake = de::Error::custom(message);
                 return Err(mistake.at(&self.node.path));
             }

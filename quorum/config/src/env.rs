@@ -7,6 +7,19 @@ use std::collections::BTreeMap;
 /// Prefix of every variable that sets a key.
 pub const PREFIX: &str = "LATTICE_";
 
+/// Variables with the prefix that programs other than the daemons read: the command line tool, and `lattice-agent probe`.
+const OTHER_PROGRAMS: [&str; 2] = ["LATTICE_CONTEXT", "LATTICE_BMC_PASSWORD"];
+
+/// Whether another program of Lattice reads the variable.
+pub(crate) fn is_of_other_program(name: &str) -> bool {
+    OTHER_PROGRAMS.contains(&name)
+}
+
+/// Name of the variable that sets the key at `path`.
+pub(crate) fn variable_name(prefix: &str, path: &[String]) -> String {
+    format!("{prefix}{}", path.join("__").to_uppercase())
+}
+
 /// Environment variables of the process. A variable that is not Unicode cannot set a key and is left out.
 pub fn environment() -> Vec<(String, String)> {
     std::env::vars_os()

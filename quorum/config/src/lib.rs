@@ -6,6 +6,8 @@
 //! * Wrong types, missing keys, unknown keys and the mistakes that the daemon's own [`Check`] finds are in the same
 //!   report. For the check, wrong and missing values are replaced. Its mistakes are reported if they are the same with
 //!   other replacements.
+//! * [`check_all`], for `--check-config`, adds the mistakes in the files that the configuration names, and every
+//!   variable that names no key.
 //!
 //! # The environment
 //!
@@ -15,8 +17,10 @@
 //! can set a complete list or map (`LATTICE_SEEDS='[a, b]'`). A key of text type takes a value that YAML reads as
 //! another type, such as `123`, as it is. An empty value is an empty text. A variable takes precedence over the file.
 //!
-//! A variable with `__` that names no key is rejected. A variable without `__` is ignored (`LATTICE_CONTEXT` belongs to
-//! the command line tool), unless it resembles a known key.
+//! A variable with `__` that names no key is rejected. So is one without `__` that resembles a key of the first level,
+//! or that names a deeper key with `_` in place of `__`. Any other variable is ignored at start, with a warning
+//! ([`ignored_variables`]), and reported by [`check_all`]. Variables of other programs (`LATTICE_CONTEXT`) are left
+//! alone.
 //!
 //! This crate is independent of the daemons. Start with [`load`].
 #![forbid(unsafe_code)]
@@ -24,8 +28,10 @@
 mod de;
 mod env;
 pub mod log;
+pub mod online;
 mod problem;
 mod suggestion;
+mod wording;
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +39,7 @@ mod tests;
 pub use env::{PREFIX, environment};
 pub use problem::{ConfigErrors, Problem, Problems};
 
-use de::SeenKeys;
+use de::Reading;
 use serde::de::DeserializeOwned;
 use serde_yaml_ng::{Mapping, Value};
 use std::path::Path;
@@ -42,6 +48,13 @@ use std::path::Path;
 pub trait Check {
     /// Adds every mistake to `problems`, by key.
     fn check(&self, problems: &mut Problems);
+
+    /// Adds every mistake in the files that the configuration names, by key. Reads files only, and changes nothing.
+    /// Runs for [`check_all`] only, also beside mistakes in values: a value that [`Check::check`] rejects must not
+    /// cause a second mistake here.
+    fn check_files(&self, problems: &mut Problems) {
+        let _ = problems;
+    }
 }
 
 /// Source of the YAML.
@@ -64,6 +77,64 @@ pub fn load<T: DeserializeOwned + Check>(
     env: impl IntoIterator<Item = (String, String)>,
     prefix: &str,
 ) -> Result<T, ConfigErrors> {
+    let (examined, _) = examine(source, env, prefix, T::check)?;
+    examined.into_result(source)
+}
+
+/// Reads a configuration as [`load`] does, and checks the files that it names and the names of all variables as well.
+///
+/// # Errors
+/// All mistakes of types, values, files and variables.
+pub fn check_all<T: DeserializeOwned + Check>(
+    source: Source<'_>,
+    env: impl IntoIterator<Item = (String, String)>,
+    prefix: &str,
+) -> Result<T, ConfigErrors> {
+    let check = |value: &T, problems: &mut Problems| {
+        value.check(problems);
+        value.check_files(problems);
+    };
+    let (mut examined, ignored) = examine(source, env, prefix, check)?;
+    for problem in ignored {
+        examined.problems.push(problem);
+    }
+    examined.into_result(source)
+}
+
+/// Variables with `prefix` that [`load`] ignores because they name no key, each with a suggestion if one is near. Empty
+/// if the source cannot be read.
+pub fn ignored_variables<T: DeserializeOwned>(
+    source: Source<'_>,
+    env: impl IntoIterator<Item = (String, String)>,
+    prefix: &str,
+) -> Vec<Problem> {
+    let examined = examine::<T>(source, env, prefix, |_, _| {});
+    examined.map_or_else(|_| Vec::new(), |(_, ignored)| ignored)
+}
+
+/// Configuration with the mistakes found in it.
+struct Examined<T> {
+    /// `None` if no replacement of the wrong values fits.
+    value: Option<T>,
+    problems: Problems,
+}
+
+impl<T> Examined<T> {
+    fn into_result(self, source: Source<'_>) -> Result<T, ConfigErrors> {
+        match self.value {
+            Some(value) if self.problems.is_empty() => Ok(value),
+            _ => Err(ConfigErrors::new(origin(source), self.problems.into_vec())),
+        }
+    }
+}
+
+/// Reads a configuration and runs `check` on it. Also returns the ignored variables.
+fn examine<T: DeserializeOwned>(
+    source: Source<'_>,
+    env: impl IntoIterator<Item = (String, String)>,
+    prefix: &str,
+    check: impl Fn(&T, &mut Problems),
+) -> Result<(Examined<T>, Vec<Problem>), ConfigErrors> {
     let mut problems = Problems::default();
     let mut root = match read(source) {
         Ok(root) => root,
@@ -71,21 +142,21 @@ pub fn load<T: DeserializeOwned + Check>(
     };
     let overrides = env::apply(&mut root, env, prefix, &mut problems);
     let read = de::read_all::<T>(root, &overrides, &mut problems);
-    report_unknown(&read.seen, &overrides, &mut problems);
+    let ignored = report_unknown(&read, &overrides, prefix, &mut problems);
+    let problems_of = |value: &T| {
+        let mut problems = Problems::default();
+        check(value, &mut problems);
+        problems
+    };
     if let Some(value) = &read.value {
         let others = read.alternative.as_ref().map(problems_of);
         problems.add_independent(problems_of(value), others, &read.replaced);
     }
-    match read.value {
-        Some(value) if problems.is_empty() => Ok(value),
-        _ => Err(ConfigErrors::new(origin(source), problems.into_vec())),
-    }
-}
-
-fn problems_of(value: &impl Check) -> Problems {
-    let mut problems = Problems::default();
-    value.check(&mut problems);
-    problems
+    let examined = Examined {
+        value: read.value,
+        problems,
+    };
+    Ok((examined, ignored))
 }
 
 fn origin(source: Source<'_>) -> Option<String> {
@@ -109,7 +180,7 @@ fn read(source: Source<'_>) -> Result<Value, Problem> {
         Value::Mapping(_) => Ok(value),
         other => Err(Problem::without_key(format!(
             "keys and values are expected at the top, found {}",
-            de::kind(&other)
+            wording::kind(&other)
         ))),
     }
 }
@@ -124,18 +195,46 @@ fn with_place(error: &serde_yaml_ng::Error) -> String {
     }
 }
 
-fn report_unknown(seen: &SeenKeys, overrides: &env::Overrides, problems: &mut Problems) {
-    for path in &seen.unknown {
+/// Reports unknown keys, and returns the variables that are ignored.
+fn report_unknown<T>(
+    read: &Reading<T>,
+    overrides: &env::Overrides,
+    prefix: &str,
+    problems: &mut Problems,
+) -> Vec<Problem> {
+    let mut ignored = Vec::new();
+    for path in &read.seen.unknown {
         let key = path.last().map(String::as_str).unwrap_or_default();
-        let known = seen.fields_above(path);
+        let known = read.seen.fields_above(path);
+        let missing = read.misspelt.get(path).copied();
         let hint = suggestion::nearest(key, known.iter().copied());
-        if let Some(variable) = overrides.variable(path) {
-            if path.len() == 1 && overrides.text(path).is_some() && hint.is_none() {
-                continue;
+        let variable = overrides.variable(path);
+        let is_first_level = path.len() == 1 && overrides.text(path).is_some();
+        match variable.filter(|_| is_first_level && missing.or(hint).is_none()) {
+            Some(name) if env::is_of_other_program(name) => {}
+            Some(name) => {
+                let hint = suggestion::variable(key, read.seen.known_paths());
+                let is_same_name = hint.as_ref().is_some_and(|hint| hint.is_same_name);
+                let problem = Problem::without_key(unknown_variable(name, prefix, hint));
+                match is_same_name {
+                    true => problems.push(problem),
+                    false => ignored.push(problem),
+                }
             }
-            problems.add_unknown(path, hint, &known, Some(variable));
-        } else {
-            problems.add_unknown(path, hint, &known, None);
+            None => problems.add_unknown(path, hint, missing, &known, variable),
         }
     }
+    ignored
+}
+
+fn unknown_variable(name: &str, prefix: &str, hint: Option<suggestion::VariableHint>) -> String {
+    let Some(hint) = hint else {
+        return format!("{name}: no key has this name; remove the variable");
+    };
+    let near = env::variable_name(prefix, &hint.path);
+    let levels = match hint.path.len() {
+        1 => "",
+        _ => " Two underscores separate the levels of a key",
+    };
+    format!("{name}: no key has this name; did you mean {near}?{levels}")
 }

@@ -1,6 +1,7 @@
 //! Mistakes in a configuration, and their report.
 
-use std::{fmt, net::SocketAddr};
+use crate::wording;
+use std::{fmt, fs, io, net::SocketAddr, path::Path};
 
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +56,36 @@ impl Problems {
     /// Adds a mistake if a text is not a socket address. Host names are not resolved.
     pub fn check_address(&mut self, key: impl fmt::Display, text: &str) {
         if text.parse::<SocketAddr>().is_err() {
-            let form = "like 10.0.0.1:7101 or [fd00::1]:7101";
-            self.add(key, format!("must be an address with a port, {form}"));
+            self.add(key, format!("must be {}", wording::ADDRESS));
+        }
+    }
+
+    /// Adds a mistake if `path` exists and is not a folder. A missing folder is not a mistake: the daemon creates it.
+    pub fn check_folder(&mut self, key: impl fmt::Display, path: &Path) {
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => self.add(key, format!("{}: not a folder", path.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.add(key, format!("{}: {error}", path.display())),
+        }
+    }
+
+    /// Adds a mistake for each file in `missing`, the names of files that `folder` lacks; a single one if there is no
+    /// such folder. `advice` is the next step.
+    pub fn add_missing_files(
+        &mut self,
+        key: impl fmt::Display,
+        folder: &Path,
+        missing: &[&str],
+        advice: &str,
+    ) {
+        if !missing.is_empty() && !folder.exists() {
+            let folder = folder.display();
+            return self.add(key, format!("{folder}: no such folder; {advice}"));
+        }
+        for name in missing {
+            let path = folder.join(name);
+            self.add(&key, format!("{}: no such file; {advice}", path.display()));
         }
     }
 
@@ -93,10 +122,12 @@ impl Problems {
         self.found.extend(independent);
     }
 
+    /// Adds an unknown key. `missing` is a required key that is missing, and that the unknown key resembles.
     pub(crate) fn add_unknown(
         &mut self,
         path: &[String],
         hint: Option<&str>,
+        missing: Option<&str>,
         known: &[&str],
         variable: Option<&str>,
     ) {
@@ -104,7 +135,7 @@ impl Problems {
             Some(variable) => format!("unknown key (from {variable})"),
             None => "unknown key".to_owned(),
         };
-        match hint {
+        match missing.or(hint) {
             Some(hint) => {
                 let above = path.len().saturating_sub(1);
                 let mut near = path[..above].to_vec();
@@ -116,7 +147,14 @@ impl Problems {
             }
             None => {}
         }
+        if missing.is_some() {
+            message.push_str(" That key is required and missing");
+        }
         self.add(path.join("."), message);
+    }
+
+    pub(crate) fn push(&mut self, problem: Problem) {
+        self.found.push(problem);
     }
 
     pub(crate) fn into_vec(self) -> Vec<Problem> {

@@ -2,7 +2,11 @@
 //! their folder.
 
 use lattice_mesh::{Authority, CaError};
-use std::{fmt, path::Path, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tokio::sync::watch;
 
 /// File name of an authority's certificate.
@@ -47,6 +51,18 @@ impl Authorities {
 /// # Errors
 /// No authority exists, or one of them cannot be used.
 pub fn load_authorities(folder: &Path) -> Result<Vec<Arc<Authority>>, CaError> {
+    let folders = authority_folders(folder)?.into_iter();
+    folders
+        .map(|folder| Ok(Arc::new(Authority::load(&folder)?)))
+        .collect()
+}
+
+/// Folders of the authorities: `folder` itself, if it holds one, and then its subfolders that hold one, by name. Only
+/// `folder` if no authority exists; an error of loading then names the missing file.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(crate) fn authority_folders(folder: &Path) -> Result<Vec<PathBuf>, CaError> {
     let unreadable = |source| CaError::File {
         path: folder.to_owned(),
         source,
@@ -59,15 +75,10 @@ pub fn load_authorities(folder: &Path) -> Result<Vec<Arc<Authority>>, CaError> {
         }
     }
     below.sort();
-    let mut held = Vec::new();
-    // Also when no authority exists: the error then names the missing file.
     if folder.join(CERT_FILE).exists() || below.is_empty() {
-        held.push(Arc::new(Authority::load(folder)?));
+        below.insert(0, folder.to_owned());
     }
-    for folder in below {
-        held.push(Arc::new(Authority::load(&folder)?));
-    }
-    Ok(held)
+    Ok(below)
 }
 
 #[cfg(test)]

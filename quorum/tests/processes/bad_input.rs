@@ -83,6 +83,80 @@ fn every_mistake_of_the_configuration_is_named_at_once() {
 }
 
 #[test]
+fn check_names_every_file() {
+    let site = Site::prepare("");
+    let root = site.folder.path().display();
+    let text = site.config_text(1, &format!("enrolment: {{authority: {root}/nosuch}}\n"));
+    std::fs::write(site.data_dir(1), "").unwrap();
+    std::fs::write(site.config(1), &text).unwrap();
+    for name in ["identity.pem", "identity.key", "roots.pem"] {
+        std::fs::remove_file(site.folder.path().join("credentials-1").join(name)).unwrap();
+    }
+    let found = error(&site.run(1, &["--check-config"]));
+    assert!(found.contains("has 5 mistakes"), "{found}");
+    for part in [
+        format!("data_dir: {root}/data-1: not a folder"),
+        format!("credentials: {root}/credentials-1/identity.pem: no such file"),
+        format!("credentials: {root}/credentials-1/identity.key: no such file"),
+        format!("credentials: {root}/credentials-1/roots.pem: no such file"),
+        format!("enrolment.authority: {root}/nosuch: No such file"),
+    ] {
+        assert!(found.contains(&part), "{part} is missing in: {found}");
+    }
+    // Beside a mistake of a type and one of a value.
+    let text = text.replace("cluster: test", "cluster: ''\nsnapshot_every: many");
+    std::fs::write(site.config(1), text).unwrap();
+    let found = error(&site.run(1, &["--check-config"]));
+    assert!(found.contains("has 7 mistakes"), "{found}");
+    assert!(
+        found.contains("snapshot_every: must be a whole number, 0 or more, not the text \"many\""),
+        "{found}"
+    );
+}
+
+#[test]
+fn check_reports_variables_that_name_no_key() {
+    let site = Site::prepare("enrolment: {default_cell: a}\n");
+    let run = |args: &[&str], name: &str| {
+        let mut command = site.command(1);
+        command.args(args).env(name, "x").output().unwrap()
+    };
+    let found = error(&run(&["--check-config"], "LATTICE_FOO"));
+    assert!(
+        found.contains("LATTICE_FOO: no key has this name"),
+        "{found}"
+    );
+    let name = "LATTICE_ENROLMENT_LIFETIME";
+    let found = error(&run(&["--check-config"], name));
+    let near = "did you mean LATTICE_ENROLMENT__LIFETIME? Two underscores separate the levels";
+    assert!(found.contains(near), "{found}");
+    assert!(run(&["--check-config"], "LATTICE_CONTEXT").status.success());
+    // A name that differs in the separator only is certain: the daemon does not start either.
+    assert!(error(&run(&[], name)).contains(near));
+}
+
+#[test]
+fn online_check_has_a_line_for_each_member() {
+    let mut site = Site::prepare("");
+    site.start(1);
+    has_printed(&site, "listens on UDP", 1);
+    let output = site.run(2, &["--check-config", "--online"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let found = String::from_utf8(output.stdout).unwrap();
+    let (first, third) = (site.addrs[0], site.addrs[2]);
+    let passed = format!("ok       members.0 {first}: spiffe://test/quorum/1\n");
+    assert!(found.contains(&passed), "{found}");
+    assert!(
+        found.contains(&format!("failed   members.2 {third}: ")),
+        "{found}"
+    );
+    assert!(found.contains("next: start the process there"), "{found}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("1 of 2 online checks failed"), "{errors}");
+    assert!(site.terminate(1).success());
+}
+
+#[test]
 fn malformed_yaml_is_named_with_its_place() {
     let site = Site::prepare("");
     std::fs::write(site.config(1), "cluster: test\nid: [1\nlisten: x\n").unwrap();

@@ -119,6 +119,7 @@ impl Core {
                     connection,
                     identity: member.identity,
                     issued_at: member.issued_at,
+                    expires_at: member.expires_at,
                     chain: Arc::new(chain),
                     handshake: made,
                     no_new_calls: Arc::default(),

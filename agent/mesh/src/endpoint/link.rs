@@ -24,6 +24,7 @@ pub(crate) struct Link {
     pub(crate) connection: Connection,
     pub(crate) identity: Identity,
     pub(crate) issued_at: UnixMillis,
+    pub(crate) expires_at: UnixMillis,
     pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
     pub(crate) handshake: HandshakeState,
     /// No new call starts on the connection: it was silent for a complete deadline, or one end is leaving it.

@@ -243,15 +243,7 @@ pub async fn enrol_key(
 ) -> Result<Issued, EnrolError> {
     // The cluster name comes with the certificate; until then only the process name is checked.
     Identity::new("unknown", token.role(), name)?;
-    let any: SocketAddr = if addr.is_ipv4() {
-        (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
-    } else {
-        (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
-    };
-    let quic = quinn::Endpoint::client(any).map_err(|source| MeshError::Bind {
-        addr: any,
-        source: source.into(),
-    })?;
+    let quic = client_endpoint(addr)?;
     let asked = WireRequest {
         secret: token.secret().expose_secret().to_owned(),
         role: token.role(),
@@ -260,9 +252,7 @@ pub async fn enrol_key(
         csr: csr.to_vec(),
     };
     let issued = request_certificate(&quic, addr, token.pins(), asked, config).await;
-    quic.close(CLOSE_DONE.into(), b"done");
-    // Waits for the close to be sent. A lost close only costs the server an idle timeout.
-    let _ = tokio::time::timeout(Duration::from_millis(200), quic.wait_idle()).await;
+    close(&quic).await;
     let issued = issued?;
     let is_pinned = |root: &Vec<u8>| token.pins().contains(&Pin::of(&root.as_slice().into()));
     if issued.roots.iter().any(is_pinned) {
@@ -271,6 +261,60 @@ pub async fn enrol_key(
         let reason = "the pinned authority is not among the roots".to_owned();
         Err(EnrolError::WrongCertificate { reason })
     }
+}
+
+/// Checks that the server at `addr` answers and belongs to the cluster of the token. Neither sends the secret nor uses
+/// the token.
+///
+/// # Errors
+/// The server does not answer, refuses unenrolled processes, or does not belong to the cluster.
+pub async fn verify_member(
+    addr: SocketAddr,
+    token: &JoinToken,
+    config: &MeshConfig,
+) -> Result<(), EnrolError> {
+    let quic = client_endpoint(addr)?;
+    let unproven = Arc::new(AtomicBool::new(false));
+    let client = enrol_config(token.pins(), unproven.clone(), config)?;
+    let verified = async {
+        let connection = dial(&quic, client, addr, config.connect_timeout).await?;
+        if !unproven.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let proof = proof::request_proof(&connection, token.pins(), config);
+        let proved = tokio::time::timeout(config.connect_timeout, proof).await;
+        let late = CaProofFault::Lost("no answer in time".to_owned());
+        proved.unwrap_or(Err(late)).map_err(|fault| match fault {
+            CaProofFault::Lost(reason) => EnrolError::Lost { addr, reason },
+            CaProofFault::NoProof => EnrolError::PinMismatch {
+                addr,
+                pins: token.pins().to_vec(),
+                shown: shown_authority(&connection, token.pins()),
+            },
+        })
+    };
+    let verified = verified.await;
+    close(&quic).await;
+    verified
+}
+
+/// Opens an endpoint for one dial to `addr`, on a free port.
+fn client_endpoint(addr: SocketAddr) -> Result<quinn::Endpoint, MeshError> {
+    let any: SocketAddr = if addr.is_ipv4() {
+        (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
+    };
+    quinn::Endpoint::client(any).map_err(|source| MeshError::Bind {
+        addr: any,
+        source: source.into(),
+    })
+}
+
+/// Closes the endpoint, and waits until the close is sent. A lost close only costs the server an idle timeout.
+async fn close(quic: &quinn::Endpoint) {
+    quic.close(CLOSE_DONE.into(), b"done");
+    let _ = tokio::time::timeout(Duration::from_millis(200), quic.wait_idle()).await;
 }
 
 async fn request_certificate(

@@ -99,6 +99,15 @@ impl Authority {
         Ok(Self { certificate, key })
     }
 
+    /// Names of the files of an authority that are missing in `folder`.
+    pub fn missing_in(folder: &Path) -> Vec<&'static str> {
+        let needed = [CERT_FILE, KEY_FILE];
+        needed
+            .into_iter()
+            .filter(|name| !folder.join(name).exists())
+            .collect()
+    }
+
     /// Reads `ca.pem` and `ca.key` from a folder. Rejects a key that other users can read.
     pub fn load(folder: &Path) -> Result<Self, CaError> {
         let (cert_path, key_path) = (folder.join(CERT_FILE), folder.join(KEY_FILE));

@@ -75,11 +75,12 @@ impl std::fmt::Display for DistrustReason {
     }
 }
 
-/// Identity and issue time of a verified certificate.
+/// Identity and validity of a verified certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct VerifiedPeer {
     pub(crate) identity: Identity,
     pub(crate) issued_at: UnixMillis,
+    pub(crate) expires_at: UnixMillis,
 }
 
 impl Credentials {
@@ -212,7 +213,7 @@ impl Trust {
         certificate: &CertificateDer<'_>,
     ) -> Result<VerifiedPeer, DistrustReason> {
         let leaf = CertificateFields::read(certificate).map_err(DistrustReason::Other)?;
-        let issued_at = leaf.issued_at;
+        let (issued_at, expires_at) = (leaf.issued_at, leaf.not_after);
         let identity = leaf.identity().map_err(DistrustReason::Other)?;
         let cluster = self.credentials.identity().cluster();
         if identity.cluster() != cluster {
@@ -223,6 +224,7 @@ impl Trust {
         Ok(VerifiedPeer {
             identity,
             issued_at,
+            expires_at,
         })
     }
 

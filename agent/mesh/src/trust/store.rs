@@ -79,6 +79,18 @@ impl Credentials {
             .all(|name| folder.join(name).exists())
     }
 
+    /// Names of the files of credentials that are missing in `folder`.
+    pub fn missing_in(folder: &Path) -> Vec<&'static str> {
+        let is_missing = |name: &&str| match *name {
+            KEY_FILE => ![KEY_FILE, NEXT_KEY_FILE]
+                .iter()
+                .any(|name| folder.join(name).exists()),
+            name => !folder.join(name).exists(),
+        };
+        let needed = [CHAIN_FILE, KEY_FILE, ROOTS_FILE];
+        needed.into_iter().filter(is_missing).collect()
+    }
+
     fn save_trust_stepwise(
         &self,
         folder: &Path,
