@@ -3,22 +3,26 @@
 //! Every key can also be set by the environment (`LATTICE_EXECUTOR__ALLOW_SAME_USER=true`).
 
 mod executor;
+mod files;
 mod health;
+mod online;
 
 pub use executor::{ExecutorConfig, HookConfig, HooksConfig};
 pub use health::HealthConfig;
+pub use online::check_online;
 
 use crate::data_dir::DataDir;
-use crate::executor::{OpenError, UserMapError};
 use crate::settings::{CONFIRM_AFTER, GossipSettings, JoinSettings, PROBE_INTERVAL, Settings};
 use lattice_config::{Check, Problems};
 use lattice_conformance::{Class, health::TableError};
 use lattice_gossip::CellName;
+use lattice_host::private_file::{self, ExposedFile, PrivateFileError};
 use lattice_hwprobe::{Host, NvmlSource};
 use lattice_mesh::{InvalidToken, JoinToken, Role};
 use lattice_quorum_types::NodeId;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -212,6 +216,10 @@ impl Check for Config {
             problems.add("log", error);
         }
     }
+
+    fn check_files(&self, problems: &mut Problems) {
+        self.add_file_mistakes(problems);
+    }
 }
 
 fn check_addresses(problems: &mut Problems, key: &str, addresses: &[String]) {
@@ -328,6 +336,11 @@ pub enum ConfigError {
         /// Error of the operating system.
         source: std::io::Error,
     },
+    /// Other users of this host can read the token file.
+    #[error(
+        "join.token_file: {0}; any user that can read the file can enrol a node with its token"
+    )]
+    TokenExposed(ExposedFile),
     /// The token text is not a valid join token.
     #[error("{key}")]
     Token {
@@ -336,12 +349,6 @@ pub enum ConfigError {
         /// Error of the token parser.
         source: InvalidToken,
     },
-    /// The executor cannot run jobs with this configuration.
-    #[error(transparent)]
-    Executor(#[from] OpenError),
-    /// The site's user map cannot be used.
-    #[error(transparent)]
-    UserMap(#[from] UserMapError),
     /// The site's health table cannot be read.
     #[error("health.table: {}", path.display())]
     HealthTable {
@@ -369,6 +376,13 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// Whether the token file does not exist, as after its removal once the node is enrolled.
+    fn is_missing_token(&self) -> bool {
+        matches!(self, Self::TokenFile { source, .. } if source.kind() == ErrorKind::NotFound)
+    }
+}
+
 fn invalid<E: std::fmt::Display>(key: &'static str) -> impl FnOnce(E) -> ConfigError {
     move |error| ConfigError::Invalid {
         key,
@@ -390,24 +404,10 @@ fn resolve(key: &'static str, names: &[String]) -> Result<Vec<SocketAddr>, Confi
 }
 
 impl Config {
-    /// Checks the user map, the hooks, the health table and the join token, and changes nothing. The join token is not
-    /// read once the node is enrolled.
-    ///
-    /// # Errors
-    /// The first of these inputs that is missing or cannot be used.
-    pub fn check_files(&self) -> Result<(), ConfigError> {
-        self.executor.check_files()?;
-        self.health.table()?;
-        match &self.join {
-            Some(join) if !DataDir::is_enrolled(&self.data_dir) => join.read_token().map(drop),
-            _ => Ok(()),
-        }
-    }
-
     /// Resolves names, and reads the join token and the health table; blocks on the resolver and the disk.
     ///
-    /// A missing or invalid token is accepted once the node is enrolled. Where the token stays in place, as on diskless
-    /// nodes, an agent with an expired certificate enrols again without an operator.
+    /// A missing or invalid token is accepted once the node is enrolled; an invalid one is logged. Where the token stays
+    /// in place, as on diskless nodes, an agent with an expired certificate enrols again without an operator.
     pub fn into_settings(self) -> Result<Settings, ConfigError> {
         let is_enrolled = DataDir::is_enrolled(&self.data_dir);
         let node = match self.node {
@@ -438,7 +438,17 @@ impl Config {
                     token,
                     replace: join.replace,
                 }),
-                Err(_) if is_enrolled => None,
+                Err(error) if is_enrolled => {
+                    if !error.is_missing_token() {
+                        let error = crate::with_causes(&error);
+                        tracing::warn!(
+                            error,
+                            "join token unusable; this node is enrolled and keeps its certificate, but \
+                             cannot enrol again after its expiry"
+                        );
+                    }
+                    None
+                }
                 Err(error) => return Err(error),
             };
         }
@@ -468,13 +478,12 @@ impl Join {
     fn read_token(&self) -> Result<JoinToken, ConfigError> {
         let text = match (&self.token, &self.token_file) {
             (Some(text), _) => text.clone(),
-            (None, Some(path)) => match std::fs::read_to_string(path) {
-                Ok(text) => SecretString::from(text),
-                Err(source) => {
-                    let path = path.clone();
-                    return Err(ConfigError::TokenFile { path, source });
+            (None, Some(path)) => private_file::read(path).map_err(|error| match error {
+                PrivateFileError::Unreadable { path, source } => {
+                    ConfigError::TokenFile { path, source }
                 }
-            },
+                PrivateFileError::Exposed(exposed) => ConfigError::TokenExposed(exposed),
+            })?,
             (None, None) => return Err(invalid("join")("no join token is configured")),
         };
         let key = || match (&self.token, &self.token_file) {

@@ -34,7 +34,7 @@ mod verdict;
 pub use app::App;
 pub use config::{
     Config, ConfigError, ExecutorConfig, GossipConfig, HealthConfig, HookConfig, HooksConfig, Join,
-    NvmlConfig, NvmlMode, ProbeConfig, Topology,
+    NvmlConfig, NvmlMode, ProbeConfig, Topology, check_online,
 };
 pub use data_dir::{DataDir, DataDirError, EnrolmentRecord};
 pub use error::StartError;

@@ -3,8 +3,8 @@
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use lattice_agent::probe::{self, CaptureArgs, ProbeArgs};
-use lattice_agent::{App, Config, Dependencies};
-use lattice_config::{PREFIX, Source, environment, log};
+use lattice_agent::{App, Config, Dependencies, check_online};
+use lattice_config::{PREFIX, Source, environment, log, online};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,10 +25,14 @@ struct Args {
     /// Configuration file. Without one, defaults and LATTICE_… environment variables apply.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the configuration, then the user map, hooks, health table and join token that it names, and exit. Prints
-    /// every error in the configuration, or the first error in the files.
+    /// Check the configuration, and the user map, hooks, health table and join token that it names, and exit. Prints
+    /// every mistake in the configuration, its files and the LATTICE_ variables.
     #[arg(long)]
     check_config: bool,
+    /// With --check-config: also connect to the quorum members and controls. Prints one line for each, and takes some
+    /// seconds at most.
+    #[arg(long, requires = "check_config")]
+    online: bool,
 }
 
 /// Subcommands of the agent binary. Without a subcommand, the binary runs the daemon.
@@ -59,29 +63,50 @@ fn main() -> ExitCode {
 
 fn start(args: &Args) -> anyhow::Result<()> {
     let source = args.config.as_deref().map_or(Source::Nothing, Source::File);
+    if args.check_config {
+        return check(args, source);
+    }
     let config: Config = lattice_config::load(source, environment(), PREFIX)?;
     let filter = log::filter("", &config.log)?;
-    if args.check_config {
-        config.check_files()?;
-        match &args.config {
-            Some(path) => println!("{}: configuration is valid", path.display()),
-            None => println!("the configuration is valid"),
-        }
-        return Ok(());
-    }
     log::start(filter);
+    for problem in lattice_config::ignored_variables::<Config>(source, environment(), PREFIX) {
+        tracing::warn!(%problem, "environment variable ignored");
+    }
     let settings = config.into_settings()?;
-    // One thread: the agent must not disturb the jobs on its node. Waking a second thread costs more than the work it
-    // would do. Probes and disk accesses run on blocking threads.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .max_blocking_threads(8)
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let runtime = runtime()?;
     let ended = runtime.block_on(run(settings));
     // A read that waits for its deadline must not delay the exit.
     runtime.shutdown_background();
     ended
+}
+
+/// Starts a runtime with one thread: the agent must not disturb the jobs on its node. Waking a second thread costs more
+/// than the work it would do. Probes and disk accesses run on blocking threads.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(8)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+}
+
+/// Checks the configuration with its files, and with `--online` the quorum members and controls.
+fn check(args: &Args, source: Source<'_>) -> anyhow::Result<()> {
+    let config: Config = lattice_config::check_all(source, environment(), PREFIX)?;
+    let mut out = std::io::stdout();
+    match &args.config {
+        Some(path) => writeln!(out, "{}: configuration is valid", path.display())?,
+        None => writeln!(out, "the configuration is valid")?,
+    }
+    if args.online {
+        let runtime = runtime()?;
+        let checks = runtime.block_on(check_online(&config));
+        // A resolver that does not answer must not delay the exit.
+        runtime.shutdown_background();
+        write!(out, "{}", online::report(&checks))?;
+        online::require_all(&checks)?;
+    }
+    Ok(())
 }
 
 async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {

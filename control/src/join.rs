@@ -4,7 +4,9 @@ use crate::{
     config::{Config, JoinConfig},
     start_error::StartError,
 };
+use lattice_host::private_file::{self, PrivateFileError};
 use lattice_mesh::{Clock, Credentials, JoinToken, MeshConfig, SystemClock, enrol_at_any};
+use secrecy::ExposeSecret as _;
 use std::path::Path;
 
 /// Returns the join settings if enrolment is due: without a certificate, or with an expired one, which cannot be
@@ -26,8 +28,12 @@ pub(crate) fn read_token(path: &Path) -> Result<JoinToken, StartError> {
         path: path.to_owned(),
         reason,
     };
-    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
-    text.trim()
+    let text = private_file::read(path).map_err(|error| match error {
+        PrivateFileError::Unreadable { source, .. } => failed(source.to_string()),
+        PrivateFileError::Exposed(exposed) => StartError::TokenExposed(exposed),
+    })?;
+    text.expose_secret()
+        .trim()
         .parse()
         .map_err(|e: lattice_mesh::InvalidToken| failed(e.to_string()))
 }

@@ -33,6 +33,12 @@ pub enum StartError {
     /// Other users of this host can read the tokens file.
     #[error("tokens: {0}; any user that can read the file can use its tokens")]
     TokensExposed(ExposedFile),
+    /// Other users of this host can read the file with the join token.
+    #[error("join.token: {0}; any user that can read the file can enrol with its token")]
+    TokenExposed(ExposedFile),
+    /// Other users of this host can read the private key of the TLS port.
+    #[error("https.key: {0}; any user that can read the key can impersonate this control")]
+    KeyExposed(ExposedFile),
     /// The BMC file cannot be used.
     #[error(transparent)]
     Bmcs(#[from] BmcFileError),

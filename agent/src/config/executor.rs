@@ -1,11 +1,13 @@
 //! Section `executor` of the configuration file: how jobs run.
 
-use super::ConfigError;
 use crate::attempt::{Hook, RankHooks};
-use crate::executor::{AgentUser, CgroupSettings, CgroupUse, Hooks, Ids, OrphanPolicy, UserMap};
+use crate::executor::{
+    AgentUser, CgroupSettings, CgroupUse, Hooks, Ids, OrphanPolicy, UserMap, UserMapError,
+};
 use crate::settings::{
     CHECKPOINT_POLL, GRACE, JobSettings, KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES,
 };
+use crate::with_causes;
 use lattice_config::{Check, Problems};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -204,14 +206,19 @@ impl Check for HookConfig {
 }
 
 impl ExecutorConfig {
-    /// Checks the user map and the hooks, and changes nothing.
-    pub(super) fn check_files(&self) -> Result<(), ConfigError> {
+    /// Adds every mistake in the user map and the hooks.
+    pub(super) fn add_file_mistakes(&self, problems: &mut Problems) {
         let agent = AgentUser::current();
-        if let Some(path) = &self.user_map {
-            UserMap::open(path, agent)?;
+        if let Some(path) = &self.user_map
+            && let Err(error) = UserMap::open(path, agent)
+        {
+            problems.add("user_map", reason(&error));
         }
-        self.hooks.settings().validate(agent)?;
-        Ok(())
+        problems.check_part("hooks", |problems| {
+            for (key, cause) in self.hooks.settings().distrusted(agent) {
+                problems.add(key, with_causes(&cause));
+            }
+        });
     }
 
     pub(super) fn into_settings(self) -> JobSettings {
@@ -235,6 +242,15 @@ impl ExecutorConfig {
             grace: Duration::from_secs(self.grace_s),
             keep_output: Duration::from_secs(self.keep_output_h.saturating_mul(3600)),
         }
+    }
+}
+
+/// Reason that the user map cannot be used, without the configuration key.
+fn reason(error: &UserMapError) -> String {
+    match error {
+        UserMapError::Io { path, source } => format!("{}: {source}", path.display()),
+        UserMapError::Untrusted(cause) => with_causes(cause),
+        UserMapError::Malformed { path, reason } => format!("{}: {reason}", path.display()),
     }
 }
 

@@ -97,6 +97,17 @@ impl Hooks {
             .filter_map(|(key, hook)| Some((key, hook.as_mut()?)))
     }
 
+    /// Hooks that [`Hooks::validate`] rejects, each with its key in the configuration. A relative path is left out: it is
+    /// a mistake of the configuration itself.
+    pub fn distrusted(mut self, agent: AgentUser) -> Vec<(&'static str, DistrustCause)> {
+        self.all()
+            .filter(|(_, hook)| hook.program.is_absolute())
+            .filter_map(|(key, hook)| {
+                Some((key, trusted::check_program(&hook.program, agent).err()?))
+            })
+            .collect()
+    }
+
     /// Checks that each hook is an executable file that only root and `agent` can change. The result contains the
     /// resolved paths, so later changes of links on the way have no effect.
     pub fn validate(mut self, agent: AgentUser) -> Result<Self, OpenError> {

@@ -4,6 +4,7 @@ use super::source::Source;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use lattice_conformance::{Class, Inventory, ProbeResult};
+use lattice_host::private_file;
 use lattice_redfish::http::{Bmc, Endpoint, Environment, Pin, ReadOnly, Settings, Trust};
 use lattice_redfish::{
     Breadth, NoSystemReason, NodeReport, Scope, Selector, contradictions, unread_records,
@@ -31,7 +32,7 @@ pub struct BmcArgs {
     /// BMC account.
     #[arg(long, value_name = "USER", requires = "bmc")]
     bmc_user: Option<String>,
-    /// File with the BMC password; otherwise LATTICE_BMC_PASSWORD.
+    /// File with the BMC password, mode 0600; otherwise LATTICE_BMC_PASSWORD.
     #[arg(long, value_name = "FILE", requires = "bmc")]
     bmc_password_file: Option<PathBuf>,
     /// Redfish ID of this node's system; otherwise the system with the node's UUID or serial number, or the only one.
@@ -139,15 +140,13 @@ impl BmcArgs {
     }
 
     fn password(&self) -> anyhow::Result<SecretString> {
-        let text = match &self.bmc_password_file {
-            Some(path) => std::fs::read_to_string(path)
-                .with_context(|| format!("the password cannot be read from {}", path.display()))?,
-            None => match std::env::var(PASSWORD) {
-                Ok(text) => text,
-                Err(_) => bail!("the BMC's password is needed: --bmc-password-file or {PASSWORD}"),
-            },
-        };
-        Ok(SecretString::from(text.trim_end_matches(['\r', '\n'])))
+        if let Some(path) = &self.bmc_password_file {
+            return private_file::read_secret(path).context("--bmc-password-file");
+        }
+        match std::env::var(PASSWORD) {
+            Ok(text) => Ok(SecretString::from(text.trim_end_matches(['\r', '\n']))),
+            Err(_) => bail!("the BMC's password is needed: --bmc-password-file or {PASSWORD}"),
+        }
     }
 }
 

@@ -233,6 +233,25 @@ fn unsupported_differs_from_unknown() {
     assert!(said(&secret).contains("--bmc-password-file or LATTICE_BMC_PASSWORD"));
 }
 
+#[test]
+fn readable_password_file_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("bmc.password");
+    std::fs::write(&file, "secret\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let at = file.to_str().unwrap();
+    let bmc = ["--bmc", "http://127.0.0.1:1", "--bmc-user", "admin"];
+    let args = [&["probe"][..], &bmc, &["--bmc-password-file", at]].concat();
+    let refused = agent(&args).output().unwrap();
+    assert_eq!(code(&refused), 1);
+    assert!(
+        said(&refused).contains(&format!("chmod 600 {at}")),
+        "{}",
+        said(&refused)
+    );
+}
+
 /// All bytes and all names of the files in an archive.
 fn bytes_of(archive: &Path) -> Vec<u8> {
     let folder = TempDir::new().unwrap();

@@ -22,6 +22,11 @@ fn complaint(config: &str, env: &[(&str, &str)]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
+fn set_mode(path: &std::path::Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
 const GOOD: &str = "listen: 127.0.0.1:0\nnode: n1\n";
 
 #[test]
@@ -43,7 +48,9 @@ fn addresses_and_the_token_file_are_checked() {
     for key in ["control.0", "control.2", "control.4", "join.quorum.0"] {
         assert!(text.contains(&format!("{key}: must be a host")), "{text}");
     }
-    assert!(text.contains("has 4 mistakes"), "{text}");
+    let missing = "join.token_file: /nonexistent/token: No such file";
+    assert!(text.contains(missing), "{text}");
+    assert!(text.contains("has 5 mistakes"), "{text}");
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
@@ -53,6 +60,14 @@ fn addresses_and_the_token_file_are_checked() {
     let text = complaint(&good, &[]);
     assert!(text.contains(&format!("{token}")), "{text}");
     std::fs::write(&path, "no token").unwrap();
+    set_mode(&path, 0o644);
+    let text = complaint(&good, &[]);
+    let repair = format!("chmod 600 {token}");
+    assert!(
+        text.contains("join.token_file") && text.contains(&repair),
+        "{text}"
+    );
+    set_mode(&path, 0o600);
     let text = complaint(&good, &[]);
     let named = format!("join.token_file: {token}: ");
     assert!(text.contains(&named), "{text}");
@@ -82,6 +97,124 @@ fn the_environment_is_checked_as_the_file_is() {
     assert!(text.contains("gossip.interval_ms"), "{text}");
     let text = complaint(GOOD, &[("LATTICE_EXECUTOR__RUN_AS", "{uid: 0, gid: 0}")]);
     assert!(text.contains("jobs never run as root"), "{text}");
+}
+
+/// Each class of mistake is in the report, and none hides another.
+#[test]
+fn one_report_has_types_values_files_and_variables() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().display();
+    std::fs::write(folder.path().join("health.yaml"), "version: [").unwrap();
+    let bad = format!(
+        "listen: nowhere\nnode: n1\ndata_dir: {at}/data\n\
+         join: {{token_file: {at}/token, quorum: []}}\n\
+         health: {{table: {at}/health.yaml}}\n\
+         probe: {{root: {at}/nosuch, nvml: {{source: recordet}}, interval_s: 0}}\n\
+         executor:\n  run_as: root\n  user_map: {at}/users\n  hooks:\n    \
+         prolog: {{program: {at}/prolog}}\n    epilog: {{program: {at}/epilog}}\n"
+    );
+    let env = [("LATTICE_FOO", "1"), ("LATTICE_PROBE_INTERVAL_S", "5")];
+    let text = complaint(&bad, &env);
+    for part in [
+        "listen: must be an address with a port, like 10.0.0.1:7101".to_owned(),
+        "probe.nvml.source: must be one of driver, recorded, disabled, not \"recordet\"; did you \
+         mean recorded?"
+            .to_owned(),
+        "executor.run_as: must be keys and values (uid, gid), not the text \"root\"".to_owned(),
+        "join.quorum: must name at least one quorum member".to_owned(),
+        "probe.interval_s: must be 1 to 86400".to_owned(),
+        format!("join.token_file: {at}/token: No such file"),
+        format!("health.table: {at}/health.yaml: "),
+        format!("probe.root: {at}/nosuch: no such folder"),
+        format!("executor.user_map: {at}/users: No such file"),
+        format!("executor.hooks.prolog: {at}/prolog: No such file"),
+        format!("executor.hooks.epilog: {at}/epilog: No such file"),
+        "LATTICE_FOO: no key has this name; remove the variable".to_owned(),
+        "did you mean LATTICE_PROBE__INTERVAL_S?".to_owned(),
+    ] {
+        assert!(text.contains(&part), "{part} is missing in: {text}");
+    }
+    assert!(text.contains("has 13 mistakes"), "{text}");
+    for word in [
+        "expected struct",
+        "invalid",
+        "unknown variant",
+        "missing field",
+    ] {
+        assert!(!text.contains(word), "{word} is in: {text}");
+    }
+}
+
+/// A node that has a certificate needs no token: a malformed one is reported in the log, a missing one is not.
+#[test]
+fn malformed_token_of_enrolled_node_is_logged_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir_all(data.join("identity")).unwrap();
+    set_mode(&data, 0o700);
+    for name in ["identity.pem", "roots.pem"] {
+        std::fs::write(data.join("identity").join(name), "").unwrap();
+    }
+    let config = folder.path().join("agent.yaml");
+    let token = folder.path().join("token");
+    let text = format!(
+        "{GOOD}data_dir: {}\njoin: {{token_file: {}, quorum: ['127.0.0.1:1']}}\n\
+         gossip: {{cell: c0}}\nprobe: {{nvml: {{source: disabled}}}}\nhealth: {{disabled: true}}\n",
+        data.display(),
+        token.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let log = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_lattice-agent"))
+            .env_clear()
+            .arg("--config")
+            .arg(&config)
+            .output()
+            .unwrap();
+        // The certificate files are empty.
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(log().matches("join token unusable").count(), 0);
+    std::fs::write(&token, "no token").unwrap();
+    set_mode(&token, 0o600);
+    let text = log();
+    assert_eq!(text.matches("join token unusable").count(), 1, "{text}");
+    assert!(text.contains("not a join token"), "{text}");
+}
+
+#[test]
+fn online_check_names_what_cannot_be_reached() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    let pin = "0".repeat(64);
+    std::fs::write(&token, format!("lattice-join-1.agent.{pin}.{pin}")).unwrap();
+    set_mode(&token, 0o600);
+    // Holds the port, and answers nothing.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = silent.local_addr().unwrap();
+    let config = folder.path().join("agent.yaml");
+    let text = format!(
+        "{GOOD}data_dir: {}\ncontrol: ['127.0.0.1:9']\n\
+         join: {{token_file: {}, quorum: ['{addr}']}}\n",
+        folder.path().join("data").display(),
+        token.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_lattice-agent"))
+        .env_clear()
+        .args(["--check-config", "--online", "--config"])
+        .arg(&config)
+        .output()
+        .unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    let found = String::from_utf8(output.stdout).unwrap();
+    let failed = format!("failed   join.quorum.0 {addr}: {addr} cannot be reached: ");
+    assert!(found.contains(&failed), "{found}");
+    let skipped = "skipped  control.0 127.0.0.1:9: this node is not enrolled yet";
+    assert!(found.contains(skipped), "{found}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("1 of 2 online checks failed"), "{errors}");
 }
 
 #[test]

@@ -390,7 +390,10 @@ async fn enrols(cluster: &ClusterFixture) {
         .await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().display();
-    std::fs::write(folder.path().join("token"), token.expose().expose_secret()).unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, token.expose().expose_secret()).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, mode).unwrap();
     let text = format!(
         "{{cluster: test, listen: '127.0.0.1:0', credentials: {path}/identity, cells: [], \
          quorum: ['{}'], join: {{name: c7, token: {path}/token}}, tokens: none, \

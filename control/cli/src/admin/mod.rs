@@ -19,9 +19,10 @@ use crate::{
 };
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use lattice_host::private_file;
 use secrecy::ExposeSecret as _;
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
@@ -124,7 +125,7 @@ pub struct ContextArgs {
     /// CA certificate that signed the server's certificate, PEM.
     #[arg(long, value_name = "FILE")]
     ca: PathBuf,
-    /// File that contains only the token.
+    /// File that contains only the token, mode 0600.
     #[arg(long, value_name = "FILE")]
     token_file: PathBuf,
     /// New context file.
@@ -156,10 +157,11 @@ pub fn https(args: &HttpsArgs) -> anyhow::Result<()> {
 pub fn context(args: &ContextArgs) -> anyhow::Result<()> {
     let read =
         |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
+    let token = private_file::read_secret(&args.token_file).context("--token-file")?;
     let context = ContextFile {
         server: args.server.clone(),
         ca_pem: read(&args.ca)?,
-        token: read(&args.token_file)?.trim().to_owned(),
+        token: token.expose_secret().trim().to_owned(),
         demo_pid: None,
     };
     // A context that no client can use is not written.
@@ -173,11 +175,17 @@ pub fn context(args: &ContextArgs) -> anyhow::Result<()> {
 }
 
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
+    let mut file = open_new(path, mode)?;
+    file.write_all(bytes)
+        .with_context(|| path.display().to_string())
+}
+
+/// Creates a file. An existing file is not replaced.
+fn open_new(path: &Path, mode: u32) -> anyhow::Result<File> {
     let open = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(mode)
         .open(path);
-    open.and_then(|mut file| file.write_all(bytes))
-        .with_context(|| path.display().to_string())
+    open.with_context(|| path.display().to_string())
 }

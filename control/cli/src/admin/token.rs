@@ -5,19 +5,26 @@ use crate::{
     failure::Failure,
     output::{self, Columns, Format, or_dash, until},
 };
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_api::token::{TokenCreated, TokenRequest, TokenView};
 use lattice_mesh::Role;
 use lattice_quorum_types::hostlist;
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 /// Join token subcommands.
 #[derive(Subcommand)]
 pub enum TokenCommand {
-    /// Create a join token for enrolment. The text of the token is shown once and stored nowhere.
+    /// Create a join token for enrolment. The text of the token is shown once, or written to a file, and stored nowhere
+    /// else.
     ///
     /// For a rack of nodes that are installed today, from their own network:
     ///   lattice admin token create --role agent --ttl 8h --uses 64 --nodes 'gpu[001-064]'
-    ///   --cidr 10.1.0.0/16
+    ///   --cidr 10.1.0.0/16 --out join.token
     ///
     /// For a node that was reinstalled and comes back under its name:
     ///   lattice admin token create --role agent --nodes gpu007 --replace
@@ -55,6 +62,10 @@ pub struct CreateArgs {
     /// Earlier certificates of the name then become invalid.
     #[arg(long)]
     replace: bool,
+    /// New file for the text of the token, mode 0600; an existing file is not replaced. Daemons refuse a token file that
+    /// other users can read.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 /// Runs a join token command.
@@ -83,11 +94,41 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
         };
         Failure::usage(format!("--{flag}: {}", error.reason))
     })?;
-    let created = connection.client.create_token(&request).await?;
+    // The file is opened before the request: a token that could not be written would stay valid.
+    let file = args
+        .out
+        .as_deref()
+        .map(|path| (path, super::open_new(path, 0o600)));
+    let file = match file {
+        Some((path, opened)) => Some((path, opened.context("--out")?)),
+        None => None,
+    };
+    let created = connection.client.create_token(&request).await;
+    let created = match (created, file) {
+        (Ok(created), Some((path, file))) => {
+            write_token(file, &created.token).with_context(|| path.display().to_string())?;
+            output::message!("wrote {}", path.display());
+            TokenCreated {
+                token: String::new(),
+                ..created
+            }
+        }
+        (Ok(created), None) => created,
+        (Err(error), file) => {
+            if let Some((path, _)) = file {
+                // The file is empty.
+                let _ = std::fs::remove_file(path);
+            }
+            return Err(error.into());
+        }
+    };
     if matches!(connection.format, Format::Table | Format::Wide) {
         // The token is the only text on standard output, so that it can be redirected into a file.
         output::message_lines(&in_words(&request, &created));
-        return Ok(output::line(&created.token)?);
+        return match created.token.is_empty() {
+            true => Ok(()),
+            false => Ok(output::line(&created.token)?),
+        };
     }
     let row = vec![
         created.token.clone(),
@@ -97,6 +138,11 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
     ];
     let columns = Columns::only(&["token", "id", "uses", "expires"]);
     Ok(output::print(connection.format, &created, columns, [row])?)
+}
+
+fn write_token(mut file: File, token: &str) -> io::Result<()> {
+    writeln!(file, "{token}")?;
+    file.sync_all()
 }
 
 fn in_words(request: &TokenRequest, created: &TokenCreated) -> String {
