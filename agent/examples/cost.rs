@@ -55,6 +55,7 @@ fn published(n: usize) -> PublishedState {
         group: Some("g0".to_owned()),
         history: None,
         grace_ms: Some(30_000),
+        https: None,
     }
 }
 

@@ -64,6 +64,7 @@ impl AgentFacts {
             boot: Some(self.boot.clone()),
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             group: self.group.clone(),
+            https: None,
             history: (history.last > 0).then_some(HistoryMark {
                 journal: history.journal,
                 seq: history.last,

@@ -57,6 +57,7 @@ fn published_state(n: usize) -> PublishedState {
         group: Some(format!("g{}", n % 4)),
         history: None,
         grace_ms: Some(30_000),
+        https: None,
     }
 }
 

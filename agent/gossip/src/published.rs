@@ -26,6 +26,8 @@ pub struct PublishedState {
     pub history: Option<HistoryMark>,
     /// Time between SIGTERM and SIGKILL of ranks on the node, milliseconds.
     pub grace_ms: Option<u64>,
+    /// Validity period of the certificate of a control's TLS port.
+    pub https: Option<CertificatePeriod>,
 }
 
 /// Verdict of a member's checks, in order of severity: the worst verdict prevails. An unknown state may be worse than a
@@ -106,6 +108,15 @@ pub struct Boot {
     pub boot_id: String,
     /// Incarnation: grows with each start of the process on this host.
     pub incarnation: u64,
+}
+
+/// Validity period of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CertificatePeriod {
+    /// Start of the validity, milliseconds since 1970.
+    pub issued_at_ms: u64,
+    /// End of the validity, milliseconds since 1970.
+    pub expires_at_ms: u64,
 }
 
 /// Position of a member's history.

@@ -13,10 +13,13 @@
 //! | `grp` | topology group |
 //! | `hist` | `<journal, hex>:<number of the last entry>` |
 //! | `grace` | milliseconds between SIGTERM and SIGKILL |
+//! | `https` | `<start>,<end>` of the certificate of a TLS port, milliseconds since 1970 |
 //!
 //! A reader ignores unknown and unreadable keys, and lists them.
 
-use crate::{Boot, Health, HistoryMark, Load, NotPublishable, Power, PublishedState};
+use crate::{
+    Boot, CertificatePeriod, Health, HistoryMark, Load, NotPublishable, Power, PublishedState,
+};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Maximum number of keys of a member.
@@ -43,6 +46,7 @@ const VERSION: &str = "ver";
 const GROUP: &str = "grp";
 const HISTORY: &str = "hist";
 const GRACE: &str = "grace";
+const HTTPS: &str = "https";
 
 fn is_code(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
@@ -99,6 +103,11 @@ pub(crate) fn to_texts(
         history.map(|h| format!("{:016x}:{}", h.journal, h.seq)),
     );
     put(GRACE, published.grace_ms.map(|ms| ms.to_string()));
+    let https = published.https;
+    put(
+        HTTPS,
+        https.map(|period| format!("{},{}", period.issued_at_ms, period.expires_at_ms)),
+    );
     check(&texts)?;
     Ok(texts)
 }
@@ -206,6 +215,13 @@ fn read_key(published: &mut PublishedState, key: &str, value: &str) -> Option<()
             });
         }
         GRACE => published.grace_ms = Some(value.parse().ok()?),
+        HTTPS => {
+            let (issued_at_ms, expires_at_ms) = value.split_once(',')?;
+            published.https = Some(CertificatePeriod {
+                issued_at_ms: issued_at_ms.parse().ok()?,
+                expires_at_ms: expires_at_ms.parse().ok()?,
+            });
+        }
         _ => {
             let class = key
                 .strip_prefix(FINGERPRINT)
@@ -271,6 +287,10 @@ pub(crate) mod tests {
                 seq: 12,
             }),
             grace_ms: Some(30_000),
+            https: Some(CertificatePeriod {
+                issued_at_ms: 1_700_000_000_000,
+                expires_at_ms: 1_731_536_000_000,
+            }),
         }
     }
 
@@ -293,6 +313,7 @@ pub(crate) mod tests {
         assert_eq!(texts["load"], "2,1525");
         assert_eq!(texts["hist"], "000000000000001f:12");
         assert_eq!(texts["grace"], "30000");
+        assert_eq!(texts["https"], "1700000000000,1731536000000");
         assert!(texts.contains_key("fp.gpu"), "{texts:?}");
     }
 

@@ -22,6 +22,7 @@ use crate::{
     cycles::CycleDurations,
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
+    https_certificates::HttpsCertificates,
     metrics_registry::MetricsRegistry,
     movement_metrics::PreemptionCounters,
     reply_times::ReplyTimes,
@@ -30,10 +31,12 @@ use crate::{
     timings::Timings,
 };
 use arc_swap::ArcSwap;
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::join_all};
 use lattice_agent_rpc::{AttemptKey, LogStream, ReadLog};
 use lattice_conformance::{DriftReport, Groups, Scope, groups};
-use lattice_mesh::{Clock, Mesh, Renewal, RenewalState};
+use lattice_mesh::{
+    Clock, ExpectedIdentity, Mesh, PresentedCertificate, Renewal, RenewalState, Role,
+};
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,
     allocation::RankPhase,
@@ -57,6 +60,8 @@ const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after the start of a control during which requests wait for the first view. With a quorum that answers, a
 /// control reads its view in a fraction of that.
 const FIRST_VIEW_GRACE: Duration = Duration::from_secs(2);
+/// Longest wait for connections to other controls.
+const CONTROL_DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Dependencies of the core, all supplied by the caller.
 pub struct Parts {
@@ -86,6 +91,8 @@ pub struct Core {
     pub(crate) timings: Timings,
     /// Metrics of the reconcilers, for operators.
     pub metrics: MetricsRegistry,
+    /// Certificates of the TLS ports of all controls.
+    pub https_certificates: HttpsCertificates,
     view: ArcSwap<View>,
     /// Serialises writers; readers never wait for it.
     writer: Mutex<()>,
@@ -123,6 +130,7 @@ impl Core {
             agents: Agents::new(parts.mesh),
             timings: parts.timings,
             metrics,
+            https_certificates: HttpsCertificates::default(),
             view: ArcSwap::from_pointee(View::default()),
             writer: Mutex::new(()),
             feed: Arc::default(),
@@ -202,6 +210,21 @@ impl Core {
     /// State of this control's own certificate; `None` before the control is started.
     pub fn certificate(&self) -> Option<RenewalState> {
         Some(self.renewal.get()?.state())
+    }
+
+    /// Mesh certificates that this control and its peers present. Connects to the other controls first, because a
+    /// control does not need a connection to every other one; quorum members and alive agents have one already.
+    pub async fn presented_certificates(&self) -> Vec<PresentedCertificate> {
+        let mesh = self.agents.mesh();
+        let mut controls = self.https_certificates.addresses();
+        controls.remove(&self.name);
+        let dials = controls.into_iter().map(|(name, addr)| {
+            let control = mesh.peer(addr, ExpectedIdentity::exactly(Role::Control, name));
+            async move { control.connected().await.is_ok() }
+        });
+        // A control that cannot be reached now is missing in the result.
+        let _ = tokio::time::timeout(CONTROL_DIAL_TIMEOUT, join_all(dials)).await;
+        mesh.presented_certificates()
     }
 
     /// Problem of this control's own certificate, as a health reason: the certificate expires soon, has expired, or is

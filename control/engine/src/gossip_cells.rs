@@ -1,10 +1,11 @@
-//! Gossip membership of control: it joins every configured cell, publishes only its version, and takes over what agents
-//! publish.
+//! Gossip membership of control: it joins every configured cell, publishes only its version and the validity period of
+//! its HTTPS certificate, and takes over what agents and other controls publish.
 
-use crate::{core::Core, observed_state};
+use crate::{core::Core, https_certificates::PublishedControl, observed_state};
 use lattice_conformance::{Class, ClassMark, EarlierDigest};
 use lattice_gossip::{
-    Cell, CellConfig, Gossip, GossipLiveness, JoinError, Member, PublishedState, Snapshot, Verdict,
+    Cell, CellConfig, CertificatePeriod, Gossip, GossipLiveness, JoinError, Member, PublishedState,
+    Snapshot, Verdict,
 };
 use lattice_mesh::{Mesh, Role};
 use lattice_placement::Health;
@@ -18,10 +19,7 @@ pub async fn join(
     mesh: &Mesh,
     cells: &[CellConfig],
 ) -> Result<Vec<Cell>, JoinError> {
-    let published = PublishedState {
-        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        ..PublishedState::default()
-    };
+    let published = published_state(None);
     let mut joined = Vec::with_capacity(cells.len());
     for config in cells {
         joined.push(gossip.join(mesh, config.clone(), &published).await?);
@@ -29,16 +27,53 @@ pub async fn join(
     Ok(joined)
 }
 
+/// State that a control publishes.
+fn published_state(https: Option<CertificatePeriod>) -> PublishedState {
+    PublishedState {
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        https,
+        ..PublishedState::default()
+    }
+}
+
+/// Publishes the validity period of this control's HTTPS certificate in every cell.
+pub fn publish_https(cells: &[Cell], period: CertificatePeriod) {
+    let published = published_state(Some(period));
+    for cell in cells {
+        if let Err(error) = cell.publish(&published) {
+            tracing::error!(cell = cell.name().as_str(), %error, "certificate period not published");
+        }
+    }
+}
+
 /// Takes over the latest snapshot of one cell after each change, until control leaves the cell.
 pub async fn follow(core: Arc<Core>, cell: Cell) {
     let mut changes = cell.changes();
     loop {
         let snapshot = changes.borrow_and_update().clone();
-        observed_state::cell(&core, cell.name().as_str(), members(&snapshot));
+        let name = cell.name().as_str();
+        core.https_certificates
+            .set_published(name, controls(&snapshot));
+        observed_state::cell(&core, name, members(&snapshot));
         if changes.changed().await.is_err() {
             return;
         }
     }
+}
+
+/// Alive controls of the cell, by name.
+fn controls(snapshot: &Snapshot) -> BTreeMap<String, PublishedControl> {
+    let controls = snapshot
+        .alive()
+        .filter(|member| member.identity.role() == Role::Control);
+    let published = controls.map(|member| {
+        let control = PublishedControl {
+            addr: member.addr,
+            https: member.published.https,
+        };
+        (member.identity.id().to_owned(), control)
+    });
+    published.collect()
 }
 
 fn members(snapshot: &Snapshot) -> BTreeMap<NodeId, GossipedNode> {
@@ -102,6 +137,40 @@ mod tests {
     use super::*;
     use lattice_conformance::Digest;
     use lattice_mesh::Identity;
+
+    /// Only a control has a TLS port: the same key of an agent, which an attacker controls, is ignored.
+    #[test]
+    fn https_certificates_are_those_of_controls() {
+        let period = CertificatePeriod {
+            issued_at_ms: 1,
+            expires_at_ms: 2,
+        };
+        let member = |role, id: &str| {
+            let identity = Identity::new("test", role, id).unwrap();
+            let member = Member {
+                identity: identity.clone(),
+                addr: "127.0.0.1:1".parse().unwrap(),
+                generation: 1,
+                liveness: GossipLiveness::Alive,
+                published: published_state(Some(period)),
+                unreadable: Vec::new(),
+                version: 1,
+            };
+            (identity, Arc::new(member))
+        };
+        let snapshot = Snapshot {
+            cell: "c0".parse().unwrap(),
+            members: BTreeMap::from([member(Role::Agent, "n1"), member(Role::Control, "c2")]),
+        };
+        let control = PublishedControl {
+            addr: "127.0.0.1:1".parse().unwrap(),
+            https: Some(period),
+        };
+        assert_eq!(
+            controls(&snapshot),
+            BTreeMap::from([("c2".to_owned(), control)])
+        );
+    }
 
     #[test]
     fn rejects_unmergeable_mark_extension() {

@@ -25,6 +25,7 @@ mod feed;
 pub mod fold;
 pub mod gossip_cells;
 pub mod history;
+pub mod https_certificates;
 pub mod inputs;
 mod inventory;
 mod keyed_tasks;

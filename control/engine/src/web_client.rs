@@ -306,6 +306,15 @@ impl Token {
     }
 }
 
+/// Checks that a token can be read from the file; the error names the file.
+pub(crate) fn check_token(path: &Path) -> Result<(), String> {
+    match bearer(path) {
+        Ok(_) => Ok(()),
+        Err(FetchError::Token { reason }) => Err(reason),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Authorization header with the token from a file.
 fn bearer(path: &Path) -> Result<HeaderValue, FetchError> {
     let wrong = |reason: String| FetchError::Token { reason };

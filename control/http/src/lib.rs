@@ -40,7 +40,7 @@ pub use auth::{Auth, AuthError};
 pub(crate) use caller::Caller;
 pub use caller::Role;
 pub(crate) use extract::MAX_BODY_BYTES;
-pub use identity::{HttpsIdentity, HttpsIdentityError};
+pub use identity::{HttpsCertificate, HttpsIdentity, HttpsIdentityError};
 pub use oidc::{Issuer, IssuerError};
 pub use oidc_config::OidcConfig;
 pub use routes::openapi;

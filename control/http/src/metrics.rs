@@ -11,7 +11,7 @@ use axum::{
     response::Response,
 };
 use lattice_engine::{Core, exposition::Exposition};
-use lattice_quorum_types::AllocationState;
+use lattice_quorum_types::{AllocationState, UnixMillis};
 use lattice_view::View;
 use std::{collections::BTreeMap, time::Instant};
 
@@ -125,6 +125,20 @@ fn control(all: &mut Exposition, core: &Core, view: &View) {
             "lattice_control_certificate_left_seconds",
             "Seconds until this control's certificate expires.",
             certificate.expires_at.since(core.now()) as f64 / 1000.0,
+        );
+    }
+    if let Some(https) = core.https_certificates.own() {
+        let expires_at = UnixMillis(https.period.expires_at_ms);
+        all.gauge(
+            "lattice_https_certificate_left_seconds",
+            "Seconds until the certificate of this control's HTTPS port expires; 0 after that.",
+            expires_at.since(core.now()) as f64 / 1000.0,
+        );
+        all.gauge(
+            "lattice_https_certificate_reload_failed",
+            "1 while the HTTPS certificate files on disk cannot be used and the earlier certificate \
+             stays in use.",
+            f64::from(https.reload_error.is_some()),
         );
     }
     all.gauge(

@@ -166,6 +166,18 @@ impl WaldurClient {
         Ok(answer["version"].as_str().unwrap_or("unknown").to_owned())
     }
 
+    /// Checks that Waldur answers and accepts the token. Returns its version.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn check_access(&self) -> Result<String, WaldurError> {
+        self.get("customers/", &[("page_size", "1")]).await?;
+        Ok(self
+            .version()
+            .await
+            .unwrap_or_else(|_| "unknown".to_owned()))
+    }
+
     fn url(&self, path: &str) -> String {
         // `api` ends with a slash, and no path begins with one.
         format!("{}{path}", self.api)

@@ -9,8 +9,13 @@ use jiff::tz::TimeZone;
 use lattice_config::Problems;
 use lattice_quorum_types::VclusterName;
 use reqwest::Url;
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use serde::Deserialize;
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Longest interval between two pushes, in seconds: one hour is the longest acceptable delay.
 const MOST_INTERVAL_S: u64 = 3_600;
@@ -169,6 +174,15 @@ impl AccountingConfig {
         }
     }
 
+    /// Adds every mistake in the files that the section names, if accounting is enabled: the CA file, and files with
+    /// secrets.
+    pub fn check_files(&self, problems: &mut Problems) {
+        let Some(waldur) = self.waldur.as_ref().filter(|_| self.enabled) else {
+            return;
+        };
+        problems.check_part("waldur", |problems| waldur.check_files(problems));
+    }
+
     /// Settings that result from a checked section; `None` if accounting is disabled.
     pub fn settings(&self) -> Option<AccountingSettings> {
         let waldur = self.waldur.as_ref().filter(|_| self.enabled)?;
@@ -177,6 +191,28 @@ impl AccountingConfig {
 }
 
 impl WaldurConfig {
+    fn check_files(&self, problems: &mut Problems) {
+        if let Some(path) = &self.ca_file
+            && let Err(why) = check_authorities(path)
+        {
+            problems.add("ca_file", format!("{}: {why}", path.display()));
+        }
+        let vault = self.vault.as_ref().map(|vault| &vault.token_ref);
+        for (key, reference) in [
+            ("token_secret_ref", Some(&self.token_secret_ref)),
+            ("hook_secret_ref", self.hook_secret_ref.as_ref()),
+            ("vault.token_ref", vault),
+        ] {
+            // A text that is not a reference has a mistake of its own.
+            if let Some(Ok(reference)) = reference.map(|text| text.parse::<SecretRef>())
+                && let Err(why) = reference.check_file()
+            {
+                problems.add(key, why);
+            }
+        }
+        problems.check_folder("disk_buffer_path", &self.disk_buffer_path);
+    }
+
     fn settings(&self, problems: &mut Problems) -> Option<AccountingSettings> {
         let api = api_url(&self.api_url)
             .map_err(|why| problems.add("api_url", why))
@@ -270,6 +306,17 @@ impl WaldurConfig {
     }
 }
 
+/// Checks that the file contains certificates.
+fn check_authorities(path: &Path) -> Result<(), String> {
+    let pem = std::fs::read(path).map_err(|error| error.to_string())?;
+    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    match found {
+        Ok(found) if found.is_empty() => Err("the file contains no certificate".to_owned()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Parses a URL that ends in `/api/`, or the URL of the server alone, and returns the former.
 fn api_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("is not a valid URL: {error}"))?;
@@ -318,6 +365,11 @@ mod tests {
     impl Check for File {
         fn check(&self, problems: &mut Problems) {
             problems.check_part("accounting", |problems| self.accounting.check(problems));
+        }
+        fn check_files(&self, problems: &mut Problems) {
+            problems.check_part("accounting", |problems| {
+                self.accounting.check_files(problems);
+            });
         }
     }
 
@@ -370,6 +422,42 @@ accounting:
                 .unwrap_err()
                 .contains("set waldur.api_url and waldur.token_secret_ref")
         );
+    }
+
+    /// The files are not read while accounting is disabled, nor are environment variables, which the daemon may have
+    /// and the check may lack.
+    #[test]
+    fn files_are_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().display();
+        let text = format!(
+            "accounting: {{enabled: true, waldur: {{api_url: 'https://w', \
+             token_secret_ref: 'file://{at}/token', hook_secret_ref: 'env://NOT_SET', \
+             ca_file: '{at}/ca.pem'}}}}"
+        );
+        let found = |text: &str| {
+            let mut problems = Problems::default();
+            read(text).unwrap().check_files(&mut problems);
+            problems.is_empty()
+        };
+        assert!(!found(&text));
+        assert!(found(&text.replace("enabled: true", "enabled: false")));
+        let mistakes = |text: &str| {
+            let source = Source::Text(text);
+            let checked = lattice_config::check_all::<File>(source, [], "LATTICE_");
+            checked.map(drop).map_err(|errors| errors.to_string())
+        };
+        let report = mistakes(&text).unwrap_err();
+        assert!(report.contains("has 2 mistakes"), "{report}");
+        for part in ["waldur.ca_file: ", "waldur.token_secret_ref: cannot read "] {
+            assert!(report.contains(part), "{part}: {report}");
+        }
+        std::fs::write(folder.path().join("ca.pem"), "no certificate").unwrap();
+        std::fs::write(folder.path().join("token"), "secret").unwrap();
+        let report = mistakes(&text).unwrap_err();
+        for part in ["the file contains no certificate", "chmod 600"] {
+            assert!(report.contains(part), "{part}: {report}");
+        }
     }
 
     #[test]

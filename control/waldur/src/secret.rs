@@ -61,6 +61,20 @@ impl FromStr for SecretRef {
     }
 }
 
+impl SecretRef {
+    /// Checks a reference to a file: the file is not empty, and other users cannot read it. Other references are not
+    /// checked.
+    ///
+    /// # Errors
+    /// The reason, without any part of the secret.
+    pub fn check_file(&self) -> Result<(), String> {
+        match self {
+            Self::File(_) => read_local(self).map(drop),
+            Self::Vault { .. } | Self::Env(_) => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for SecretRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -33,6 +33,7 @@ async fn three_members_share_membership_and_metadata() {
         group: Some("g0".to_owned()),
         history: None,
         grace_ms: Some(5_000),
+        https: None,
     };
     members[2].cell.publish(&said).unwrap();
     for member in &members {

@@ -1,4 +1,4 @@
-//! Certificates of members: validity, expiry and revocation.
+//! Certificates of members and of TLS ports: validity, expiry and revocation.
 
 use crate::notation::text;
 use lattice_quorum_types::{UnixMillis, view};
@@ -15,7 +15,7 @@ pub enum CertificateState {
     Revoked,
     /// The certificate has expired.
     Expired,
-    /// The certificate was not issued by enrolment; only its holder has its dates.
+    /// The certificate was not issued by enrolment, and its holder is not connected now.
     Unknown,
 }
 
@@ -55,16 +55,16 @@ pub struct RevocationView {
     pub by: String,
 }
 
-/// Certificates of one member, as far as the quorum has records.
+/// Certificates of one member, as far as the quorum has records or the member is connected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CertificateView {
-    /// `agent`, `control` or `quorum`.
+    /// `agent`, `control` or `quorum`: the certificate of a member in the mesh. `https`: that of a control's TLS port.
     pub role: String,
-    /// Name of the member.
+    /// Name of the member; of the control for `https`.
     pub name: String,
     /// State of the newest certificate.
     pub state: CertificateState,
-    /// Issue time of the newest certificate; absent if it was not issued by enrolment.
+    /// Issue time of the newest certificate; absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<String>,
     /// Expiry time of the newest certificate.
@@ -89,6 +89,31 @@ impl CertificateView {
                 reason: r.reason.clone(),
                 by: r.by.clone(),
             }),
+        }
+    }
+}
+
+impl CertificateView {
+    /// Value of `role` for the certificate of a TLS port.
+    pub const HTTPS: &'static str = "https";
+
+    /// Creates the view of the certificate of a control's TLS port as of `now`.
+    pub fn of_tls_port(
+        control: &str,
+        issued_at: UnixMillis,
+        expires_at: UnixMillis,
+        now: UnixMillis,
+    ) -> Self {
+        Self {
+            role: Self::HTTPS.to_owned(),
+            name: control.to_owned(),
+            state: match expires_at < now {
+                true => CertificateState::Expired,
+                false => CertificateState::Valid,
+            },
+            issued_at: Some(text::time(issued_at)),
+            expires_at: Some(text::time(expires_at)),
+            revoked: None,
         }
     }
 }
@@ -119,6 +144,18 @@ mod tests {
                 reason: "stolen".to_owned(),
                 by: "root".to_owned(),
             }),
+        }
+    }
+
+    #[test]
+    fn tls_port_certificate_expires_at_its_end() {
+        for (now, wanted) in [
+            (1_000, CertificateState::Valid),
+            (1_001, CertificateState::Expired),
+        ] {
+            let (issued_at, expires_at) = (UnixMillis(0), UnixMillis(1_000));
+            let shown = CertificateView::of_tls_port("c1", issued_at, expires_at, UnixMillis(now));
+            assert_eq!((shown.role.as_str(), shown.state), ("https", wanted));
         }
     }
 

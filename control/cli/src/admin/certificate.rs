@@ -1,4 +1,4 @@
-//! `lattice admin certificate`: certificates of members.
+//! `lattice admin certificate`: certificates of members and of controls' HTTPS ports.
 
 use crate::{
     connect::Connection,
@@ -23,11 +23,13 @@ use std::{
 /// Certificate subcommands.
 #[derive(Subcommand)]
 pub enum CertificateCommand {
-    /// List members with their certificates: issue time, expiry, revocation.
+    /// List members with their certificates: issue time, expiry, revocation. Rows with the role `https` are the
+    /// certificates of the controls' HTTPS ports.
     ///
     /// Members renew by themselves after two thirds of a certificate's lifetime. A certificate near its expiry belongs
-    /// to a member that has been unreachable for a long time. Services with a certificate from `lattice admin ca issue`
-    /// are listed once they have renewed it.
+    /// to a member that has been unreachable for a long time. One from `lattice admin ca issue` is listed while its
+    /// member is connected, and after its first renewal. HTTPS certificates do not renew by themselves:
+    /// `lattice admin https --renew`.
     List(ListArgs),
     /// Revoke the certificates of members: their connections end at once, everywhere.
     ///
@@ -39,9 +41,9 @@ pub enum CertificateCommand {
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// List this role only: agent, control or quorum.
-    #[arg(long)]
-    role: Option<Role>,
+    /// List this role only.
+    #[arg(long, value_parser = ["agent", "control", "quorum", CertificateView::HTTPS])]
+    role: Option<String>,
     /// List only certificates that have expired or will expire within this time: 7d.
     #[arg(long, value_name = "TIME")]
     ending_within: Option<String>,
@@ -108,20 +110,17 @@ async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
     let mut all = connection.client.certificates().await?;
     all.retain(|c| {
         let ends_at = c.expires_at.as_deref().and_then(text::read_time);
-        args.role.is_none_or(|role| role.as_str() == c.role)
+        args.role.as_ref().is_none_or(|role| *role == c.role)
             && last.is_none_or(|last| ends_at.is_some_and(|end| end <= last))
     });
     let rows = all.iter().map(|c| row(connection.format, c));
     output::print(connection.format, &all, LIST, rows)?;
     if all.is_empty() {
-        let which = match (args.role, within) {
+        let which = match (&args.role, within) {
             (None, None) => "",
             _ => "matching ",
         };
-        output::message!(
-            "no {which}certificate issued by the quorum (certificates made by `ca issue` are \
-            not tracked)"
-        );
+        output::message!("no {which}certificate");
     }
     Ok(())
 }

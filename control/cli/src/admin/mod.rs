@@ -38,7 +38,7 @@ pub enum AdminCommand {
     /// Certificate authorities (CAs): create one, and replace the issuing one without an interruption.
     #[command(subcommand)]
     Ca(ca::CaCommand),
-    /// Certificates of members: list, revoke, show.
+    /// Certificates of members and HTTPS ports: list, revoke, show.
     #[command(subcommand, visible_alias = "cert")]
     Certificate(certificate::CertificateCommand),
     /// Quorum members: status and lag; add, remove and replace members; leadership; backups.

@@ -1,5 +1,6 @@
 //! BMC file: list of BMCs and polling settings.
 
+use lattice_config::{Check, PREFIX, Problems, Source};
 use lattice_conformance::health::Table;
 use lattice_host::{error_text::with_causes, private_file};
 use lattice_quorum_types::{NodeId, hostlist};
@@ -21,7 +22,6 @@ const NODE: &str = "{node}";
 
 /// Content of the BMC file.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct File {
     /// Seconds between two readings of a node's power draw and power limit.
     #[serde(default = "default_power_interval")]
@@ -56,7 +56,6 @@ fn default_at_a_time() -> usize {
 
 /// One BMC, or many BMCs with equal settings.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Entry {
     /// `https://HOST`; with `{node}`, one BMC for each node.
     url: String,
@@ -76,7 +75,10 @@ struct Entry {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "must be a hostlist, or keys and values from node to Redfish system id"
+)]
 enum Nodes {
     List(String),
     Systems(BTreeMap<String, String>),
@@ -121,15 +123,8 @@ pub enum BmcFileError {
         /// I/O error.
         source: std::io::Error,
     },
-    /// The file is not YAML of the expected structure.
-    #[error("bmcs: {path} is not a valid list of BMCs", path = .path.display())]
-    Malformed {
-        /// Path of the file.
-        path: PathBuf,
-        /// Parse error with line and column.
-        source: serde_yaml_ng::Error,
-    },
-    /// Settings or entries of the file, or files that it names, are invalid; all mistakes are listed.
+    /// The file is malformed, or settings or entries in it, or files that it names, are invalid; all mistakes are
+    /// listed.
     #[error("bmcs: {path}: {}", .wrong.join("; "), path = .path.display())]
     InvalidEntries {
         /// Path of the file.
@@ -149,41 +144,22 @@ impl BmcPlan {
             path: path.to_owned(),
             source,
         })?;
-        let file: File =
-            serde_yaml_ng::from_str(&text).map_err(|source| BmcFileError::Malformed {
-                path: path.to_owned(),
-                source,
-            })?;
+        let invalid = |wrong: Vec<String>| BmcFileError::InvalidEntries {
+            path: path.to_owned(),
+            wrong,
+        };
+        let none = std::iter::empty();
+        let file = lattice_config::check_all::<File>(Source::Text(&text), none, PREFIX);
+        let file = file.map_err(|errors| {
+            let problems = errors.problems().iter();
+            invalid(problems.map(ToString::to_string).collect())
+        })?;
         let mut wrong = Vec::new();
-        for (name, value) in [
-            ("power_interval_s", file.power_interval_s),
-            ("interval_s", file.interval_s),
-            ("confirm_after_s", file.confirm_after_s),
-        ] {
-            if !(1..=7 * 86_400).contains(&value) {
-                wrong.push(format!("{name}: give 1 to 604800 seconds, not {value}"));
-            }
-        }
-        if !(1..=4_096).contains(&file.at_a_time) {
-            wrong.push(format!("at_a_time: give 1 to 4096, not {}", file.at_a_time));
-        }
-        let mut targets = Vec::new();
-        let mut seen = BTreeSet::new();
-        for (index, entry) in file.bmcs.iter().enumerate() {
-            match entry.targets() {
-                Ok(found) => targets.extend(found),
-                Err(why) => wrong.push(format!("bmcs.{index}: {why}")),
-            }
-        }
-        for (node, _) in targets.iter().flat_map(|target: &BmcTarget| &target.nodes) {
-            if !seen.insert(node) {
-                wrong.push(format!("node {node} is listed twice"));
-            }
-        }
+        let targets = file.targets(&mut |index, why| wrong.push(format!("bmcs.{index}: {why}")));
         let table = table(file.table.as_deref()).map_err(|why| wrong.push(why));
+        // The check has read the same files before; they may have changed since.
         let (Ok(table), []) = (table, &wrong[..]) else {
-            let path = path.to_owned();
-            return Err(BmcFileError::InvalidEntries { path, wrong });
+            return Err(invalid(wrong));
         };
         Ok(Self {
             power_interval: Duration::from_secs(file.power_interval_s),
@@ -193,6 +169,53 @@ impl BmcPlan {
             table,
             targets,
         })
+    }
+}
+
+impl File {
+    /// Targets of all valid entries. `fail` receives the position and the mistake of each other entry.
+    fn targets(&self, fail: &mut dyn FnMut(usize, String)) -> Vec<BmcTarget> {
+        let mut targets = Vec::new();
+        for (index, entry) in self.bmcs.iter().enumerate() {
+            match entry.targets() {
+                Ok(found) => targets.extend(found),
+                Err(why) => fail(index, why),
+            }
+        }
+        targets
+    }
+}
+
+impl Check for File {
+    fn check(&self, problems: &mut Problems) {
+        for (name, value) in [
+            ("power_interval_s", self.power_interval_s),
+            ("interval_s", self.interval_s),
+            ("confirm_after_s", self.confirm_after_s),
+        ] {
+            if !(1..=7 * 86_400).contains(&value) {
+                problems.add(name, format!("give 1 to 604800 seconds, not {value}"));
+            }
+        }
+        if !(1..=4_096).contains(&self.at_a_time) {
+            problems.add(
+                "at_a_time",
+                format!("give 1 to 4096, not {}", self.at_a_time),
+            );
+        }
+    }
+
+    fn check_files(&self, problems: &mut Problems) {
+        let targets = self.targets(&mut |index, why| problems.add(format!("bmcs.{index}"), why));
+        let mut seen = BTreeSet::new();
+        for (node, _) in targets.iter().flat_map(|target| &target.nodes) {
+            if !seen.insert(node) {
+                problems.add("", format!("node {node} is listed twice"));
+            }
+        }
+        if let Err(why) = table(self.table.as_deref()) {
+            problems.add("", why);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! BMC readings: firmware, BIOS settings, power draw and limit, faults and logs of the nodes, read over the management
 //! network, so that no compute node holds a BMC password.
 //!
-//! - `config` parses the BMC file.
+//! - `config` parses the BMC file, and `access` tries each BMC in it once.
 //! - `worker` reads one BMC.
 //! - `supervision` runs a worker for each BMC and restarts a failed one.
 //! - `node` holds the published data of each node and its changes.
@@ -10,6 +10,7 @@
 //! - `reading_requests` handles requests for an immediate reading.
 //! - [`Readings`] publishes the results to the rest of control.
 
+mod access;
 mod config;
 mod events;
 mod flapping;
@@ -25,6 +26,7 @@ mod supervision;
 mod tests;
 mod worker;
 
+pub use access::check_access;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
 pub use host::Host;
 pub use parts::{Parts, SILENT};

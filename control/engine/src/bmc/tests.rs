@@ -479,6 +479,18 @@ fn a_file_of_bmcs_is_checked_whole() {
         "needs the Redfish system id of each node",
     );
     wrong(
+        &["url: 'https://b', nodes: gpu001, certificat: '12'"],
+        "bmcs.0.certificat: unknown key; did you mean bmcs.0.certificate?",
+    );
+    wrong(
+        &["url: 'https://b', nodes: [gpu001]"],
+        "bmcs.0.nodes: must be a hostlist, or keys and values from node to Redfish system id",
+    );
+    wrong(
+        &["url: 'https://b', node: gpu001"],
+        "That key is required and missing",
+    );
+    wrong(
         &[
             "url: 'https://b', nodes: gpu001",
             "url: 'https://c', nodes: gpu001",

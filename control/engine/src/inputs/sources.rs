@@ -18,8 +18,13 @@ use crate::{
     scheduling_config::{SchedulingConfig, seconds},
     web_client::{self, ClientError, Trust, WebClient},
 };
+use lattice_config::Problems;
 use reqwest::{Client, Url};
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Interval for checking the price in force and the pending allocations.
 const TICK: Duration = Duration::from_secs(1);
@@ -126,10 +131,8 @@ impl Sources {
                 ..
             }) = asked
             {
-                let failed = |why: String| wrong("energy_price", format!("{origin}: {why}"));
-                let read = web_client::read_regular_file(path, energy::MOST_BYTES);
-                let bytes = read.map_err(|error| failed(error.to_string()))?;
-                Series::parse(&bytes).map_err(|faults| failed(faults.to_string()))?;
+                check_prices(path)
+                    .map_err(|why| wrong("energy_price", format!("{origin}: {why}")))?;
             }
         }
         Ok(())
@@ -164,6 +167,47 @@ impl Sources {
             .map(|asked| (asked.source(), <_>::default()));
         inputs.sources = Arc::new(sources.collect());
     }
+}
+
+/// Adds every mistake in the files that a `scheduling` section names: the prices, and the token of each source.
+pub fn check_source_files(config: &SchedulingConfig, problems: &mut Problems) {
+    let mut token = |key: &str, file: &Option<PathBuf>| {
+        if let Some(path) = file
+            && let Err(why) = web_client::check_token(path)
+        {
+            problems.add(format!("{key}.token_file"), why);
+        }
+    };
+    if let Some(energy) = &config.energy_price {
+        token("energy_price", &energy.token_file);
+    }
+    if let Some(readiness) = &config.data_readiness {
+        token("data_readiness", &readiness.token_file);
+    }
+    if let Some(prometheus) = &config.prometheus {
+        token("prometheus", &prometheus.token_file);
+    }
+    for (system, storage) in &config.storage {
+        if let Some(used) = &storage.utilisation {
+            token(&format!("storage.{system}.utilisation"), &used.token_file);
+        }
+    }
+    if let Some(path) = config
+        .energy_price
+        .as_ref()
+        .and_then(|energy| energy.file.as_ref())
+        && let Err(why) = check_prices(path)
+    {
+        problems.add("energy_price.file", format!("{}: {why}", path.display()));
+    }
+}
+
+/// Reads and parses a file of prices.
+fn check_prices(path: &Path) -> Result<(), String> {
+    let read = web_client::read_regular_file(path, energy::MOST_BYTES);
+    let bytes = read.map_err(|error| error.to_string())?;
+    Series::parse(&bytes).map_err(|faults| faults.to_string())?;
+    Ok(())
 }
 
 impl SourceRequest {

@@ -16,9 +16,10 @@ use lattice_api::{
     schema::Name,
 };
 
-/// List all members with a certificate, by role and name, a page at a time.
+/// List the certificates of all members and of the controls' TLS ports, by role and name, a page at a time.
 ///
-/// For operators of the whole cluster.
+/// A certificate that was issued by hand is listed while its holder is connected, and after its first renewal. For
+/// operators of the whole cluster.
 #[utoipa::path(get, path = "/certificates", tag = "certificates", params(Paging), responses(
     (status = 200, body = Page<CertificateView>)))]
 pub(super) async fn list(

@@ -2,8 +2,10 @@
 
 use super::fixture::ApiFixture;
 use lattice_client::{ClientError, api::certificate::CertificateState};
+use lattice_engine::https_certificates::{CertificatePeriod, OwnCertificate, PublishedControl};
 use lattice_mesh::{Clock as _, Role, SystemClock};
 use lattice_quorum_types::{Command, UnixMillis, command::IssuedCertificate};
+use std::{collections::BTreeMap, time::Duration};
 
 /// Renews a certificate as a member does, `ago_s` seconds ago.
 pub(super) fn renewed(fixture: &ApiFixture, role: Role, name: &str, ago_s: u64) {
@@ -75,6 +77,83 @@ async fn members_are_listed_by_role_and_name_a_page_at_a_time() {
     assert_eq!(op.node("gpu001").await.unwrap().certificate, None);
 }
 
+/// A certificate issued by hand has no record in the quorum, and that of a TLS port never has one.
+#[tokio::test]
+async fn hand_issued_and_https_certificates_are_listed() {
+    let fixture = ApiFixture::furnished().await;
+    let op = fixture.client("op");
+    let now = SystemClock.now().0;
+    let period = |days: u64| CertificatePeriod {
+        issued_at_ms: now - 1_000,
+        expires_at_ms: now + days * 86_400_000,
+    };
+    let certificates = &fixture.core.https_certificates;
+    certificates.set_own(OwnCertificate {
+        period: period(3),
+        reload_error: None,
+    });
+    let other = PublishedControl {
+        // Another process answers there, so a connection attempt ends at once.
+        addr: fixture.agent_addr,
+        https: Some(period(0)),
+    };
+    certificates.set_published("c0", BTreeMap::from([("c10".to_owned(), other)]));
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let all = op.certificates().await.unwrap();
+    let of = |role: &str| all.iter().filter(|c| c.role == role).collect::<Vec<_>>();
+    let [own] = of("control")[..] else {
+        panic!("{all:?}");
+    };
+    assert_eq!(
+        (own.name.as_str(), own.state),
+        ("c1", CertificateState::Valid)
+    );
+    assert!(own.issued_at.is_some() && own.expires_at.is_some());
+    let ports = of("https").into_iter();
+    let ports: Vec<_> = ports.map(|c| (c.name.as_str(), c.state)).collect();
+    let (valid, expired) = (CertificateState::Valid, CertificateState::Expired);
+    assert_eq!(ports, [("c1", valid), ("c10", expired)]);
+    let get = async |path: &str| {
+        let get = fixture.raw().get(fixture.url(path));
+        let answer = get.bearer_auth(fixture.token("op")).send().await.unwrap();
+        answer.text().await.unwrap()
+    };
+    let last = get("/api/v1/certificates?cursor=https/c1").await;
+    assert!(
+        last.contains("c10") && !last.contains("next_cursor"),
+        "{last}"
+    );
+    let metrics = get("/metrics").await;
+    let left = metrics.lines().find_map(|line| {
+        let value = line.strip_prefix("lattice_https_certificate_left_seconds ")?;
+        value.parse::<f64>().ok()
+    });
+    let left = left.unwrap();
+    assert!(
+        (3.0 * 86_400.0 - 60.0..=3.0 * 86_400.0).contains(&left),
+        "{left}"
+    );
+    assert!(
+        metrics.contains("lattice_https_certificate_reload_failed 0"),
+        "{metrics}"
+    );
+    certificates.set_own(OwnCertificate {
+        period: period(3),
+        reload_error: Some("no key".to_owned()),
+    });
+    let metrics = get("/metrics").await;
+    assert!(
+        metrics.contains("lattice_https_certificate_reload_failed 1"),
+        "{metrics}"
+    );
+    // A record that is newer than the presented certificate counts.
+    renewed_at(&fixture, Role::Control, "c1", now / 1_000 + 60);
+    let all = op.certificates().await.unwrap();
+    let own = all.iter().find(|c| c.role == "control").unwrap();
+    let expected = lattice_api::text::time(UnixMillis((now / 1_000 + 60) * 1_000));
+    assert_eq!(own.issued_at.as_deref(), Some(expected.as_str()));
+}
+
 #[tokio::test]
 async fn certificates_are_in_numerical_order() {
     let fixture = ApiFixture::furnished().await;
@@ -82,7 +161,8 @@ async fn certificates_are_in_numerical_order() {
         renewed(&fixture, Role::Agent, name, 60);
     }
     let all = fixture.client("op").certificates().await.unwrap();
-    let names: Vec<&str> = all.iter().map(|c| c.name.as_str()).collect();
+    let agents = all.iter().filter(|c| c.role == "agent");
+    let names: Vec<&str> = agents.map(|c| c.name.as_str()).collect();
     assert_eq!(names, ["n8", "n9", "n10", "n11"]);
     let get = fixture
         .raw()
