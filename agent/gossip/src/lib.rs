@@ -31,6 +31,8 @@ pub use config::{CellConfig, CellName, InvalidCellName, Seed};
 pub use error::{JoinError, NotPublishable};
 pub use frame::MESSAGE_KIND;
 pub use hub::Gossip;
-pub use published::{Boot, CertificatePeriod, Health, HistoryMark, Load, Power, PublishedState, Verdict};
+pub use published::{
+    Boot, CertificatePeriod, Health, HistoryMark, Load, Power, PublishedState, Verdict,
+};
 pub use snapshot::{GossipLiveness, Member, Snapshot};
 pub use stats::CellStats;

@@ -32,7 +32,8 @@ fn pinged(fixture: &ApiFixture, nodes: &[&str], liveness: Liveness, reason: Opti
 async fn running_since(fixture: &ApiFixture, ago_ms: u64) -> AllocationId {
     pinged(fixture, &["gpu001", "gpu002"], Liveness::Alive, None);
     let client = fixture.client("alice");
-    let made = client.submit(&job("atlas/web", 2), SubmitOptions::default());
+    let job = job("atlas/web", 2);
+    let made = client.submit(&job, SubmitOptions::default());
     let id = made.await.unwrap().id.unwrap();
     fixture.assign(id, &["gpu001", "gpu002"]).await;
     let at = UnixMillis(SystemClock.now().0 - ago_ms);
