@@ -56,6 +56,7 @@ fn published(n: usize) -> PublishedState {
         history: None,
         grace_ms: Some(30_000),
         https: None,
+        keep_output_s: Some(604_800),
     }
 }
 
@@ -100,7 +101,7 @@ fn start_agent(authority: &Authority, folder: &Path, control: SocketAddr) -> any
     let config = folder.join("agent.yaml");
     let root = rustix::process::geteuid().is_root();
     let run_as = if root {
-        "run_as: {uid: 65534, gid: 65534}, "
+        "run_as: {uid: 65534, gid: 65534}, working_dir: /, "
     } else {
         ""
     };

@@ -71,6 +71,7 @@ fn settings(folder: &std::path::Path) -> anyhow::Result<ExecutorSettings> {
             map: None,
             accounts: Accounts::system(),
         },
+        working_dir: Some("/".into()),
         hooks: Hooks::default(),
         cgroup: CgroupSettings::default(),
         orphans: OrphanPolicy::End,

@@ -70,6 +70,7 @@ impl AgentFacts {
                 seq: history.last,
             }),
             grace_ms: u64::try_from(self.grace.as_millis()).ok(),
+            keep_output_s: Some(executor.keep_output().as_secs()),
         }
     }
 

@@ -403,6 +403,7 @@ fn executor_settings(
         checkpoints: settings.checkpoints(edges, &data.executor()),
         enabled: work.enabled,
         run_as: settings.run_as(edges)?,
+        working_dir: work.working_dir.clone(),
         hooks: work.hooks.clone(),
         cgroup: work.cgroup.clone(),
         orphans: work.orphans,

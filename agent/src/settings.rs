@@ -36,8 +36,9 @@ const RUNTIME_DIR: &str = "/run/lattice";
 pub const CHECKPOINT_POLL: Duration = Duration::from_millis(100);
 /// Default time between SIGTERM and SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(30);
-/// Default time for which the output of a rank stays readable after control has acknowledged the end.
-pub const KEEP_OUTPUT: Duration = Duration::from_secs(24 * 3600);
+/// Default time for which the output of a rank stays readable after control has acknowledged the end: a job that ends
+/// before a long weekend can be examined after it.
+pub const KEEP_OUTPUT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Default lowest uid of job accounts: system accounts are below it on common distributions.
 pub const MIN_UID: u32 = 1000;
 
@@ -103,6 +104,8 @@ pub struct JobSettings {
     pub allow_same_user: bool,
     /// Lowest uid that jobs may run as; not checked for an agent that is not root.
     pub min_uid: u32,
+    /// Working directory of jobs that request none; `None`: the home directory of the job's account.
+    pub working_dir: Option<PathBuf>,
     /// Cgroups of ranks.
     pub cgroup: CgroupSettings,
     /// Policy for processes of an attempt without a record.
@@ -130,6 +133,7 @@ impl Default for JobSettings {
             user_map: None,
             allow_same_user: false,
             min_uid: MIN_UID,
+            working_dir: None,
             cgroup: CgroupSettings::default(),
             orphans: OrphanPolicy::default(),
             hooks: Hooks::default(),

@@ -58,6 +58,7 @@ fn published_state(n: usize) -> PublishedState {
         history: None,
         grace_ms: Some(30_000),
         https: None,
+        keep_output_s: Some(604_800),
     }
 }
 

@@ -28,6 +28,8 @@ pub struct PublishedState {
     pub grace_ms: Option<u64>,
     /// Validity period of the certificate of a control's TLS port.
     pub https: Option<CertificatePeriod>,
+    /// Seconds for which the member keeps the output of an allocation after its end.
+    pub keep_output_s: Option<u64>,
 }
 
 /// Verdict of a member's checks, in order of severity: the worst verdict prevails. An unknown state may be worse than a

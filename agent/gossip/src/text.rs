@@ -14,6 +14,7 @@
 //! | `hist` | `<journal, hex>:<number of the last entry>` |
 //! | `grace` | milliseconds between SIGTERM and SIGKILL |
 //! | `https` | `<start>,<end>` of the certificate of a TLS port, milliseconds since 1970 |
+//! | `keep` | seconds for which output is kept after the end of an allocation |
 //!
 //! A reader ignores unknown and unreadable keys, and lists them.
 
@@ -47,6 +48,7 @@ const GROUP: &str = "grp";
 const HISTORY: &str = "hist";
 const GRACE: &str = "grace";
 const HTTPS: &str = "https";
+const KEEP_OUTPUT: &str = "keep";
 
 fn is_code(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
@@ -107,6 +109,10 @@ pub(crate) fn to_texts(
     put(
         HTTPS,
         https.map(|period| format!("{},{}", period.issued_at_ms, period.expires_at_ms)),
+    );
+    put(
+        KEEP_OUTPUT,
+        published.keep_output_s.map(|seconds| seconds.to_string()),
     );
     check(&texts)?;
     Ok(texts)
@@ -222,6 +228,7 @@ fn read_key(published: &mut PublishedState, key: &str, value: &str) -> Option<()
                 expires_at_ms: expires_at_ms.parse().ok()?,
             });
         }
+        KEEP_OUTPUT => published.keep_output_s = Some(value.parse().ok()?),
         _ => {
             let class = key
                 .strip_prefix(FINGERPRINT)
@@ -291,6 +298,7 @@ pub(crate) mod tests {
                 issued_at_ms: 1_700_000_000_000,
                 expires_at_ms: 1_731_536_000_000,
             }),
+            keep_output_s: Some(604_800),
         }
     }
 
@@ -314,6 +322,7 @@ pub(crate) mod tests {
         assert_eq!(texts["hist"], "000000000000001f:12");
         assert_eq!(texts["grace"], "30000");
         assert_eq!(texts["https"], "1700000000000,1731536000000");
+        assert_eq!(texts["keep"], "604800");
         assert!(texts.contains_key("fp.gpu"), "{texts:?}");
     }
 

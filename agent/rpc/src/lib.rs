@@ -30,7 +30,7 @@ pub use history::{GetHistory, HistoryPage};
 pub use inventory::{GetInventory, GetPreimage};
 pub use launch::{Launch, LaunchRefused, Terminate};
 pub use liveness::{Ping, PingPeer, PingReply};
-pub use log::{LogStream, ReadLog};
+pub use log::{LogStream, ReadLog, covered_bytes, left_out_line};
 pub use report::{Report, ReportAnswer};
 pub use usage::{GetUsage, Part};
 pub use walltime::{SetWalltime, WalltimeRefused, WalltimeStatus};

@@ -2,6 +2,7 @@
 
 use super::durable::{keep_reserve, write_atomically, write_durably, write_durably_from_reserve};
 use super::lock::{Lock, holder};
+use super::output::CapturedOutput;
 use super::record::{
     ExitRecord, HookName, LaunchRecord, OrphanRecord, RecordError, StartedRecord, StartingRecord,
     SupervisorRecord, encode, read,
@@ -153,21 +154,21 @@ impl AttemptDir {
     fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
-    /// File that captures an output stream.
-    pub fn output(&self, stream: LogStream) -> PathBuf {
-        self.file(match stream {
+    /// Captured output of a stream.
+    pub fn output(&self, stream: LogStream) -> CapturedOutput {
+        CapturedOutput::at(self.file(match stream {
             LogStream::Stdout => "stdout",
             LogStream::Stderr => "stderr",
-        })
+        }))
     }
     /// File for the supervisor's own messages.
     pub fn supervisor_log(&self) -> PathBuf {
         self.file("supervisor.log")
     }
 
-    /// File that captures the output of a hook.
-    pub fn hook_log(&self, hook: HookName) -> PathBuf {
-        self.file(&format!("{}.log", hook.as_str()))
+    /// Captured output of a hook.
+    pub fn hook_log(&self, hook: HookName) -> CapturedOutput {
+        CapturedOutput::at(self.file(&format!("{}.log", hook.as_str())))
     }
 
     /// Launch record: what to run.
@@ -311,10 +312,16 @@ impl AttemptDir {
     }
     /// Removes the captured output and the logs; the result stays.
     pub fn remove_output(&self) -> Result<(), RecordError> {
-        self.remove_file(&self.output(LogStream::Stdout))?;
-        self.remove_file(&self.output(LogStream::Stderr))?;
-        for hook in [HookName::Prolog, HookName::Epilog, HookName::Wipe] {
-            self.remove_file(&self.hook_log(hook))?;
+        let streams = [LogStream::Stdout, LogStream::Stderr].map(|stream| self.output(stream));
+        let hooks = [HookName::Prolog, HookName::Epilog, HookName::Wipe];
+        for output in streams
+            .into_iter()
+            .chain(hooks.map(|hook| self.hook_log(hook)))
+        {
+            for start in output.segments().map_err(failed(output.head()))? {
+                self.remove_file(&output.segment(start))?;
+            }
+            self.remove_file(output.head())?;
         }
         self.remove_file(&self.supervisor_log())
     }

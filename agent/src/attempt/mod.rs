@@ -18,7 +18,8 @@
 //! | `checkpoint.state.json` | supervisor; an end durably, before it is reported | status of that checkpoint |
 //! | `walltime.json` | agent, durably, before it confirms the change | walltime in force, if changed after launch |
 //! | `acknowledged` | agent | control has the result; the agent then removes the records that it no longer needs |
-//! | `stdout`, `stderr` | supervisor | captured output |
+//! | `stdout`, `stderr` | supervisor | captured output, up to half of its limit |
+//! | `stdout.<position>`, `stderr.<position>` | supervisor | the last part of a longer output, in segments |
 //! | `supervisor.log` | supervisor | messages of the supervisor |
 //! | `prolog.log`, `epilog.log`, `wipe.log` | supervisor | output of the site's hooks |
 //!
@@ -29,6 +30,7 @@ mod checkpoint_plan;
 mod durable;
 mod folder;
 mod lock;
+mod output;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -40,6 +42,7 @@ pub use durable::{write_durably, write_durably_from_reserve};
 pub(crate) use folder::foreign_write_access;
 pub use folder::{AttemptDir, Attempts};
 pub use lock::{Lock, holder};
+pub use output::{CapturedOutput, OutputReader, open_output};
 pub(crate) use record::write_access_advice;
 pub use record::{
     CgroupRecord, ExitRecord, FORMAT, GpuChoice, GpuVendor, Hook, HookName, LaunchRecord,

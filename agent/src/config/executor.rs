@@ -28,6 +28,9 @@ pub struct ExecutorConfig {
     pub allow_same_user: bool,
     /// Lowest uid that jobs may run as; not checked for an agent that is not root.
     pub min_uid: u32,
+    /// Working directory of jobs that request none, an absolute path. Default: the home directory of the job's account.
+    /// A service account without a home directory needs it.
+    pub working_dir: Option<PathBuf>,
     /// Whether ranks run in cgroups of version 2.
     pub cgroup: CgroupUse,
     /// Parent of the agent's own cgroup, as a path from the root of the cgroup mount.
@@ -45,13 +48,19 @@ pub struct ExecutorConfig {
     pub runtime_dir: Option<PathBuf>,
     /// Milliseconds between two reads of a job's checkpoint status.
     pub checkpoint_poll_ms: u64,
-    /// Maximum number of bytes kept of each output stream of a rank.
+    /// Maximum number of bytes kept of each output stream of a rank, at least [`MIN_OUTPUT_CAP_BYTES`]. Of a longer
+    /// output, the first and the last part are kept.
     pub output_cap_bytes: u64,
     /// Seconds between SIGTERM and SIGKILL.
     pub grace_s: u64,
-    /// Hours for which the output of a rank stays readable after control has acknowledged the end.
-    pub keep_output_h: u64,
+    /// Days for which the output of a rank stays readable after control has acknowledged the end [default: 7].
+    pub keep_output_days: Option<u64>,
+    /// Earlier key for the same time, in hours.
+    pub keep_output_h: Option<u64>,
 }
+
+/// Smallest accepted `output_cap_bytes`: the output is written in segments of a sixteenth of it.
+const MIN_OUTPUT_CAP_BYTES: u64 = 4096;
 
 impl Default for ExecutorConfig {
     fn default() -> Self {
@@ -61,6 +70,7 @@ impl Default for ExecutorConfig {
             user_map: None,
             allow_same_user: false,
             min_uid: MIN_UID,
+            working_dir: None,
             cgroup: CgroupUse::Auto,
             cgroup_parent: "/".into(),
             memory_reserve_bytes: None,
@@ -71,7 +81,8 @@ impl Default for ExecutorConfig {
             checkpoint_poll_ms: CHECKPOINT_POLL.subsec_millis().into(),
             output_cap_bytes: OUTPUT_CAP_BYTES,
             grace_s: GRACE.as_secs(),
-            keep_output_h: KEEP_OUTPUT.as_secs() / 3600,
+            keep_output_days: None,
+            keep_output_h: None,
         }
     }
 }
@@ -129,6 +140,21 @@ impl Check for ExecutorConfig {
                     "has no effect together with run_as: all work runs as that account",
                 );
             }
+        }
+        if self
+            .working_dir
+            .as_ref()
+            .is_some_and(|dir| !dir.is_absolute())
+        {
+            problems.add("working_dir", "must be an absolute path");
+        }
+        if self.output_cap_bytes < MIN_OUTPUT_CAP_BYTES {
+            let text = format!("must be at least {MIN_OUTPUT_CAP_BYTES}");
+            problems.add("output_cap_bytes", text);
+        }
+        if self.keep_output_days.is_some() && self.keep_output_h.is_some() {
+            let text = "is the earlier key for keep_output_days: set only one of the two";
+            problems.add("keep_output_h", text);
         }
         if self.grace_s > 3600 {
             problems.add("grace_s", "must be 0 to 3600");
@@ -222,6 +248,11 @@ impl ExecutorConfig {
     }
 
     pub(super) fn into_settings(self) -> JobSettings {
+        let keep_output = match (self.keep_output_days, self.keep_output_h) {
+            (Some(days), _) => Duration::from_secs(days.saturating_mul(24 * 3600)),
+            (None, Some(hours)) => Duration::from_secs(hours.saturating_mul(3600)),
+            (None, None) => KEEP_OUTPUT,
+        };
         JobSettings {
             enabled: self.enabled,
             run_as: self.run_as,
@@ -240,7 +271,8 @@ impl ExecutorConfig {
             checkpoint_poll: Duration::from_millis(self.checkpoint_poll_ms),
             output_cap_bytes: self.output_cap_bytes,
             grace: Duration::from_secs(self.grace_s),
-            keep_output: Duration::from_secs(self.keep_output_h.saturating_mul(3600)),
+            working_dir: self.working_dir,
+            keep_output,
         }
     }
 }

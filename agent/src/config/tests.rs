@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::executor::{CgroupUse, OrphanPolicy};
-use crate::settings::OUTPUT_CAP_BYTES;
+use crate::settings::{KEEP_OUTPUT, OUTPUT_CAP_BYTES};
 use lattice_config::{ConfigErrors, Source, load};
 
 fn try_load(text: &str, env: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
@@ -33,6 +33,36 @@ executor: {run_as: {uid: 65534, gid: 65534}, grace_s: 5}
     assert_eq!(settings.probe.host.nvml, NvmlSource::Disabled);
     assert_eq!(settings.executor.grace, Duration::from_secs(7));
     assert_eq!(settings.executor.output_cap_bytes, OUTPUT_CAP_BYTES);
+    assert_eq!(settings.executor.keep_output, KEEP_OUTPUT);
+    assert_eq!(settings.executor.working_dir, None);
+}
+
+#[test]
+fn retention_of_output_is_in_days_and_the_key_in_hours_still_works() {
+    let days = |count: u64| Duration::from_secs(count * 86_400);
+    for (keys, expected) in [
+        ("keep_output_days: 30", days(30)),
+        ("keep_output_days: 0", days(0)),
+        ("keep_output_h: 36", Duration::from_secs(36 * 3600)),
+        ("working_dir: /scratch", days(7)),
+    ] {
+        let text = format!("listen: 127.0.0.1:0\nexecutor: {{{keys}}}\n");
+        let settings = try_load(&text, &[]).unwrap().into_settings().unwrap();
+        assert_eq!(settings.executor.keep_output, expected, "{keys}");
+    }
+    let text = "
+listen: 127.0.0.1:0
+executor: {keep_output_days: 1, keep_output_h: 24, output_cap_bytes: 100, working_dir: tmp}
+";
+    let errors = try_load(text, &[]).unwrap_err();
+    let keys: Vec<&str> = errors.problems().iter().map(|p| p.key.as_str()).collect();
+    for key in [
+        "executor.working_dir",
+        "executor.output_cap_bytes",
+        "executor.keep_output_h",
+    ] {
+        assert!(keys.contains(&key), "{key} is not among {keys:?}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use lattice_agent_rpc::{AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLo
 use lattice_mesh::ItemSender;
 use lattice_quorum_types::command::RankReport;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Executor {
     /// Starts a rank, or returns the status of a known attempt.
@@ -96,6 +97,11 @@ impl Executor {
         known.values().filter(runs).count()
     }
 
+    /// Time for which the output of a rank is kept after control has its end.
+    pub fn keep_output(&self) -> Duration {
+        self.shared.settings.keep_output
+    }
+
     /// Sends the captured output of a rank.
     pub async fn read_log(
         &self,
@@ -104,7 +110,8 @@ impl Executor {
     ) -> Result<(), lattice_mesh::HandlerFailed> {
         let dir = self.shared.attempts.dir(request.key);
         let rank = self.shared.known().get(&request.key).cloned();
-        log::send(&dir, rank.as_deref(), &request, to).await
+        let keep = self.shared.settings.keep_output;
+        log::send(&dir, rank.as_deref(), &request, keep, to).await
     }
 
     /// Status of an attempt; `None` if this agent neither follows the attempt nor has its end. Blocks on the disk.

@@ -1,51 +1,48 @@
 //! Log streaming: captured output of a rank, sent in chunks.
 
 use super::rank::Rank;
-use crate::attempt::AttemptDir;
-use bytes::{Bytes, BytesMut};
+use crate::attempt::{AttemptDir, OutputReader};
+use bytes::Bytes;
 use lattice_agent_rpc::ReadLog;
 use lattice_mesh::{HandlerFailed, ItemSender};
-use std::io::SeekFrom;
-use std::time::Duration;
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use std::time::{Duration, SystemTime};
 
-/// Chunk size, bytes.
-const CHUNK_BYTES: usize = 64 << 10;
 /// Poll interval of an output that may grow: not noticeable at a terminal.
 const POLL: Duration = Duration::from_millis(100);
 
 type Item = Result<Bytes, String>;
 
-/// Sends the output from the offset on and, with `follow`, further output until the rank ends.
+/// Sends the output from the offset on and, with `follow`, further output until the rank ends. `keep` is the retention
+/// after control has the end.
 pub(super) async fn send(
     dir: &AttemptDir,
     rank: Option<&Rank>,
     request: &ReadLog,
+    keep: Duration,
     to: &ItemSender<Item>,
 ) -> Result<(), HandlerFailed> {
-    if !dir.exists() {
-        let (allocation, attempt) = (request.key.allocation, request.key.attempt);
-        let unknown =
-            format!("unknown attempt on this node: allocation {allocation}, attempt {attempt}");
-        return to.send(&Err(unknown)).await;
+    if let Some(reason) = missing_reason(dir, keep, SystemTime::now()) {
+        return to.send(&Err(reason)).await;
     }
-    let path = dir.output(request.stream);
-    let mut file: Option<File> = None;
-    let mut offset = request.offset;
+    let mut reader = OutputReader::new(dir.output(request.stream), request.offset);
     loop {
         // Checked before the read, so that the read includes all output up to the end.
         let is_last = !request.follow || rank.is_none_or(Rank::has_ended);
-        if file.is_none() {
-            file = match File::open(&path).await {
-                Ok(opened) => Some(opened),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        loop {
+            let read = tokio::task::spawn_blocking(move || {
+                let piece = reader.next_piece();
+                (reader, piece)
+            });
+            let piece = match read.await {
+                Ok((back, piece)) => {
+                    reader = back;
+                    piece
+                }
                 Err(error) => return to.send(&Err(error.to_string())).await,
             };
-        }
-        if let Some(file) = &mut file {
-            match send_all(file, &mut offset, to).await? {
-                Ok(()) => {}
+            match piece {
+                Ok(Some(piece)) => to.send(&Ok(piece)).await?,
+                Ok(None) => break,
                 Err(error) => return to.send(&Err(error.to_string())).await,
             }
         }
@@ -59,24 +56,48 @@ pub(super) async fn send(
     }
 }
 
-/// Sends from `offset` to the present end of the file. The inner error is that of the file.
-async fn send_all(
-    file: &mut File,
-    offset: &mut u64,
-    to: &ItemSender<Item>,
-) -> Result<std::io::Result<()>, HandlerFailed> {
-    if let Err(error) = file.seek(SeekFrom::Start(*offset)).await {
-        return Ok(Err(error));
+/// Reason that this node has no output of the attempt: unknown attempt, or output older than the retention. Output that
+/// is empty has none.
+fn missing_reason(dir: &AttemptDir, keep: Duration, now: SystemTime) -> Option<String> {
+    let hours = keep.as_secs().div_ceil(3600);
+    let time = match hours % 24 {
+        0 => format!("{} d", hours / 24),
+        _ => format!("{hours} h"),
+    };
+    let retention = format!("output is kept for {time} after the end of an allocation");
+    if !dir.exists() {
+        return Some(format!("it has no record of this attempt; {retention}"));
     }
-    loop {
-        let mut piece = BytesMut::with_capacity(CHUNK_BYTES);
-        match file.read_buf(&mut piece).await {
-            Ok(0) => return Ok(Ok(())),
-            Ok(n) => {
-                *offset += n as u64;
-                to.send(&Ok(piece.freeze())).await?;
-            }
-            Err(error) => return Ok(Err(error)),
-        }
+    let ended_at = dir.acknowledged_at()?;
+    let is_old = now.duration_since(ended_at).is_ok_and(|age| age >= keep);
+    is_old.then(|| format!("the output was removed: {retention}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn output_beyond_its_retention_is_reported_as_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = AttemptDir::at(folder.path().join("12.1"));
+        let day = Duration::from_secs(86_400);
+        let now = SystemTime::now();
+        let reason = |keep: Duration, now| missing_reason(&dir, keep, now);
+        assert_eq!(
+            reason(7 * day, now).unwrap(),
+            "it has no record of this attempt; output is kept for 7 d after the end of an allocation"
+        );
+        dir.make().unwrap();
+        assert_eq!(reason(day, now + 30 * day), None, "control has no end yet");
+        dir.acknowledge().unwrap();
+        assert_eq!(reason(7 * day, now + 6 * day), None);
+        assert_eq!(
+            reason(7 * day, now + 8 * day).unwrap(),
+            "the output was removed: output is kept for 7 d after the end of an allocation"
+        );
+        let hours = reason(day / 4, now + day).unwrap();
+        assert!(hours.contains("for 6 h after"), "{hours}");
     }
 }

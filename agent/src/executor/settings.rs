@@ -37,6 +37,8 @@ pub struct ExecutorSettings {
     pub enabled: bool,
     /// Account selection for ranks.
     pub run_as: RunAs,
+    /// Working directory of jobs that request none; `None`: the home directory of the job's account.
+    pub working_dir: Option<PathBuf>,
     /// Site hooks: around ranks, and before the node returns to service.
     pub hooks: Hooks,
     /// Cgroups of ranks.

@@ -6,8 +6,11 @@ use super::processes::kill::KillLoop;
 use super::processes::reap::{exit_of, reap};
 use super::start_report::StartReport;
 use super::starter::{self, StartCutReason, StartLimits, StartingProcess};
+use super::supervisor_log::log_line;
 use super::{Signals, capture};
-use crate::attempt::{AttemptDir, ExitRecord, Hook, HookName, LaunchRecord};
+use crate::attempt::{
+    AttemptDir, CapturedOutput, ExitRecord, Hook, HookName, LaunchRecord, open_output,
+};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::hostlist;
 use rustix::fs::Mode;
@@ -102,6 +105,7 @@ pub(super) async fn run(
     }
     starting.starter.end_thread();
     output.finish().await;
+    join_log(&log);
     let what = match status {
         _ if is_stopped => return HookOutcome::Stopped,
         _ if is_late => format!("killed after the timeout of {} s", hook.timeout_ms / 1000),
@@ -109,7 +113,17 @@ pub(super) async fn run(
         Some(status) => exit_of(status).to_string(),
         None => "exit status lost".to_owned(),
     };
-    failed(name, &with_last_line(&what, &log))
+    failed(name, &with_last_line(&what, log.head()))
+}
+
+/// Joins the log of a hook to one file, for operators.
+fn join_log(log: &CapturedOutput) {
+    if let Err(error) = log.join() {
+        log_line(format_args!(
+            "cannot join the parts of {}: {error}",
+            log.head().display()
+        ));
+    }
 }
 
 fn failed(name: HookName, what: &str) -> HookOutcome {
@@ -161,7 +175,7 @@ fn end_words(exit: &RankExit) -> (&'static str, String) {
 }
 
 fn start(
-    log: &Path,
+    log: &CapturedOutput,
     launch: &LaunchRecord,
     (name, hook): (HookName, &Hook),
     end: Option<&ExitRecord>,
@@ -179,8 +193,10 @@ fn start(
         .stdout(input)
         .stderr(errors);
     before_exec(&mut command);
-    let file = capture::open(log)?;
-    let capture = capture::spawn(output, file, OUTPUT_CAP)?;
+    // Parts that remain from a run whose supervisor was killed.
+    join_log(log);
+    let file = open_output(log.head())?;
+    let capture = capture::spawn(output, log.clone(), file, OUTPUT_CAP)?;
     Ok((starter::start(command, (), || {})?, capture))
 }
 

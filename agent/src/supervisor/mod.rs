@@ -203,13 +203,12 @@ async fn run_attempt(
 /// Removes the job's cgroup. Adds a line to the job's standard error if the kernel killed processes for lack of memory.
 fn remove_job_cgroup(dir: &AttemptDir, group: &Cgroup) {
     let killed = group.killed_for_memory();
-    if killed > 0
-        && let Ok(mut errors) = capture::open(&dir.output(LogStream::Stderr))
-    {
-        let _ = writeln!(
-            errors,
-            "\n[lattice: the kernel killed {killed} processes: memory limit (memory.max) exceeded]"
+    if killed > 0 {
+        let note = format!(
+            "\n[lattice: the kernel killed {killed} processes: memory limit (memory.max) exceeded]\n"
         );
+        // The capture of the job has ended. A note that cannot be written is lost with the output.
+        let _ = dir.output(LogStream::Stderr).append(&note);
     }
     if let Err(error) = group.remove() {
         log_line(format_args!("cannot remove the job's cgroup: {error}"));

@@ -10,7 +10,7 @@ use super::start_report::StartReport;
 use super::starter::{StartCutReason, StartLimits};
 use super::supervisor_log::log_line;
 use super::{Signals, SupervisorError, capture, checkpoint, notify, stop};
-use crate::attempt::{AttemptDir, LaunchRecord, StartedRecord};
+use crate::attempt::{AttemptDir, LaunchRecord, StartedRecord, open_output};
 use lattice_agent_rpc::LogStream;
 use lattice_quorum_types::allocation::RankExit;
 use rustix::process::Pid;
@@ -27,7 +27,7 @@ pub(super) async fn start(
     signals: &mut Signals,
 ) -> Result<Result<stop::StartedJob, RankExit>, SupervisorError> {
     let mut deadline = Deadline::for_job(dir, launch, Instant::now());
-    let captured = |stream| capture::open(&dir.output(stream)).map_err(SupervisorError::Setup);
+    let captured = |stream| open_output(dir.output(stream).head()).map_err(SupervisorError::Setup);
     let (stdout, mut stderr) = (captured(LogStream::Stdout)?, captured(LogStream::Stderr)?);
     let failed = |reason| Ok(Err(RankExit::SpawnFailed { reason }));
     let (group, procs) = match make_group(launch) {
@@ -78,7 +78,7 @@ pub(super) async fn start(
             (LogStream::Stdout, job.stdout, stdout),
             (LogStream::Stderr, job.stderr, stderr),
         ];
-        outputs = capture_outputs(pipes, launch)?;
+        outputs = capture_outputs(dir, pipes, launch)?;
         report_started(dir, main);
     }
     Ok(Ok(stop::StartedJob {
@@ -108,6 +108,7 @@ fn make_group(launch: &LaunchRecord) -> Result<(Option<Cgroup>, Option<OwnedFd>)
 }
 
 fn capture_outputs(
+    dir: &AttemptDir,
     pipes: [(LogStream, Option<OwnedFd>, File); 2],
     launch: &LaunchRecord,
 ) -> Result<Vec<capture::Capture>, SupervisorError> {
@@ -115,7 +116,7 @@ fn capture_outputs(
     for (stream, pipe, mut file) in pipes {
         match pipe {
             Some(pipe) => outputs.push(
-                capture::spawn(pipe, file, launch.output_cap_bytes)
+                capture::spawn(pipe, dir.output(stream), file, launch.output_cap_bytes)
                     .map_err(SupervisorError::Setup)?,
             ),
             None => write_output_note(&mut file, launch, stream),

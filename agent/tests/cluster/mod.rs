@@ -112,6 +112,7 @@ impl Cluster {
         settings.gossip.interval = Some(Duration::from_millis(50));
         settings.executor.run_as = is_root().then_some(NOBODY);
         settings.executor.allow_same_user = true;
+        settings.executor.working_dir = Some("/".into());
         settings.executor.grace = Duration::from_secs(5);
         settings
     }

@@ -65,7 +65,7 @@ pub fn configure(cluster: &Cluster, data: &Path, work: &str) -> PathBuf {
         .save(&data.join("identity"))
         .unwrap();
     let run_as = match is_root() {
-        true => "run_as: {uid: 65534, gid: 65534}",
+        true => "run_as: {uid: 65534, gid: 65534}, working_dir: /",
         false => "allow_same_user: true",
     };
     let path = cluster.folder.path().join("agent.yaml");

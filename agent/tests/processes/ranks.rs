@@ -1,7 +1,8 @@
 //! A single rank with real processes: execution, end and cleanup.
 
 use crate::support::{Bench, Ledger, eventually, key, launch, pid_in, runs, shell, terminate};
-use lattice_agent_rpc::{LaunchRefused, Report, ReportAnswer};
+use lattice_agent::attempt::{AttemptDir, OutputReader};
+use lattice_agent_rpc::{LaunchRefused, LogStream, Report, ReportAnswer, left_out_line};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::spec::Workload;
@@ -204,24 +205,83 @@ async fn what_a_rank_leaves_behind_ends_with_it_and_its_exit_code_counts() {
     executor.stop().await;
 }
 
+/// All that is kept of the standard output, as a reader receives it.
+fn kept_stdout(bench: &Bench) -> String {
+    let attempt = AttemptDir::at(bench.attempt_dir(key(1)));
+    let mut reader = OutputReader::new(attempt.output(LogStream::Stdout), 0);
+    let mut text = Vec::new();
+    while let Some(piece) = reader.next_piece().unwrap() {
+        text.extend_from_slice(&piece);
+    }
+    String::from_utf8(text).unwrap()
+}
+
 #[tokio::test]
-async fn drops_output_beyond_cap() {
+async fn keeps_first_and_last_output_beyond_cap() {
     let mut bench = Bench::new();
-    bench.settings.output_cap_bytes = 1000;
+    bench.settings.output_cap_bytes = 16_000;
     let executor = bench.open();
-    let script = "head -c 5000000 /dev/zero | tr '\\0' x; echo done >&2";
+    let script = "echo first; head -c 5000000 /dev/zero | tr '\\0' x; echo last; echo done >&2";
     executor.launch(shell(key(1), script)).await.unwrap();
     assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 0 });
-    let stdout = bench.stdout(key(1));
-    assert!(stdout.starts_with(&"x".repeat(1000)));
-    let note = stdout.trim_start_matches('x').trim();
-    assert_eq!(
-        note,
-        "[lattice: output ends here, at its limit of 1000 bytes]"
-    );
+    let stdout = kept_stdout(&bench);
+    let head = "first\n".to_owned() + &"x".repeat(8000 - 6);
+    let rest = stdout.strip_prefix(&head).unwrap();
+    let tail = rest
+        .trim_start_matches(|c: char| c != ']')
+        .trim_start_matches(']');
+    let xs = tail
+        .strip_prefix('\n')
+        .unwrap()
+        .strip_suffix("last\n")
+        .unwrap();
+    assert!(xs.chars().all(|c| c == 'x'), "{xs}");
+    assert!((6990..=8000).contains(&xs.len()), "{}", xs.len());
+    let left_out = 5_000_000 - (8000 - 6) - xs.len() as u64;
+    assert_eq!(rest, format!("{}{xs}last\n", left_out_line(left_out)));
     let stderr = std::fs::read_to_string(bench.attempt_dir(key(1)).join("stderr")).unwrap();
     assert_eq!(stderr, "done\n");
     executor.stop().await;
+}
+
+/// The supervisor writes the end of the output while no agent runs, and the retention removes all parts.
+#[tokio::test]
+async fn segments_survive_restart_and_are_removed_with_output() {
+    let mut bench = Bench::new();
+    bench.settings.output_cap_bytes = 16_000;
+    let first = bench.open();
+    let go = bench.file("go");
+    let script = format!(
+        "until [ -e {} ]; do sleep 0.02; done; seq 100000; echo last",
+        go.display()
+    );
+    first.launch(shell(key(1), &script)).await.unwrap();
+    bench.ledger.started(key(1)).await;
+    first.stop().await;
+    std::fs::write(&go, "").unwrap();
+    let second = bench.open();
+    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 0 });
+    let stdout = kept_stdout(&bench);
+    assert!(stdout.starts_with("1\n2\n3\n"), "{stdout}");
+    assert!(stdout.ends_with("99999\n100000\nlast\n"), "{stdout}");
+    eventually("the end to be taken", || {
+        second.list().is_empty().then_some(())
+    })
+    .await;
+    second.stop().await;
+    bench.settings.keep_output = Duration::ZERO;
+    let third = bench.open();
+    let attempt = bench.attempt_dir(key(1));
+    eventually("all parts of the output to be removed", || {
+        let mut files = std::fs::read_dir(&attempt).unwrap();
+        let is_output = |file: std::io::Result<std::fs::DirEntry>| {
+            let name = file.unwrap().file_name();
+            name.to_str().unwrap().starts_with("std")
+        };
+        (!files.any(is_output)).then_some(())
+    })
+    .await;
+    third.stop().await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Users of rank processes. Tests that need root are skipped with a note for other users.
 
-use crate::support::{Bench, is_root, key, launch, shell};
-use lattice_agent::executor::{AgentUser, Ids};
+use crate::support::{Bench, is_root, key, launch, open_to_others, shell};
+use lattice_agent::executor::{Accounts, AgentUser, Ids};
 use lattice_agent_rpc::LaunchRefused;
 use lattice_quorum_types::allocation::RankExit;
 
@@ -33,6 +33,49 @@ async fn a_root_agent_runs_work_as_the_configured_user_without_any_privilege() {
     }
     assert_eq!(lines[6], ["NoNewPrivs:", "1"]);
     executor.stop().await;
+}
+
+/// A job that requests no working directory starts in the home directory of its account, or not at all.
+#[tokio::test]
+async fn missing_home_directory_fails_job_unless_directory_is_given() {
+    let mut bench = Bench::new();
+    let uid = match bench.settings.run_as.fixed {
+        Some(ids) => ids.uid,
+        None => AgentUser::current().uid,
+    };
+    let (passwd, home) = (bench.file("passwd"), bench.file("home"));
+    let account = format!("ada:x:{uid}:{uid}::{}:/bin/sh\n", home.display());
+    std::fs::write(&passwd, account).unwrap();
+    bench.settings.run_as.accounts = Accounts::from_file(passwd);
+    bench.settings.working_dir = None;
+    let executor = bench.open();
+    executor.launch(shell(key(1), "pwd")).await.unwrap();
+    let expected = format!(
+        "home directory {} of ada: No such file or directory (os error 2); submit with --chdir, or have the home \
+         directory created on this node",
+        home.display()
+    );
+    let reason = RankExit::SpawnFailed { reason: expected };
+    assert_eq!(bench.ledger.end(key(1)).await, reason);
+    let mut elsewhere = shell(key(2), "pwd");
+    elsewhere.workload.working_dir = Some("/usr".to_owned());
+    executor.launch(elsewhere).await.unwrap();
+    assert_eq!(bench.ledger.end(key(2)).await, RankExit::Exited { code: 0 });
+    assert_eq!(bench.stdout(key(2)), "/usr\n");
+    std::fs::create_dir(&home).unwrap();
+    open_to_others(&home);
+    executor.launch(shell(key(3), "pwd")).await.unwrap();
+    assert_eq!(bench.ledger.end(key(3)).await, RankExit::Exited { code: 0 });
+    let physical = std::fs::canonicalize(&home).unwrap();
+    assert_eq!(bench.stdout(key(3)), format!("{}\n", physical.display()));
+    executor.stop().await;
+    // The site's own directory for jobs without one.
+    bench.settings.working_dir = Some("/usr".into());
+    let configured = bench.open();
+    configured.launch(shell(key(4), "pwd")).await.unwrap();
+    assert_eq!(bench.ledger.end(key(4)).await, RankExit::Exited { code: 0 });
+    assert_eq!(bench.stdout(key(4)), "/usr\n");
+    configured.stop().await;
 }
 
 #[tokio::test]

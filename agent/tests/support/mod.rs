@@ -161,6 +161,8 @@ impl Bench {
                 map: None,
                 accounts: Accounts::from_file("/etc/passwd"),
             },
+            // The account of the tests may have no home directory.
+            working_dir: Some("/".into()),
             hooks: Hooks::default(),
             // Process groups only; cgroups have separate tests.
             cgroup: CgroupSettings {

@@ -187,6 +187,8 @@ impl ClusterFounder {
         settings.join = plan.join;
         settings.executor.allow_same_user = true;
         settings.executor.run_as = job_user();
+        // The account may have no home directory.
+        settings.executor.working_dir = job_user().map(|_| std::env::temp_dir());
         let mut edges = lattice_agent::Dependencies::system().map_err(ClusterError::BootId)?;
         edges.credentials = credentials;
         edit(&mut settings, &mut edges);

@@ -3,7 +3,9 @@
 use crate::{error::AgentError, preimages::MOST_PREIMAGE_BYTES};
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
-use lattice_agent_rpc::{AttemptStatus, GetInventory, GetPreimage, ListAttempts, ReadLog};
+use lattice_agent_rpc::{
+    AttemptStatus, GetInventory, GetPreimage, ListAttempts, ReadLog, covered_bytes,
+};
 use lattice_conformance::{Digest, Inventory};
 use lattice_mesh::{CallError, ExpectedIdentity, ItemStream, Mesh, Peer, Role, Rpc};
 use lattice_quorum_types::NodeId;
@@ -237,7 +239,7 @@ impl LogReading {
             let node = self.node.clone();
             let error = match self.items.as_mut()?.next().await? {
                 Ok(Ok(bytes)) => {
-                    self.request.offset += bytes.len() as u64;
+                    self.request.offset += covered_bytes(&bytes);
                     return Some((Ok(bytes), self));
                 }
                 Ok(Err(reason)) => AgentError::Refused { node, reason },

@@ -127,6 +127,7 @@ fn gossiped_node(cell: &str, member: &Member) -> GossipedNode {
             seq: mark.seq,
         }),
         grace_ms: said.grace_ms,
+        keep_output_s: said.keep_output_s,
         is_alive: member.liveness == GossipLiveness::Alive,
     }
 }

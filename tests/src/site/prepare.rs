@@ -136,7 +136,7 @@ impl Site {
         let at = self.folder.path().display();
         let (control, quorum) = (list(&self.addresses.control), list(&self.addresses.quorum));
         let user = match rustix::process::geteuid().is_root() {
-            true => format!("run_as: {{uid: {NOBODY}, gid: {NOBODY}}}"),
+            true => format!("run_as: {{uid: {NOBODY}, gid: {NOBODY}}}\n  working_dir: /"),
             false => "allow_same_user: true".to_owned(),
         };
         let hook = |hook: Hook| {

@@ -34,6 +34,7 @@ async fn three_members_share_membership_and_metadata() {
         history: None,
         grace_ms: Some(5_000),
         https: None,
+        keep_output_s: Some(3600),
     };
     members[2].cell.publish(&said).unwrap();
     for member in &members {

@@ -66,11 +66,14 @@ impl Shared {
 
     pub(in crate::executor) fn launch_record(
         &self,
-        launch: Launch,
+        mut launch: Launch,
         gpus: Option<GpuChoice>,
         chosen: JobAccount,
     ) -> LaunchRecord {
         let settings = &self.settings;
+        if let (None, Some(folder)) = (&launch.workload.working_dir, &settings.working_dir) {
+            launch.workload.working_dir = Some(folder.display().to_string());
+        }
         let checkpoint = launch
             .checkpoint
             .map(|setup| self.checkpoint_plan(launch.key, setup));

@@ -51,21 +51,14 @@ impl Step {
     }
 }
 
-/// Working directory of the job.
-pub(in crate::supervisor) enum WorkingDirectory {
-    /// This directory; failure ends the start.
-    Required(CString),
-    /// This directory, or `/` if it cannot be entered.
-    Home(CString),
-}
-
 /// Everything that a child needs before it executes the program.
 pub(in crate::supervisor) struct Child {
     pub(in crate::supervisor) supervisor: Pid,
     /// `cgroup.procs` of the job's cgroup.
     pub(in crate::supervisor) cgroup: Option<OwnedFd>,
     pub(in crate::supervisor) user: Option<ChildUser>,
-    pub(in crate::supervisor) directory: WorkingDirectory,
+    /// Working directory of the job.
+    pub(in crate::supervisor) directory: CString,
     pub(in crate::supervisor) stdout: Option<CString>,
     pub(in crate::supervisor) stderr: Option<CString>,
     /// Pipe that receives each [`Step`].
@@ -145,7 +138,7 @@ impl Child {
         keyring::leave_session()?;
         // With the user's rights, because the user chooses these paths.
         self.report_step(Step::Directory);
-        self.enter_directory()?;
+        chdir(self.directory.as_c_str())?;
         self.report_step(Step::Stdout);
         redirect(self.stdout.as_ref(), 1)?;
         self.report_step(Step::Stderr);
@@ -157,13 +150,6 @@ impl Child {
     /// Reports a step; a failed write only loses the name of the step.
     fn report_step(&self, step: Step) {
         let _ = rustix::io::write(&self.steps, &[step as u8]);
-    }
-
-    fn enter_directory(&self) -> rustix::io::Result<()> {
-        match &self.directory {
-            WorkingDirectory::Required(path) => chdir(path.as_c_str()),
-            WorkingDirectory::Home(path) => chdir(path.as_c_str()).or_else(|_| chdir(c"/")),
-        }
     }
 }
 

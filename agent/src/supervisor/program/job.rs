@@ -1,6 +1,6 @@
 //! First process of the job.
 
-use super::child::{Child, ChildUser, Step, WorkingDirectory};
+use super::child::{Child, ChildUser, Step};
 use super::environment::environment;
 use super::job_paths::JobPaths;
 use super::privileges;
@@ -168,10 +168,7 @@ fn child(
         supervisor: getpid(),
         cgroup,
         user,
-        directory: match launch.workload.working_dir {
-            Some(_) => WorkingDirectory::Required(directory),
-            None => WorkingDirectory::Home(directory),
-        },
+        directory,
         stdout: of_file(&places.stdout)?,
         stderr: of_file(&places.stderr)?,
         steps,

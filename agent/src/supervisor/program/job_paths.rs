@@ -37,6 +37,8 @@ pub(in crate::supervisor) fn output_file(
 pub(in crate::supervisor) struct JobPaths {
     pub(in crate::supervisor) program: String,
     pub(in crate::supervisor) directory: PathBuf,
+    /// Whether the directory is the home directory of the user, because the job requests none.
+    pub(in crate::supervisor) is_home: bool,
     pub(in crate::supervisor) stdout: Option<PathBuf>,
     pub(in crate::supervisor) stderr: Option<PathBuf>,
     pub(in crate::supervisor) user: String,
@@ -48,6 +50,7 @@ impl JobPaths {
         Ok(Self {
             program: program.to_owned(),
             directory: working_dir(launch),
+            is_home: launch.workload.working_dir.is_none(),
             stdout: output_file(launch, LogStream::Stdout)?,
             stderr: output_file(launch, LogStream::Stderr)?,
             user: launch.account.name.clone(),
@@ -63,6 +66,13 @@ impl JobPaths {
             Some(Step::User) => format!("changing to user {}", self.user),
             Some(Step::Privileges) => "dropping privileges".to_owned(),
             Some(Step::Keyring) => "creating a session keyring".to_owned(),
+            Some(Step::Directory) if self.is_home => {
+                format!(
+                    "home directory {} of {}",
+                    self.directory.display(),
+                    self.user
+                )
+            }
             Some(Step::Directory) => format!("working directory {}", self.directory.display()),
             Some(Step::Stdout) => output_at(self.stdout.as_deref()),
             Some(Step::Stderr) => output_at(self.stderr.as_deref()),
@@ -83,6 +93,10 @@ impl JobPaths {
             Some(Step::Keyring) => {
                 format!("cannot create a session keyring: {error}")
             }
+            Some(Step::Directory) if self.is_home => format!(
+                "{}: {error}; submit with --chdir, or have the home directory created on this node",
+                self.step_text(step)
+            ),
             Some(Step::Directory) => format!("{}: {error}", self.step_text(step)),
             Some(Step::Stdout | Step::Stderr) => {
                 let errno = error.raw_os_error();
@@ -109,6 +123,22 @@ fn output_at(path: Option<&Path>) -> String {
 mod tests {
     use super::*;
     use crate::supervisor::testing::launch;
+
+    #[test]
+    fn missing_home_directory_is_named_with_the_remedy() {
+        let mut launch = launch(&[]);
+        let missing = io::Error::from_raw_os_error(2);
+        let explain = |launch: &LaunchRecord| {
+            let paths = JobPaths::of(launch, "true");
+            paths.map(|paths| paths.explain(Some(Step::Directory), &missing))
+        };
+        let home = "home directory /home/alice of alice: No such file or directory (os error 2); submit with \
+                    --chdir, or have the home directory created on this node";
+        assert_eq!(explain(&launch), Ok(home.to_owned()));
+        launch.workload.working_dir = Some("/scratch".to_owned());
+        let given = "working directory /scratch: No such file or directory (os error 2)";
+        assert_eq!(explain(&launch), Ok(given.to_owned()));
+    }
 
     #[test]
     fn output_path_includes_rank() {

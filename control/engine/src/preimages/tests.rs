@@ -73,6 +73,7 @@ impl World {
             group: None,
             history: None,
             grace_ms: None,
+            keep_output_s: None,
             is_alive: true,
         });
         self.peers.push(mesh);

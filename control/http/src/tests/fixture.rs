@@ -90,7 +90,7 @@ pub(super) struct ApiFixture {
     serving: Option<JoinHandle<std::io::Result<()>>>,
     folding: JoinHandle<()>,
     _agent: Mesh,
-    agent_addr: SocketAddr,
+    pub(super) agent_addr: SocketAddr,
     /// Failure text of every node's health gate.
     pub(super) gate: Gate,
     /// Health answer of every node.

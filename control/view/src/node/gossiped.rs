@@ -46,6 +46,8 @@ pub struct GossipedNode {
     pub history: Option<JournalPosition>,
     /// Time between SIGTERM and SIGKILL of ranks on the node, milliseconds; `None` for an agent of an earlier version.
     pub grace_ms: Option<u64>,
+    /// Seconds for which the node keeps the output of an allocation after its end.
+    pub keep_output_s: Option<u64>,
     /// Whether gossip considers the node alive. Liveness itself is in [`NodeEntry::liveness`](super::NodeEntry).
     pub is_alive: bool,
 }
@@ -67,6 +69,7 @@ impl GossipedNode {
             group: None,
             history: None,
             grace_ms: None,
+            keep_output_s: None,
             is_alive: false,
         }
     }

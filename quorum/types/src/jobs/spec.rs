@@ -20,7 +20,7 @@ pub struct Workload {
     pub script: Option<String>,
     /// Environment variables, added to a minimal environment. Never logged, and redacted in listings.
     pub env: BTreeMap<String, String>,
-    /// Working directory; if `None`, the user's home directory, or `/` without one.
+    /// Working directory; if `None`, that of the node's configuration, or the home directory of the job's account.
     pub working_dir: Option<String>,
     /// Output files of the user. The agent captures a stream that has no file.
     #[serde(default)]
@@ -80,6 +80,12 @@ pub enum InvalidOutputFile {
     /// `%a` in an allocation that is not a job array.
     #[error("%a is the index of an array element, and this is not an array; write %j")]
     NoIndex,
+    /// Default of a site without `%j`.
+    #[error("%j (allocation) is missing: the output of all allocations would go to one file")]
+    NoNumber,
+    /// Default of a site that is not the name of a file.
+    #[error("it ends with / or contains a control character: give the name of a file")]
+    NotAFile,
 }
 
 impl OutputFiles {
@@ -101,19 +107,42 @@ impl OutputFiles {
     /// Fills in `%A` and `%a` of `pattern` for an array element and leaves the rest. Without an index, `%a` stays as it
     /// is.
     pub fn of_element(pattern: &str, array: AllocationId, index: Option<u32>) -> String {
-        let mut filled = String::with_capacity(pattern.len());
-        let mut characters = pattern.chars();
-        while let Some(character) = characters.next() {
-            if character != '%' {
-                filled.push(character);
-                continue;
-            }
-            match (characters.next(), index) {
-                (Some('A'), _) => filled += &array.to_string(),
-                (Some('a'), Some(index)) => filled += &index.to_string(),
-                (Some(other), _) => filled.extend(['%', other]),
-                (None, _) => filled.push('%'),
-            }
+        replace_placeholders(pattern, |placeholder| match (placeholder, index) {
+            ('A', _) => Some(array.to_string()),
+            ('a', Some(index)) => Some(index.to_string()),
+            _ => None,
+        })
+    }
+
+    /// Fills in `%j` of `pattern`, and leaves what differs between ranks.
+    pub fn of_allocation(pattern: &str, id: AllocationId) -> String {
+        replace_placeholders(pattern, |placeholder| {
+            (placeholder == 'j').then(|| id.to_string())
+        })
+    }
+
+    /// Checks a site's default for the output files of requests that name none.
+    pub fn check_default(pattern: &str) -> Result<(), InvalidOutputFile> {
+        Self::check(pattern, false)?;
+        if pattern.ends_with('/') || pattern.chars().any(char::is_control) {
+            return Err(InvalidOutputFile::NotAFile);
+        }
+        match placeholders(pattern).any(|placeholder| placeholder == 'j') {
+            true => Ok(()),
+            false => Err(InvalidOutputFile::NoNumber),
+        }
+    }
+
+    /// Returns the pattern for a request from a site's default. In a job array `%j` becomes `%A_%a`, the name of an
+    /// element. With several ranks, which could overwrite each other's output in a shared file system, `.%r` is added
+    /// unless the pattern distinguishes ranks already.
+    pub fn from_default(pattern: &str, is_array: bool, has_several_ranks: bool) -> String {
+        let mut filled = replace_placeholders(pattern, |placeholder| {
+            (placeholder == 'j' && is_array).then(|| "%A_%a".to_owned())
+        });
+        let is_of_rank = placeholders(pattern).any(|placeholder| matches!(placeholder, 'r' | 'n'));
+        if has_several_ranks && !is_of_rank {
+            filled += ".%r";
         }
         filled
     }
@@ -132,6 +161,35 @@ impl OutputFiles {
             other => other.map(drop),
         }
     }
+}
+
+/// Replaces the placeholders that have a value, and leaves the rest of the pattern.
+fn replace_placeholders(pattern: &str, value: impl Fn(char) -> Option<String>) -> String {
+    let mut filled = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if character != '%' {
+            filled.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some(placeholder) => match value(placeholder) {
+                Some(text) => filled += &text,
+                None => filled.extend(['%', placeholder]),
+            },
+            None => filled.push('%'),
+        }
+    }
+    filled
+}
+
+/// Characters after the percent signs of a valid pattern.
+fn placeholders(pattern: &str) -> impl Iterator<Item = char> + '_ {
+    let mut characters = pattern.chars();
+    std::iter::from_fn(move || {
+        characters.find(|character| *character == '%')?;
+        characters.next()
+    })
 }
 
 fn expand_pattern(
@@ -298,9 +356,37 @@ mod tests {
         assert_eq!(of("%A/%a.%j-%r.%n", Some(3)), "7/3.%j-%r.%n");
         assert_eq!(of("100%%A.%A.%", None), "100%%A.7.%");
         assert_eq!(of("%%%a", Some(0)), "%%0");
+        let of_allocation = |pattern| OutputFiles::of_allocation(pattern, AllocationId(11));
+        assert_eq!(of_allocation("%%j/%j.%r-%n"), "%%j/11.%r-%n");
         let node = NodeId::new("n1").unwrap();
         let file = OutputFiles::file_of(&of("%A/%a.%j", Some(3)), AllocationId(11), 0, &node);
         assert_eq!(file.unwrap(), "7/3.11");
+    }
+
+    #[test]
+    fn default_of_a_site_names_elements_and_separates_ranks() {
+        let of = OutputFiles::from_default;
+        assert_eq!(of("lattice-%j.out", false, false), "lattice-%j.out");
+        assert_eq!(of("lattice-%j.out", true, false), "lattice-%A_%a.out");
+        assert_eq!(of("lattice-%j.out", false, true), "lattice-%j.out.%r");
+        assert_eq!(of("%j/%r-100%%j", true, true), "%A_%a/%r-100%%j");
+        assert_eq!(of("logs/%n.%j", false, true), "logs/%n.%j");
+        for (pattern, error) in [
+            ("lattice-%j.out", None),
+            ("/scratch/%A/%j", None),
+            ("lattice.out", Some(InvalidOutputFile::NoNumber)),
+            ("lattice-%%j.out", Some(InvalidOutputFile::NoNumber)),
+            ("%j.%a", Some(InvalidOutputFile::NoIndex)),
+            ("%j/", Some(InvalidOutputFile::NotAFile)),
+            ("%j\n", Some(InvalidOutputFile::NotAFile)),
+            ("", Some(InvalidOutputFile::Empty)),
+        ] {
+            assert_eq!(
+                OutputFiles::check_default(pattern).err(),
+                error,
+                "{pattern}"
+            );
+        }
     }
 
     #[test]

@@ -77,6 +77,7 @@ pub fn seen(generation: u64) -> GossipedNode {
         group: None,
         history: None,
         grace_ms: None,
+        keep_output_s: None,
         is_alive: true,
     }
 }
