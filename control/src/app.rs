@@ -238,6 +238,7 @@ impl App {
             auth: self.auth.clone(),
             authority: self.authority,
             max_dag_size: self.settings.scheduling.max_dag_size(),
+            default_output: self.settings.default_output.clone(),
         };
         let serving = http::serve(core.clone(), stores.clone(), port, cancel.clone());
         let serving = serving.map_err(|error| StartError::Listen {

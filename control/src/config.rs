@@ -5,7 +5,7 @@ use lattice_engine::{SchedulingConfig, Timings, decisions::KEEP_BYTES};
 use lattice_gossip::{CellName, Seed};
 use lattice_http::OidcConfig;
 use lattice_mesh::{MeshConfig, Role};
-use lattice_quorum_types::{VclusterName, wire::MAX_REQUEST_BYTES};
+use lattice_quorum_types::{VclusterName, spec::OutputFiles, wire::MAX_REQUEST_BYTES};
 use lattice_waldur::config::AccountingConfig;
 use serde::Deserialize;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
@@ -53,6 +53,9 @@ pub struct Config {
     /// Handling of allocations on lost nodes.
     #[serde(default)]
     pub node_loss: NodeLossConfig,
+    /// Default of `--output` and `--error`, such as `lattice-%j.out`, relative to the working directory of the job.
+    /// Without it, the nodes keep the output. The same on every control.
+    pub default_output: Option<String>,
     /// Sources of scheduling inputs, checkpoint directory, and limits of DAGs and of the budget period.
     #[serde(default)]
     pub scheduling: SchedulingConfig,
@@ -184,6 +187,11 @@ impl Check for Config {
         {
             problems.add("join.name", e.reason);
         }
+        if let Some(pattern) = &self.default_output
+            && let Err(error) = OutputFiles::check_default(pattern)
+        {
+            problems.add("default_output", error);
+        }
         problems.check_part("scheduling", |problems| self.scheduling.check(problems));
         problems.check_part("accounting", |problems| self.accounting.check(problems));
         let mut names = BTreeSet::new();
@@ -227,6 +235,7 @@ impl Config {
         settings.auto_register = self.auto_register;
         settings.vcluster = VclusterName::new(&self.vcluster).ok()?;
         settings.stop_lost_after = self.node_loss.stop_after();
+        settings.default_output.clone_from(&self.default_output);
         settings.scheduling = self.scheduling.clone();
         settings.accounting = self.accounting.settings();
         Some(settings)
@@ -282,6 +291,8 @@ pub struct Settings {
     pub gossip_interval: Option<Duration>,
     /// Time for which a node is unreachable before its allocation is stopped; `None`: never.
     pub stop_lost_after: Option<Duration>,
+    /// Default for the output files of requests that name none; `None`: the nodes keep the output.
+    pub default_output: Option<String>,
     /// Sources of scheduling inputs, checkpoint directory, and limits of DAGs and of the budget period.
     pub scheduling: SchedulingConfig,
     /// Accounting system that receives usage; `None` disables accounting.
@@ -327,6 +338,7 @@ impl Settings {
             vcluster,
             gossip_interval: None,
             stop_lost_after: NodeLossConfig::default().stop_after(),
+            default_output: None,
             scheduling: SchedulingConfig::default(),
             accounting: None,
             timings: Timings::default(),

@@ -42,6 +42,8 @@ pub struct Port {
     pub authority: Pin,
     /// Maximum number of members of a DAG.
     pub max_dag_size: usize,
+    /// Default for the output files of requests that name none; `None`: the nodes keep the output.
+    pub default_output: Option<String>,
 }
 
 impl fmt::Debug for Port {
@@ -86,6 +88,7 @@ pub fn serve(
         requests_per_second: REQUESTS_PER_SECOND,
         connections: MAX_CONNECTIONS,
         max_dag_size: port.max_dag_size,
+        default_output: port.default_output,
         stop,
     };
     let api = Api::new(core, stores, port.auth, port.authority, bounds);

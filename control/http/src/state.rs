@@ -18,7 +18,7 @@ use lattice_mesh::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Limits of the port, and its stop signal.
+/// Limits and defaults of the port, and its stop signal.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// Requests per second and principal, also the burst size.
@@ -27,6 +27,8 @@ pub(crate) struct Bounds {
     pub(crate) connections: usize,
     /// Maximum number of members of a DAG.
     pub(crate) max_dag_size: usize,
+    /// Default for the output files of requests that name none; `None`: the nodes keep the output.
+    pub(crate) default_output: Option<String>,
     /// Stop signal: cancelled when the port closes.
     pub(crate) stop: CancellationToken,
 }
@@ -82,6 +84,7 @@ struct Inner {
     connections: Connections,
     authority: Pin,
     max_dag_size: usize,
+    default_output: Option<String>,
     stop: CancellationToken,
 }
 
@@ -104,6 +107,7 @@ impl Api {
             connections: Connections::new(bounds.connections),
             authority,
             max_dag_size: bounds.max_dag_size,
+            default_output: bounds.default_output,
             stop: bounds.stop,
         }))
     }
@@ -163,6 +167,11 @@ impl Api {
     /// Maximum number of members of a DAG.
     pub(crate) fn max_dag_size(&self) -> usize {
         self.0.max_dag_size
+    }
+
+    /// Default for the output files of requests that name none; `None`: the nodes keep the output.
+    pub(crate) fn default_output(&self) -> Option<&str> {
+        self.0.default_output.as_deref()
     }
 
     /// Identifies the caller by an `Authorization` header, applies the request rate limit, and checks that this control

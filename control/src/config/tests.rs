@@ -50,6 +50,22 @@ fn every_mistake_is_named_at_once() {
 }
 
 #[test]
+fn default_output_names_a_file_of_each_allocation() {
+    let of = |pattern: &str| read(&format!("{GOOD}default_output: '{pattern}'\n"));
+    assert_eq!(read(GOOD).unwrap().settings().unwrap().default_output, None);
+    let settings = of("lattice-%j.out").unwrap().settings().unwrap();
+    assert_eq!(settings.default_output.as_deref(), Some("lattice-%j.out"));
+    for (pattern, part) in [
+        ("lattice.out", "default_output: %j (allocation) is missing"),
+        ("%j.%u", "default_output: after % write j"),
+        ("", "default_output: it is empty"),
+    ] {
+        let errors = of(pattern).unwrap_err().to_string();
+        assert!(errors.contains(part), "{part:?} is missing in {errors}");
+    }
+}
+
+#[test]
 fn requires_members() {
     let text = GOOD.replace("quorum: ['10.0.0.1:7100', '10.0.0.2:7100']", "quorum: []");
     let errors = read(&text).unwrap_err().to_string();

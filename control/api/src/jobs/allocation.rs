@@ -15,6 +15,7 @@ mod actions;
 mod constraints;
 mod demand;
 mod field_checks;
+mod output;
 mod progress;
 mod terms;
 mod view;
@@ -22,6 +23,7 @@ mod workload_access;
 pub use actions::{CheckpointRequest, ExtendRequest, WalltimeChange};
 pub use constraints::ConstraintsBody;
 pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
+pub use output::{OutputPlaceView, OutputView};
 pub use progress::{
     CheckpointInProgressView, CheckpointsView, DagPlaceView, DependencyView, ElementCountsView,
     ElementView, SavedCheckpointView, WaitsForView,
@@ -75,12 +77,14 @@ pub struct AllocationRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
     /// File for standard output, which each node opens as the user and appends to. `%j` is the allocation, `%A` the
-    /// array, `%a` the index in the array, `%r` the rank, `%n` the node. Left out: each node keeps the output, readable
-    /// as logs.
+    /// array, `%a` the index in the array, `%r` the rank, `%n` the node. Left out: the default file of the site, if it
+    /// has one. Otherwise, and for `-`, each node keeps the first and the last part of the output for some days,
+    /// readable as logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "out-%j.%r.txt")]
     pub output: Option<String>,
-    /// File for standard error; written like `output`.
+    /// File for standard error; written like `output`. Left out, on a site with a default file: the file of standard
+    /// output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Longest run time: `90s`, `1h30m`, `HH:MM:SS`. Left out: unbounded, never backfilled.
@@ -244,6 +248,29 @@ fn check_output_file(
     }
 }
 
+/// Name that has the nodes keep a stream although the site has a default file.
+const KEPT_BY_NODES: &str = "-";
+
+/// Output files of a request. With a default, standard error goes where standard output goes unless it has a file of
+/// its own, as in Slurm.
+fn output_files(
+    stdout: Option<String>,
+    stderr: Option<String>,
+    default: Option<String>,
+) -> Result<OutputFiles, FieldError> {
+    let mut stdout = check_output_file(stdout, "output")?;
+    let mut stderr = check_output_file(stderr, "error")?;
+    if default.is_some() {
+        stdout = stdout.or(default);
+        stderr = stderr.or_else(|| stdout.clone());
+    }
+    let file = |name: Option<String>| name.filter(|name| name != KEPT_BY_NODES);
+    Ok(OutputFiles {
+        stdout: file(stdout),
+        stderr: file(stderr),
+    })
+}
+
 const REQUEUES: [(&str, Requeue); 3] = [
     ("never", Requeue::Never),
     ("once", Requeue::Once),
@@ -274,6 +301,10 @@ impl AllocationRequest {
         }
         self.on_limit()?;
         let (demand, terms) = (self.demand()?, self.terms(known)?);
+        let default_output = known.default_output.as_deref().map(|pattern| {
+            let has_several_ranks = self.nodes > 1 || self.scale.is_some();
+            OutputFiles::from_default(pattern, self.array.is_some(), has_several_ranks)
+        });
         Ok(AllocationSpec {
             name: self.name,
             project: ProjectPath::new(&self.project).map_err(field_error("project"))?,
@@ -285,10 +316,7 @@ impl AllocationRequest {
                 script: self.script,
                 env: self.env,
                 working_dir: check_working_dir(self.working_dir)?,
-                output: OutputFiles {
-                    stdout: check_output_file(self.output, "output")?,
-                    stderr: check_output_file(self.error, "error")?,
-                },
+                output: output_files(self.output, self.error, default_output)?,
             },
             walltime_ms: self
                 .walltime

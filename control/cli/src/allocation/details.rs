@@ -6,7 +6,9 @@ use crate::{
     failure::Failure,
     output::{self, Columns, Format, or_dash, time, until},
 };
-use lattice_api::allocation::{AllocationView, MetricBody, ScaleBody, write_bandwidth};
+use lattice_api::allocation::{
+    AllocationView, MetricBody, OutputPlaceView, ScaleBody, write_bandwidth,
+};
 use lattice_client::JobRef;
 use lattice_mesh::{Clock as _, SystemClock};
 
@@ -45,12 +47,10 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
     if waits(&a) && !a.nodelist.is_empty() {
         lines.push(vec!["last ran on".to_owned(), a.nodelist.clone()]);
     }
-    let files = a
-        .workload
-        .as_ref()
-        .map(|w| [("output", &w.output), ("error", &w.error)]);
-    for (key, file) in files.into_iter().flatten() {
-        lines.extend(file.as_ref().map(|file| vec![key.to_owned(), file.clone()]));
+    if let Some(places) = &a.output {
+        for (key, place) in [("output", &places.stdout), ("error", &places.stderr)] {
+            lines.push(vec![key.to_owned(), output_place(place)]);
+        }
     }
     let more = demand(&a).chain(terms(&a)).chain(history_lines(&a));
     lines.extend(more.map(|(key, value)| vec![key.to_owned(), value]));
@@ -106,6 +106,23 @@ fn condition(a: &AllocationView) -> impl Iterator<Item = (String, String)> {
         (problem.status.clone(), nodes)
     });
     kill_at.into_iter().chain(problems)
+}
+
+/// Returns the place of an output stream: a file, or the nodes and the time for which they keep it.
+fn output_place(place: &OutputPlaceView) -> String {
+    let nodes = place.nodes.as_ref();
+    let on = nodes.map_or_else(String::new, |nodes| format!(" on {nodes}"));
+    match (&place.file, &place.kept_until, &place.kept_for) {
+        (Some(file), _, _) => format!("{file}{on}"),
+        (None, Some(until), _) => format!("kept{on} until {} (lattice logs)", time(until)),
+        (None, None, Some(kept_for)) => {
+            format!("kept{on}, for {kept_for} after the end (lattice logs)")
+        }
+        (None, None, None) => match nodes {
+            Some(nodes) => format!("kept on {nodes} (lattice logs)"),
+            None => "kept on its nodes (lattice logs)".to_owned(),
+        },
+    }
 }
 
 /// Returns the number of attempts, and the policy after the loss of a node.
@@ -240,4 +257,33 @@ fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
             }),
         ),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn place_of_output_is_a_file_or_nodes_with_a_date() {
+        let place = OutputPlaceView {
+            file: Some("lattice-12.out".to_owned()),
+            nodes: Some("gpu001".to_owned()),
+            ..OutputPlaceView::default()
+        };
+        assert_eq!(output_place(&place), "lattice-12.out on gpu001");
+        let mut kept = OutputPlaceView::default();
+        assert_eq!(output_place(&kept), "kept on its nodes (lattice logs)");
+        kept.nodes = Some("gpu[001-002]".to_owned());
+        assert_eq!(output_place(&kept), "kept on gpu[001-002] (lattice logs)");
+        kept.kept_for = Some("7d".to_owned());
+        assert_eq!(
+            output_place(&kept),
+            "kept on gpu[001-002], for 7d after the end (lattice logs)"
+        );
+        kept.kept_until = Some("2026-11-30T04:41:18.073Z".to_owned());
+        assert_eq!(
+            output_place(&kept),
+            "kept on gpu[001-002] until 2026-11-30T04:41:18Z (lattice logs)"
+        );
+    }
 }

@@ -149,10 +149,12 @@ pub struct Flags {
     pub chdir: Option<String>,
     /// File for standard output, opened as your user on each node and appended to; relative to the working directory.
     /// %j is the allocation, %A the array, %a the index in the array, %r the rank, %n the node, %% a percent sign. Left
-    /// out: the node keeps the output, and `lattice logs` shows it.
+    /// out: the site's default file, if control's configuration sets one (`default_output`). Otherwise, and for `-`,
+    /// each node keeps the output, and `lattice logs` shows it: the first and the last part if it is longer than 64 MiB,
+    /// for 7 days after the end unless the site sets other limits. `lattice status ID` shows the place.
     #[arg(long, value_name = "PATH")]
     pub output: Option<String>,
-    /// File for standard error; written like --output.
+    /// File for standard error; written like --output. Left out, with a default file: the file of standard output.
     #[arg(long, value_name = "PATH")]
     pub error: Option<String>,
 }

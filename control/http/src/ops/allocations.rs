@@ -1,6 +1,6 @@
 //! Allocation operations: list, show and act.
 
-use super::{elements, paging, propose, read, time, unexpected, wait_causes::WaitLookup};
+use super::{elements, outputs, paging, propose, read, time, unexpected, wait_causes::WaitLookup};
 use crate::{caller::Caller, state::Api};
 use lattice_api::{
     AllocationView,
@@ -386,5 +386,10 @@ async fn current_view(api: &Api, caller: &Caller, a: &Allocation) -> AllocationV
     let view = core.view();
     let plan = api.plans().plan_for(core, &view, [a]).await;
     let waits = WaitLookup::new(&view);
-    allocation_view(&view, (&plan, &waits, core.now()), caller, a)
+    let mut shown = allocation_view(&view, (&plan, &waits, core.now()), caller, a);
+    if shown.workload.is_some() {
+        // Only the record of an ended array must be read, from the quorum.
+        shown.output = outputs::places(core, &view, a).await.ok();
+    }
+    shown
 }

@@ -45,7 +45,7 @@ pub(crate) async fn submit(
     most: usize,
 ) -> Result<DagSubmitResult, Problem> {
     let core = api.core();
-    let dag = build_spec(core, caller, request, most).await?;
+    let dag = build_spec(api, caller, request, most).await?;
     let possible = check_possible(api, &dag);
     let command = Command::SubmitDag { dag };
     if let Err(problem) = possible
@@ -73,7 +73,7 @@ pub(crate) async fn dry_run(
     most: usize,
 ) -> Result<DagDryRunResult, Problem> {
     let core = api.core();
-    let dag = build_spec(core, caller, request, most).await?;
+    let dag = build_spec(api, caller, request, most).await?;
     let possible = check_possible(api, &dag);
     let members = dag.members.iter().map(Into::into).collect();
     let revision = super::check_command(core, caller, Command::SubmitDag { dag }).await?;
@@ -87,7 +87,7 @@ pub(crate) async fn dry_run(
 
 /// Builds the DAG specification; `most`: maximum number of members.
 async fn build_spec(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     request: DagRequest,
     most: usize,
@@ -101,7 +101,7 @@ async fn build_spec(
         };
         return Err(Problem::from(&refusal));
     }
-    let known = request_contexts(core, caller, &request).await?;
+    let known = request_contexts(api, caller, &request).await?;
     let dag = request.into_spec(&known)?;
     for member in &dag.members {
         caller.check_sees(&member.spec.project)?;
@@ -111,14 +111,14 @@ async fn build_spec(
 
 /// Context for parsing each member.
 async fn request_contexts(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     request: &DagRequest,
 ) -> Result<Vec<RequestContext>, Problem> {
     let mut all = Vec::with_capacity(request.members.len());
     for (place, member) in request.members.iter().enumerate() {
         let name = member.name(place)?;
-        let known = job_refs::request_context(core, caller, &member.request).await;
+        let known = job_refs::request_context(api, caller, &member.request).await;
         all.push(known.map_err(|problem| with_member_field(&name, problem))?);
     }
     Ok(all)

@@ -4,7 +4,7 @@ use super::{
     allocations::{record, unknown},
     elements,
 };
-use crate::caller::Caller;
+use crate::{caller::Caller, state::Api};
 use lattice_api::{
     AllocationRequest,
     allocation::RequestContext,
@@ -57,14 +57,16 @@ async fn number_of(
     })
 }
 
-/// Context for parsing a request: the time, and the elements it names.
+/// Context for parsing a request: the time, the elements it names, and the site's default output file.
 pub(crate) async fn request_context(
-    core: &Core,
+    api: &Api,
     caller: &Caller,
     request: &AllocationRequest,
 ) -> Result<RequestContext, Problem> {
+    let core = api.core();
     let mut known = RequestContext {
         now: core.now(),
+        default_output: api.default_output().map(str::to_owned),
         ..RequestContext::default()
     };
     for named in request.dependency_refs()? {

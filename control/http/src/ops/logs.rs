@@ -3,6 +3,7 @@
 use super::{
     allocations::{record, visibility},
     nodes::agent_problem,
+    outputs::OutputSource,
 };
 use crate::{caller::Caller, state::Api, streams::StreamPlace};
 use axum::BoxError;
@@ -13,9 +14,9 @@ use lattice_api::{
     allocation::WorkloadAccess,
     problem::{Kind, Problem},
 };
-use lattice_engine::{LogChunks, LogError, core};
-use lattice_quorum_types::{Allocation, AllocationId, NodeId, spec::OutputFiles};
-use std::sync::Arc;
+use lattice_engine::{AgentError, LogChunks, LogError, core};
+use lattice_quorum_types::{Allocation, AllocationId, NodeId, allocation::RankExit};
+use std::{future::ready, sync::Arc};
 
 /// Requested output.
 #[derive(Debug, Clone, Copy)]
@@ -46,8 +47,9 @@ pub(crate) async fn logs(
         );
         return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
     }
-    if let Some(path) = output_file(&record.spec.workload.output, log.stream) {
-        return Err(output_in_file(&record, log, path));
+    let source = OutputSource::of(core, &record).await?;
+    if let Some(pattern) = source.file(log.stream) {
+        return Err(output_in_file(&record, log, &source, &pattern));
     }
     let node = record.ranks.get(log.rank as usize).map(|rank| &rank.node);
     let place = api.streams().open(&caller.name, node)?;
@@ -57,36 +59,49 @@ pub(crate) async fn logs(
         let later = async move { output_after_start(&api, &name, (place, node), id, log).await };
         return Ok(stream::once(later).try_flatten().boxed());
     }
-    let chunks = core
+    let mut chunks = core
         .read_log(id, log.rank, log.stream, log.offset, log.follow)
         .await
         .map_err(|error| log_problem(&error))?;
+    // The reason of a node that has no output must be an answer, and not only end a response that has begun. A running
+    // rank may print nothing for a long time.
+    if !log.follow || record.state.is_terminal() {
+        let first = chunks.next().await;
+        chunks = match first {
+            Some(Err(error)) => return Err(log_problem(&LogError::Agent(error))),
+            Some(Ok(first)) => stream::once(ready(Ok(first))).chain(chunks).boxed(),
+            None => chunks,
+        };
+    }
     Ok(with_stream_place(place, chunks))
 }
 
-fn output_file(files: &OutputFiles, stream: LogStream) -> Option<&str> {
-    let file = match stream {
-        LogStream::Stdout => &files.stdout,
-        LogStream::Stderr => &files.stderr,
-    };
-    file.as_deref()
-}
-
-/// Error for output that goes to a file: only its owner can read that file, so the error gives its path.
-fn output_in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Problem {
+/// Error for output that goes to a file: only the account of the job can read that file, so the error gives its path.
+/// A rank that never ran wrote no file; the error then gives the reason.
+fn output_in_file(
+    record: &Allocation,
+    log: LogRequest,
+    source: &OutputSource<'_>,
+    pattern: &str,
+) -> Problem {
     let what = match log.stream {
         LogStream::Stdout => "standard output",
         LogStream::Stderr => "standard error",
     };
     let (id, rank) = (record.id, log.rank);
     let place = record.ranks.get(rank as usize);
-    let path = match place {
-        // Expanded as the node expands it; an invalid pattern was rejected at submission.
-        Some(place) => OutputFiles::file_of(pattern, id, rank, &place.node)
-            .unwrap_or_else(|_| pattern.to_owned()),
-        None => pattern.to_owned(),
-    };
-    let below = match (path.starts_with('/'), &record.spec.workload.working_dir) {
+    let exit = place.and_then(|place| place.phase.exit()).filter(|exit| {
+        matches!(
+            exit,
+            RankExit::SpawnFailed { .. } | RankExit::NeverStarted { .. }
+        )
+    });
+    if let Some(exit) = exit {
+        let detail = format!("allocation {id} rank {rank} wrote no {what}: {exit}");
+        return Problem::new(Kind::Conflict, "output_in_file", detail);
+    }
+    let path = source.file_of_rank(pattern, Some(rank));
+    let below = match (path.starts_with('/'), &source.workload().working_dir) {
         (true, _) => String::new(),
         (false, Some(folder)) => format!(", in {folder}"),
         (false, None) => ", in its working directory".to_owned(),
@@ -94,8 +109,7 @@ fn output_in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Proble
     let node = place.map_or(String::new(), |place| format!(" on {}", place.node));
     let detail = format!(
         "the {what} of allocation {id} rank {rank} is not kept as a log: it goes to {path}{below}\
-         {node}, a file of {}",
-        record.user
+         {node}, a file of the account that runs it"
     );
     Problem::new(Kind::Conflict, "output_in_file", detail)
 }
@@ -107,6 +121,7 @@ fn log_problem(error: &LogError) -> Problem {
         LogError::NotStarted { .. } => problem(Kind::Conflict, "not_started"),
         LogError::NoSuchRank { .. } => problem(Kind::NotFound, "no_such_rank"),
         LogError::Unavailable(unavailable) => Problem::from(unavailable),
+        LogError::Agent(AgentError::Refused { .. }) => problem(Kind::NotFound, "no_output"),
         LogError::Agent(agent) => agent_problem(agent),
     }
 }

@@ -23,6 +23,7 @@ pub(crate) mod job_refs;
 pub(crate) mod logs;
 pub(crate) mod node_comparison;
 pub(crate) mod nodes;
+mod outputs;
 pub(crate) mod paging;
 pub(crate) mod projects;
 pub(crate) mod quorum;

@@ -34,7 +34,7 @@ pub(crate) async fn submit(
     dry_run: bool,
 ) -> Result<SubmitResult, Problem> {
     let core = api.core();
-    let known = job_refs::request_context(core, caller, &request).await?;
+    let known = job_refs::request_context(api, caller, &request).await?;
     let on_limit = request.on_limit()?;
     let spec = Box::new(request.into_spec_with(&known)?);
     caller.check_sees(&spec.project)?;

@@ -291,7 +291,7 @@ pub(super) struct LogQuery {
     #[serde(default)]
     #[param(inline)]
     stream: Output,
-    /// First byte to return.
+    /// First byte to return: its position in the output as the rank wrote it.
     #[serde(default)]
     offset: u64,
     /// Wait for more output until the rank ends.
@@ -301,11 +301,12 @@ pub(super) struct LogQuery {
 
 /// Read the captured output of a rank.
 ///
-/// For the submitting user, administrators of the project or tenant, and operators.
+/// Of an output that exceeds the limit of the node, the first and the last part are kept; a line between them gives the
+/// number of bytes that are left out. For the submitting user, administrators of the project or tenant, and operators.
 #[utoipa::path(get, path = "/allocations/{id}/logs", tag = "allocations",
     params(("id" = inline(Element), Path), LogQuery), responses(
     (status = 200, body = String, content_type = "application/octet-stream"),
-    (status = 409, body = Problem, description = "The log is in a file of its own, or does not exist yet.")))]
+    (status = 409, body = Problem, description = "The output is in a file of the user, or does not exist yet.")))]
 pub(super) async fn logs(
     State(api): State<Api>,
     caller: Caller,

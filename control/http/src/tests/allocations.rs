@@ -2,6 +2,7 @@
 
 use super::fixture::{ApiFixture, OUTPUT, PATIENCE, job};
 use futures::TryStreamExt;
+use lattice_api::{allocation::OutputPlaceView, text::read_time};
 use lattice_client::{
     AllocationFilter, AllocationRequest, AllocationView, ClientError, JobRef, LogOptions,
     LogOutput, SubmitOptions, WaitError,
@@ -486,7 +487,7 @@ async fn output_file_path_is_shown_without_content() {
         told(rank(1)).await,
         format!(
             "the standard output of allocation {id} rank 1 is not kept as a log: it goes to \
-             /scratch/alice/{id}-1-gpu002.100% on gpu002, a file of alice"
+             /scratch/alice/{id}-1-gpu002.100% on gpu002, a file of the account that runs it"
         )
     );
     // Output without its own file is read as usual.
@@ -547,4 +548,98 @@ async fn wait_survives_restart_within_timeout() {
     };
     let none = alice.allocations(&filter).await.unwrap_err();
     assert_eq!(none.exit_code(), 4);
+}
+
+#[tokio::test]
+async fn default_file_of_site_applies_to_streams_without_file() {
+    let fixture = ApiFixture::with_default_output("lattice-%j.out").await;
+    let alice = fixture.client("alice");
+    let files = async |request: &AllocationRequest| {
+        let made = alice.submit(request, SubmitOptions::default()).await;
+        let id = made.unwrap().id.unwrap();
+        let places = alice.allocation(id).await.unwrap().output.unwrap();
+        (id, places.stdout.file, places.stderr.file)
+    };
+    let (id, stdout, stderr) = files(&job("atlas/web", 1)).await;
+    let file = Some(format!("lattice-{id}.out"));
+    assert_eq!((&stdout, &stderr), (&file, &file));
+    let (id, stdout, _) = files(&job("atlas/web", 2)).await;
+    assert_eq!(stdout, Some(format!("lattice-{id}.out.%r")));
+    let array = AllocationRequest {
+        array: Some("3-4".to_owned()),
+        ..job("atlas/web", 1)
+    };
+    let (id, stdout, _) = files(&array).await;
+    assert_eq!(stdout, Some(format!("lattice-{id}_%a.out")));
+    let element = format!("{id}_4").parse::<JobRef>().unwrap();
+    let element = alice.allocation(element).await.unwrap().output.unwrap();
+    assert_eq!(
+        element.stdout.file,
+        Some(format!("lattice-{id}_4.out")),
+        "the name of the element"
+    );
+    // A file of the request takes precedence, also for the error output, and `-` leaves the output on the nodes.
+    let mut request = job("atlas/web", 1);
+    request.output = Some("mine.txt".to_owned());
+    let mine = Some("mine.txt".to_owned());
+    let (_, stdout, stderr) = files(&request).await;
+    assert_eq!((&stdout, &stderr), (&mine, &mine));
+    request.output = Some("-".to_owned());
+    let (_, stdout, stderr) = files(&request).await;
+    assert_eq!((stdout, stderr), (None, None));
+    request.error = Some("errors".to_owned());
+    let (_, stdout, stderr) = files(&request).await;
+    assert_eq!((stdout, stderr), (None, Some("errors".to_owned())));
+}
+
+#[tokio::test]
+async fn place_of_kept_output_has_a_date_after_the_end() {
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    let alice = fixture.client("alice");
+    let shown = async || alice.allocation(id).await.unwrap();
+    let stdout = async || shown().await.output.unwrap().stdout;
+    assert_eq!(stdout().await, OutputPlaceView::default());
+    fixture.assign(id, &["gpu001"]).await;
+    fixture.begins(id, "gpu001").await;
+    let running = OutputPlaceView {
+        nodes: Some("gpu001".to_owned()),
+        kept_for: Some("7d".to_owned()),
+        ..OutputPlaceView::default()
+    };
+    assert_eq!(stdout().await, running);
+    fixture
+        .ends(id, "gpu001", RankExit::Exited { code: 0 })
+        .await;
+    let ended = shown().await;
+    let until = ended.output.unwrap().stdout.kept_until.unwrap();
+    let time = |text: &str| read_time(text).unwrap().0;
+    let kept_ms = time(&until) - time(&ended.ended_at.unwrap());
+    assert_eq!(kept_ms, 7 * 86_400_000);
+    // The place of a file would reveal a part of the workload.
+    let bob = fixture.client("bob").allocation(id).await.unwrap();
+    assert_eq!((bob.workload, bob.output), (None, None));
+}
+
+#[tokio::test]
+async fn output_of_rank_that_never_ran_is_explained() {
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let mut request = job("atlas/web", 1);
+    request.output = Some("nosuchdir/x.out".to_owned());
+    let made = alice.submit(&request, SubmitOptions::default()).await;
+    let id = made.unwrap().id.unwrap();
+    fixture.assign(id, &["gpu001"]).await;
+    let reason = "output file /nonexistent/nosuchdir/x.out: No such file or directory (os error 2)";
+    let exit = RankExit::SpawnFailed {
+        reason: reason.to_owned(),
+    };
+    fixture.ends(id, "gpu001", exit).await;
+    let Err(error) = alice.logs(id, LogOptions::default()).await else {
+        panic!("there is no output");
+    };
+    assert_eq!(
+        error.to_string(),
+        format!("allocation {id} rank 0 wrote no standard output: could not start: {reason}")
+    );
 }

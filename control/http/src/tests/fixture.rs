@@ -101,6 +101,8 @@ pub(super) struct ApiFixture {
     pub(super) meanwhile: StateHook,
     /// Issuer of tokens accepted in addition to those of the file.
     issuer: Option<Arc<Issuer>>,
+    /// Default for the output files of requests that name none.
+    default_output: Option<String>,
 }
 
 /// See [`ApiFixture::meanwhile`].
@@ -215,6 +217,7 @@ pub(super) fn api_of(world: &World) -> Api {
         requests_per_second: 1_000,
         connections: 1,
         max_dag_size: MAX_DAG_SIZE,
+        default_output: None,
         stop: CancellationToken::new(),
     };
     let auth = Arc::new(Auth::parse(TOKENS).unwrap());
@@ -313,6 +316,7 @@ impl ApiFixture {
             inventory,
             meanwhile,
             issuer: None,
+            default_output: None,
         };
         fixture.open();
         fixture
@@ -343,6 +347,15 @@ impl ApiFixture {
     pub(super) async fn trusting(issuer: Arc<Issuer>) -> Self {
         let mut fixture = Self::empty().await;
         fixture.issuer = Some(issuer);
+        fixture.close().await;
+        fixture.open();
+        fixture.furnish().await
+    }
+
+    /// The same as [`Self::furnished`], at a site with a default output file.
+    pub(super) async fn with_default_output(pattern: &str) -> Self {
+        let mut fixture = Self::empty().await;
+        fixture.default_output = Some(pattern.to_owned());
         fixture.close().await;
         fixture.open();
         fixture.furnish().await
@@ -393,6 +406,7 @@ impl ApiFixture {
             auth: Arc::new(auth),
             authority: self.authority,
             max_dag_size: MAX_DAG_SIZE,
+            default_output: self.default_output.clone(),
         };
         let serving = crate::serve(
             self.core.clone(),
@@ -484,6 +498,7 @@ impl ApiFixture {
                     group: Some(format!("dragonfly-{}", n % 4)),
                     history: None,
                     grace_ms: None,
+                    keep_output_s: Some(7 * 86_400),
                     is_alive: true,
                 };
                 (NodeId::new(format!("gpu{n:03}")).unwrap(), seen)

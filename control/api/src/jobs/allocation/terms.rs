@@ -39,6 +39,8 @@ pub struct RequestContext {
     /// Allocation numbers of the array elements among the references that [`AllocationRequest::dependency_refs`]
     /// returns.
     pub elements: BTreeMap<JobRef, AllocationId>,
+    /// The site's default for the output files of requests that name none; `None`: the nodes keep the output.
+    pub default_output: Option<String>,
 }
 
 /// Reference to another allocation: its number, or an array element as `12_7`.

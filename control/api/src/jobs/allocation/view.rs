@@ -2,8 +2,8 @@
 
 use super::{
     CheckpointBody, CheckpointsView, ConstraintsBody, DagPlaceView, DependencyView,
-    ElementCountsView, ElementView, REDACTED, REQUEUES, ScaleBody, WaitsForView, WorkloadAccess,
-    demand, name_of,
+    ElementCountsView, ElementView, OutputView, REDACTED, REQUEUES, ScaleBody, WaitsForView,
+    WorkloadAccess, demand, name_of,
 };
 use crate::{
     nodes::node_status::NodeProblemView,
@@ -194,6 +194,10 @@ pub struct AllocationView {
     /// Workload; absent when the caller may not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<WorkloadView>,
+    /// Places of the output; only in the answer for a single allocation, for a caller that may see the workload, while
+    /// the records that name the files can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<OutputView>,
     /// Revision of the last change.
     #[schema(value_type = u64)]
     pub revision: Revision,
@@ -314,6 +318,7 @@ impl AllocationView {
             kill_at: None,
             node_problems: Vec::new(),
             workload: (sight == WorkloadAccess::Full).then(|| (&a.spec.workload).into()),
+            output: None,
             revision: a.revision,
         }
     }

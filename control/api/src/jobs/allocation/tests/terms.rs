@@ -21,6 +21,7 @@ fn known() -> RequestContext {
     RequestContext {
         now: NOW,
         elements: [(element, AllocationId(22))].into(),
+        default_output: None,
     }
 }
 
