@@ -12,6 +12,9 @@ export function el(tag, attributes = {}, ...children) {
   return made;
 }
 
+// Name of an allocation: its number, or 12_7 for the element with index 7 of job array 12.
+export const jobName = (id, element) => element ? `${element.array}_${element.index}` : `${id}`;
+
 export const byId = (id) => document.getElementById(id);
 
 export function setText(element, text) {

@@ -1,7 +1,7 @@
 // Node view: one tile per node, sorted by topology group and coloured by conformance group.
 
 import { model } from "./model.js";
-import { byId, el, inOrder, setText, age, bytes } from "./dom.js";
+import { byId, el, inOrder, jobName, setText, age, bytes } from "./dom.js";
 
 const HUES = [206, 32, 150, 282, 348, 62, 182, 246, 100, 318];
 const NO_GROUP = "group unknown";
@@ -82,12 +82,12 @@ function drawTile(tile, node) {
   else tile.style.setProperty("--h", hue);
   const [, letterBox, job, state] = tile.children;
   setText(letterBox, letter);
-  setText(job, node.holder ? `#${node.holder.allocation}` : "");
+  setText(job, node.holder ? `#${jobName(node.holder.allocation, node.holder.element)}` : "");
   setText(state, stateSign(node));
   const words = [node.name, letter === "?" ? "conformance unknown" : `conformance group ${letter}`,
     node.status];
   if (drifted) words.push(`drifted in ${node.drifted_keys} ${node.drifted_keys === 1 ? "key" : "keys"}`);
-  if (node.holder) words.push(`held by allocation ${node.holder.allocation}`);
+  if (node.holder) words.push(`held by allocation ${jobName(node.holder.allocation, node.holder.element)}`);
   tile.title = words.join(", ");
   tile.setAttribute("aria-label", tile.title);
 }
@@ -187,7 +187,7 @@ function resources(node) {
     ["Liveness", node.liveness + (node.last_seen ? `, last answer ${age(node.last_seen)} ago` : "") + (node.liveness_reason ? `: ${node.liveness_reason}` : "")],
     ["Health", [node.health.verdict, ...node.health.reasons].join(", ")],
     ["Lifecycle", node.lifecycle],
-    ["Held by", node.holder ? `allocation ${node.holder.allocation}, attempt ${node.holder.attempt}` : "no allocation"],
+    ["Held by", node.holder ? `allocation ${jobName(node.holder.allocation, node.holder.element)}, attempt ${node.holder.attempt}` : "no allocation"],
     ["Model", [f.vendor, f.product].filter(Boolean).join(" ") || "unknown"],
     ["GPUs", f.gpu_count === undefined ? "unknown" : f.gpu_count === 0 ? "none" : `${f.gpu_count} × ${f.gpu_model ?? "unknown model"}`],
     ["Memory", f.memory_bytes === undefined ? "unknown" : bytes(f.memory_bytes)],

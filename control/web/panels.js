@@ -1,7 +1,7 @@
 // Panels: cluster summary, drift, projects and queue.
 
 import { model, holding } from "./model.js";
-import { byId, el, age, inOrder, setText } from "./dom.js";
+import { byId, el, age, inOrder, jobName, setText } from "./dom.js";
 import { driftRows } from "./nodes.js";
 
 // Maximum number of queue rows; `lattice status` lists longer queues.
@@ -116,7 +116,7 @@ export function drawQueue() {
     const trouble = holding(a) ? troubled(a) : "";
     return el("tr", {},
       el("td", { class: "tight" }, el("span", { class: `pill ${a.state}` }, a.state)),
-      el("td", { class: "tight" }, `${a.id} `, el("span", { class: "who" }, [a.name, a.user].filter(Boolean).join(", "))),
+      el("td", { class: "tight" }, `${jobName(a.id, a.element)} `, el("span", { class: "who" }, [a.name, a.user].filter(Boolean).join(", "))),
       el("td", {}, a.project), el("td", { class: "num" }, `${a.nodes}`),
       el("td", {}, where, ...(trouble ? [" ", el("span", { class: "bad" }, trouble)] : [])), el("td", { class: "num" }, age(a.state_since, now)));
   });

@@ -221,6 +221,7 @@ impl From<ExplanationView> for v1::Explanation {
     fn from(e: ExplanationView) -> Self {
         let ExplanationView {
             allocation,
+            element,
             state,
             summary,
             blocker,
@@ -240,6 +241,7 @@ impl From<ExplanationView> for v1::Explanation {
         });
         Self {
             allocation: allocation.0,
+            element: element.map(Into::into),
             state,
             summary,
             blocker,

@@ -5,7 +5,8 @@
 mod grpc;
 
 use lattice_quorum_types::{
-    Refusal, limit_policy::LimitFault, refusal::ViolatedLevel, wire::Unavailable,
+    AllocationName, NameLookup, Refusal, limit_policy::LimitFault, refusal::ViolatedLevel,
+    wire::Unavailable,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -302,15 +303,22 @@ fn kind_of(refusal: &Refusal) -> Kind {
 
 impl From<&Refusal> for Problem {
     fn from(refusal: &Refusal) -> Self {
+        Self::of_refusal(refusal, &AllocationName::of_id)
+    }
+}
+
+impl Problem {
+    /// Returns the problem of a refusal; `name`: names of the allocations that it mentions.
+    pub fn of_refusal(refusal: &Refusal, name: NameLookup<'_>) -> Self {
         if let Refusal::OfMember {
             member,
             refusal: inner,
         } = refusal
         {
-            let problem = Self::from(&**inner);
+            let problem = Self::of_refusal(inner, name);
             let field = problem.field.as_deref();
             return Self {
-                detail: refusal.to_string(),
+                detail: refusal.text(name),
                 field: Some(field.map_or_else(
                     || format!("members.{member}"),
                     |field| field_of(member, field),
@@ -318,7 +326,7 @@ impl From<&Refusal> for Problem {
                 ..problem
             };
         }
-        let mut problem = Self::new(kind_of(refusal), refusal.code(), refusal.to_string());
+        let mut problem = Self::new(kind_of(refusal), refusal.code(), refusal.text(name));
         match refusal {
             Refusal::LimitExceeded { levels, .. } => {
                 problem.title = "A limit would be exceeded".to_owned();

@@ -14,7 +14,7 @@ use crate::{
 use clap::Args;
 use futures::StreamExt as _;
 use lattice_api::{
-    allocation::{AllocationView, CheckpointRequest, ExtendRequest},
+    allocation::{AllocationView, CheckpointRequest, ExtendRequest, name_text},
     explanation::{ExplanationView, ScoreView},
     problem::FieldError,
     text::{read_time, rounded_duration},
@@ -139,7 +139,7 @@ const LIST: Columns<'_> = Columns {
 
 fn row(a: &AllocationView, now: UnixMillis) -> Vec<String> {
     vec![
-        display_id(a),
+        name(a),
         or_dash(a.name.as_deref()),
         a.project.clone(),
         a.state.clone(),
@@ -159,12 +159,8 @@ fn row(a: &AllocationView, now: UnixMillis) -> Vec<String> {
     ]
 }
 
-/// Returns the allocation number, or for an array element the array's number and the index.
-fn display_id(a: &AllocationView) -> String {
-    match &a.element {
-        Some(element) => format!("{}_{}", element.array, element.index),
-        None => a.id.to_string(),
-    }
+fn name(a: &AllocationView) -> String {
+    name_text(a.id, a.element.as_ref())
 }
 
 /// Returns the time until the walltime ends, rounded; `0 s` once it has ended, and `None` if the allocation does not
@@ -263,7 +259,7 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
             Action::Resume => "resumed",
         };
         match done {
-            Ok(now) => output::message!("{id}: {}", word(&now)),
+            Ok(now) => output::message!("{}: {}", name(&now), word(&now)),
             Err(error) => {
                 Failure::keep_first(&mut first, error.into());
             }
@@ -289,7 +285,7 @@ pub async fn extend(args: &ExtendArgs, connection: &Connection) -> Result<(), Fa
     request.read().map_err(usage)?;
     let extended = connection.client.extend(args.id, &request).await?;
     let walltime = or_dash(extended.walltime.as_deref());
-    output::message!("{}: walltime is now {walltime}", args.id);
+    output::message!("{}: walltime is now {walltime}", name(&extended));
     Ok(())
 }
 
@@ -302,16 +298,16 @@ pub async fn checkpoint(args: &CheckpointArgs, connection: &Connection) -> Resul
     let usage = |error: FieldError| Failure::usage(format!("--{error}"));
     request.timeout_ms().map_err(usage)?;
     let shown = connection.client.checkpoint(args.id, &request).await?;
+    let name = name(&shown);
     let writing = shown.checkpoints.and_then(|all| all.in_progress);
     match writing {
         Some(writing) => output::message!(
-            "{}: writes checkpoint {} to {}; times out at {}",
-            args.id,
+            "{name}: writes checkpoint {} to {}; times out at {}",
             writing.number,
             writing.directory,
             time(&writing.times_out_at)
         ),
-        None => output::message!("{}: checkpoint accepted", args.id),
+        None => output::message!("{name}: checkpoint accepted"),
     }
     Ok(())
 }
@@ -361,7 +357,9 @@ pub async fn why(args: &WhyArgs, connection: &Connection) -> Result<(), Failure>
 fn in_words(why: &ExplanationView) -> String {
     let summary = format!(
         "allocation {} is {}: {}",
-        why.allocation, why.state, why.summary
+        name_text(why.allocation, why.element.as_ref()),
+        why.state,
+        why.summary
     );
     with_details(summary, why)
 }
@@ -580,5 +578,15 @@ mod tests {
             "    accounting                       1.0000  no effect: only the lowest factor multiplies",
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn element_is_named_by_array_and_index() {
+        let element = serde_json::json!({"array": 232, "index": 50});
+        let why = serde_json::json!({
+            "allocation": 283, "element": element, "state": "pending", "summary": "waits",
+        });
+        let why = in_words(&serde_json::from_value(why).unwrap());
+        assert_eq!(why, "allocation 232_50 is pending: waits");
     }
 }

@@ -19,6 +19,7 @@ use drain::{DrainArgs, UndrainArgs};
 use health::HealthArgs;
 use history::HistoryArgs;
 use lattice_api::{
+    allocation::name_text,
     certificate::{CertificateState, CertificateView},
     conformance::DifferenceView,
     node::{ClassView, NodeView, PowerView},
@@ -253,7 +254,8 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
     if let Some(holder) = &node.holder {
         let text = format!(
             "allocation {} attempt {}",
-            holder.allocation, holder.attempt
+            name_text(holder.allocation, holder.element.as_ref()),
+            holder.attempt
         );
         rows.insert(3, line("held by", text));
     }

@@ -7,7 +7,10 @@ use crate::{
     output::{self, Columns, Format, or_dash, time, until},
 };
 use clap::{ArgGroup, Args, Subcommand, builder::NonEmptyStringValueParser};
-use lattice_api::reservation::{ReservationRequest, ReservationView};
+use lattice_api::{
+    allocation::name_text,
+    reservation::{ReservationRequest, ReservationView},
+};
 use lattice_client::ClientError;
 use lattice_quorum_types::{Revision, hostlist};
 
@@ -180,10 +183,11 @@ fn row(reservation: &ReservationView) -> Vec<String> {
 /// Returns the allocations that may still hold nodes of the reservation when it starts.
 fn conflicts(reservation: &ReservationView) -> String {
     let of = reservation.conflicts.iter().map(|conflict| {
-        let (id, nodes) = (conflict.allocation, &conflict.nodes);
+        let name = name_text(conflict.allocation, conflict.element.as_ref());
+        let nodes = &conflict.nodes;
         match &conflict.until {
-            Some(at) => format!("{id} on {nodes} until {}", time(at)),
-            None => format!("{id} on {nodes} without end"),
+            Some(at) => format!("{name} on {nodes} until {}", time(at)),
+            None => format!("{name} on {nodes} without end"),
         }
     });
     or_dash(Some(&of.collect::<Vec<_>>().join(", ")))

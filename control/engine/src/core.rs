@@ -350,11 +350,17 @@ impl Core {
             },
         };
         if allocation.ranks.is_empty() {
-            return Err(LogError::NotStarted { id });
+            return Err(LogError::NotStarted {
+                allocation: allocation.name(),
+            });
         }
         let ranks = u32::try_from(allocation.ranks.len()).unwrap_or(u32::MAX);
         let Some(place) = allocation.ranks.get(rank as usize) else {
-            return Err(LogError::NoSuchRank { id, rank, ranks });
+            return Err(LogError::NoSuchRank {
+                allocation: allocation.name(),
+                rank,
+                ranks,
+            });
         };
         let has_begun = has_begun(&place.phase);
         let key = AttemptKey {

@@ -1,7 +1,7 @@
 //! Errors of requests to the core.
 
 use lattice_mesh::CallError;
-use lattice_quorum_types::{AllocationId, NodeId, Refusal, wire::Unavailable};
+use lattice_quorum_types::{AllocationId, AllocationName, NodeId, Refusal, wire::Unavailable};
 
 /// Failure of a command. After [`Unavailable::OutcomeUnknown`] the command may still be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,16 +77,18 @@ pub enum LogError {
         id: AllocationId,
     },
     /// The allocation has not started on any node yet.
-    #[error("allocation {id} has not started yet, so there is no output")]
+    #[error("allocation {allocation} has not started yet, so there is no output")]
     NotStarted {
         /// Requested allocation.
-        id: AllocationId,
+        allocation: AllocationName,
     },
     /// The allocation has fewer ranks than the requested rank needs.
-    #[error("rank {rank} does not exist; allocation {id} has {ranks} ranks, numbered from 0")]
+    #[error(
+        "rank {rank} does not exist; allocation {allocation} has {ranks} ranks, numbered from 0"
+    )]
     NoSuchRank {
         /// Requested allocation.
-        id: AllocationId,
+        allocation: AllocationName,
         /// Requested rank, starting at 0.
         rank: u32,
         /// Number of ranks of the allocation.

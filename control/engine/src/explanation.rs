@@ -6,7 +6,7 @@ use lattice_api::{
     text::time,
 };
 use lattice_placement::{Explanation, Score, Weights};
-use lattice_quorum_types::{Allocation, AllocationState, hostlist};
+use lattice_quorum_types::{Allocation, AllocationState, NameLookup, hostlist};
 use lattice_view::{LastPlan, View};
 
 /// Reason why a pending, held or blocked allocation waits; `None` in any other state.
@@ -15,10 +15,11 @@ pub fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {
         AllocationState::Pending => Some(match last_explanation(view, plan, a) {
             // The vCluster was deleted, or all its nodes were moved.
             Some(explanation) if explanation.total == 0 => format!(
-                "{explanation}; vCluster \"{}\" has no nodes",
+                "{}; vCluster \"{}\" has no nodes",
+                explanation.text(&|id| view.name_of(id)),
                 a.spec.vcluster
             ),
-            Some(explanation) => explanation.to_string(),
+            Some(explanation) => explanation.text(&|id| view.name_of(id)),
             None => match array_of(view, a).and_then(reached_element_limit) {
                 Some(most) => format!("array limit reached: at most {most} elements run at once"),
                 None => "waits for the next scheduling cycle".to_owned(),
@@ -58,12 +59,14 @@ fn reached_element_limit(array: &Allocation) -> Option<u32> {
     (tally.alive >= most).then_some(most)
 }
 
-/// Explanation of an allocation: why it waits, or its state in words.
+/// Explanation of an allocation: why it waits, or its state in words. `name`: names of the allocations that caused an
+/// end, which the view may no longer have.
 pub fn explain(
     view: &View,
     plan: &LastPlan,
     a: &Allocation,
     sight: WorkloadAccess,
+    name: NameLookup<'_>,
 ) -> ExplanationView {
     let cycle = plan.of(&a.spec.vcluster);
     let waits = a.state == AllocationState::Pending;
@@ -76,9 +79,10 @@ pub fn explain(
     });
     ExplanationView {
         allocation: a.id,
+        element: a.progress.element.as_ref().map(Into::into),
         state: a.state.to_string(),
-        summary: reason(view, plan, a).unwrap_or_else(|| summary(a, sight)),
-        blocker: planned.map(|e| e.blocker.to_string()),
+        summary: reason(view, plan, a).unwrap_or_else(|| summary(a, sight, name)),
+        blocker: planned.map(|e| e.blocker.text(&|id| view.name_of(id))),
         steps: steps.collect(),
         estimated_start: planned.and_then(|e| e.estimated_start).map(time),
         reserved: cycle
@@ -118,10 +122,10 @@ pub fn score(score: Score, ahead: u32, weights: Weights) -> ScoreView {
     }
 }
 
-fn summary(a: &Allocation, sight: WorkloadAccess) -> String {
+fn summary(a: &Allocation, sight: WorkloadAccess, name: NameLookup<'_>) -> String {
     let nodes = hostlist::fold(a.kept_nodes());
     let since = time(a.state_since);
-    let cause = stop_reason(a, sight).map_or_else(String::new, |cause| format!(": {cause}"));
+    let cause = stop_reason(a, sight, name).map_or_else(String::new, |cause| format!(": {cause}"));
     // Writing a checkpoint does not start another attempt.
     let began = a.attempt_began_at().unwrap_or(a.state_since);
     match a.state {

@@ -3,7 +3,8 @@
 
 use crate::priority::factors::Score;
 use lattice_quorum_types::{
-    AllocationId, ProjectPath, UnixMillis, id::ReservationName, refusal::ViolatedLevel,
+    AllocationId, AllocationName, NameLookup, ProjectPath, UnixMillis, id::ReservationName,
+    refusal::ViolatedLevel,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -289,8 +290,14 @@ impl Blocker {
     }
 }
 
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Explanation {
+    /// Text with the names of other allocations.
+    pub fn text(&self, name: NameLookup<'_>) -> String {
+        let explanation = self;
+        NamedExplanation { explanation, name }.to_string()
+    }
+
+    fn fmt_named(&self, f: &mut fmt::Formatter<'_>, name: NameLookup<'_>) -> fmt::Result {
         write!(f, "needs {} of {} nodes", self.needed, self.total)?;
         let told = self
             .steps
@@ -300,7 +307,7 @@ impl fmt::Display for Explanation {
             let sign = if n == 0 { ":" } else { "," };
             write!(f, "{sign} {} {}", step.left, step.constraint.as_str())?;
         }
-        write!(f, "; {}", self.blocker)?;
+        write!(f, "; {}", self.blocker.text(name))?;
         if let Some(start) = self.estimated_start {
             write!(f, "; estimated start {}", Utc(start))?;
         }
@@ -310,6 +317,47 @@ impl fmt::Display for Explanation {
 
 /// Follows the numbers of a limit that a waiting request exceeds by itself, since the limit was lowered.
 const ABOVE_LIMIT: &str = ", less than the request: it starts only after the limit is raised";
+
+/// Explanation with a lookup of names.
+struct NamedExplanation<'a> {
+    explanation: &'a Explanation,
+    name: NameLookup<'a>,
+}
+
+impl fmt::Display for NamedExplanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.explanation.fmt_named(f, self.name)
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_named(f, &AllocationName::of_id)
+    }
+}
+
+impl Blocker {
+    /// Text with the names of other allocations.
+    pub fn text(&self, name: NameLookup<'_>) -> String {
+        match self {
+            Blocker::HeadroomReserved { by, starts_at } => format!(
+                "waiting for quota headroom: the rest is reserved for {}, which starts at {}",
+                name(*by),
+                Utc(*starts_at)
+            ),
+            Blocker::Reserved {
+                by,
+                starts_at,
+                unbounded,
+            } => {
+                let (by, at) = (name(*by), Utc(*starts_at));
+                let note = without_a_walltime(*unbounded);
+                format!("held back so that {by} can start at {at}{note}")
+            }
+            other => other.to_string(),
+        }
+    }
+}
 
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -352,11 +400,9 @@ impl fmt::Display for Blocker {
                     false => Ok(()),
                 }
             }
-            Blocker::HeadroomReserved { by, starts_at } => write!(
-                f,
-                "waiting for quota headroom: the rest is reserved for {by}, which starts at {}",
-                Utc(*starts_at)
-            ),
+            Blocker::HeadroomReserved { .. } | Blocker::Reserved { .. } => {
+                f.write_str(&self.text(&AllocationName::of_id))
+            }
             Blocker::NotEnoughNodes { short } => {
                 write!(f, "cannot start: {short} too few, even if all were free")
             }
@@ -422,14 +468,6 @@ impl fmt::Display for Blocker {
                 f,
                 "its reservation {name} no longer admits {user} in project \"{project}\""
             ),
-            Blocker::Reserved {
-                by,
-                starts_at,
-                unbounded,
-            } => {
-                write!(f, "held back so that {by} can start at {}", Utc(*starts_at))?;
-                f.write_str(without_a_walltime(*unbounded))
-            }
         }
     }
 }

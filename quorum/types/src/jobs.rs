@@ -4,6 +4,7 @@ pub mod allocation;
 pub mod array;
 pub mod checkpoint;
 pub mod dag;
+pub mod name;
 pub mod progress;
 pub mod scale;
 pub mod spec;

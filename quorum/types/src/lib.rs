@@ -41,7 +41,9 @@ pub use event::Event;
 pub use id::{AllocationId, NodeId, ProjectPath, Revision, VclusterName, VoterId};
 pub use jobs::{
     allocation::{self, Allocation, AllocationState},
-    array, checkpoint, dag, progress, scale, spec, terms,
+    array, checkpoint, dag,
+    name::{AllocationName, NameLookup},
+    progress, scale, spec, terms,
 };
 pub use nodes::{attestation, baseline, node, node_claim, reservation};
 pub use projects::{budget, limit, limit_policy, project};

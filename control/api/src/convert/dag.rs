@@ -242,11 +242,13 @@ impl From<ReservationConflictView> for v1::ReservationConflict {
     fn from(view: ReservationConflictView) -> Self {
         let ReservationConflictView {
             allocation,
+            element,
             nodes,
             until,
         } = view;
         Self {
             allocation: allocation.0,
+            element: element.map(Into::into),
             nodes,
             until,
         }

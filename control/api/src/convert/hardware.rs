@@ -59,6 +59,11 @@ impl From<NodeView> for v1::Node {
             lifecycle: n.lifecycle,
             drain: n.drain.into_iter().map(Into::into).collect(),
             allocation: n.holder.as_ref().map(|h| h.allocation.0),
+            element: n
+                .holder
+                .as_ref()
+                .and_then(|h| h.element.clone())
+                .map(Into::into),
             attempt: n.holder.map(|h| h.attempt),
             vcluster: n.vcluster,
             liveness: n.liveness,

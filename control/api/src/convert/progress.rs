@@ -107,10 +107,15 @@ impl From<ScaleBody> for v1::Scale {
 
 impl From<DependencyView> for v1::WaitedFor {
     fn from(view: DependencyView) -> Self {
-        let DependencyView { condition, on } = view;
+        let DependencyView {
+            condition,
+            on,
+            element,
+        } = view;
         Self {
             condition,
             on: on.0,
+            element: element.map(Into::into),
         }
     }
 }

@@ -288,12 +288,12 @@ alike! {
     GraphEdgeView = DagGraphEdge { from, to, condition }
     GraphNodeView = DagGraphNode { name, allocation, state }
     GraphView = DagGraph { id, name, nodes, edges }
-    ReservationConflictView = ReservationConflict { allocation, nodes, until }
+    ReservationConflictView = ReservationConflict { allocation, element, nodes, until }
     ReservationView = Reservation {
         name, nodes, node_count, from, until, active, users, projects, usable, reason, by, revision,
         conflicts,
     }
-    DependencyView = WaitedFor { condition, on }
+    DependencyView = WaitedFor { condition, on, element }
     ElementView = ArrayElement { array, index }
     SavedCheckpointView = SavedCheckpoint {
         number, directory, requested_at, written_at, duration, attempt, bytes, progress,
@@ -329,8 +329,8 @@ alike! {
         cohort, cohort_nodes, majority_nodes, as_of,
     }
     ExplanationView = Explanation {
-        allocation, state, summary, blocker, steps, estimated_start, reserved, score, as_of, ends_at,
-        kill_at, node_problems,
+        allocation, element, state, summary, blocker, steps, estimated_start, reserved, score, as_of,
+        ends_at, kill_at, node_problems,
     }
     FactorView = Factor { name, value, weight }
     FleetChangeView = FleetChange {
@@ -455,6 +455,7 @@ impl Full for NodeView {
             holder: Some(HolderView {
                 allocation: AllocationId(u64::full(next)),
                 attempt: Full::full(next),
+                element: Full::full(next),
             }),
             vcluster: Full::full(next),
             liveness: Full::full(next),
@@ -505,6 +506,7 @@ impl Back<NodeView> for v1::Node {
             holder: self.allocation.map(|allocation| HolderView {
                 allocation: AllocationId(allocation),
                 attempt: self.attempt.unwrap_or_default(),
+                element: self.element.back(),
             }),
             vcluster: self.vcluster,
             liveness: self.liveness,

@@ -26,7 +26,7 @@ pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
 pub use output::{OutputPlaceView, OutputView};
 pub use progress::{
     CheckpointInProgressView, CheckpointsView, DagPlaceView, DependencyView, ElementCountsView,
-    ElementView, SavedCheckpointView, WaitsForView,
+    ElementView, SavedCheckpointView, WaitsForView, name_text,
 };
 pub use terms::{
     CheckpointBody, DependencyBody, JobBody, MetricBody, RequestContext, ScaleBody, read_condition,

@@ -1,5 +1,6 @@
 //! Explanations: why an allocation waits, and its place in the queue.
 
+use super::allocation::ElementView;
 use crate::nodes::node_status::NodeProblemView;
 use lattice_quorum_types::AllocationId;
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,9 @@ pub struct ExplanationView {
     /// Allocation number.
     #[schema(value_type = u64)]
     pub allocation: AllocationId,
+    /// Array of which the allocation is an element.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element: Option<ElementView>,
     /// State of the allocation.
     pub state: String,
     /// Summary in one sentence.

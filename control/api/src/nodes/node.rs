@@ -1,7 +1,7 @@
 //! Nodes as shown: intent from the quorum, state from gossip, liveness from pings.
 
 use super::claim::ClaimView;
-use crate::trust::certificate::CertificateView;
+use crate::{jobs::allocation::ElementView, trust::certificate::CertificateView};
 use lattice_quorum_types::{AllocationId, Revision};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -61,6 +61,9 @@ pub struct HolderView {
     pub allocation: AllocationId,
     /// Attempt number.
     pub attempt: u32,
+    /// Array of which the allocation is an element.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element: Option<ElementView>,
 }
 
 /// State of one conformance class of a node.

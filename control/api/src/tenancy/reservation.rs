@@ -1,6 +1,7 @@
 //! Reservations: nodes that only certain users and projects may use in a time window.
 
 use crate::{
+    jobs::allocation::ElementView,
     notation::{begin, duration, text},
     problem::FieldError,
 };
@@ -119,6 +120,9 @@ pub struct ReservationConflictView {
     /// Allocation number.
     #[schema(value_type = u64)]
     pub allocation: AllocationId,
+    /// Array of which the allocation is an element.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element: Option<ElementView>,
     /// Reserved nodes that the allocation holds, as a hostlist.
     pub nodes: String,
     /// End of the walltime; absent if the allocation has none.

@@ -7,7 +7,7 @@ use crate::{
     output::{self, Columns, Format, or_dash, time, until},
 };
 use lattice_api::allocation::{
-    AllocationView, MetricBody, OutputPlaceView, ScaleBody, write_bandwidth,
+    AllocationView, MetricBody, OutputPlaceView, ScaleBody, name_text, write_bandwidth,
 };
 use lattice_client::JobRef;
 use lattice_mesh::{Clock as _, SystemClock};
@@ -27,7 +27,6 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
         .collect();
     for line in &mut lines {
         match line[0].as_str() {
-            "id" => line[1] = number(&a),
             "attempt" => line[1] = attempts(&a),
             "reason" => line[1] = or_dash(a.reason.as_deref()),
             "ends_at" => line[1] = or_dash(ends_at(&a).as_deref()),
@@ -75,17 +74,6 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
     });
     let columns = Columns::only(&["rank", "node", "phase", "since", "exit"]);
     Ok(output::print(connection.format, &a, columns, ranks)?)
-}
-
-/// Returns the allocation number; for an array element, with the array's number and the index.
-fn number(a: &AllocationView) -> String {
-    match &a.element {
-        Some(element) => format!(
-            "{} (element {} of array {})",
-            a.id, element.index, element.array
-        ),
-        None => a.id.to_string(),
-    }
 }
 
 /// Returns the end of the walltime with its distance from now.
@@ -165,7 +153,10 @@ fn demand(a: &AllocationView) -> impl Iterator<Item = Line> {
 fn terms(a: &AllocationView) -> impl Iterator<Item = Line> {
     let after = a.dependencies.iter();
     let after: Vec<_> = after
-        .map(|one| format!("{} ({})", one.on, one.condition))
+        .map(|one| {
+            let name = name_text(one.on, one.element.as_ref());
+            format!("{name} ({})", one.condition)
+        })
         .collect();
     let checkpoint = a.checkpoint.as_ref().map(|terms| {
         let trigger = terms.trigger.as_deref().unwrap_or("automatic");

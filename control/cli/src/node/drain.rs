@@ -7,7 +7,10 @@ use crate::{
     output::{Columns, ResultList},
 };
 use clap::Args;
-use lattice_api::node::{DrainResult, UndrainResult};
+use lattice_api::{
+    allocation::name_text,
+    node::{DrainResult, UndrainResult},
+};
 use lattice_quorum_types::NodeId;
 use serde::Serialize;
 
@@ -50,7 +53,8 @@ fn in_words(node: &NodeId, args: &DrainArgs, drained: &DrainResult) -> String {
         (Some(held), _) => format!(
             "{node}: released by force from allocation {} attempt {}; the rank on {node} counts as lost, and its \
              processes may still run there; the node stays drained",
-            held.allocation, held.attempt
+            name_text(held.allocation, held.element.as_ref()),
+            held.attempt
         ),
         (None, true) => format!("{node}: drained; no allocation held it, so none was released"),
         (None, false) => format!("{node}: drained; running allocations continue"),

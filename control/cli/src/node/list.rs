@@ -11,7 +11,9 @@ use crate::{
     output::{self, Columns, or_dash, short},
 };
 use clap::Args;
-use lattice_api::{claim::ClaimView, node::NodeView, node_status::NodeStatus};
+use lattice_api::{
+    allocation::name_text, claim::ClaimView, node::NodeView, node_status::NodeStatus,
+};
 
 #[derive(Args)]
 pub struct ListArgs {
@@ -93,7 +95,8 @@ fn claimant(claim: &ClaimView) -> String {
 }
 
 fn row(node: &NodeView) -> Vec<String> {
-    let holder = node.holder.as_ref().map(|h| h.allocation.to_string());
+    let holder = node.holder.as_ref();
+    let holder = holder.map(|h| name_text(h.allocation, h.element.as_ref()));
     let fingerprint = node.fingerprint.as_deref().map(short);
     vec![
         node.name.clone(),
@@ -185,6 +188,18 @@ mod tests {
         assert!(!chosen(&both, node("ready", "healthy", 1)));
         assert!(chosen(&both, node("ready", "faulty", 1)));
         assert!(Line::try_parse_from(["list", "--state", "drian"]).is_err());
+    }
+
+    #[test]
+    fn holder_of_node_is_named_as_in_the_queue() {
+        let mut held = node("ready", "healthy", 0);
+        held.holder = serde_json::from_value(json!({
+            "allocation": 235, "attempt": 1, "element": {"array": 232, "index": 2},
+        }))
+        .unwrap();
+        assert_eq!(row(&held)[4], "232_2");
+        held.holder = serde_json::from_value(json!({"allocation": 235, "attempt": 1})).unwrap();
+        assert_eq!(row(&held)[4], "235");
     }
 
     #[test]

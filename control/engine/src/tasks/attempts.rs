@@ -310,9 +310,9 @@ async fn compare(
 /// Drains the node, then has its agent end the orphans. Both steps repeat until the orphans are gone;
 /// [`faults::Readmit`] clears the drain reason.
 async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[AttemptKey]) {
-    let names = orphans::names(orphans);
-    tracing::error!(%node, orphans = names, "agent runs orphaned attempts; ending them");
     let view = core.view();
+    let names = orphans::names(orphans, &|id| view.name_of(id));
+    tracing::error!(%node, orphans = names, "agent runs orphaned attempts; ending them");
     let known = view
         .node(node)
         .and_then(|entry| faults::own_reason(entry))

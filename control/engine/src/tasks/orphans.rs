@@ -3,7 +3,9 @@
 
 use crate::{core::Core, error::AgentError};
 use lattice_agent_rpc::{AttemptKey, AttemptStatus};
-use lattice_quorum_types::{Allocation, NodeId, command::RankReport, wire::Unavailable};
+use lattice_quorum_types::{
+    Allocation, NameLookup, NodeId, command::RankReport, wire::Unavailable,
+};
 use lattice_view::View;
 use std::collections::BTreeSet;
 
@@ -86,10 +88,13 @@ fn holds(allocation: &Allocation, key: AttemptKey, node: &NodeId) -> bool {
         && rank.is_some_and(|rank| !rank.phase.is_over())
 }
 
-/// Readable list of attempts.
-pub(crate) fn names(attempts: &[AttemptKey]) -> String {
-    let name = |key: &AttemptKey| format!("allocation {} attempt {}", key.allocation, key.attempt);
-    let names: Vec<String> = attempts.iter().take(NAMED).map(name).collect();
+/// Readable list of attempts; `name`: names of their allocations.
+pub(crate) fn names(attempts: &[AttemptKey], name: NameLookup<'_>) -> String {
+    let text = |key: &AttemptKey| {
+        let name = name(key.allocation);
+        format!("allocation {name} attempt {}", key.attempt)
+    };
+    let names: Vec<String> = attempts.iter().take(NAMED).map(text).collect();
     let names = names.join(", ");
     match attempts.len().saturating_sub(NAMED) {
         0 => names,
@@ -102,7 +107,7 @@ mod tests {
     use super::*;
     use crate::tasks::testing::{self, KEY};
     use lattice_quorum_types::{
-        UnixMillis,
+        AllocationName, UnixMillis,
         allocation::{RankExit, RankPhase},
     };
 
@@ -121,8 +126,9 @@ mod tests {
             let key = |attempt| AttemptKey { attempt, ..KEY };
             (1..=n).map(key).collect()
         };
-        assert_eq!(names(&claimed(1)), "allocation 7 attempt 1");
-        let many = names(&claimed(10_000));
+        let number = AllocationName::of_id;
+        assert_eq!(names(&claimed(1), &number), "allocation 7 attempt 1");
+        let many = names(&claimed(10_000), &number);
         assert!(many.ends_with("attempt 4 and 9996 more"), "{many}");
         assert!(many.len() < 200);
     }

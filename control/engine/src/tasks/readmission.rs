@@ -49,14 +49,14 @@ pub enum GateError {
         reason: String,
     },
     /// The node runs attempts that the quorum does not assign to it.
-    #[error(
-        "node {node}: leftover processes of {} are being ended", orphans::names(.attempts)
-    )]
+    #[error("node {node}: leftover processes of {names} are being ended")]
     StillRuns {
         /// Node with orphaned attempts.
         node: NodeId,
         /// Attempts that run there.
         attempts: Vec<AttemptKey>,
+        /// Names of the first of these attempts, and the number of the others.
+        names: String,
     },
     /// Health checks of the node report a fault that requires an empty node.
     #[error("node {node}: its health checks report {what}")]
@@ -134,11 +134,14 @@ pub async fn check(
 /// dispatcher's drain reason while another reason keeps the node drained.
 pub(crate) async fn check_site(core: &Core, node: &NodeId) -> Result<(), GateError> {
     let attempts = orphans::find_orphans(core, node).await?;
-    if !attempts.is_empty() {
-        let node = node.clone();
-        return Err(GateError::StillRuns { node, attempts });
-    }
     let view = core.view();
+    if !attempts.is_empty() {
+        return Err(GateError::StillRuns {
+            node: node.clone(),
+            names: orphans::names(&attempts, &|id| view.name_of(id)),
+            attempts,
+        });
+    }
     let asked = core.agents.call(&view, node, &CheckHealth, GATE_TIMEOUT);
     asked.await?.map_err(|failed| GateError::Failed {
         node: node.clone(),

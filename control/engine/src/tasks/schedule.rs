@@ -341,8 +341,9 @@ impl Schedule {
 
     fn refused(&mut self, of: PlacedAllocation<'_>, refusal: &Refusal, fence: &Fence) {
         self.handle_refusal(refusal, fence);
-        let id = of.placed.id;
-        match self.unassigned.refuse(of, refusal, Instant::now()) {
+        let (id, view) = (of.placed.id, self.core.view());
+        let text = refusal.text(&|id| view.name_of(id));
+        match self.unassigned.refuse(of, refusal, &text, Instant::now()) {
             true => {
                 self.is_due = true;
                 tracing::warn!(%id, %refusal, "assignment refused repeatedly; its nodes are open \

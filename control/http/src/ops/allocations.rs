@@ -1,6 +1,11 @@
 //! Allocation operations: list, show and act.
 
-use super::{elements, outputs, paging, propose, read, time, unexpected, wait_causes::WaitLookup};
+use super::{
+    elements,
+    names::{self, Names},
+    outputs, paging, propose, read, time, unexpected,
+    wait_causes::WaitLookup,
+};
 use crate::{caller::Caller, state::Api};
 use lattice_api::{
     AllocationView,
@@ -98,18 +103,25 @@ pub(crate) async fn list(
             .range((Bound::Excluded(after), Bound::Unbounded));
         let passing = all.map(|(_, a)| a).filter(|a| filter.passes(caller, a));
         let page = paging::page(passing, limit, |a| a.id.to_string());
+        let stops = page
+            .items
+            .iter()
+            .filter_map(|a| names::mentioned_in_stop(a));
+        let names = Names::of(core, &view, stops).await;
         let plan = api
             .plans()
             .plan_for(core, &view, page.items.iter().map(|a| &***a))
             .await;
         let waits = WaitLookup::new(&view);
         let now = core.now();
-        return Ok(page.map(|a| allocation_view(&view, (&plan, &waits, now), caller, a)));
+        return Ok(page.map(|a| allocation_view(&names, (&plan, &waits, now), caller, a)));
     }
     let page = list_all(core, caller, filter, limit, after).await?;
+    let stops = page.items.iter().filter_map(names::mentioned_in_stop);
+    let names = Names::of(core, &view, stops).await;
     let plan = api.plans().plan_for(core, &view, &page.items).await;
     let (waits, now) = (WaitLookup::new(&view), core.now());
-    Ok(page.map(|a| allocation_view(&view, (&plan, &waits, now), caller, &a)))
+    Ok(page.map(|a| allocation_view(&names, (&plan, &waits, now), caller, &a)))
 }
 
 /// Lists allocations including ended ones, which only the quorum has.
@@ -324,10 +336,12 @@ pub(crate) async fn explanation(
     let record = record(core, caller, id).await?;
     let view = core.view();
     let sight = visibility(&view, caller, &record);
+    let names = Names::of(core, &view, names::mentioned(&record)).await;
     let plan = api.plans().plan_for(core, &view, [&*record]).await;
-    let mut explained = explanation::explain(&view, &plan, &record, sight);
+    let name = |id| names.get(id);
+    let mut explained = explanation::explain(&view, &plan, &record, sight, &name);
     if let Some(waits) = WaitLookup::new(&view).of(&record) {
-        explained.summary = super::wait_causes::wait_text(&record, &waits);
+        explained.summary = super::wait_causes::wait_text(&record, &waits, &name);
     }
     let now = core.now();
     if let Some(condition) = RunCondition::of(&view, &record, now) {
@@ -358,12 +372,13 @@ pub(crate) fn visibility(view: &View, caller: &Caller, a: &Allocation) -> Worklo
 
 /// View of an allocation for the caller at this time. `plan` comes from [`Core::plan_for`].
 pub(crate) fn allocation_view(
-    view: &View,
+    names: &Names<'_>,
     (plan, waits, now): (&LastPlan, &WaitLookup<'_>, UnixMillis),
     caller: &Caller,
     a: &Allocation,
 ) -> AllocationView {
-    let mut shown = AllocationView::new(a, visibility(view, caller, a));
+    let (view, name) = (names.view(), |id| names.get(id));
+    let mut shown = AllocationView::new(a, visibility(view, caller, a), &name);
     shown.reason = explanation::reason(view, plan, a);
     if let Some(condition) = RunCondition::of(view, a, now) {
         shown.reason = condition.text(now);
@@ -372,7 +387,7 @@ pub(crate) fn allocation_view(
         shown.node_problems = condition.problem_views();
     }
     if let Some(waits) = waits.of(a) {
-        shown.reason = Some(super::wait_causes::wait_text(a, &waits));
+        shown.reason = Some(super::wait_causes::wait_text(a, &waits, &name));
         shown.waits_for = Some((&waits).into());
     }
     if let Some(workload) = &mut shown.workload {
@@ -384,9 +399,12 @@ pub(crate) fn allocation_view(
 async fn current_view(api: &Api, caller: &Caller, a: &Allocation) -> AllocationView {
     let core = api.core();
     let view = core.view();
-    let plan = api.plans().plan_for(core, &view, [a]).await;
-    let waits = WaitLookup::new(&view);
-    let mut shown = allocation_view(&view, (&plan, &waits, core.now()), caller, a);
+    let names = Names::of(core, &view, names::mentioned(a)).await;
+    let mut shown = {
+        let plan = api.plans().plan_for(core, &view, [a]).await;
+        let waits = WaitLookup::new(&view);
+        allocation_view(&names, (&plan, &waits, core.now()), caller, a)
+    };
     if shown.workload.is_some() {
         // Only the record of an ended array must be read, from the quorum.
         shown.output = outputs::places(core, &view, a).await.ok();

@@ -1,6 +1,6 @@
 //! Event stream changes, as shown to one caller.
 
-use super::{allocations, nodes, time, wait_causes::WaitLookup};
+use super::{allocations, names::Names, nodes, time, wait_causes::WaitLookup};
 use crate::{caller::Caller, state::Api};
 use lattice_api::{
     event::{
@@ -86,7 +86,8 @@ fn event_change(
     match &event.kind {
         EventKind::Allocation { change, record } => {
             let why = (&*view.plan, waits, core.now());
-            let mut record = Box::new(allocations::allocation_view(view, why, caller, record));
+            let names = Names::in_view(view);
+            let mut record = Box::new(allocations::allocation_view(&names, why, caller, record));
             // The workload never changes, and the feed does not keep it.
             record.workload = None;
             Some(Change::Allocation {

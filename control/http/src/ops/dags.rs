@@ -252,7 +252,8 @@ async fn dag_view(core: &Core, caller: &Caller, dag: &Dag) -> Result<DagView, Pr
             return (None, None);
         };
         let sight = visibility(&view, caller, record);
-        (Some(record.state.to_string()), stop_reason(record, sight))
+        let stop = stop_reason(record, sight, &|id| view.name_of(id));
+        (Some(record.state.to_string()), stop)
     }))
 }
 

@@ -4,6 +4,7 @@ use super::{audit, certificates::check_reason, node_id, nodes::agent_problem, pr
 use crate::caller::{Caller, Role};
 use crate::state::Api;
 use lattice_api::{
+    allocation::ElementView,
     node::{DrainRequest, DrainResult, HolderView, UndrainResult},
     problem::{Kind, Problem},
 };
@@ -88,15 +89,18 @@ pub(crate) async fn drain(
         }
         applied => applied?,
     };
+    let view = core.view();
     let mut given_up = applied.events.iter().find_map(|event| match &event.kind {
-        EventKind::Audit { entry } => force_released_holder(entry),
+        EventKind::Audit { entry } => force_released_holder(&view, entry),
         _ => None,
     });
     if applied.events.is_empty() {
         // A repeated request is answered without its events.
         audit::for_each_entry(core, |entry| {
             if entry.revision == applied.revision {
-                given_up = given_up.take().or_else(|| force_released_holder(entry));
+                given_up = given_up
+                    .take()
+                    .or_else(|| force_released_holder(&view, entry));
             }
         })
         .await?;
@@ -108,7 +112,7 @@ pub(crate) async fn drain(
 }
 
 /// Holder from which the node was taken by force.
-fn force_released_holder(entry: &AuditEntry) -> Option<HolderView> {
+fn force_released_holder(view: &View, entry: &AuditEntry) -> Option<HolderView> {
     match &entry.action {
         AuditAction::ForceReleased {
             allocation: Some(allocation),
@@ -117,6 +121,7 @@ fn force_released_holder(entry: &AuditEntry) -> Option<HolderView> {
         } => Some(HolderView {
             allocation: *allocation,
             attempt: *attempt,
+            element: ElementView::of(view.name_of(*allocation)),
         }),
         _ => None,
     }
@@ -191,7 +196,10 @@ pub(crate) async fn undrain(
     if record.is_some_and(has_hook_reason) {
         tracing::info!(by = %caller.name, %node, "failed hook reason cleared");
         let cleared = faults::clear_hooks(core, &node, expected).await;
-        let cleared = cleared.map_err(|error| super::problem(&error))?;
+        let cleared = match cleared {
+            Ok(cleared) => cleared,
+            Err(error) => return Err(super::names::problem(core, &error).await),
+        };
         expected = Some(cleared.revision);
     }
     let command = Command::Drain {

@@ -57,6 +57,16 @@ async fn number_of(
     })
 }
 
+/// Writes elements as the request names them, in a refusal of its dependencies. The quorum names an ended element of an
+/// ended array by its number.
+pub(super) fn with_element_names(mut problem: Problem, known: &RequestContext) -> Problem {
+    for (named, id) in &known.elements {
+        let (number, element) = (format!("allocation {id} "), format!("allocation {named} "));
+        problem.detail = problem.detail.replace(&number, &element);
+    }
+    problem
+}
+
 /// Context for parsing a request: the time, the elements it names, and the site's default output file.
 pub(crate) async fn request_context(
     api: &Api,

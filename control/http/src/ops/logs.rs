@@ -42,8 +42,10 @@ pub(crate) async fn logs(
     let record = record(core, caller, id).await?;
     if visibility(&core.view(), caller, &record) == WorkloadAccess::WithoutWorkload {
         let detail = format!(
-            "only {}, the administrators of {} and operators may read the output of allocation {id}",
-            record.user, record.spec.project
+            "only {}, the administrators of {} and operators may read the output of allocation {}",
+            record.user,
+            record.spec.project,
+            record.name()
         );
         return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
     }
@@ -88,7 +90,7 @@ fn output_in_file(
         LogStream::Stdout => "standard output",
         LogStream::Stderr => "standard error",
     };
-    let (id, rank) = (record.id, log.rank);
+    let (name, rank) = (record.name(), log.rank);
     let place = record.ranks.get(rank as usize);
     let exit = place.and_then(|place| place.phase.exit()).filter(|exit| {
         matches!(
@@ -97,7 +99,7 @@ fn output_in_file(
         )
     });
     if let Some(exit) = exit {
-        let detail = format!("allocation {id} rank {rank} wrote no {what}: {exit}");
+        let detail = format!("allocation {name} rank {rank} wrote no {what}: {exit}");
         return Problem::new(Kind::Conflict, "output_in_file", detail);
     }
     let path = source.file_of_rank(pattern, Some(rank));
@@ -108,7 +110,7 @@ fn output_in_file(
     };
     let node = place.map_or(String::new(), |place| format!(" on {}", place.node));
     let detail = format!(
-        "the {what} of allocation {id} rank {rank} is not kept as a log: it goes to {path}{below}\
+        "the {what} of allocation {name} rank {rank} is not kept as a log: it goes to {path}{below}\
          {node}, a file of the account that runs it"
     );
     Problem::new(Kind::Conflict, "output_in_file", detail)

@@ -21,6 +21,7 @@ mod history_lines;
 pub(crate) mod inputs;
 pub(crate) mod job_refs;
 pub(crate) mod logs;
+pub(crate) mod names;
 pub(crate) mod node_comparison;
 pub(crate) mod nodes;
 mod outputs;
@@ -85,7 +86,10 @@ pub(crate) async fn propose_submission(
 
 /// Waits until the view shows the effect of a proposal.
 async fn shown(core: &Core, proposed: Result<Applied, ProposeError>) -> Result<Applied, Problem> {
-    let applied = proposed.map_err(|error| problem(&error))?;
+    let applied = match proposed {
+        Ok(applied) => applied,
+        Err(error) => return Err(names::problem(core, &error).await),
+    };
     let _ = tokio::time::timeout(OWN_WRITE_TIMEOUT, core.reached(applied.revision)).await;
     Ok(applied)
 }
@@ -116,14 +120,6 @@ pub(crate) async fn change(
     })
 }
 
-/// Converts the error of a proposal to a problem.
-pub(crate) fn problem(error: &ProposeError) -> Problem {
-    match error {
-        ProposeError::Refused(refusal) => Problem::from(refusal),
-        ProposeError::Unavailable(unavailable) => Problem::from(unavailable),
-    }
-}
-
 /// Checks a command with the quorum's own rules; changes nothing.
 pub(crate) async fn check_command(
     core: &Core,
@@ -137,7 +133,7 @@ pub(crate) async fn check_command(
     };
     match read(core, query).await? {
         Answer::Check(Ok(revision)) => Ok(revision),
-        Answer::Check(Err(refusal)) => Err(Problem::from(&refusal)),
+        Answer::Check(Err(refusal)) => Err(names::refusal_problem(core, &refusal).await),
         _ => Err(unexpected()),
     }
 }

@@ -4,6 +4,7 @@ use super::{certificates::of_node, conformance, node_id, paging, time};
 use crate::caller::{Caller, Role};
 use crate::state::Api;
 use lattice_api::{
+    allocation::ElementView,
     claim::ClaimView,
     conformance::{DiffView, DifferenceView},
     node::{
@@ -407,6 +408,7 @@ pub(crate) fn node_view_with_record(
         holder: record.and_then(|r| r.holder).map(|h| HolderView {
             allocation: h.allocation,
             attempt: h.attempt,
+            element: ElementView::of(view.name_of(h.allocation)),
         }),
         claim: record
             .and_then(|r| r.node_claim.as_ref())

@@ -3,6 +3,7 @@
 use super::{change, paging, propose};
 use crate::caller::{Caller, Role};
 use lattice_api::{
+    allocation::ElementView,
     page::Page,
     problem::Problem,
     project::ChangeResult,
@@ -72,6 +73,7 @@ fn conflicts(
         let is_told = !is_meant && !is_gone && caller.sees(&work.spec.project);
         is_told.then(|| ReservationConflictView {
             allocation: id,
+            element: ElementView::of(view.name_of(id)),
             nodes: hostlist::fold(&nodes),
             until: ends_at.map(text::time),
         })

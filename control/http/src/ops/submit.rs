@@ -37,6 +37,7 @@ pub(crate) async fn submit(
     let known = job_refs::request_context(api, caller, &request).await?;
     let on_limit = request.on_limit()?;
     let spec = Box::new(request.into_spec_with(&known)?);
+    let named = |problem| job_refs::with_element_names(problem, &known);
     caller.check_sees(&spec.project)?;
     let possible = check_possible(api, &spec);
     let command = match on_limit {
@@ -44,16 +45,18 @@ pub(crate) async fn submit(
         None => Command::Submit { spec },
     };
     if dry_run {
-        return self::dry_run(api, caller, command, possible).await;
+        let outlook = self::dry_run(api, caller, command, possible).await;
+        return outlook.map_err(named);
     }
     if let Err(problem) = possible
         && !is_key_used(core, caller, key.as_deref()).await?
     {
         // A refusal by the quorum has priority, because it is more specific.
-        check_command(core, caller, command).await?;
+        check_command(core, caller, command).await.map_err(named)?;
         return Err(problem);
     }
-    let applied = propose_submission(api, caller, key, command).await?;
+    let applied = propose_submission(api, caller, key, command).await;
+    let applied = applied.map_err(named)?;
     let Outcome::Submitted { id } = applied.outcome else {
         return Err(unexpected());
     };
@@ -286,7 +289,10 @@ fn waits_for_others(view: &View, record: &Allocation) -> Option<OutlookView> {
     let waits = WaitLookup::new(view).of(&blocked)?;
     let is_free = waits.allocations.is_empty() && waits.mutex.is_none();
     (!is_free && !record.spec.hold).then(|| OutlookView {
-        summary: format!("would wait: {}", wait_text(&blocked, &waits)),
+        summary: format!(
+            "would wait: {}",
+            wait_text(&blocked, &waits, &|id| view.name_of(id))
+        ),
         starts_now: false,
         nodes: None,
         groups: Vec::new(),
@@ -299,7 +305,8 @@ fn waits_for_others(view: &View, record: &Allocation) -> Option<OutlookView> {
 fn waiting_outlook(view: &View, record: &Allocation, planned: Planned) -> OutlookView {
     let mut plan = LastPlan::default();
     plan.set(record.spec.vcluster.clone(), Arc::new(planned));
-    let mut explanation = explanation::explain(view, &plan, record, WorkloadAccess::Full);
+    let name = |id| view.name_of(id);
+    let mut explanation = explanation::explain(view, &plan, record, WorkloadAccess::Full, &name);
     explanation.allocation = AllocationId(0);
     OutlookView {
         summary: format!("would wait: {}", explanation.summary),

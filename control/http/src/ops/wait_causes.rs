@@ -2,7 +2,7 @@
 
 use super::elements::index_of;
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, terms::Condition, terms::WaitsFor,
+    Allocation, AllocationId, AllocationState, NameLookup, terms::Condition, terms::WaitsFor,
 };
 use lattice_view::View;
 use std::{cell::OnceCell, collections::BTreeMap};
@@ -77,8 +77,8 @@ impl<'a> WaitLookup<'a> {
     }
 }
 
-/// Describes the wait as text.
-pub(crate) fn wait_text(a: &Allocation, waits: &WaitsFor) -> String {
+/// Describes the wait as text, with the names of the other allocations.
+pub(crate) fn wait_text(a: &Allocation, waits: &WaitsFor, name: NameLookup<'_>) -> String {
     if let Some(tally) = &a.progress.tally
         && tally.pending.is_empty()
         && tally.blocked.is_empty()
@@ -87,10 +87,11 @@ pub(crate) fn wait_text(a: &Allocation, waits: &WaitsFor) -> String {
         return format!("all its elements have been placed; {alive} of them have not ended");
     }
     if !waits.allocations.is_empty() {
-        return format!("waits for {}", unmet_text(a, waits));
+        return format!("waits for {}", unmet_text(a, waits, name));
     }
     match (&a.spec.terms.mutex, waits.mutex) {
         (Some(mutex), Some(holder)) => {
+            let holder = name(holder);
             format!("waits for the mutex {mutex:?}, held by allocation {holder}")
         }
         _ => "waits for another allocation".to_owned(),
@@ -98,7 +99,7 @@ pub(crate) fn wait_text(a: &Allocation, waits: &WaitsFor) -> String {
 }
 
 /// Unmet dependencies as text: `allocation 12 (success)`, or `allocations 12 (success), 13 (any) and 4 more`.
-fn unmet_text(a: &Allocation, waits: &WaitsFor) -> String {
+fn unmet_text(a: &Allocation, waits: &WaitsFor, name: NameLookup<'_>) -> String {
     let terms = a.spec.terms.after.iter();
     let unmet: Vec<(AllocationId, Condition)> = terms
         .filter(|dependency| waits.allocations.contains(&dependency.on))
@@ -106,7 +107,7 @@ fn unmet_text(a: &Allocation, waits: &WaitsFor) -> String {
         .collect();
     let named = unmet.iter().take(MAX_NAMED);
     let named: Vec<String> = named
-        .map(|(on, condition)| format!("{on} ({condition})"))
+        .map(|(on, condition)| format!("{} ({condition})", name(*on)))
         .collect();
     let more = match unmet.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),

@@ -6,8 +6,8 @@ use super::{
 };
 use lattice_api::v1::{self, allocations_client::AllocationsClient};
 use lattice_client::{
-    AllocationRequest, AllocationView, ClientError, JobRef, SubmitOptions,
-    api::allocation::{CheckpointBody, CheckpointRequest, ExtendRequest},
+    AllocationFilter, AllocationRequest, AllocationView, ClientError, JobRef, SubmitOptions,
+    api::allocation::{CheckpointBody, CheckpointRequest, ExtendRequest, name_text},
 };
 use lattice_quorum_types::{
     AllocationId, UnixMillis, allocation::RankExit, checkpoint::CheckpointOutcome,
@@ -247,7 +247,7 @@ async fn waiting_job_names_its_dependencies() {
     let of_element = AllocationId(second.0 + 3);
     let waits = blocked.waits_for.unwrap();
     assert_eq!(waits.allocations, [first, of_element]);
-    let reason = format!("waits for allocations {first} (success), {of_element} (any)");
+    let reason = format!("waits for allocations {first} (success), {second}_2 (any)");
     assert_eq!(blocked.reason.as_deref(), Some(&*reason));
     assert_eq!(alice.explanation(id).await.unwrap().summary, reason);
 
@@ -261,6 +261,61 @@ async fn waiting_job_names_its_dependencies() {
         .await;
     let ready = alice.allocation(id).await.unwrap();
     assert_eq!((ready.state.as_str(), ready.waits_for), ("pending", None));
+}
+
+/// The number of an element is only data: every text has the name that users write, also once the array has ended.
+#[tokio::test]
+async fn texts_name_elements_by_array_and_index() {
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let id = submit(&fixture, "alice", &array("0-3")).await;
+    let (placed, name) = (AllocationId(id.0 + 3), format!("{id}_2"));
+    let dependent = submit(&fixture, "alice", &after(format!("afterok:{name}"))).await;
+    let shown = alice.allocation(dependent).await.unwrap();
+    let on = &shown.dependencies[0];
+    assert_eq!(
+        (on.on, name_text(on.on, on.element.as_ref())),
+        (placed, name.clone())
+    );
+
+    fixture.assign(placed, &["gpu001"]).await;
+    fixture.begins(placed, "gpu001").await;
+    let node = alice.node("gpu001").await.unwrap();
+    let holder = node.holder.unwrap();
+    assert_eq!(holder.allocation, placed);
+    assert_eq!(name_text(placed, holder.element.as_ref()), name);
+    let why = alice.explanation(placed).await.unwrap();
+    assert_eq!(name_text(why.allocation, why.element.as_ref()), name);
+    let (_, _, text) = refused(alice.hold(placed).await);
+    assert!(text.contains(&format!("allocation {name}:")), "{text}");
+
+    let failed = RankExit::Exited { code: 1 };
+    fixture.ends(placed, "gpu001", failed).await;
+    let stop = format!("allocation {name} was failed; this one waited for success");
+    for is_array_ended in [false, true] {
+        if is_array_ended {
+            alice.cancel(id).await.unwrap();
+        }
+        let shown = alice.allocation(dependent).await.unwrap();
+        assert_eq!(shown.stop.as_deref(), Some(&*stop), "{is_array_ended}");
+        let summary = alice.explanation(dependent).await.unwrap().summary;
+        assert!(summary.ends_with(&stop), "{is_array_ended}: {summary}");
+        let all = alice.allocations(&AllocationFilter::default()).await;
+        let all = all.unwrap();
+        let listed = all.iter().find(|a| a.id == dependent).unwrap();
+        assert_eq!(listed.stop.as_deref(), Some(&*stop), "{is_array_ended}");
+        let (_, _, text) = refused(alice.cancel(element(id, 2)).await);
+        assert_eq!(
+            text,
+            format!("cannot cancel allocation {name}: it is failed"),
+            "{is_array_ended}"
+        );
+        let late = after(format!("afterok:{name}"));
+        let late = alice.submit(&late, SubmitOptions::default()).await;
+        let late = late.unwrap_err().to_string();
+        let wanted = format!("allocation {name} was failed; the condition success");
+        assert!(late.contains(&wanted), "{is_array_ended}: {late}");
+    }
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use super::{
 };
 use lattice_placement::NodeFacts;
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
-    VclusterName,
+    Allocation, AllocationId, AllocationName, AllocationState, NodeId, ProjectPath, Revision,
+    UnixMillis, VclusterName,
     allocation::{Rank, RankPhase},
     budget::TenantBudget,
     dag::Dag,
@@ -17,6 +17,7 @@ use lattice_quorum_types::{
     limit::OnLimit,
     limit_policy::SystemView,
     node::Node,
+    progress::ArrayElement,
     project::Project,
     reservation::Reservation,
     spec::Workload,
@@ -162,6 +163,26 @@ impl<N> BaseView<N> {
     /// Array of which this id is an element.
     pub fn array_of(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
         self.allocation(self.arrays.array_of(id)?)
+    }
+
+    /// Whether [`Self::name_of`] knows what this id stands for.
+    pub fn has_name_of(&self, id: AllocationId) -> bool {
+        self.allocation(id).is_some() || self.array_of(id).is_some()
+    }
+
+    /// Name of an allocation in texts. An allocation that is not in the view, such as an ended one of an ended array,
+    /// is named by its number.
+    pub fn name_of(&self, id: AllocationId) -> AllocationName {
+        if let Some(allocation) = self.allocation(id) {
+            return allocation.name();
+        }
+        let element = self.array_of(id).and_then(|array| {
+            Some(ArrayElement {
+                array: array.id,
+                index: array.element_numbers()?.index_of(id)?,
+            })
+        });
+        AllocationName::new(id, element)
     }
 
     /// Record that waits for nodes under this id: an allocation, or the array of an element without an allocation of

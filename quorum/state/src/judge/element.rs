@@ -7,7 +7,7 @@ use super::{
     invalid, wrong_state,
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Refusal,
+    Allocation, AllocationId, AllocationName, AllocationState, Refusal,
     progress::{AllocationProgress, ArrayElement},
     spec::{AllocationSpec, Workload},
     terms::Terms,
@@ -21,6 +21,23 @@ pub(super) fn array_of_unplaced(case: Case<'_>, id: AllocationId) -> Option<&All
     }
     let array = state.order.array_of(id)?;
     state.hot.get(&array).map(|array| &**array)
+}
+
+/// Name of an allocation in texts. An ended element of an ended array is named by its number, because its place in the
+/// array is no longer in memory.
+pub(super) fn name_of(case: Case<'_>, id: AllocationId) -> AllocationName {
+    let state = case.state;
+    if let Some(allocation) = state.hot.get(&id) {
+        return allocation.name();
+    }
+    let array = state.order.array_of(id).and_then(|id| state.hot.get(&id));
+    let element = array.and_then(|array| {
+        Some(ArrayElement {
+            array: array.id,
+            index: index_of(array, id)?,
+        })
+    });
+    AllocationName::new(id, element)
 }
 
 /// Returns an element about to be placed and the resulting array record. Returns `None` if the id is not an element, or

@@ -43,7 +43,7 @@ pub(super) fn check_mode(present: &Allocation) -> Result<&CheckpointTerms, Refus
     present.spec.terms.checkpoint.as_ref().ok_or_else(|| {
         let reason = format!(
             "allocation {} writes no checkpoints: it was submitted without a checkpoint mode",
-            present.id
+            present.name()
         );
         invalid("checkpoint", reason)
     })
@@ -63,7 +63,7 @@ pub(super) fn with_new_checkpoint(
     if present.has_ended_rank() {
         let reason = format!(
             "a rank of allocation {} has ended: a checkpoint would be incomplete",
-            present.id
+            present.name()
         );
         return Err(invalid("checkpoint", reason));
     }
@@ -131,7 +131,8 @@ pub(super) fn extend(
         return Ok(Verdict::unchanged());
     };
     if writing.extended {
-        let reason = format!("checkpoint {number} of allocation {id} was extended already");
+        let name = present.name();
+        let reason = format!("checkpoint {number} of allocation {name} was extended already");
         return Err(invalid("number", reason));
     }
     if by_ms == 0 || by_ms > MAX_TIMEOUT_MS {

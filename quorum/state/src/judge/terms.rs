@@ -1,6 +1,11 @@
 //! Checks of submitted terms: dependencies, mutex, times, arrays, checkpoints, scaling, reservation.
 
-use super::{Case, array::index_of, element::array_of_unplaced, invalid};
+use super::{
+    Case,
+    array::index_of,
+    element::{self, array_of_unplaced},
+    invalid,
+};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal,
     checkpoint::{self, CheckpointMode, InvalidCheckpoint},
@@ -121,7 +126,7 @@ fn check_after(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let mut seen = BTreeSet::new();
     for dependency in after {
         if !seen.insert(dependency) {
-            let on = dependency.on;
+            let on = element::name_of(case, dependency.on);
             let reason = format!("allocation {on} is named twice");
             return Err(invalid("dependencies", reason));
         }
@@ -138,6 +143,7 @@ fn check_dependency(
     let Dependency { on, condition } = *dependency;
     let of_array = condition == Condition::Corresponding && spec.terms.array.is_some();
     let other = awaited_allocation(case, on)?;
+    let on = element::name_of(case, on);
     if of_array && other.is_array.is_none() {
         // The final states of its elements are no longer in memory.
         let reason = format!(

@@ -247,7 +247,7 @@ fn with_walltime(
     if walltime_ms <= used_ms {
         let reason = format!(
             "allocation {} has run for {} s already; give a longer walltime, or cancel it",
-            present.id,
+            present.name(),
             used_ms.div_ceil(1000)
         );
         return Err(invalid("walltime", reason));
@@ -288,7 +288,8 @@ pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
         false => starts_at.after(present.walltime_left_ms().unwrap_or(0)),
     };
     if deadline_at.is_none_or(|deadline_at| ends_at <= deadline_at) {
-        let reason = format!("allocation {id} has no deadline, or can still end before it");
+        let name = present.name();
+        let reason = format!("allocation {name} has no deadline, or can still end before it");
         return Err(invalid("id", reason));
     }
     let cause = StopCause::Deadline;

@@ -2,7 +2,7 @@
 
 pub use super::state::AllocationState;
 use crate::{
-    AllocationId, NodeId, Revision, UnixMillis,
+    AllocationId, AllocationName, NameLookup, NodeId, Revision, UnixMillis,
     array::ElementIds,
     progress::{AllocationProgress, MoveReason},
     spec::AllocationSpec,
@@ -206,6 +206,53 @@ pub enum StopCause {
     },
 }
 
+impl StopCause {
+    /// Text with the names of other allocations.
+    pub fn text(&self, name: NameLookup<'_>) -> String {
+        match self {
+            StopCause::Moved {
+                reason,
+                checkpoint: Some(number),
+                ..
+            } => format!("{}, after checkpoint {number}", reason.text(name)),
+            StopCause::Moved {
+                reason,
+                checkpoint: None,
+                ..
+            } => format!("{}, without a checkpoint", reason.text(name)),
+            StopCause::Unsatisfiable {
+                on,
+                condition,
+                ended,
+            } => format!(
+                "allocation {} was {ended}; this one waited for {condition}",
+                name(*on)
+            ),
+            StopCause::Cancelled { .. }
+            | StopCause::RankFailed { .. }
+            | StopCause::Walltime
+            | StopCause::NodeLost { .. }
+            | StopCause::Suspended
+            | StopCause::NodeFault { .. }
+            | StopCause::Deadline
+            | StopCause::Requeued { .. }
+            | StopCause::DagCancelled { .. } => self.to_string(),
+        }
+    }
+
+    /// Allocation that the text mentions.
+    pub fn other_allocation(&self) -> Option<AllocationId> {
+        match self {
+            StopCause::Unsatisfiable { on, .. } => Some(*on),
+            StopCause::Moved {
+                reason: MoveReason::Preempted { by },
+                ..
+            } => Some(*by),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for StopCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -217,24 +264,9 @@ impl fmt::Display for StopCause {
             StopCause::NodeFault { node, reason } => {
                 write!(f, "node {node} cannot run it: {reason}")
             }
-            StopCause::Moved {
-                reason,
-                checkpoint: Some(number),
-                ..
-            } => write!(f, "{reason}, after checkpoint {number}"),
-            StopCause::Moved {
-                reason,
-                checkpoint: None,
-                ..
-            } => write!(f, "{reason}, without a checkpoint"),
-            StopCause::Unsatisfiable {
-                on,
-                condition,
-                ended,
-            } => write!(
-                f,
-                "allocation {on} was {ended}; this one waited for {condition}"
-            ),
+            StopCause::Moved { .. } | StopCause::Unsatisfiable { .. } => {
+                f.write_str(&self.text(&AllocationName::of_id))
+            }
             StopCause::Deadline => f.write_str("it could not end by its deadline"),
             StopCause::Requeued { by } => write!(f, "requeued by {by}"),
             StopCause::DagCancelled { by } => write!(f, "its DAG was cancelled by {by}"),
@@ -278,6 +310,11 @@ pub struct Allocation {
 }
 
 impl Allocation {
+    /// Name in texts: the number, or for an array element the array's number and the index.
+    pub fn name(&self) -> AllocationName {
+        AllocationName::new(self.id, self.progress.element)
+    }
+
     /// Numbers of the array's elements; `None` for an allocation that is not a job array.
     pub fn element_numbers(&self) -> Option<ElementIds<'_>> {
         let array = self.spec.terms.array.as_ref()?;

@@ -1,8 +1,8 @@
 //! Allocation history: DAG or job array membership, preemptions, and checkpoints.
 
 use crate::{
-    AllocationId, UnixMillis, VclusterName, array::IndexSet, checkpoint::CheckpointOutcome,
-    id::DagId,
+    AllocationId, AllocationName, NameLookup, UnixMillis, VclusterName, array::IndexSet,
+    checkpoint::CheckpointOutcome, id::DagId,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
@@ -67,6 +67,12 @@ pub struct ArrayElement {
     pub array: AllocationId,
     /// Index of the element.
     pub index: u32,
+}
+
+impl fmt::Display for ArrayElement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.array, self.index)
+    }
 }
 
 /// Counts of the elements of a job array. Elements that are in none of the sets have an allocation of their own.
@@ -170,13 +176,20 @@ pub enum MoveReason {
     },
 }
 
+impl MoveReason {
+    /// Text with the preemptor's name.
+    pub fn text(&self, name: NameLookup<'_>) -> String {
+        match self {
+            Self::Preempted { by } => format!("preempted by allocation {}", name(*by)),
+            Self::Reclaimed { home } => format!("its nodes went back to vCluster {home}"),
+            Self::Asked { by } => format!("suspended by {by}"),
+        }
+    }
+}
+
 impl fmt::Display for MoveReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Preempted { by } => write!(f, "preempted by allocation {by}"),
-            Self::Reclaimed { home } => write!(f, "its nodes went back to vCluster {home}"),
-            Self::Asked { by } => write!(f, "suspended by {by}"),
-        }
+        f.write_str(&self.text(&AllocationName::of_id))
     }
 }
 

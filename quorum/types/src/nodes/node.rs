@@ -3,7 +3,8 @@
 //! The inventory and the health of a node are gossiped and read directly, never replicated.
 
 use crate::{
-    AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
+    AllocationId, AllocationName, NameLookup, NodeId, ProjectPath, Revision, UnixMillis,
+    VclusterName,
     node_claim::{NodeClaim, NodeClaimPhase},
     spec::AllocationSpec,
 };
@@ -195,10 +196,12 @@ pub enum UnavailableReason {
     },
 }
 
-impl fmt::Display for UnavailableReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl UnavailableReason {
+    fn fmt_named(&self, f: &mut fmt::Formatter<'_>, name: NameLookup<'_>) -> fmt::Result {
         match self {
-            Self::Allocation { id, user } => write!(f, "is held by allocation {id} of {user}"),
+            Self::Allocation { id, user } => {
+                write!(f, "is held by allocation {} of {user}", name(*id))
+            }
             Self::User {
                 user,
                 project,
@@ -217,16 +220,27 @@ impl fmt::Display for UnavailableReason {
             Self::OutOfService { lifecycle } => write!(f, "is {lifecycle}"),
             Self::Changed => f.write_str("has changed since it was read"),
             Self::Vcluster { home } => write!(f, "belongs to vCluster \"{home}\""),
-            Self::Promised { id } => write!(f, "is promised to allocation {id}"),
+            Self::Promised { id } => write!(f, "is promised to allocation {}", name(*id)),
         }
     }
 }
 
+impl fmt::Display for UnavailableReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_named(f, &AllocationName::of_id)
+    }
+}
+
 /// Formats the first nodes with their reasons, and the number of the remaining ones.
-pub(crate) fn fmt_taken(f: &mut fmt::Formatter<'_>, nodes: &[UnavailableNode]) -> fmt::Result {
+pub(crate) fn fmt_taken(
+    f: &mut fmt::Formatter<'_>,
+    nodes: &[UnavailableNode],
+    name: NameLookup<'_>,
+) -> fmt::Result {
     for (i, UnavailableNode { node, by }) in nodes.iter().take(MAX_NAMED).enumerate() {
         let separator = if i == 0 { " " } else { "; " };
-        write!(f, "{separator}node {node} {by}")?;
+        write!(f, "{separator}node {node} ")?;
+        by.fmt_named(f, name)?;
     }
     match nodes.len().saturating_sub(MAX_NAMED) {
         0 => Ok(()),

@@ -5,14 +5,48 @@ use super::{
     limit::{fmt_exceeded, fmt_pool},
 };
 use crate::{
-    Revision, cidr, hostlist,
+    AllocationId, AllocationName, NameLookup, Revision, cidr, hostlist,
     limit_policy::fmt_fault,
     node::{UnavailableNode, UnavailableReason, fmt_taken},
 };
-use std::fmt;
+use std::{cell::RefCell, fmt};
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_named(f, &AllocationName::of_id)
+    }
+}
+
+/// Refusal with a lookup of names.
+struct NamedRefusal<'a> {
+    refusal: &'a Refusal,
+    name: NameLookup<'a>,
+}
+
+impl fmt::Display for NamedRefusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.refusal.fmt_named(f, self.name)
+    }
+}
+
+impl Refusal {
+    /// Text with the names of the allocations that it mentions. The plain text ([`fmt::Display`]) has their numbers.
+    pub fn text(&self, name: NameLookup<'_>) -> String {
+        let refusal = self;
+        NamedRefusal { refusal, name }.to_string()
+    }
+
+    /// Numbers of the allocations that the text mentions, in its order.
+    pub fn allocations(&self) -> Vec<AllocationId> {
+        let mentioned = RefCell::new(Vec::new());
+        self.text(&|id| {
+            mentioned.borrow_mut().push(id);
+            AllocationName::of_id(id)
+        });
+        mentioned.into_inner()
+    }
+
+    fn fmt_named(&self, f: &mut fmt::Formatter<'_>, name: NameLookup<'_>) -> fmt::Result {
         match self {
             Refusal::LimitExceeded { levels, asked } => fmt_exceeded(f, levels, *asked),
             Refusal::LimitConflict { faults } => {
@@ -46,16 +80,19 @@ impl fmt::Display for Refusal {
             }
             Refusal::UnknownAllocation { id } => write!(
                 f,
-                "unknown allocation {id}; `lattice status --all` shows all allocations"
+                "unknown allocation {}; `lattice status --all` shows all allocations",
+                name(*id)
             ),
             Refusal::WrongState { id, state, action } => {
-                write!(f, "cannot {action} allocation {id}: it is {state}")
+                write!(f, "cannot {action} allocation {}: it is {state}", name(*id))
             }
             Refusal::OwnershipConflict { nodes } => {
                 f.write_str("ownership conflict:")?;
                 for (node, holder) in nodes {
                     match holder {
-                        Some(id) => write!(f, " {node} is held by allocation {id};")?,
+                        Some(id) => {
+                            write!(f, " {node} is held by allocation {};", name(*id))?;
+                        }
                         None => write!(f, " {node} has changed;")?,
                     }
                 }
@@ -74,7 +111,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::StaleAttempt { id, given, current } => write!(
                 f,
-                "stale attempt {given} of allocation {id}; current is {current}"
+                "stale attempt {given} of allocation {}; current is {current}",
+                name(*id)
             ),
             Refusal::Forbidden { principal, needs } => {
                 write!(f, "{principal} may not do this: it needs {needs}")
@@ -86,7 +124,10 @@ impl fmt::Display for Refusal {
                  system\n  Hint: No new allocation starts there until the accounting system lifts the pause; \
                  contact your tenant admin, or use the portal of the accounting system."
             ),
-            Refusal::OfMember { member, refusal } => write!(f, "members.{member}: {refusal}"),
+            Refusal::OfMember { member, refusal } => {
+                write!(f, "members.{member}: ")?;
+                refusal.fmt_named(f, name)
+            }
             Refusal::TooLarge { registered: 0, .. } => f.write_str(
                 "the cluster has no nodes yet; `lattice node list` shows them when their agents \
                  have joined",
@@ -118,7 +159,9 @@ impl fmt::Display for Refusal {
                 "the certificates of {name} were revoked; it must enrol again with a new token"
             ),
             Refusal::NodeChanged { node, holder } => {
-                let now = holder.map_or("free".to_owned(), |id| format!("held by allocation {id}"));
+                let now = holder.map_or("free".to_owned(), |id| {
+                    format!("held by allocation {}", name(id))
+                });
                 write!(
                     f,
                     "node {node} has changed since it was read, and is now {now}; read it again \
@@ -185,7 +228,8 @@ impl fmt::Display for Refusal {
             Refusal::Unproven { id, faults, more } => {
                 write!(
                     f,
-                    "allocation {id} is sensitive and cannot be assigned these nodes:"
+                    "allocation {} is sensitive and cannot be assigned these nodes:",
+                    name(*id)
                 )?;
                 for fault in faults {
                     write!(f, "\n{fault}")?;
@@ -197,7 +241,7 @@ impl fmt::Display for Refusal {
             }
             Refusal::NodesTaken { nodes } => {
                 f.write_str("ownership conflict:")?;
-                fmt_taken(f, nodes)?;
+                fmt_taken(f, nodes, name)?;
                 let elsewhere = |taken: &UnavailableNode| {
                     matches!(taken.by, UnavailableReason::Vcluster { .. })
                 };
@@ -238,7 +282,7 @@ impl fmt::Display for Refusal {
             Refusal::StillHeld { nodes } => {
                 f.write_str("not released:")?;
                 for (node, id) in nodes {
-                    write!(f, " node {node} still runs allocation {id};")?;
+                    write!(f, " node {node} still runs allocation {};", name(*id))?;
                 }
                 f.write_str(" end that first, or wait for it")
             }
@@ -300,7 +344,11 @@ impl fmt::Display for Refusal {
                 "unknown DAG {id}; `lattice dag list --all` shows all DAGs"
             ),
             Refusal::NotMovable { id, reason } => {
-                write!(f, "allocation {id} cannot be preempted or moved: {reason}")
+                let name = name(*id);
+                write!(
+                    f,
+                    "allocation {name} cannot be preempted or moved: {reason}"
+                )
             }
             Refusal::Reserved { nodes } => {
                 f.write_str(
@@ -334,6 +382,81 @@ impl fmt::Display for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{AllocationState, NodeId, progress::ArrayElement};
+
+    #[test]
+    fn names_replace_every_number_of_an_element() {
+        let element = ArrayElement {
+            array: AllocationId(5),
+            index: 2,
+        };
+        let name = |id: AllocationId| AllocationName::new(id, (id.0 == 8).then_some(element));
+        let id = AllocationId(8);
+        let wrong = Refusal::WrongState {
+            id,
+            state: AllocationState::Completed,
+            action: "cancel".to_owned(),
+        };
+        let text = "cannot cancel allocation 8: it is completed";
+        assert_eq!(wrong.to_string(), text);
+        assert_eq!(wrong.text(&name), text.replace('8', "5_2"));
+        let node = NodeId::new("n1").ok();
+        let mut refusals = vec![wrong, Refusal::UnknownAllocation { id }];
+        refusals.extend(node.into_iter().flat_map(|node| {
+            let taken = [
+                UnavailableReason::Promised { id },
+                UnavailableReason::Allocation {
+                    id,
+                    user: "ada".to_owned(),
+                },
+            ]
+            .map(|by| UnavailableNode {
+                node: node.clone(),
+                by,
+            });
+            [
+                Refusal::OwnershipConflict {
+                    nodes: vec![(node.clone(), Some(id))],
+                },
+                Refusal::NodeChanged {
+                    node: node.clone(),
+                    holder: Some(id),
+                },
+                Refusal::StillHeld {
+                    nodes: vec![(node.clone(), id)],
+                },
+                Refusal::NodesTaken {
+                    nodes: taken.to_vec(),
+                },
+            ]
+        }));
+        refusals.push(Refusal::StaleAttempt {
+            id,
+            given: 1,
+            current: 2,
+        });
+        refusals.push(Refusal::NotMovable {
+            id,
+            reason: "it is sensitive".to_owned(),
+        });
+        refusals.push(Refusal::Unproven {
+            id,
+            faults: Vec::new(),
+            more: 0,
+        });
+        for refusal in refusals {
+            let inner = refusal.text(&name);
+            let of_member = Refusal::OfMember {
+                member: "fit".to_owned(),
+                refusal: Box::new(refusal),
+            };
+            let text = of_member.text(&name);
+            assert_eq!(text, format!("members.fit: {inner}"));
+            assert!(text.contains("5_2") && !text.contains('8'), "{text}");
+            assert!(of_member.allocations().iter().all(|of| *of == id), "{text}");
+            assert!(!of_member.allocations().is_empty(), "{text}");
+        }
+    }
 
     #[test]
     fn empty_cluster_differs_from_small_one() {

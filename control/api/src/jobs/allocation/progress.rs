@@ -3,7 +3,7 @@
 use super::WorkloadAccess;
 use crate::notation::{duration, text};
 use lattice_quorum_types::{
-    AllocationId,
+    AllocationId, AllocationName, NameLookup,
     array::IndexSet,
     progress::{
         AfterCheckpoint, AllocationProgress, ArrayElement, CheckpointInProgress, DagMembership,
@@ -22,6 +22,9 @@ pub struct DependencyView {
     /// Allocation that must end first.
     #[schema(value_type = u64)]
     pub on: AllocationId,
+    /// Array of which that allocation is an element.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element: Option<ElementView>,
 }
 
 /// Array elements by state.
@@ -157,13 +160,31 @@ impl From<&Tally> for ElementCountsView {
     }
 }
 
-impl From<&Dependency> for DependencyView {
-    fn from(dependency: &Dependency) -> Self {
+impl DependencyView {
+    /// Returns the dependency as shown; `name`: the name of the other allocation.
+    pub(super) fn new(dependency: &Dependency, name: NameLookup<'_>) -> Self {
         Self {
             condition: dependency.condition.to_string(),
             on: dependency.on,
+            element: ElementView::of(name(dependency.on)),
         }
     }
+}
+
+impl ElementView {
+    /// Place of a named allocation in a job array.
+    pub fn of(name: AllocationName) -> Option<Self> {
+        name.element().as_ref().map(Into::into)
+    }
+}
+
+/// Returns the name of an allocation in texts: its number, or `12_7` for the element with index 7 of job array 12.
+pub fn name_text(id: AllocationId, element: Option<&ElementView>) -> String {
+    let element = element.map(|element| ArrayElement {
+        array: element.array,
+        index: element.index,
+    });
+    AllocationName::new(id, element).to_string()
 }
 
 impl From<&ArrayElement> for ElementView {
@@ -199,8 +220,8 @@ impl From<&SavedCheckpoint> for SavedCheckpointView {
     }
 }
 
-impl From<&CheckpointInProgress> for CheckpointInProgressView {
-    fn from(writing: &CheckpointInProgress) -> Self {
+impl CheckpointInProgressView {
+    fn new(writing: &CheckpointInProgress, name: NameLookup<'_>) -> Self {
         Self {
             number: writing.number,
             directory: writing.directory.clone(),
@@ -210,7 +231,7 @@ impl From<&CheckpointInProgress> for CheckpointInProgressView {
             ranks_written: u32::try_from(writing.written.len()).unwrap_or(u32::MAX),
             release_reason: match &writing.then {
                 AfterCheckpoint::GoOn => None,
-                AfterCheckpoint::MakeRoom { reason } => Some(reason.to_string()),
+                AfterCheckpoint::MakeRoom { reason } => Some(reason.text(name)),
                 AfterCheckpoint::Suspend { by } => {
                     let by = by.clone();
                     Some(MoveReason::Asked { by }.to_string())
@@ -222,13 +243,20 @@ impl From<&CheckpointInProgress> for CheckpointInProgressView {
 
 impl CheckpointsView {
     /// Returns `None` for an allocation for which no checkpoint was ever requested.
-    pub(super) fn of(progress: &AllocationProgress, sight: WorkloadAccess) -> Option<Self> {
+    pub(super) fn of(
+        progress: &AllocationProgress,
+        sight: WorkloadAccess,
+        name: NameLookup<'_>,
+    ) -> Option<Self> {
         (progress.checkpoints > 0).then(|| Self {
             requested: progress.checkpoints,
             failed: progress.failed_checkpoints,
             last_error: (progress.failed_because.clone()).filter(|_| sight == WorkloadAccess::Full),
             last: progress.kept.as_ref().map(Into::into),
-            in_progress: progress.writing.as_deref().map(Into::into),
+            in_progress: progress
+                .writing
+                .as_deref()
+                .map(|writing| CheckpointInProgressView::new(writing, name)),
         })
     }
 }

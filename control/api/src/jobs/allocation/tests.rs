@@ -4,9 +4,11 @@ mod terms;
 
 use super::*;
 use lattice_quorum_types::{
-    Allocation, AllocationState, NodeId, UnixMillis,
-    allocation::{Rank, RankPhase},
+    Allocation, AllocationName, AllocationState, NodeId, UnixMillis,
+    allocation::{Rank, RankPhase, StopCause},
+    progress::{ArrayElement, MoveReason},
     spec::Constraints,
+    terms::{Condition, Dependency},
 };
 
 fn request(json: &str) -> Result<AllocationSpec, String> {
@@ -181,10 +183,15 @@ fn record() -> Allocation {
 #[test]
 fn environment_values_are_never_shown() {
     for sight in [WorkloadAccess::Full, WorkloadAccess::WithoutWorkload] {
-        let json = serde_json::to_string(&AllocationView::new(&record(), sight)).unwrap();
+        let json = serde_json::to_string(&AllocationView::new(
+            &record(),
+            sight,
+            &AllocationName::of_id,
+        ))
+        .unwrap();
         assert!(!json.contains("tell-nobody"), "{json}");
     }
-    let full = AllocationView::new(&record(), WorkloadAccess::Full)
+    let full = AllocationView::new(&record(), WorkloadAccess::Full, &AllocationName::of_id)
         .workload
         .unwrap();
     assert_eq!(full.env["API_KEY"], REDACTED);
@@ -193,7 +200,11 @@ fn environment_values_are_never_shown() {
 
 #[test]
 fn others_do_not_see_what_runs() {
-    let view = AllocationView::new(&record(), WorkloadAccess::WithoutWorkload);
+    let view = AllocationView::new(
+        &record(),
+        WorkloadAccess::WithoutWorkload,
+        &AllocationName::of_id,
+    );
     assert_eq!(view.workload, None);
     assert!(!serde_json::to_string(&view).unwrap().contains("hush"));
     assert_eq!(view.nodelist, "gpu[001-002,004]");
@@ -257,6 +268,7 @@ fn request_keeps_scheduler_factors() {
                 ..record()
             },
             sight,
+            &AllocationName::of_id,
         );
         let shown = serde_json::to_value(&shown).unwrap();
         assert_eq!(shown["data_ready"], 0.8);
@@ -264,11 +276,47 @@ fn request_keeps_scheduler_factors() {
         let storage = serde_json::json!({"home": 0.5, "scratch": 40.0, "tape": 0.001});
         assert_eq!(shown["storage_gb_s"], storage);
     }
-    let silent = AllocationView::new(&record(), WorkloadAccess::Full);
+    let silent = AllocationView::new(&record(), WorkloadAccess::Full, &AllocationName::of_id);
     let silent = serde_json::to_value(&silent).unwrap();
     for field in ["data_ready", "checkpoint_time", "storage_gb_s"] {
         assert_eq!(silent.get(field), None);
     }
+}
+
+#[test]
+fn stop_reason_and_dependencies_name_elements_as_users_do() {
+    let element = ArrayElement {
+        array: AllocationId(5),
+        index: 2,
+    };
+    let name = |id: AllocationId| AllocationName::new(id, (id.0 == 8).then_some(element));
+    let on = AllocationId(8);
+    let condition = Condition::Success;
+    let mut blocked = record();
+    blocked.spec.terms.after = vec![Dependency { on, condition }];
+    blocked.stop = Some(StopCause::Unsatisfiable {
+        on,
+        condition,
+        ended: AllocationState::Failed,
+    });
+    let view = AllocationView::new(&blocked, WorkloadAccess::Full, &name);
+    assert_eq!(
+        view.stop.as_deref(),
+        Some("allocation 5_2 was failed; this one waited for success")
+    );
+    let after = &view.dependencies[0];
+    assert_eq!(name_text(after.on, after.element.as_ref()), "5_2");
+    blocked.stop = Some(StopCause::Moved {
+        reason: MoveReason::Preempted { by: on },
+        checkpoint: Some(3),
+        has_run: true,
+    });
+    let view = AllocationView::new(&blocked, WorkloadAccess::Full, &name);
+    assert_eq!(
+        view.stop.as_deref(),
+        Some("preempted by allocation 5_2, after checkpoint 3")
+    );
+    assert_eq!(name_text(on, None), "8");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{
     notation::{duration, text},
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Revision,
+    Allocation, AllocationId, AllocationState, NameLookup, Revision,
     allocation::{RankExit, RankPhase, StopCause},
     hostlist,
     spec::Workload,
@@ -215,17 +215,17 @@ fn exit_text(exit: &RankExit, sight: WorkloadAccess) -> String {
 }
 
 /// Describes a stop cause, without details that `sight` does not permit.
-fn stop_text(stop: &StopCause, sight: WorkloadAccess) -> String {
+fn stop_text(stop: &StopCause, sight: WorkloadAccess, name: NameLookup<'_>) -> String {
     match stop {
         StopCause::RankFailed { rank, exit } => format!("rank {rank}: {}", exit_text(exit, sight)),
-        _ => stop.to_string(),
+        _ => stop.text(name),
     }
 }
 
 /// Describes why an allocation is being, or was, stopped. For an array the text includes the number of affected
-/// elements.
-pub fn stop_reason(a: &Allocation, sight: WorkloadAccess) -> Option<String> {
-    let said = a.stop.as_ref().map(|stop| stop_text(stop, sight));
+/// elements. `name`: names of the allocations that the text mentions.
+pub fn stop_reason(a: &Allocation, sight: WorkloadAccess, name: NameLookup<'_>) -> Option<String> {
+    let said = a.stop.as_ref().map(|stop| stop_text(stop, sight, name));
     let Some(tally) = a.progress.tally.as_deref().map(ElementCountsView::from) else {
         return said;
     };
@@ -266,8 +266,8 @@ fn rank_view(
 }
 
 impl AllocationView {
-    /// Returns the record as shown to a caller with this access.
-    pub fn new(a: &Allocation, sight: WorkloadAccess) -> Self {
+    /// Returns the record as shown to a caller with this access. `name`: names of the allocations that it mentions.
+    pub fn new(a: &Allocation, sight: WorkloadAccess, name: NameLookup<'_>) -> Self {
         let (data_ready, checkpoint_time, storage_gb_s) = demand::to_request_form(&a.spec.demand);
         let (terms, progress) = (&a.spec.terms, &a.progress);
         Self {
@@ -292,7 +292,11 @@ impl AllocationView {
             data_ready,
             checkpoint_time,
             storage_gb_s,
-            dependencies: terms.after.iter().map(Into::into).collect(),
+            dependencies: terms
+                .after
+                .iter()
+                .map(|dependency| DependencyView::new(dependency, name))
+                .collect(),
             mutex: terms.mutex.clone(),
             begin_at: terms.begin_at.map(text::time),
             deadline_at: terms.deadline_at.map(text::time),
@@ -305,14 +309,14 @@ impl AllocationView {
             dag: progress.dag.as_ref().map(Into::into),
             waits_for: None,
             preempted: progress.preempted,
-            checkpoints: CheckpointsView::of(progress, sight),
+            checkpoints: CheckpointsView::of(progress, sight, name),
             ranks: a
                 .ranks
                 .iter()
                 .enumerate()
                 .map(|(n, r)| rank_view(n, r, sight))
                 .collect(),
-            stop: stop_reason(a, sight),
+            stop: stop_reason(a, sight, name),
             reason: None,
             ends_at: None,
             kill_at: None,

@@ -148,11 +148,12 @@ impl Unassigned {
     }
 
     /// Records a refusal. Returns whether the allocation is set aside, because the refusal has lasted for
-    /// [`PERSISTENT_REFUSAL_TIME`].
+    /// [`PERSISTENT_REFUSAL_TIME`]. `text`: text of the refusal for users.
     pub(super) fn refuse(
         &mut self,
         of: PlacedAllocation<'_>,
         refusal: &Refusal,
+        text: &str,
         now: Instant,
     ) -> bool {
         let before = self.0.get(&of.placed.id).and_then(|known| known.refused);
@@ -166,7 +167,7 @@ impl Unassigned {
         };
         let lasts = matches!(met, RefusedProposal::Lasting(_, since) if since + PERSISTENT_REFUSAL_TIME <= now);
         // One line each, because the texts are shown in tables.
-        let text = refusal.to_string().replace('\n', "; ");
+        let text = text.replace('\n', "; ");
         let (why, aside) = match lasts {
             true => (
                 UnassignedReason::RefusedAgain(text),

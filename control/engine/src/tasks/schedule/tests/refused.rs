@@ -47,6 +47,7 @@ fn why(world: &World, id: AllocationId) -> ExplanationView {
         &view.plan,
         view.allocation(id).unwrap(),
         WorkloadAccess::Full,
+        &|id| view.name_of(id),
     );
     println!("{}", why.summary);
     why
@@ -199,9 +200,9 @@ async fn only_what_lasts_is_refused_again_and_again() {
         reason: "of another vCluster".to_owned(),
     };
     let start = Instant::now();
-    let mut refuse = |refusal, after: u32| {
+    let mut refuse = |refusal: &Refusal, after: u32| {
         let now = start + after * PERSISTENT_REFUSAL_TIME;
-        unassigned.refuse(of, refusal, now)
+        unassigned.refuse(of, refusal, &refusal.to_string(), now)
     };
     assert!(!refuse(&taken, 0));
     assert!(!refuse(&taken, 1));
@@ -211,7 +212,7 @@ async fn only_what_lasts_is_refused_again_and_again() {
     assert!(!refuse(&lasting, 5), "anew");
     unassigned.hold_back(of, &UnassignedReason::BootsNotNamed(vec![testing::id("a")]));
     let now = start + 6 * PERSISTENT_REFUSAL_TIME;
-    assert!(!unassigned.refuse(of, &lasting, now));
+    assert!(!unassigned.refuse(of, &lasting, &lasting.to_string(), now));
 }
 
 /// However long the view lags behind: the next one is correct.
