@@ -103,11 +103,7 @@ pub(crate) async fn list(
             .range((Bound::Excluded(after), Bound::Unbounded));
         let passing = all.map(|(_, a)| a).filter(|a| filter.passes(caller, a));
         let page = paging::page(passing, limit, |a| a.id.to_string());
-        let stops = page
-            .items
-            .iter()
-            .filter_map(|a| names::mentioned_in_stop(a));
-        let names = Names::of(core, &view, stops).await;
+        let names = Names::of(core, &view, stopped_by(page.items.iter().map(|a| &***a))).await;
         let plan = api
             .plans()
             .plan_for(core, &view, page.items.iter().map(|a| &***a))
@@ -117,11 +113,18 @@ pub(crate) async fn list(
         return Ok(page.map(|a| allocation_view(&names, (&plan, &waits, now), caller, a)));
     }
     let page = list_all(core, caller, filter, limit, after).await?;
-    let stops = page.items.iter().filter_map(names::mentioned_in_stop);
-    let names = Names::of(core, &view, stops).await;
+    let names = Names::of(core, &view, stopped_by(&page.items)).await;
     let plan = api.plans().plan_for(core, &view, &page.items).await;
     let (waits, now) = (WaitLookup::new(&view), core.now());
     Ok(page.map(|a| allocation_view(&names, (&plan, &waits, now), caller, &a)))
+}
+
+/// Allocations that the stop reasons of these mention. They are collected at once, because the iterator would be part of
+/// the caller's future, which must be `Send`.
+fn stopped_by<'a>(all: impl IntoIterator<Item = &'a Allocation>) -> Vec<AllocationId> {
+    all.into_iter()
+        .filter_map(names::mentioned_in_stop)
+        .collect()
 }
 
 /// Lists allocations including ended ones, which only the quorum has.

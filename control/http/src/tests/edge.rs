@@ -276,6 +276,7 @@ async fn rate_limit_asks_to_wait() {
         requests_per_second: 2,
         connections: 1,
         max_dag_size: 1_000,
+        default_output: None,
         stop: Default::default(),
     };
     let api = Api::new(

@@ -479,6 +479,7 @@ async fn whoever_an_issuer_names_is_held_to_the_same_rate() {
         requests_per_second: 1,
         connections: 1,
         max_dag_size: 1,
+        default_output: None,
         stop: Default::default(),
     };
     let api = Api::new(

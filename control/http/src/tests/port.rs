@@ -264,6 +264,7 @@ fn api(fixture: &ApiFixture, connections: usize, stop: &CancellationToken) -> Ap
         requests_per_second: 100,
         connections,
         max_dag_size: 1_000,
+        default_output: None,
         stop: stop.clone(),
     };
     Api::new(
