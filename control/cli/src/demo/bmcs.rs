@@ -3,6 +3,7 @@
 use super::{
     fixtures::{DemoNode, Fixtures},
     folder::Folder,
+    stretched,
 };
 use anyhow::Context as _;
 use lattice_fake_bmc::{FakeBmc, Identity, Tree};
@@ -14,15 +15,17 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 /// Account of the simulators, which listen on loopback only.
 const USER: &str = "admin";
 const PASSWORD: &str = "lattice-bmc";
-/// Interval between readings of power draw and power limit, seconds; short, since the demo's user waits for changes.
-const POWER_INTERVAL_S: u64 = 5;
-/// Interval between readings of all values, seconds; short for the same reason.
-const INTERVAL_S: u64 = 60;
+/// Interval between readings of power draw and power limit; short, since the demo's user waits for changes. Longer in a
+/// large demo.
+const POWER_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval between readings of all values; short for the same reason, and longer in a large demo.
+const INTERVAL: Duration = Duration::from_secs(60);
 /// Delay before a changed value is read a second time, seconds.
 const CONFIRM_AFTER_S: u64 = 1;
 
@@ -87,8 +90,8 @@ impl Bmcs {
         Ok(Bmcs(all))
     }
 
-    /// Writes the file from which control reads the BMCs, and the password file.
-    pub fn write(&self, folder: &Folder) -> anyhow::Result<PathBuf> {
+    /// Writes the file from which control reads the BMCs of a demo of `nodes` nodes, and the password file.
+    pub fn write(&self, folder: &Folder, nodes: usize) -> anyhow::Result<PathBuf> {
         let folder = folder.member_dir("bmcs")?;
         let password = folder.join("password");
         write_private(&password, PASSWORD)?;
@@ -112,8 +115,8 @@ impl Bmcs {
             })
         };
         let file = json!({
-            "power_interval_s": POWER_INTERVAL_S,
-            "interval_s": INTERVAL_S,
+            "power_interval_s": stretched(POWER_INTERVAL, nodes).as_secs(),
+            "interval_s": stretched(INTERVAL, nodes).as_secs(),
             "confirm_after_s": CONFIRM_AFTER_S,
             "bmcs": self.0.iter().map(entry).collect::<Vec<_>>(),
         });

@@ -170,7 +170,7 @@ mod tests {
 
     fn nodes(count: usize) -> Vec<DemoNode> {
         let here = NodeId::new("here").unwrap();
-        Fixtures::find(None).unwrap().nodes(count, here).unwrap()
+        Fixtures::of_checkout().nodes(count, here).unwrap()
     }
 
     fn chosen(count: usize) -> Option<(String, bool)> {

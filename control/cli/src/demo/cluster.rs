@@ -1,15 +1,18 @@
 //! Daemons of the demo, started in the order of their dependencies.
 
 use super::{
+    START_BAR,
     bmcs::Bmcs,
     fixtures::{DemoNode, Fixtures},
     folder::{CLUSTER, Folder},
+    stretched,
 };
 use crate::{
     output,
+    progress::Progress,
     web_tls::{self, WebTls},
 };
-use futures::future::{join_all, try_join_all};
+use futures::{StreamExt as _, future::join_all, stream};
 use lattice_client::{AllocationFilter, Client, Endpoint};
 use lattice_cluster::{AgentPlan, ClusterFounder, ControlPlan, LOOPBACK};
 use lattice_mesh::{Clock as _, JoinToken, RateLimit, Role, SystemClock};
@@ -18,8 +21,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
+    num::NonZero,
     path::PathBuf,
     sync::Arc,
+    thread,
     time::{Duration, SystemTime},
 };
 use tokio::time::timeout;
@@ -28,17 +33,22 @@ use tokio::time::timeout;
 const VOTERS: VoterId = 3;
 /// Validity of the mesh certificates, and of the certificate for the web page and the API.
 const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
-/// Lifetime of the join token.
-const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
+/// Lifetime of the join token: longer than the start of the largest demo on a slow machine.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
 /// Rate limit of enrolments per address; high, since all agents enrol from one address at the same moment.
 const ENROL_RATE: RateLimit = RateLimit {
     burst: 1024,
     per_second: 100.0,
 };
-/// Gossip interval; short, since the demo's user should not wait and its cells are small.
+/// Gossip interval; short, since the demo's user should not wait and its cells are small. Longer in a large demo.
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval between two probes of a host; short, so that an edited tree is noticed soon.
+/// Longest gossip interval: that of a cluster in service.
+const MAX_GOSSIP_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval between two probes of a host; short, so that an edited tree is noticed soon. Longer in a large demo.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+/// Agents per processor that start at the same time. Each reads its host first, in a process of its own: without a
+/// bound, the start of a large demo occupies the machine until its nodes are suspect.
+const STARTS_PER_PROCESSOR: usize = 4;
 /// Time limit for cancelling all allocations at the end of a temporary demo.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for ending the remaining processes after `CANCEL_TIMEOUT`.
@@ -48,6 +58,9 @@ const USER: &str = "demo";
 
 /// All daemons of the demo.
 pub struct Cluster {
+    founder: ClusterFounder,
+    /// Join token of the agents, with one use for each.
+    join: JoinToken,
     quorum: Vec<lattice_quorum::App>,
     control: lattice_control::App,
     agents: Vec<lattice_agent::App>,
@@ -58,18 +71,17 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts all daemons. All agents run when this function returns; control discovers them a little later.
+    /// Starts all daemons except the agents.
     pub async fn start(
         folder: &Folder,
         (fixtures, nodes): (&Fixtures, &[DemoNode]),
         listen: SocketAddr,
-        run_as: Option<u32>,
     ) -> anyhow::Result<Cluster> {
         let founder = ClusterFounder {
             cluster: CLUSTER.to_owned(),
             authority: Arc::new(folder.authority()?),
             lifetime: CERTIFICATE_LIFETIME,
-            gossip_interval: GOSSIP_INTERVAL,
+            gossip_interval: stretched(GOSSIP_INTERVAL, nodes.len()).min(MAX_GOSSIP_INTERVAL),
             // A port in use by another program is reported at once, as a mistake of the user.
             bind_timeout: Duration::ZERO,
         };
@@ -82,30 +94,56 @@ impl Cluster {
             web: &web,
             token: &token,
         };
-        let bmcs_file = bmcs.write(folder)?;
+        let bmcs_file = bmcs.write(folder, nodes.len())?;
         let mut control = bind_control(folder, nodes, bmcs_file, &founder, &web_of).await?;
         let quorum = start_quorum(folder, nodes, &founder).await?;
         let members: Vec<SocketAddr> = quorum.iter().map(lattice_quorum::App::addr).collect();
         control.start(members.clone()).await?;
         let join = join_token(&founder, &members, nodes.len(), folder.resumed).await?;
-        let agent = CommonPlan {
-            folder,
-            founder: &founder,
-            control: control.addr(),
-            quorum: &members,
-            join: &join,
-            run_as,
-        };
-        let agents = try_join_all(nodes.iter().map(|node| agent.start(node))).await?;
         Ok(Cluster {
+            founder,
+            join,
             https: control.https_addr(),
             quorum,
             control,
-            agents,
+            agents: Vec::new(),
             bmcs,
             web,
             token,
         })
+    }
+
+    /// Starts the agents of `nodes`, a bounded number at a time. All agents have enrolled and read their hosts when this
+    /// function returns; control discovers them a little later. After an error or a drop of the future, the agents that
+    /// have started run until [`Cluster::stop`].
+    pub async fn start_agents(
+        &mut self,
+        folder: &Folder,
+        nodes: &[DemoNode],
+        run_as: Option<u32>,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        let members: Vec<SocketAddr> = self.quorum.iter().map(lattice_quorum::App::addr).collect();
+        let plan = CommonPlan {
+            folder,
+            founder: &self.founder,
+            control: self.control.addr(),
+            quorum: &members,
+            join: &self.join,
+            run_as,
+            probe_interval: stretched(PROBE_INTERVAL, nodes.len()),
+            health_interval: stretched(lattice_agent::HEALTH_INTERVAL, nodes.len()),
+        };
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let starts = stream::iter(nodes.iter().map(|node| plan.start(node)));
+        let mut starts = starts.buffer_unordered(STARTS_PER_PROCESSOR * processors);
+        progress.begin(START_BAR, nodes.len(), 0);
+        while let Some(agent) = starts.next().await {
+            self.agents.push(agent?);
+            progress.update(self.agents.len(), "agents enrolled".to_owned());
+        }
+        progress.end();
+        Ok(())
     }
 
     /// Returns the BMCs of the captured hosts.
@@ -191,13 +229,10 @@ fn web_hosts(listen: IpAddr) -> Vec<String> {
     hosts.into_iter().collect()
 }
 
-/// Returns 256 random bits, as hex, from a cryptographic generator.
+/// Returns 128 random bits, as hex, from a cryptographic generator. The address of the page with the token fits a line of
+/// 80 characters, so that a terminal recognises it.
 fn random_token() -> String {
-    format!(
-        "{:032x}{:032x}",
-        rand::random::<u128>(),
-        rand::random::<u128>()
-    )
+    format!("{:032x}", rand::random::<u128>())
 }
 
 async fn start_quorum(
@@ -255,9 +290,12 @@ struct CommonPlan<'a> {
     quorum: &'a [SocketAddr],
     join: &'a JoinToken,
     run_as: Option<u32>,
+    probe_interval: Duration,
+    health_interval: Duration,
 }
 
 impl CommonPlan<'_> {
+    /// Starts the agent of `node`, and waits until the agent has read its host.
     async fn start(&self, node: &DemoNode) -> anyhow::Result<lattice_agent::App> {
         let root = node.root.clone().unwrap_or_else(|| PathBuf::from("/"));
         let plan = AgentPlan {
@@ -274,13 +312,19 @@ impl CommonPlan<'_> {
         };
         let edit = |settings: &mut lattice_agent::Settings, _: &mut lattice_agent::Dependencies| {
             settings.topology_group = Some(node.group.clone());
-            settings.probe.interval = PROBE_INTERVAL;
+            settings.probe.interval = self.probe_interval;
+            settings.health.interval = self.health_interval;
+            // No job leaves anything on a captured host, so that claims and sensitive jobs need no wipe.
+            settings.executor.hooks.nothing_to_wipe = true;
             settings.quorum = self.quorum.to_vec();
             settings.executor.run_as = self
                 .run_as
                 .map(|uid| lattice_agent::executor::Ids { uid, gid: uid });
         };
-        Ok(self.founder.start_agent(plan, edit).await?)
+        let agent = self.founder.start_agent(plan, edit).await?;
+        // A host that cannot be read is reported like that of any cluster, and delays the other agents only for a time.
+        let _ = agent.view().latest().await;
+        Ok(agent)
     }
 }
 

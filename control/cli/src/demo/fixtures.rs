@@ -1,5 +1,6 @@
 //! Captured hosts and recorded workload of the demo.
 
+use super::packed;
 use anyhow::{Context as _, bail};
 use lattice_quorum_types::NodeId;
 use serde::Deserialize;
@@ -7,6 +8,10 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
+
+/// Number of times that the captured trees are used in one gossip cell. A larger demo has more cells, not larger ones:
+/// the traffic of a cell grows with the square of its size.
+const ROUNDS_PER_CELL: usize = 4;
 
 /// Contents of `fixtures/hosts/cluster.yaml`.
 #[derive(Debug, Deserialize)]
@@ -81,18 +86,32 @@ pub const PLANTED: [PlantedDifference; 2] = [
     },
 ];
 
-/// Data of the demo: `fixtures/` of the source tree.
+/// Source of the demo's data.
 #[derive(Debug, Clone)]
-pub struct Fixtures {
-    dir: PathBuf,
+pub enum FixtureSource {
+    /// `fixtures/` of a checkout, or a folder like it.
+    Folder(Fixtures),
+    /// The copy in the program.
+    Program,
 }
 
-impl Fixtures {
-    /// Returns the folder `explicit`, else a `fixtures` folder above the running program or the working directory.
-    pub fn find(explicit: Option<&Path>) -> anyhow::Result<Fixtures> {
+impl FixtureSource {
+    /// Returns the folder `explicit`, else a `fixtures` folder above the running program or the working directory, else
+    /// the copy in the program.
+    ///
+    /// # Errors
+    /// `explicit` is not such a folder, or the program or the working directory cannot be found.
+    pub fn find(explicit: Option<&Path>) -> anyhow::Result<FixtureSource> {
         if let Some(dir) = explicit {
-            return Self::checked(dir.to_owned())
-                .with_context(|| format!("--fixtures {}", dir.display()));
+            return Fixtures::open(dir.to_owned())
+                .map(FixtureSource::Folder)
+                .with_context(|| {
+                    format!(
+                        "--fixtures {}: not the folder `fixtures` of a checkout of Lattice; leave the option out to \
+                         use the hosts in the program",
+                        dir.display()
+                    )
+                });
         }
         let program = std::env::current_exe().context("cannot find the running program")?;
         let here = std::env::current_dir().context("cannot find the working directory")?;
@@ -100,24 +119,47 @@ impl Fixtures {
             start
                 .ancestors()
                 .map(|up| up.join("fixtures"))
-                .find_map(|d| Self::checked(d).ok())
+                .find_map(|dir| Fixtures::open(dir).ok())
         };
-        match above(&program).or_else(|| above(&here)) {
-            Some(found) => Ok(found),
-            None => bail!(
-                "the demo's captured hosts were not found above {} or {}; give --fixtures DIR",
-                program.display(),
-                here.display()
-            ),
-        }
+        let found = above(&program).or_else(|| above(&here));
+        Ok(found.map_or(FixtureSource::Program, FixtureSource::Folder))
     }
 
-    fn checked(dir: PathBuf) -> anyhow::Result<Fixtures> {
+    /// Returns the data in a folder. The copy in the program is unpacked into the subfolder `fixtures` of `folder`.
+    pub fn unpacked_in(self, folder: &Path) -> anyhow::Result<Fixtures> {
+        match self {
+            FixtureSource::Folder(fixtures) => Ok(fixtures),
+            FixtureSource::Program => {
+                let dir = folder.join("fixtures");
+                packed::unpack(&dir)?;
+                Fixtures::open(dir)
+            }
+        }
+    }
+}
+
+/// Data of the demo in a folder: `fixtures/` of the source tree, or a copy of its part that the demo reads.
+#[derive(Debug, Clone)]
+pub struct Fixtures {
+    dir: PathBuf,
+}
+
+impl Fixtures {
+    /// Opens the folder `dir`.
+    pub fn open(dir: PathBuf) -> anyhow::Result<Fixtures> {
         let file = dir.join("hosts/cluster.yaml");
         if !file.is_file() {
             bail!("{} is missing", file.display());
         }
         Ok(Fixtures { dir })
+    }
+
+    /// Opens the folder of the source tree, for tests.
+    #[cfg(test)]
+    pub fn of_checkout() -> Fixtures {
+        Fixtures {
+            dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures"),
+        }
     }
 
     /// Returns the path of a file in the fixtures folder.
@@ -131,7 +173,7 @@ impl Fixtures {
     }
 
     /// Returns `count` nodes: this machine, then the captured trees. If there are fewer trees, they are reused under
-    /// new names, with the same hardware and the same differences.
+    /// new names, with the same hardware and the same differences, and after some rounds in further gossip cells.
     pub fn nodes(&self, count: usize, this_machine: NodeId) -> anyhow::Result<Vec<DemoNode>> {
         let path = self.dir.join("hosts/cluster.yaml");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -162,10 +204,50 @@ impl Fixtures {
                     root: Some(self.dir.join("hosts").join(node.name.as_str())),
                     model: Some(node.model.clone()),
                     group: node.group.clone(),
-                    cell: node.cell.clone(),
+                    cell: match round / ROUNDS_PER_CELL {
+                        0 => node.cell.clone(),
+                        n => format!("{}-{n}", node.cell),
+                    },
                 });
             }
         }
         Ok(nodes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn cell_sizes(count: usize) -> BTreeMap<String, usize> {
+        let here = NodeId::new("here").unwrap();
+        let nodes = Fixtures::of_checkout().nodes(count, here).unwrap();
+        assert_eq!(nodes.len(), count);
+        let mut sizes = BTreeMap::new();
+        for node in nodes {
+            *sizes.entry(node.cell).or_default() += 1;
+        }
+        sizes
+    }
+
+    #[test]
+    fn larger_demos_have_more_cells_of_the_same_size() {
+        assert_eq!(cell_sizes(24).into_values().sum::<usize>(), 24);
+        assert_eq!(cell_sizes(24).len(), 2);
+        let sizes = cell_sizes(512);
+        assert_eq!(sizes.len(), 12);
+        assert!(sizes.values().all(|size| *size <= 48), "{sizes:?}");
+        assert_eq!(sizes["c0"], 48);
+    }
+
+    #[test]
+    fn another_folder_is_refused_with_the_next_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = FixtureSource::find(Some(folder.path())).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("leave the option out"), "{text}");
+        assert!(text.contains("cluster.yaml is missing"), "{text}");
     }
 }

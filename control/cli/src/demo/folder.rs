@@ -7,11 +7,13 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
+    fmt,
     fs::{self, DirBuilder, File},
     io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 /// Version of the folder's layout; a build rejects other versions.
@@ -20,12 +22,60 @@ const FORMAT: u32 = 1;
 pub const CLUSTER: &str = "demo";
 /// Validity of the CA, and so the time for which a kept folder can be resumed.
 const CA_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Longest time in which the removal of a temporary folder is repeated. Processes and threads that are about to end may
+/// still create files in it.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
+const REMOVAL_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Contents of `demo.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct DemoMarker {
     format: u32,
     nodes: usize,
+}
+
+/// What became of the data folder when the demo ended.
+#[derive(Debug)]
+pub enum FolderEnd {
+    /// The folder was temporary, and is gone.
+    Removed(PathBuf),
+    /// The folder stays, for a later start.
+    Kept(PathBuf),
+    /// The folder was temporary, and could not be removed.
+    NotRemoved(PathBuf, io::Error),
+}
+
+impl fmt::Display for FolderEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FolderEnd::Removed(path) => write!(f, "removed {}", path.display()),
+            FolderEnd::Kept(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "the data is in {path}; resume with `lattice demo --data-dir {path}`"
+                )
+            }
+            FolderEnd::NotRemoved(path, error) => write!(
+                f,
+                "{} could not be removed ({error}); remove it by hand",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// Removes a folder with everything in it, and repeats that for at most `timeout`.
+fn remove_tree(path: &Path, timeout: Duration) -> io::Result<()> {
+    let ends_at = Instant::now() + timeout;
+    loop {
+        match fs::remove_dir_all(path) {
+            Ok(()) => return Ok(()),
+            Err(_) if fs::symlink_metadata(path).is_err() => return Ok(()),
+            Err(error) if Instant::now() >= ends_at => return Err(error),
+            Err(_) => thread::sleep(REMOVAL_RETRY_INTERVAL),
+        }
+    }
 }
 
 /// Locked data folder.
@@ -41,7 +91,15 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder `dir`, or a temporary one that is removed when the value is dropped.
+    /// Returns the number of nodes of the cluster in the folder `dir`; `None` without one. A folder that cannot be used
+    /// is reported by [`Folder::open`].
+    pub fn kept_nodes(dir: &Path) -> Option<usize> {
+        let marker = read_marker(dir).ok().flatten()?;
+        Some(marker.nodes)
+    }
+
+    /// Opens the folder `dir`, or a temporary one. [`Folder::close`] removes the temporary one; so does a drop, which
+    /// does not wait for files that are still written.
     pub fn open(dir: Option<&Path>, nodes: Option<usize>) -> anyhow::Result<Folder> {
         let Some(dir) = dir else {
             let temporary = tempfile::Builder::new()
@@ -121,6 +179,18 @@ impl Folder {
     /// Whether the folder is temporary, and so removed when this value is dropped.
     pub fn is_temporary(&self) -> bool {
         self.temporary.is_some()
+    }
+
+    /// Removes the folder if it is temporary. Call this after all tasks have ended.
+    pub fn close(self) -> FolderEnd {
+        let path = self.path.clone();
+        if !self.is_temporary() {
+            return FolderEnd::Kept(path);
+        }
+        match remove_tree(&path, REMOVAL_TIMEOUT) {
+            Ok(()) => FolderEnd::Removed(path),
+            Err(error) => FolderEnd::NotRemoved(path, error),
+        }
     }
 
     /// Returns the path of the folder.
@@ -208,6 +278,40 @@ mod tests {
         );
         fs::write(dir.path().join("demo.json"), "{").unwrap();
         assert!(error(dir.path(), None).contains("demo.json"));
+    }
+
+    #[test]
+    fn temporary_folder_is_removed_while_files_are_still_written() {
+        let folder = Folder::open(None, None).unwrap();
+        let path = folder.path().to_owned();
+        let late = folder.member_dir("agents/gpu001").unwrap();
+        let writer = thread::spawn(move || {
+            let ends_at = Instant::now() + Duration::from_millis(300);
+            let mut number = 0;
+            while Instant::now() < ends_at {
+                number += 1;
+                // Fails once the folder is gone.
+                let _ = fs::write(late.join(number.to_string()), "x");
+            }
+        });
+        let end = folder.close();
+        assert_eq!(end.to_string(), format!("removed {}", path.display()));
+        writer.join().unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn kept_folder_stays_and_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Folder::kept_nodes(dir.path()), None);
+        let folder = Folder::open(Some(dir.path()), Some(3)).unwrap();
+        let path = folder.path().to_owned();
+        let end = folder.close().to_string();
+        assert!(
+            end.contains(&format!("--data-dir {}", path.display())),
+            "{end}"
+        );
+        assert_eq!(Folder::kept_nodes(dir.path()), Some(3));
     }
 
     #[test]

@@ -13,10 +13,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, interval, sleep, sleep_until};
 
 /// Progress bar of the workload on a terminal.
 const BAR: &str = "playing {bar:30} {pos}/{len} {msg}, {elapsed}";
+
+/// Interval of updates of the progress display without an event.
+const PROGRESS_TICK: Duration = Duration::from_secs(1);
 
 /// Interval between two attempts of a submit while the project is at its limit or the quorum is unavailable.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
@@ -54,6 +57,7 @@ pub async fn run_jobs(
     let watcher = async {
         let mut events = client.events(Some(since)).await?;
         let mut submitting = true;
+        let mut ticks = interval(PROGRESS_TICK);
         // An allocation may end before the answer to its submit arrives here.
         let mut ended_early = BTreeMap::new();
         while submitting || !open.is_empty() {
@@ -75,6 +79,7 @@ pub async fn run_jobs(
                         }
                     }
                 }
+                _ = ticks.tick() => {}
             }
             let what = format!("jobs ended, {} queued or running", open.len());
             progress.update(played.states.len(), what);

@@ -73,6 +73,8 @@ pub enum Fault {
         wanted: &'static str,
         texts: Vec<String>,
     },
+    /// A recorded job was refused.
+    UnexpectedRefusal(String),
     /// The number of nodes that joined is not the number of agents that were started.
     Missing { started: usize, joined: usize },
 }
@@ -99,6 +101,7 @@ impl fmt::Display for Fault {
             Fault::Refusal { wanted, texts } => {
                 write!(f, "the refusal lacks {wanted:?}: {texts:?}")
             }
+            Fault::UnexpectedRefusal(text) => write!(f, "a recorded job was refused: {text}"),
             Fault::Missing { started, joined } => {
                 write!(f, "{started} agents were started, {joined} joined")
             }
@@ -254,6 +257,8 @@ pub fn find_faults(outcome: &Outcome, endings: &[JobEnd], nodes: &[DemoNode]) ->
             .cloned()
             .map(Fault::Ending),
     );
+    let unplanned = outcome.refusals.iter().filter(|text| *text != REFUSAL);
+    faults.extend(unplanned.cloned().map(Fault::UnexpectedRefusal));
     if !outcome.refusals.iter().any(|text| text == REFUSAL) {
         faults.push(Fault::Refusal {
             wanted: REFUSAL,
@@ -298,8 +303,7 @@ mod tests {
     use lattice_quorum_types::NodeId;
 
     fn nodes(count: usize) -> Vec<DemoNode> {
-        Fixtures::find(None)
-            .unwrap()
+        Fixtures::of_checkout()
             .nodes(count, NodeId::new("here").unwrap())
             .unwrap()
     }
@@ -336,6 +340,15 @@ mod tests {
     #[test]
     fn what_must_come_out_is_no_fault() {
         assert_eq!(find_faults(&good(), &[], &nodes(24)), []);
+    }
+
+    #[test]
+    fn refused_recorded_job_is_a_fault() {
+        let mut outcome = good();
+        outcome.refusals.push("requested: 80, limit: 50".to_owned());
+        let faults = find_faults(&outcome, &[], &nodes(24));
+        let expected = Fault::UnexpectedRefusal("requested: 80, limit: 50".to_owned());
+        assert_eq!(faults, [expected]);
     }
 
     #[test]

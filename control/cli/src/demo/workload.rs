@@ -12,6 +12,8 @@ pub const COMPRESSION: u64 = 20_000;
 pub const RECORDED_PROCS: u64 = 100;
 /// Time added to the scaled estimate: starting a process takes the same time at any compression.
 pub const WALLTIME_MARGIN: Duration = Duration::from_secs(5);
+/// Further time for each node of the cluster: this machine starts the processes of a job on all its nodes.
+pub const WALLTIME_MARGIN_PER_NODE: Duration = Duration::from_millis(50);
 /// Projects that submit, in turn.
 pub const PROJECTS: [&str; 2] = ["atlas/operations/workflow", "atlas/operations/web"];
 
@@ -58,8 +60,9 @@ fn demo_job(index: usize, job: &ReplayJob, start: u64, nodes: usize) -> anyhow::
     let width = (job.procs * nodes as u64).div_ceil(RECORDED_PROCS);
     let name = format!("kth-{:03}", index + 1);
     let script = format!("sleep {:.4}; exit {exit}", run.as_secs_f64());
-    let walltime = u64::try_from((estimate + WALLTIME_MARGIN).as_millis())?;
     let width = u32::try_from(width).context("a recorded job is too wide")?;
+    let margin = WALLTIME_MARGIN + WALLTIME_MARGIN_PER_NODE * u32::try_from(nodes)?;
+    let walltime = u64::try_from((estimate + margin).as_millis())?;
     Ok(DemoJob {
         submit_after: compressed(job.submit_s.saturating_sub(start)),
         request: AllocationRequest {
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_recorded_jobs_keep_order_width_and_ending() {
-        let trace = Fixtures::find(None).unwrap().trace();
+        let trace = Fixtures::of_checkout().trace();
         let jobs = read(&trace, 24).unwrap();
         let ending = |state| jobs.iter().filter(|job| job.expected_end == state).count();
         assert_eq!(jobs.len(), 200);

@@ -1,6 +1,6 @@
 //! Errors and exit codes for wrong input, without a running cluster.
 
-use crate::common::Sandbox;
+use crate::common::{CommandResult, Sandbox, demo_folders};
 use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _};
 
 #[track_caller]
@@ -182,12 +182,74 @@ fn a_demo_does_not_start_on_what_is_not_its_own() {
 }
 
 #[test]
+fn demo_larger_than_the_machine_is_refused_before_it_starts() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path("data");
+    let program = env!("CARGO_BIN_EXE_lattice");
+    // A process may lower its own limit of open files, and not raise it again.
+    let script = format!(
+        "ulimit -Sn 320 && ulimit -Hn 320 && exec {program} demo --nodes 512 --data-dir {}",
+        data.display()
+    );
+    let done = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .output();
+    let done = CommandResult::from(done.unwrap());
+    assert_eq!(done.code, Some(1), "{done:?}");
+    // (320 - 256) / 16
+    let text =
+        "needs 8448 open files, and the limit is 320; this machine can carry 4: give --nodes 4";
+    assert!(done.stderr.contains(text), "{done:?}");
+    assert_eq!(done.stdout, "");
+    assert!(!data.exists(), "nothing was created");
+}
+
+#[test]
+fn several_demos_are_listed_with_exit_code_2() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.path("run/lattice");
+    fs::create_dir(&folder).unwrap();
+    let mut children = Vec::new();
+    let mut expected = Vec::new();
+    for port in [7001, 7002] {
+        let child = std::process::Command::new("sleep").arg("60").spawn();
+        let child = child.unwrap();
+        let (pid, server) = (child.id(), format!("https://127.0.0.1:{port}"));
+        let text = serde_json::json!({
+            "server": server, "ca_pem": "c", "token": "t", "demo_pid": pid,
+        });
+        let file = folder.join(format!("demo-{pid}.json"));
+        fs::write(&file, text.to_string()).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        expected.push(format!(
+            "  --context {}   ({server}, process {pid})",
+            file.display()
+        ));
+        children.push(child);
+    }
+    let words: Vec<&str> = expected.iter().map(String::as_str).collect();
+    refused(&sandbox, &["node", "list"], 2, &words);
+    for mut child in children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
 fn demo_reports_port_in_use() {
     let sandbox = Sandbox::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
+    let temporary = sandbox.path("tmp");
+    fs::create_dir(&temporary).unwrap();
     let args = ["demo", "--nodes", "1", "--listen", &address];
-    refused(&sandbox, &args, 1, &[&address, "in use"]);
+    let mut command = sandbox.command(&args);
+    let done: CommandResult = command.env("TMPDIR", &temporary).output().unwrap().into();
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for word in [address.as_str(), "in use", "stopped; removed"] {
+        assert!(done.stderr.contains(word), "{word:?}: {done:?}");
+    }
+    assert_eq!(demo_folders(&temporary), 0, "{done:?}");
     assert_eq!(sandbox.contexts(), Vec::<std::path::PathBuf>::new());
 }
 

@@ -1,6 +1,6 @@
 //! The demo as a user runs it: the real program, with commands from another terminal.
 
-use crate::common::{Demo, Sandbox, copy_tree, wait_until};
+use crate::common::{Demo, Sandbox, copy_tree, demo_folders, wait_until};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration,
@@ -136,6 +136,25 @@ fn one_more_edited_firmware_is_found_and_fails_the_demo() {
     );
 }
 
+/// Ctrl-C during the start: nothing remains, and the demo prints what was removed.
+#[test]
+fn interrupted_start_leaves_no_folder() {
+    let sandbox = Sandbox::new();
+    let temporary = sandbox.path("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let mut command = sandbox.command(&["demo", "--nodes", "4"]);
+    command.env("TMPDIR", &temporary);
+    let mut demo = Demo::spawn(command);
+    demo.wait_for("starting 3 quorum members, 1 control, 4 agents", JOIN);
+    assert_eq!(demo_folders(&temporary), 1);
+    let (code, said) = demo.interrupt();
+    assert_eq!(code, Some(130), "{said}");
+    let folder = format!("stopped; removed {}/lattice-demo-", temporary.display());
+    assert!(said.contains(&folder), "{said}");
+    assert_eq!(demo_folders(&temporary), 0, "{said}");
+    assert!(sandbox.contexts().is_empty());
+}
+
 #[test]
 fn another_terminal_uses_it_and_a_kept_folder_resumes() {
     let sandbox = Sandbox::new();
@@ -189,7 +208,11 @@ fn another_terminal_uses_it_and_a_kept_folder_resumes() {
     say_no(&sandbox);
     let token = sandbox.lattice(&["admin", "token", "create", "--role", "agent", "-o", "json"]);
     assert_eq!(token.json()["uses"], 1);
-    assert_eq!(demo.interrupt(), Some(130));
+    let (code, said) = demo.interrupt();
+    assert_eq!(code, Some(130));
+    let kept = format!("resume with `lattice demo --data-dir {}`", args[3]);
+    assert!(said.contains("stopped; the data is in"), "{said}");
+    assert!(said.contains(&kept), "{said}");
     assert!(
         sandbox.contexts().is_empty(),
         "its own, and what the crash left"

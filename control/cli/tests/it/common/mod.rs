@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::{
+    ffi::OsString,
     fs,
     io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
@@ -87,19 +88,23 @@ impl Sandbox {
 pub struct Demo {
     child: Child,
     said: Arc<Mutex<String>>,
+    reader: Option<thread::JoinHandle<()>>,
 }
 
 impl Demo {
     pub fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
         let mut command = sandbox.command(&["demo"]);
-        command
-            .args(args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.args(args);
+        Self::spawn(command)
+    }
+
+    /// Starts a demo with a command that the test has prepared.
+    pub fn spawn(mut command: Command) -> Self {
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let (into, from) = (said.clone(), child.stderr.take().unwrap());
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             for line in BufReader::new(from).lines() {
                 let Ok(line) = line else { return };
                 let mut said = into.lock().unwrap();
@@ -107,7 +112,11 @@ impl Demo {
                 said.push('\n');
             }
         });
-        Self { child, said }
+        Self {
+            child,
+            said,
+            reader: Some(reader),
+        }
     }
 
     pub fn said(&self) -> String {
@@ -126,10 +135,18 @@ impl Demo {
         });
     }
 
-    /// Ends the demo as Ctrl-C does.
-    pub fn interrupt(mut self) -> Option<i32> {
+    /// Ends the demo as Ctrl-C does. Returns its exit code and everything that it has printed.
+    pub fn interrupt(mut self) -> (Option<i32>, String) {
         self.signal("-INT");
-        self.child.wait().unwrap().code()
+        let code = self.child.wait().unwrap().code();
+        // Processes of jobs may hold the stream open, so its end is not awaited for ever.
+        if let Some(reader) = self.reader.take() {
+            let ends_at = Instant::now() + Duration::from_secs(5);
+            while !reader.is_finished() && Instant::now() < ends_at {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        (code, self.said())
     }
 
     /// Ends the demo as a crash does.
@@ -164,6 +181,14 @@ pub fn wait_until(what: &str, at_most: Duration, mut is_so: impl FnMut() -> bool
         assert!(start.elapsed() < at_most, "in {at_most:?}: {what}");
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Number of temporary folders of demos in a folder.
+pub fn demo_folders(folder: &Path) -> usize {
+    let names = fs::read_dir(folder).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name());
+    let is_of_demo = |name: &OsString| name.to_string_lossy().starts_with("lattice-demo-");
+    names.filter(is_of_demo).count()
 }
 
 pub fn copy_tree(from: &Path, to: &Path) {
