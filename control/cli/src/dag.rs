@@ -27,11 +27,12 @@ pub enum DagCommand {
     ///
     ///   name: nightly
     ///   members:
-    ///   - {name: prepare, project: atlas/web, nodes: 1, argv: [./prepare]}
-    ///   - {name: train, project: atlas/web, nodes: 4, argv: [./train],
-    ///     after: [prepare]}
-    ///   - {name: clean, project: atlas/web, nodes: 1, argv: [./clean],
-    ///     after: {any: [train]}}
+    ///   - {name: prepare, project: atlas/operations/web, nodes: 1,
+    ///     argv: [./prepare]}
+    ///   - {name: train, project: atlas/operations/web, nodes: 4,
+    ///     argv: [./train], after: [prepare]}
+    ///   - {name: clean, project: atlas/operations/web, nodes: 1,
+    ///     argv: [./clean], after: {any: [train]}}
     #[command(verbatim_doc_comment)]
     Submit(SubmitArgs),
     /// Show one DAG: its members and their states.

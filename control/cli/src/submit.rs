@@ -24,7 +24,8 @@ use std::{fs, io::Read as _, path::Path};
 
 /// Request nodes for a program or script; prints the allocation number.
 ///
-/// For example: lattice submit --project atlas/web --nodes 4 --walltime 2h -- ./run --fast, or lattice submit job.sh
+/// For example: lattice submit --project atlas/operations/web --nodes 4 --walltime 2h -- ./run --fast, or lattice submit
+/// job.sh
 ///
 /// A script may contain flags before its first command: #LATTICE --nodes 4 --walltime 2h, and the common ones of
 /// #SBATCH --nodes=4 --time=2:00:00. Options that are not supported are rejected by name. For each flag, the command
@@ -222,8 +223,9 @@ impl SubmitInput {
         let flags = &self.flags;
         let project = flags.project.clone().ok_or_else(|| {
             Failure::usage(
-                "--project: name the project whose limits apply, here, or in a script as #LATTICE --project atlas/web \
-                 or #SBATCH --account=atlas/web",
+                "--project: name the project whose limits apply, here, or in a script as #LATTICE --project \
+                 atlas/operations/web or #SBATCH --account=atlas/operations/web; `lattice project tree` lists the \
+                 projects",
             )
         })?;
         Ok(AllocationRequest {

@@ -13,6 +13,8 @@ mod folder;
 mod groups;
 mod job_submission;
 mod packed;
+#[cfg(test)]
+mod readme_tests;
 mod scenario;
 mod verdict;
 mod workload;
