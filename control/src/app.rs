@@ -4,6 +4,7 @@
 use crate::{
     config::Settings,
     edges::{Edges, check_identity},
+    https_reload::HttpsReload,
     start_error::StartError,
     tls,
 };
@@ -16,6 +17,7 @@ use lattice_engine::{
     decisions::Decisions,
     fold, gossip_cells,
     history::History,
+    https_certificates::OwnCertificate,
     inputs::Sources,
     node_records::NodeRecords,
     preimages::Preimages,
@@ -50,7 +52,7 @@ use lattice_engine::{
 };
 use lattice_gossip::{Cell, CellConfig, Gossip};
 use lattice_host::error_text::with_causes;
-use lattice_http::{self as http, Auth, Issuer, Stores};
+use lattice_http::{self as http, Auth, HttpsCertificate, Issuer, Stores};
 use lattice_mesh::{
     Clock, ExpectedIdentity, Mesh, MeshConfig, Pin, QuorumRenewalSource, Renewal, RenewalSettings,
     Role, Router, keep_renewed,
@@ -85,7 +87,8 @@ pub struct App {
     listener: Option<TcpListener>,
     https: SocketAddr,
     auth: Arc<Auth>,
-    tls: Arc<rustls::ServerConfig>,
+    /// Certificate of the interfaces.
+    certificate: HttpsCertificate,
     authority: Pin,
     history: History,
     bmcs: Option<Arc<BmcPlan>>,
@@ -101,6 +104,7 @@ struct RunningControl {
     dispatch: Arc<Lease>,
     schedulers: Arc<Schedulers>,
     cells: Vec<Cell>,
+    https_reload: Option<Arc<HttpsReload>>,
     cancel: CancellationToken,
     /// Cancelled when the interfaces stop serving without a call of [`App::stop`].
     unserved: CancellationToken,
@@ -125,13 +129,13 @@ impl App {
     )]
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
         let identity = edges.credentials.identity().clone();
-        check_identity(&settings, &identity)?;
+        check_identity(&settings.cluster, &identity)?;
         let authority = edges.authority()?;
         let mut auth = Auth::parse(edges.tokens.expose_secret())?;
         if let Some(oidc) = &settings.oidc {
             auth = auth.with_issuer(Arc::new(Issuer::new(oidc)?));
         }
-        let tls = edges.https.into_server_config()?;
+        let certificate = edges.https.into_certificate()?;
         let bmcs = settings.bmcs.as_deref().map(BmcPlan::load).transpose()?;
         let bmcs = bmcs.map(Arc::new);
         let sources = Sources::new(&settings.scheduling)?;
@@ -155,7 +159,7 @@ impl App {
             listener: Some(listener),
             https,
             auth: Arc::new(auth),
-            tls,
+            certificate,
             authority,
             history,
             bmcs,
@@ -193,6 +197,15 @@ impl App {
     pub fn renew_tokens(&self, tokens: &SecretString) -> Result<(), StartError> {
         self.auth.replace(Auth::parse(tokens.expose_secret())?);
         Ok(())
+    }
+
+    /// Reads the HTTPS certificate from its files again, if the control has such files. Open connections continue. A
+    /// pair that cannot be used is logged, and the earlier certificate stays in use.
+    pub fn reload_https(&self) {
+        let running = self.running.as_ref();
+        if let Some(reload) = running.and_then(|running| running.https_reload.as_ref()) {
+            reload.request();
+        }
     }
 
     /// Shared core of this control; `None` before [`App::start`].
@@ -234,7 +247,7 @@ impl App {
         let cancel = CancellationToken::new();
         let port = http::Port {
             listener,
-            tls: self.tls.clone(),
+            tls: self.certificate.server_config()?,
             auth: self.auth.clone(),
             authority: self.authority,
             max_dag_size: self.settings.scheduling.max_dag_size(),
@@ -249,6 +262,15 @@ impl App {
         let router = gossip.route(Router::new()).with_trust_handlers(&self.mesh);
         self.mesh.serve(reports::route(router, &core))?;
         let cells = gossip_cells::join(&gossip, &self.mesh, &self.cell_configs()).await?;
+        let period = self.certificate.period();
+        core.https_certificates.set_own(OwnCertificate {
+            period,
+            reload_error: None,
+        });
+        gossip_cells::publish_https(&cells, period);
+        let files = self.settings.https_files.clone();
+        let certificate = self.certificate.clone();
+        let https_reload = files.map(|files| HttpsReload::new(files, certificate));
         let holder = format!("{}.{:016x}", self.name, rand::random::<u64>());
         let running = RunningControl {
             dispatch: lease("dispatch", &holder)?,
@@ -256,6 +278,7 @@ impl App {
             core,
             stores,
             cells,
+            https_reload,
             cancel: cancel.clone(),
             unserved: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -419,6 +442,12 @@ impl App {
             let core = core();
             move || trust::watch_own(core.clone())
         });
+        if let Some(reload) = &running.https_reload {
+            let (core, reload, cells) = (core(), reload.clone(), running.cells.clone());
+            running.spawn_restarting("https certificate", move || {
+                reload.clone().follow(core.clone(), cells.clone())
+            });
+        }
         running.spawn_restarting("conformance", {
             let records = stores.records(&running.core);
             move || Conformance::new(records.clone()).run()

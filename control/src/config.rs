@@ -1,5 +1,6 @@
 //! Configuration file of control, and the checked settings derived from it.
 
+use crate::tls::HttpsFiles;
 use lattice_config::{Check, Problems};
 use lattice_engine::{SchedulingConfig, Timings, decisions::KEEP_BYTES};
 use lattice_gossip::{CellName, Seed};
@@ -112,7 +113,7 @@ pub struct HttpsConfig {
     pub listen: String,
     /// Certificate chain, PEM.
     pub certificate: PathBuf,
-    /// Private key of the certificate, PEM.
+    /// Private key of the certificate, PEM; other users must not be able to read it.
     pub key: PathBuf,
     /// OIDC issuer of tokens that are accepted in addition to those of the file.
     pub oidc: Option<OidcConfig>,
@@ -209,6 +210,10 @@ impl Check for Config {
             });
         }
     }
+
+    fn check_files(&self, problems: &mut Problems) {
+        crate::check::check_files(self, problems);
+    }
 }
 
 impl Config {
@@ -223,6 +228,7 @@ impl Config {
             Some(advertise) => Some(advertise.parse().ok()?),
             None => None,
         };
+        settings.https_files = Some(self.https.files());
         settings.oidc.clone_from(&self.https.oidc);
         settings.credentials = Some(self.credentials.clone());
         settings.data_dir.clone_from(&self.data_dir);
@@ -239,6 +245,16 @@ impl Config {
         settings.scheduling = self.scheduling.clone();
         settings.accounting = self.accounting.settings();
         Some(settings)
+    }
+}
+
+impl HttpsConfig {
+    /// Files of the certificate and the key.
+    pub fn files(&self) -> HttpsFiles {
+        HttpsFiles {
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+        }
     }
 }
 
@@ -268,6 +284,9 @@ pub struct Settings {
     pub advertise: Option<SocketAddr>,
     /// TCP address of the interfaces; port 0 selects a free port.
     pub https: SocketAddr,
+    /// Files of the certificate of the interfaces, which are read again while the control runs; `None`: the certificate
+    /// stays as it is.
+    pub https_files: Option<HttpsFiles>,
     /// OIDC issuer of tokens that are accepted in addition to those of the file; `None`: no issuer.
     pub oidc: Option<OidcConfig>,
     /// Folder of the identity, where renewed certificates and trust roots are stored; `None` keeps them in memory only.
@@ -327,6 +346,7 @@ impl Settings {
             listen,
             advertise: None,
             https,
+            https_files: None,
             oidc: None,
             credentials: None,
             data_dir: None,

@@ -1,14 +1,8 @@
 //! External dependencies of a control; tests and the demo replace them.
 
-use crate::{
-    config::{Config, Settings},
-    join,
-    start_error::StartError,
-    tls,
-};
-use lattice_engine::{bmc::BmcPlan, inputs::Sources};
+use crate::{config::Config, start_error::StartError, tls};
 use lattice_host::private_file::{self, PrivateFileError};
-use lattice_http::{Auth, HttpsIdentity, Issuer};
+use lattice_http::{Auth, HttpsIdentity};
 use lattice_mesh::{Clock, Credentials, CredentialsError, Identity, Pin, Role, SystemClock};
 use secrecy::{ExposeSecret, SecretString};
 use std::{fmt, sync::Arc};
@@ -41,7 +35,7 @@ impl Edges {
         Ok(Self {
             credentials: Credentials::load(&config.credentials)?,
             clock: Arc::new(SystemClock),
-            https: tls::load(&config.https)?,
+            https: tls::load(&config.https.files())?,
             tokens: read_tokens(config)?,
         })
     }
@@ -58,34 +52,14 @@ impl Edges {
     }
 }
 
-/// Reads the files that the configuration names, except the CA file of the accounting system. Changes nothing.
-///
-/// # Errors
-/// Returns an error for the first file that is missing or cannot be used, or for a certificate of another component.
-pub fn check_files(config: &Config, settings: &Settings) -> Result<(), StartError> {
-    match join::is_due(config) {
-        Some(join) => drop(join::read_token(&join.token)?),
-        None => {
-            let credentials = Credentials::load(&config.credentials)?;
-            check_identity(settings, credentials.identity())?;
-        }
-    }
-    read_tokens(config)?;
-    settings.bmcs.as_deref().map(BmcPlan::load).transpose()?;
-    Sources::new(&settings.scheduling)?.check_files()?;
-    settings.oidc.as_ref().map(Issuer::new).transpose()?;
-    tls::load(&config.https)?.into_server_config()?;
-    Ok(())
-}
-
 /// Checks that the certificate belongs to a control of this cluster.
-pub(crate) fn check_identity(settings: &Settings, found: &Identity) -> Result<(), StartError> {
-    if found.cluster() == settings.cluster && found.role() == Role::Control {
+pub(crate) fn check_identity(cluster: &str, found: &Identity) -> Result<(), StartError> {
+    if found.cluster() == cluster && found.role() == Role::Control {
         return Ok(());
     }
     Err(StartError::WrongIdentity {
         found: found.uri(),
-        expected: format!("spiffe://{}/control/<name>", settings.cluster),
+        expected: format!("spiffe://{cluster}/control/<name>"),
     })
 }
 

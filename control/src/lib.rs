@@ -7,14 +7,18 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod check;
 mod config;
 mod edges;
+mod https_reload;
 mod join;
 mod start_error;
 mod tls;
 
 pub use app::App;
+pub use check::check_online;
 pub use config::{CellConfig, CellSettings, Config, HttpsConfig, JoinConfig, Settings};
-pub use edges::{Edges, check_files, read_tokens};
+pub use edges::{Edges, read_tokens};
 pub use join::enrol;
 pub use start_error::StartError;
+pub use tls::HttpsFiles;

@@ -3,14 +3,15 @@
 
 use anyhow::Context as _;
 use clap::Parser;
-use lattice_config::{PREFIX, Source, log};
-use lattice_control::{App, Config, Edges, Settings, check_files, enrol, read_tokens};
+use lattice_config::{PREFIX, Source, environment, log, online};
+use lattice_control::{App, Config, Edges, Settings, check_online, enrol, read_tokens};
 use std::{io::Write, path::PathBuf, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Schedule allocations, dispatch them to agents, and serve the REST and gRPC interfaces.
 ///
-/// SIGTERM stops the daemon gracefully. SIGHUP reloads the tokens file; an invalid file changes nothing.
+/// SIGTERM stops the daemon gracefully. SIGHUP reloads the tokens file and the HTTPS certificate; an invalid file
+/// changes nothing. The HTTPS certificate is also reloaded within seconds after its files have changed.
 ///
 /// Every configuration key can be overridden by an environment variable: LATTICE_LISTEN, LATTICE_HTTPS__LISTEN, and so
 /// on.
@@ -20,10 +21,14 @@ struct Args {
     /// Configuration file (YAML).
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the configuration and the files that it names, and exit. Prints every error in the configuration, or the
-    /// first error in the files. The CA file of the accounting system is not checked.
+    /// Check the configuration and the files that it names, and exit. Prints every mistake in the configuration, its
+    /// files and the LATTICE_ variables.
     #[arg(long)]
     check_config: bool,
+    /// With --check-config: also try the quorum members, the OIDC issuer, Waldur and the BMCs. Prints one line for each,
+    /// and takes a minute at most.
+    #[arg(long, requires = "check_config")]
+    online: bool,
 }
 
 fn main() -> ExitCode {
@@ -38,22 +43,47 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<()> {
     let source = Source::File(&args.config);
-    let config: Config = lattice_config::load(source, lattice_config::environment(), PREFIX)?;
-    let settings = config
-        .settings()
-        .context("the configuration was not checked")?;
-    let filter = log::filter("quinn=warn", &config.log)?;
     if args.check_config {
-        check_files(&config, &settings)?;
-        println!("{}: configuration is valid", args.config.display());
-        return Ok(());
+        return check(args);
     }
-    log::start(filter);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let config: Config = lattice_config::load(source, environment(), PREFIX)?;
+    let settings = settings_of(&config)?;
+    log::start(log::filter("quinn=warn", &config.log)?);
+    for problem in lattice_config::ignored_variables::<Config>(source, environment(), PREFIX) {
+        tracing::warn!(%problem, "environment variable ignored");
+    }
+    runtime()?.block_on(serve(&config, settings))
+}
+
+fn settings_of(config: &Config) -> anyhow::Result<Settings> {
+    config
+        .settings()
+        .context("the configuration was not checked")
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("the runtime did not start")?;
-    runtime.block_on(serve(&config, settings))
+        .context("the runtime did not start")
+}
+
+/// Checks the configuration with its files, and with `--online` the services that it names.
+fn check(args: &Args) -> anyhow::Result<()> {
+    let source = Source::File(&args.config);
+    let config: Config = lattice_config::check_all(source, environment(), PREFIX)?;
+    let mut out = std::io::stdout();
+    writeln!(out, "{}: configuration is valid", args.config.display())?;
+    if args.online {
+        let settings = settings_of(&config)?;
+        let runtime = runtime()?;
+        let checks = runtime.block_on(check_online(&config, &settings));
+        // A resolver that does not answer must not delay the exit.
+        runtime.shutdown_background();
+        write!(out, "{}", online::report(&checks))?;
+        online::require_all(&checks)?;
+    }
+    Ok(())
 }
 
 async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
@@ -81,7 +111,10 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
         tokio::select! {
             _ = terminate.recv() => break false,
             _ = interrupt.recv() => break false,
-            _ = hangup.recv() => renew_tokens(&app, config),
+            _ = hangup.recv() => {
+                renew_tokens(&app, config);
+                app.reload_https();
+            }
             () = app.unserved() => break true,
         }
     };

@@ -1,27 +1,58 @@
-//! TLS port: certificate and socket.
+//! TLS port: certificate, key and socket.
 
-use crate::{config::HttpsConfig, start_error::StartError};
+use crate::start_error::StartError;
+use lattice_host::private_file::{self, PrivateFileError};
 use lattice_http::HttpsIdentity;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use secrecy::ExposeSecret as _;
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-/// Reads the certificate and key files that the configuration names.
-pub(crate) fn load(config: &HttpsConfig) -> Result<HttpsIdentity, StartError> {
-    let failed = |key: &'static str, path: &Path, reason: String| StartError::File {
+/// Files of the certificate and the key of the TLS port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpsFiles {
+    /// Certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Private key of the certificate, PEM; other users must not be able to read it.
+    pub key: PathBuf,
+}
+
+/// Reads the certificate and the key.
+pub(crate) fn load(files: &HttpsFiles) -> Result<HttpsIdentity, StartError> {
+    Ok(HttpsIdentity {
+        chain: load_chain(&files.certificate)?,
+        key: load_key(&files.key)?,
+    })
+}
+
+/// Reads the certificate chain.
+pub(crate) fn load_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, StartError> {
+    CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|e| failed("https.certificate", path, e.to_string()))
+}
+
+/// Reads the private key.
+pub(crate) fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, StartError> {
+    let text = private_file::read(path).map_err(|error| match error {
+        PrivateFileError::Unreadable { source, .. } => {
+            failed("https.key", path, source.to_string())
+        }
+        PrivateFileError::Exposed(exposed) => StartError::KeyExposed(exposed),
+    })?;
+    PrivateKeyDer::from_pem_slice(text.expose_secret().as_bytes())
+        .map_err(|e| failed("https.key", path, e.to_string()))
+}
+
+fn failed(key: &'static str, path: &Path, reason: String) -> StartError {
+    StartError::File {
         key,
         path: path.to_owned(),
         reason,
-    };
-    let chain = CertificateDer::pem_file_iter(&config.certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|e| failed("https.certificate", &config.certificate, e.to_string()))?;
-    let key = PrivateKeyDer::from_pem_file(&config.key)
-        .map_err(|e| failed("https.key", &config.key, e.to_string()))?;
-    Ok(HttpsIdentity { chain, key })
+    }
 }
 
 /// Opens the port. The listener is non-blocking, as tokio requires.

@@ -22,7 +22,6 @@ const MIN_TOKEN_BYTES: usize = 20;
 
 /// One token of the file.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct TokenEntry {
     /// Principal that owns everything submitted with the token.
     name: String,
@@ -34,7 +33,6 @@ struct TokenEntry {
 
 /// Token file: `tokens:` and a list of `{name, role, token, tenants}`, as YAML or JSON.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct TokenFile {
     tokens: Vec<TokenEntry>,
 }

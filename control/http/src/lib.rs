@@ -41,7 +41,7 @@ pub(crate) use caller::Caller;
 pub use caller::Role;
 pub(crate) use extract::MAX_BODY_BYTES;
 pub use identity::{HttpsCertificate, HttpsIdentity, HttpsIdentityError};
-pub use oidc::{Issuer, IssuerError};
+pub use oidc::{Issuer, IssuerError, IssuerFault};
 pub use oidc_config::OidcConfig;
 pub use routes::openapi;
 pub use server::{Port, run_until_stopped, serve};

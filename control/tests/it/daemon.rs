@@ -1,13 +1,15 @@
 //! Error output of the daemon when it cannot start.
 
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{
     fs::Permissions,
     io::{BufRead as _, BufReader},
-    net::{TcpListener, UdpSocket},
+    net::{TcpListener, TcpStream, UdpSocket},
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, Command, Output, Stdio},
+    sync::Arc,
     time::Duration,
 };
 use tempfile::TempDir;
@@ -126,9 +128,152 @@ fn bad_files_are_named() {
     );
     let text = check(&good);
     let path = folder.path().join("tokens.yaml");
-    let begin = format!("lattice-control: tokens: {}: ", path.display());
-    assert!(text.starts_with(&begin), "{text}");
+    let named = format!("\n  tokens: {}: tokens[0]: ", path.display());
+    assert!(text.contains(&named), "{text}");
     assert_eq!(text.matches("shorter than").count(), 1, "{text}");
+}
+
+/// Mistakes of types, of values, in files and of variables: none of them hides another.
+#[test]
+fn one_report_has_types_values_files_and_variables() {
+    let folder = folder(Role::Control);
+    let at = folder.path().display();
+    write(
+        &folder,
+        "tokens.yaml",
+        "tokens: [{name: a b, role: usr, tokn: x}]\n",
+    );
+    write(
+        &folder,
+        "bmcs.yaml",
+        "bmcs: [{url: 'https://b', user: a, nodes: n1, password_file: /nonexistent/p}]\n",
+    );
+    let text = format!(
+        "cluster: ''\nlisten: '127.0.0.1'\ncredentials: {at}/nosuch\nquorum: []\ncells: []\n\
+         https:\n  listen: '127.0.0.1:0'\n  certificate: {at}/no.pem\n  key: {at}/no.key\n  \
+         oidc: {{issuer: 'https://id.example/realm', audiences: lattice, roles: {{a: amin}}, \
+         ca_file: {at}/no-ca.pem}}\n\
+         tokens: {at}/tokens.yaml\nbmcs: {at}/bmcs.yaml\nauto_register: often\n\
+         scheduling: {{energy_price: {{file: {at}/no.csv}}}}\n\
+         accounting: {{enabled: true, waldur: {{api_url: 'https://w', \
+         token_secret_ref: 'file://{at}/no.token', ca_file: {at}/no-waldur.pem}}}}\n"
+    );
+    write(&folder, "control.yaml", &text);
+    let output = Command::new(env!("CARGO_BIN_EXE_lattice-control"))
+        .args(["--check-config", "--config"])
+        .arg(folder.path().join("control.yaml"))
+        .env_clear()
+        .envs([("LATTICE_HTTPS_LISTEN", "x"), ("LATTICE_FOO", "1")])
+        .output()
+        .unwrap();
+    let found = complaint(&output);
+    for part in [
+        "cluster: ".to_owned(),
+        "listen: must be an address with a port".to_owned(),
+        "quorum: must list the mesh address of at least one member".to_owned(),
+        "auto_register: must be true or false, not the text \"often\"".to_owned(),
+        "https.oidc.audiences: unknown key; did you mean https.oidc.audience? That key is \
+         required and missing"
+            .to_owned(),
+        "https.oidc.roles.a: must be one of ".to_owned(),
+        "not \"amin\"; did you mean admin?".to_owned(),
+        format!("https.oidc.ca_file: {at}/no-ca.pem: "),
+        format!("credentials: {at}/nosuch: no such folder; `lattice admin ca issue"),
+        format!("https.certificate: {at}/no.pem: "),
+        format!("https.key: {at}/no.key: No such file"),
+        format!("tokens: {at}/tokens.yaml: tokens.0.role: must be one of "),
+        format!(
+            "tokens: {at}/tokens.yaml: tokens.0.tokn: unknown key; did you mean tokens.0.token?"
+        ),
+        format!("bmcs: {at}/bmcs.yaml: bmcs.0: password_file: cannot read /nonexistent/p"),
+        format!("scheduling.energy_price.file: {at}/no.csv: No such file"),
+        format!("accounting.waldur.token_secret_ref: cannot read {at}/no.token"),
+        format!("accounting.waldur.ca_file: {at}/no-waldur.pem: No such file"),
+        "LATTICE_HTTPS_LISTEN: no key has this name; did you mean LATTICE_HTTPS__LISTEN? Two \
+         underscores separate the levels of a key"
+            .to_owned(),
+        "LATTICE_FOO: no key has this name; remove the variable".to_owned(),
+    ] {
+        assert!(found.contains(&part), "{part}\nis missing in: {found}");
+    }
+    for word in [
+        "invalid type",
+        "unknown variant",
+        "missing field",
+        "expected",
+    ] {
+        assert!(!found.contains(word), "{word} is in: {found}");
+    }
+}
+
+#[test]
+fn expired_https_certificate_is_a_mistake() {
+    let folder = folder(Role::Control);
+    let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    write(
+        &folder,
+        "server.pem",
+        &params.self_signed(&key).unwrap().pem(),
+    );
+    write(&folder, "server.key", &key.serialize_pem());
+    let text = complaint(&run(
+        &folder,
+        &config(folder.path(), ANY, ANY),
+        &["--check-config"],
+    ));
+    assert!(text.contains("https.certificate: "), "{text}");
+    assert!(
+        text.contains("the certificate has expired; replace it"),
+        "{text}"
+    );
+}
+
+#[test]
+fn online_check_has_a_line_for_each_service() {
+    let folder = folder(Role::Control);
+    let password = folder.path().join("password");
+    write(&folder, "password", "secret\n");
+    write(&folder, "waldur.token", "secret\n");
+    // Holds a port on which nothing is served.
+    let closed = TcpListener::bind(ANY).unwrap();
+    let addr = closed.local_addr().unwrap();
+    drop(closed);
+    let silent = UdpSocket::bind(ANY).unwrap();
+    let member = silent.local_addr().unwrap();
+    let bmcs = format!(
+        "bmcs: [{{url: 'https://{addr}', user: a, nodes: n1, insecure: true, password_file: {}}}]\n",
+        password.display()
+    );
+    write(&folder, "bmcs.yaml", &bmcs);
+    let at = folder.path().display();
+    let good = config(folder.path(), ANY, ANY).replace("127.0.0.1:9", &member.to_string());
+    let https = format!("key: {at}/server.key}}");
+    let oidc = format!(
+        "key: {at}/server.key, oidc: {{issuer: 'https://{addr}/realm', audience: a, \
+         roles: {{a: admin}}, ca_file: {at}/server.pem}}}}"
+    );
+    let text = format!(
+        "{}bmcs: {at}/bmcs.yaml\naccounting: {{enabled: true, waldur: {{api_url: \
+         'http://{addr}', token_secret_ref: 'file://{at}/waldur.token'}}}}\n",
+        good.replace(&https, &oidc)
+    );
+    let output = run(&folder, &text, &["--check-config", "--online"]);
+    assert!(!output.status.success(), "{output:?}");
+    let found = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        format!("failed   quorum.0 {member}: {member} cannot be reached: "),
+        format!("failed   https.oidc.issuer https://{addr}/realm: "),
+        format!("failed   accounting.waldur.api_url http://{addr}/api/: "),
+        format!("failed   bmcs https://{addr}: "),
+    ] {
+        assert!(found.contains(&part), "{part}\nis missing in: {found}");
+    }
+    assert_eq!(found.matches("; next: ").count(), 4, "{found}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("4 of 4 online checks failed"), "{errors}");
 }
 
 #[test]
@@ -161,10 +306,8 @@ fn says(lines: &mut impl Iterator<Item = std::io::Result<String>>, wanted: &str)
     said.find(|line| line.contains(wanted)).unwrap()
 }
 
-#[test]
-fn a_hangup_renews_the_tokens_and_ends_nothing() {
-    let folder = folder(Role::Control);
-    write(&folder, "control.yaml", &config(folder.path(), ANY, ANY));
+fn start(folder: &TempDir) -> Running {
+    write(folder, "control.yaml", &config(folder.path(), ANY, ANY));
     let child = Command::new(env!("CARGO_BIN_EXE_lattice-control"))
         .arg("--config")
         .arg(folder.path().join("control.yaml"))
@@ -173,7 +316,84 @@ fn a_hangup_renews_the_tokens_and_ends_nothing() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut running = Running(child);
+    Running(child)
+}
+
+/// Whether the server at `addr` presents this certificate.
+fn presents(addr: &str, pem: &str) -> bool {
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap())
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "localhost".try_into().unwrap();
+    let mut connection = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    while connection.is_handshaking() {
+        if connection.complete_io(&mut stream).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+fn pair() -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// A new certificate takes effect without a restart, and a broken one does not.
+#[test]
+fn https_certificate_is_reloaded() {
+    let folder = folder(Role::Control);
+    let first = std::fs::read_to_string(folder.path().join("server.pem")).unwrap();
+    let mut running = start(&folder);
+    let stdout = BufReader::new(running.0.stdout.take().unwrap());
+    let mut log = BufReader::new(running.0.stderr.take().unwrap()).lines();
+    let line = says(&mut stdout.lines(), "listens on UDP");
+    let (_, addr) = line.rsplit_once("https://").unwrap();
+    assert!(presents(addr, &first));
+    let hangup = || {
+        let pid = running.0.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-HUP", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+
+    let (second, key) = pair();
+    write(&folder, "server.key", &key);
+    write(&folder, "server.pem", &second);
+    hangup();
+    says(&mut log, "HTTPS certificate reloaded");
+    assert!(presents(addr, &second) && !presents(addr, &first));
+
+    let (third, _) = pair();
+    write(&folder, "server.pem", &third);
+    hangup();
+    says(&mut log, "HTTPS certificate not reloaded");
+    assert!(presents(addr, &second) && !presents(addr, &third));
+    write(&folder, "server.pem", &second);
+    hangup();
+    says(&mut log, "match the certificate in use again");
+    std::thread::spawn(move || log.for_each(drop));
+}
+
+#[test]
+fn a_hangup_renews_the_tokens_and_ends_nothing() {
+    let folder = folder(Role::Control);
+    let mut running = start(&folder);
     let stdout = BufReader::new(running.0.stdout.take().unwrap());
     let mut log = BufReader::new(running.0.stderr.take().unwrap()).lines();
     says(&mut stdout.lines(), "listens on UDP");

@@ -4,7 +4,7 @@ mod prices;
 mod readiness;
 mod utilisation;
 
-pub(crate) use prices::{Origin, Prices};
+pub(crate) use prices::Prices;
 pub(crate) use readiness::Readiness;
 pub(crate) use utilisation::Utilisation;
 
@@ -118,24 +118,6 @@ impl Sources {
             metrics: metrics.transpose()?,
             budgets,
         })
-    }
-
-    /// Reads and parses the files that serve as sources.
-    ///
-    /// # Errors
-    /// Returns an error for a file that cannot be read or is invalid.
-    pub fn check_files(&self) -> Result<(), SourceError> {
-        for asked in &self.requests {
-            if let SourceRequest::Prices(Prices {
-                origin: origin @ Origin::File(path),
-                ..
-            }) = asked
-            {
-                check_prices(path)
-                    .map_err(|why| wrong("energy_price", format!("{origin}: {why}")))?;
-            }
-        }
-        Ok(())
     }
 
     /// Stores in the view what is known before the first request: the total bandwidth of each storage system and the

@@ -85,6 +85,27 @@ enum KeysError {
     NoKeys { url: Url },
 }
 
+impl KeysError {
+    /// Next step for the operator.
+    fn next_step(&self) -> &'static str {
+        match self {
+            Self::Fetch { .. } => "correct `issuer`, or give the CAs of the issuer in `ca_file`",
+            Self::Unreadable { .. } => "correct `issuer`: another service answers there",
+            Self::OtherIssuer { .. } => "set `issuer` exactly to that of the discovery document",
+            Self::Insecure { .. } | Self::NoKeys { .. } => "correct the realm at the issuer",
+        }
+    }
+}
+
+/// Failed check of an issuer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuerFault {
+    /// Cause of the failure.
+    pub cause: String,
+    /// Next step for the operator.
+    pub next_step: &'static str,
+}
+
 /// Discovery document of the issuer, as far as it is used.
 #[derive(Deserialize)]
 struct Discovery {
@@ -218,6 +239,20 @@ impl Issuer {
             Ok(keys) if keys.len() > 0 => Ok(keys),
             Ok(_) => Err(KeysError::NoKeys { url: place }),
             Err(source) => Err(KeysError::Unreadable { url: place, source }),
+        }
+    }
+
+    /// Reads the discovery document and the keys once, and returns the number of keys. For a check of the configuration.
+    ///
+    /// # Errors
+    /// The issuer does not answer, or its answer cannot be used.
+    pub async fn check_keys(&self) -> Result<usize, IssuerFault> {
+        match self.read_keys().await {
+            Ok(keys) => Ok(keys.len()),
+            Err(error) => Err(IssuerFault {
+                cause: error.to_string(),
+                next_step: error.next_step(),
+            }),
         }
     }
 

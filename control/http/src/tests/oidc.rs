@@ -567,3 +567,21 @@ async fn nothing_of_a_token_is_logged() {
         assert!(!text.contains(part), "{part} in {text}");
     }
 }
+
+#[tokio::test]
+async fn check_names_unusable_issuer_and_next_step() {
+    let key = Pair::ec("k1");
+    let idp = Idp::up(&[&key]);
+    let issuer = |config| Issuer::new(&config).unwrap();
+    assert!(issuer(idp.config()).check_keys().await.unwrap() >= 1);
+    idp.names_itself("https://elsewhere.example/realm");
+    let fault = issuer(idp.config()).check_keys().await.unwrap_err();
+    assert!(fault.next_step.contains("exactly"), "{fault:?}");
+    // The certificate of the issuer is not trusted.
+    let other = Idp::down(&[&key]);
+    let mut config = idp.config();
+    config.ca_file = other.config().ca_file;
+    let fault = issuer(config).check_keys().await.unwrap_err();
+    assert!(fault.cause.contains(&idp.url()), "{fault:?}");
+    assert!(fault.next_step.contains("ca_file"), "{fault:?}");
+}

@@ -2,12 +2,14 @@
 
 use super::site::{DEADLINE, PATIENCE, ServiceBehaviour, Site, web_within};
 use crate::{
-    inputs::sources::Sources,
+    inputs::sources::check_source_files,
     scheduling_config::SchedulingConfig,
     web_client::{FetchError, Trust, WebClient, client},
 };
 use futures::future::join_all;
+use lattice_config::{Check, PREFIX, Problems, Source, check_all};
 use reqwest::Url;
+use serde::Deserialize;
 use std::{
     fs,
     io::Write as _,
@@ -164,31 +166,58 @@ async fn unreachable_error_omits_query() {
     );
 }
 
+/// Section `scheduling` by itself.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct Section(SchedulingConfig);
+
+impl Check for Section {
+    fn check(&self, problems: &mut Problems) {
+        self.0.check(problems);
+    }
+    fn check_files(&self, problems: &mut Problems) {
+        check_source_files(&self.0, problems);
+    }
+}
+
 #[test]
 fn a_check_of_the_configuration_reads_what_it_names() {
     let folder = tempfile::tempdir().unwrap();
     let (prices, token) = (folder.path().join("p.csv"), folder.path().join("token"));
     let text = format!(
-        "{{energy_price: {{file: {}}}, data_readiness: {{url: 'https://x/{{id}}', token_file: {}}}}}",
+        "energy_price: {{file: {}}}\ndata_readiness: {{url: 'https://x/{{id}}', token_file: {}}}\n\
+         prometheus: {{url: 'https://x', token_file: /nonexistent/token}}\n",
         prices.display(),
         token.display()
     );
-    let config: SchedulingConfig = serde_yaml_ng::from_str(&text).unwrap();
-    let told = || {
-        let sources = Sources::new(&config).map_err(|error| error.to_string())?;
-        sources.check_files().map_err(|error| error.to_string())
+    let mistakes = || {
+        let checked = check_all::<Section>(Source::Text(&text), [], PREFIX);
+        let problems = checked.unwrap_err().problems().to_vec();
+        let texts = problems.iter().map(ToString::to_string);
+        texts.collect::<Vec<String>>()
     };
-    let says = |begins: &str, part: &str| {
-        let error = told().unwrap_err();
-        assert!(error.starts_with(begins) && error.contains(part), "{error}");
-    };
-    says("scheduling.data_readiness: token_file: ", "No such file");
+    // Each wrong file is named.
+    let found = mistakes();
+    assert_eq!(found.len(), 3, "{found:?}");
+    let begins = format!(
+        "data_readiness.token_file: cannot read {}: No such",
+        token.display()
+    );
+    assert!(found[0].starts_with(&begins), "{found:?}");
+    assert!(found[1].starts_with("prometheus.token_file: "), "{found:?}");
+    let place = format!("energy_price.file: {}: ", prices.display());
+    assert!(
+        found[2].starts_with(&format!("{place}No such file")),
+        "{found:?}"
+    );
+
     fs::write(&token, "secret").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
-    let place = format!("scheduling.energy_price: {}: ", prices.display());
-    says(&place, "No such file");
     fs::write(&prices, "1795435200,1\n1795435200,2\n").unwrap();
-    says(&place, "line 2: timestamp: is not later");
+    let found = mistakes();
+    assert_eq!(found.len(), 2, "{found:?}");
+    let begins = format!("{place}line 2: timestamp: is not later");
+    assert!(found[1].starts_with(&begins), "{found:?}");
     fs::write(&prices, "1795435200,-1\n1795438800,2\n").unwrap();
-    assert_eq!(told(), Ok(()));
+    assert_eq!(mistakes().len(), 1);
 }
