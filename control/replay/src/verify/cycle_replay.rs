@@ -45,6 +45,8 @@ pub(super) struct CycleReplay {
     plans_replayed: u64,
     /// Recorded placements without an outcome yet, with the number of their plan.
     placed: BTreeMap<(UnixMillis, AllocationId), (u64, Vec<NodeId>)>,
+    /// By allocation and nodes: number of recorded assignments, less those that answer a placement.
+    unanswered: BTreeMap<(AllocationId, Vec<NodeId>), i64>,
     /// Recorded placements that did not start, by the number of their plan.
     failed: BTreeSet<(u64, AllocationId)>,
     /// Whether any placement differs from the record so far.
@@ -91,6 +93,7 @@ impl CycleReplay {
                 };
                 match outcome {
                     Outcome::Assigned { .. } => {
+                        *self.unanswered.entry((*id, nodes.clone())).or_default() -= 1;
                         self.recorded.entry(*id).or_default().started = Some((*planned_at, nodes));
                     }
                     Outcome::Refused { .. } | Outcome::HeldBack { .. } => {
@@ -104,16 +107,32 @@ impl CycleReplay {
                     self.recorded.entry(changed.id).or_default().ended_at = Some(ended_at);
                 }
             }
+            Line::Allocation(changed) if changed.change == AllocationChange::Assigned => {
+                let key = (changed.id, changed.nodes.clone());
+                *self.unanswered.entry(key).or_default() += 1;
+            }
             Line::Begin { .. } | Line::Allocation(_) | Line::RefusedSubmit { .. } => {}
         }
     }
 
-    /// Completes the reading. A placement without an outcome, as in the last plan of a record or of a control that
-    /// crashed, counts as not started.
+    /// Completes the reading. The answer of the quorum to a placement may be lost; the placement has started if the
+    /// record has its assignment. Otherwise, as in the last plan of a record or of a control that crashed, a placement
+    /// without an outcome counts as not started.
     pub(super) fn finish_reading(&mut self) {
         let unknown = std::mem::take(&mut self.placed);
-        let unknown = unknown.into_iter().map(|((_, id), (plan, _))| (plan, id));
-        self.failed.extend(unknown);
+        // The scheduler plans again after a lost answer; the last of equal plans is the one that was assigned.
+        for ((planned_at, id), (plan, nodes)) in unknown.into_iter().rev() {
+            let key = (id, nodes);
+            let Some(count) = self.unanswered.get_mut(&key).filter(|count| **count > 0) else {
+                self.failed.insert((plan, id));
+                continue;
+            };
+            *count -= 1;
+            let then = self.recorded.entry(id).or_default();
+            if then.started.as_ref().is_none_or(|(at, _)| *at < planned_at) {
+                then.started = Some((planned_at, key.1));
+            }
+        }
     }
 
     fn submitted<'a>(

@@ -279,6 +279,46 @@ fn a_placement_without_an_outcome_has_started_nothing() {
     assert_eq!(verdict.allocations, 149);
 }
 
+/// The control may get no answer to a placement that the quorum has committed. The assignment is in the record.
+#[test]
+fn lost_answer_of_a_committed_placement_is_a_start() {
+    let mut lines = recorded(2, "none");
+    let lost = lines
+        .iter()
+        .position(|line| matches!(line, Line::Outcome { .. }))
+        .unwrap();
+    let Line::Outcome {
+        vcluster,
+        planned_at,
+        id,
+        ..
+    } = lines[lost].clone()
+    else {
+        unreachable!()
+    };
+    let nodes = cycles(&mut lines)
+        .filter(|cycle| cycle.at == planned_at)
+        .find_map(|cycle| cycle.placed.iter().find(|placed| placed.id == id))
+        .map(|placed| placed.nodes.clone())
+        .unwrap();
+    lines[lost] = Line::Allocation(Box::new(ChangedAllocation {
+        id,
+        change: AllocationChange::Assigned,
+        at: planned_at,
+        revision: Revision(1),
+        state: AllocationState::Starting,
+        attempt: 1,
+        vcluster,
+        asks: None,
+        nodes,
+        started_at: None,
+        ended_at: None,
+    }));
+    let verdict = of(&lines);
+    assert!(verdict.is_same(), "{verdict:?}");
+    assert_eq!((verdict.allocations, verdict.same_nodes), (150, 150));
+}
+
 #[test]
 fn a_changed_placement_is_named() {
     let mut lines = recorded(3, "balanced");
