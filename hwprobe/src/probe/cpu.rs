@@ -197,21 +197,32 @@ fn dies(root: &Root) -> Reading<u32> {
     })
 }
 
-/// Number of thermal throttling events since boot: the sum of `core_throttle_count` over logical processors, and the
-/// maximum of `package_throttle_count`, which each processor repeats. Machine checks have no counter in sysfs; memory
-/// errors appear in the counters of the memory controllers.
+/// Number of thermal throttling events since boot: the sum of `core_throttle_count` over cores, and the maximum of
+/// `package_throttle_count`, which each processor repeats. The threads of a core count the same events, so the maximum of
+/// them counts. Machine checks have no counter in sysfs; memory errors appear in the counters of the memory controllers.
 fn throttling(root: &Root, vitals: &mut Vitals) {
     let names = processors(root);
-    let mut cores: Reading<u64> = Reading::Absent;
+    let mut by_core: BTreeMap<(String, String), Reading<u64>> = BTreeMap::new();
     let mut package: Reading<u64> = Reading::Absent;
     for name in names.present().into_iter().flatten() {
         let read = |file: &str| {
             let path = format!("{CPUS}/{name}/thermal_throttle/{file}");
             root.line(path).and_then(|count| text::unsigned(&count))
         };
-        cores = combined_count(cores, read("core_throttle_count"), u64::saturating_add);
+        let topology = |file: &str| root.line(format!("{CPUS}/{name}/topology/{file}"));
+        let core = match (topology("physical_package_id"), topology("core_id")) {
+            (Reading::Present(package), Reading::Present(core)) => (package, core),
+            // A processor of an unknown core counts by itself.
+            _ => (name.clone(), String::new()),
+        };
+        let other_threads = by_core.remove(&core).unwrap_or(Reading::Absent);
+        let count = combined_count(other_threads, read("core_throttle_count"), u64::max);
+        by_core.insert(core, count);
         package = combined_count(package, read("package_throttle_count"), u64::max);
     }
+    let cores = by_core.into_values().fold(Reading::Absent, |sum, count| {
+        combined_count(sum, count, u64::saturating_add)
+    });
     vitals.put("cpu.throttle.cores", cores.map(Value::amount));
     vitals.put("cpu.throttle.package", package.map(Value::amount));
 }

@@ -324,6 +324,23 @@ fn shared_caches_and_dies_show_how_a_socket_is_divided() {
     );
 }
 
+/// Processors 0 and 2, and 1 and 3, are the threads of two cores.
+#[test]
+fn threads_of_a_core_count_throttling_once() {
+    let tree = Tree::node();
+    for (cpu, count) in [3, 5, 3, 4].into_iter().enumerate() {
+        let dir = format!("/sys/devices/system/cpu/cpu{cpu}");
+        tree.file(&format!("{dir}/topology/physical_package_id"), "0")
+            .file(&format!("{dir}/topology/core_id"), &(cpu % 2).to_string())
+            .file(
+                &format!("{dir}/thermal_throttle/core_throttle_count"),
+                &count.to_string(),
+            );
+    }
+    let inventory = tree.probe();
+    assert_eq!(inventory.vitals.get("cpu.throttle.cores").to_string(), "8");
+}
+
 #[test]
 fn every_class_reads_equal_twice() {
     let host = lattice_hwprobe::Host::new("/", lattice_hwprobe::NvmlSource::Disabled);
