@@ -345,8 +345,8 @@ impl WaldurClient {
     }
 }
 
-/// Whether a list has no further page: `of_page` objects are on this page, `fetched` on all pages so far. `count` is the
-/// number of objects of the list; a proxy may remove the header that contains it.
+/// Whether a list has no further page: `of_page` objects are on this page, `fetched` on all pages so far. `count` is
+/// the number of objects of the list; a proxy may remove the header that contains it.
 fn is_last_page(of_page: usize, fetched: usize, count: Option<usize>) -> bool {
     of_page == 0 || count.map_or(of_page < PAGE_SIZE, |count| fetched >= count)
 }

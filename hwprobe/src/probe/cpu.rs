@@ -198,8 +198,9 @@ fn dies(root: &Root) -> Reading<u32> {
 }
 
 /// Number of thermal throttling events since boot: the sum of `core_throttle_count` over cores, and the maximum of
-/// `package_throttle_count`, which each processor repeats. The threads of a core count the same events, so the maximum of
-/// them counts. Machine checks have no counter in sysfs; memory errors appear in the counters of the memory controllers.
+/// `package_throttle_count`, which each processor repeats. The threads of a core count the same events, so the maximum
+/// of them counts. Machine checks have no counter in sysfs; memory errors appear in the counters of the memory
+/// controllers.
 fn throttling(root: &Root, vitals: &mut Vitals) {
     let names = processors(root);
     let mut by_core: BTreeMap<(String, String), Reading<u64>> = BTreeMap::new();
