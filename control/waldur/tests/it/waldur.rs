@@ -696,6 +696,8 @@ async fn restored_cluster_sends_no_event_of_lost_records() {
     }
     assert_eq!(fixture.round().await.in_memory, 4);
     fixture.world.restore(backup);
+    // The clock of the restored state follows.
+    fixture.wait(0);
     fixture.world.ran("bio", "batch", 1, HOUR);
     fixture.waldur.up().await;
     fixture.wait(10 * 60_000);
