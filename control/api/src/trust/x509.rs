@@ -2,6 +2,7 @@
 
 use crate::problem::FieldError;
 use lattice_quorum_types::UnixMillis;
+use std::net::IpAddr;
 use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
     pem::Pem,
@@ -19,6 +20,10 @@ pub struct CertificateFields {
     pub issuer: String,
     /// First URI among the alternative names: in the certificate of a member, its SPIFFE URI.
     pub uri: Option<String>,
+    /// DNS names and IP addresses among the alternative names: in the certificate of a server, its names.
+    pub hosts: Vec<String>,
+    /// Public key, as in the certificate.
+    pub public_key: Vec<u8>,
     /// Whether the certificate may sign others (CA).
     pub is_authority: bool,
     /// Start of validity.
@@ -57,13 +62,12 @@ pub fn parse_certificate(der: &[u8]) -> Result<CertificateFields, String> {
         return Err("bytes follow the certificate".to_owned());
     }
     let names = x509.subject_alternative_name().ok().flatten();
-    let uri = names.and_then(|names| {
-        let mut all = names.value.general_names.iter();
-        all.find_map(|name| match name {
-            GeneralName::URI(uri) => Some((*uri).to_owned()),
-            _ => None,
-        })
+    let names = || names.iter().flat_map(|names| &names.value.general_names);
+    let uri = names().find_map(|name| match name {
+        GeneralName::URI(uri) => Some((*uri).to_owned()),
+        _ => None,
     });
+    let hosts = names().filter_map(host).collect();
     let extensions = || {
         let parsed = x509.extensions().iter();
         parsed.map(|extension| extension.parsed_extension())
@@ -81,6 +85,8 @@ pub fn parse_certificate(der: &[u8]) -> Result<CertificateFields, String> {
         subject: common_name(x509.subject()),
         issuer: common_name(x509.issuer()),
         uri,
+        hosts,
+        public_key: x509.public_key().subject_public_key.data.to_vec(),
         is_authority: x509.is_ca(),
         not_before: moment(x509.validity().not_before.timestamp()),
         // The certificate is valid to the end of its last second.
@@ -88,6 +94,19 @@ pub fn parse_certificate(der: &[u8]) -> Result<CertificateFields, String> {
         authority_key: authority_key.map(|id| id.0.to_vec()),
         key: key.map(|id| id.0.to_vec()),
     })
+}
+
+/// Returns the name if it is one of a server: a DNS name or an IP address.
+fn host(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let v6 = <[u8; 16]>::try_from(*bytes).map(IpAddr::from);
+            v4.or(v6).ok().map(|addr| addr.to_string())
+        }
+        _ => None,
+    }
 }
 
 /// Returns the common name or, without one, the complete distinguished name.

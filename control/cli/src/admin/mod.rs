@@ -4,6 +4,7 @@
 mod accounting;
 mod ca;
 mod certificate;
+mod https;
 mod quorum;
 mod system;
 mod tenant;
@@ -15,7 +16,6 @@ use crate::{
     context::ContextFile,
     failure::Failure,
     output::{self, Format},
-    web_tls,
 };
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -26,7 +26,7 @@ use std::{
     io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 /// One day.
@@ -64,7 +64,11 @@ pub enum AdminCommand {
     System(system::SystemCommand),
     /// Create a certificate for the web page and the API: `https.pem`, `https.key`, and `https-ca.pem` for clients to
     /// trust. Sites with their own CA use that instead.
-    Https(HttpsArgs),
+    ///
+    /// The certificate does not renew by itself: `--renew` replaces it, with the CA key `https-ca.key` in the same
+    /// folder. The CA is valid for ten years. Whoever has its key can impersonate the server: keep the folder on one
+    /// machine, and copy only `https.pem` and `https.key` to the others.
+    Https(https::HttpsArgs),
     /// Write a context file: the address of a server, its CA, and the caller's token.
     Context(ContextArgs),
 }
@@ -80,7 +84,7 @@ pub async fn run(
         AdminCommand::Ca(ca::CaCommand::Create(args)) => Ok(ca::create(&args)?),
         AdminCommand::Ca(ca::CaCommand::Issue(args)) => Ok(ca::issue(&args)?),
         AdminCommand::Ca(command) => ca::run(command, &open()?).await,
-        AdminCommand::Https(args) => Ok(https(&args)?),
+        AdminCommand::Https(args) => Ok(https::run(&args)?),
         AdminCommand::Context(args) => Ok(self::context(&args)?),
         AdminCommand::Certificate(certificate::CertificateCommand::Show(args)) => {
             certificate::show(&args, format)
@@ -105,19 +109,6 @@ fn short_pin(pin: &str) -> &str {
 }
 
 #[derive(Args)]
-pub struct HttpsArgs {
-    /// Name or address of the server; repeat for several.
-    #[arg(long = "host", required = true)]
-    hosts: Vec<String>,
-    /// Folder for the files; existing files are not replaced.
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
-    /// Validity, days.
-    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=825))]
-    days: u32,
-}
-
-#[derive(Args)]
 pub struct ContextArgs {
     /// `https://host:port`.
     #[arg(long)]
@@ -131,26 +122,6 @@ pub struct ContextArgs {
     /// New context file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-}
-
-/// Creates a certificate for the web page and the API.
-pub fn https(args: &HttpsArgs) -> anyhow::Result<()> {
-    let web = web_tls::create(args.hosts.clone(), SystemTime::now(), DAY * args.days)?;
-    std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
-    // The key is written first, so that an existing key is found before anything is written.
-    write_new(
-        &args.out.join("https.key"),
-        web.key_pem.expose_secret().as_bytes(),
-        0o600,
-    )?;
-    write_new(
-        &args.out.join("https.pem"),
-        web.certificate_pem.as_bytes(),
-        0o644,
-    )?;
-    write_new(&args.out.join("https-ca.pem"), web.ca_pem.as_bytes(), 0o644)?;
-    output::message!("made {} for {}", args.out.display(), args.hosts.join(", "));
-    Ok(())
 }
 
 /// Writes a context file.

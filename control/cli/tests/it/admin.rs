@@ -89,6 +89,30 @@ fn tokens(cluster: &Cluster) {
         Value::Array(vec![])
     );
     assert_eq!(cluster.run(&["admin", "token", "revoke", id]).code, Some(4));
+    token_file(cluster);
+}
+
+/// A token is written to a file that only its owner can read. An existing file is not replaced, and then no token is
+/// created.
+fn token_file(cluster: &Cluster) {
+    let file = cluster.sandbox.path("join.token");
+    let path = file.to_str().unwrap();
+    let create = ["admin", "token", "create", "--role", "agent", "--out", path];
+    let done = cluster.run(&create);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""), "{done:?}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("lattice-join-1.agent.") && text.ends_with('\n'));
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&file).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    let again = cluster.run(&create);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.stderr.contains("join.token"), "{again:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    let list = cluster.json(&["admin", "token", "list"]);
+    let tokens = list.as_array().unwrap();
+    assert_eq!(tokens.len(), 1, "{list}");
+    let id = tokens[0]["id"].as_str().unwrap();
+    cluster.said(&["admin", "token", "revoke", id]);
 }
 
 fn a_file_of_the_users(cluster: &Cluster) {
@@ -142,6 +166,13 @@ fn thrown_out(cluster: &Cluster) {
     let all = all.as_array().unwrap();
     assert_eq!(all.len(), 4);
     assert!(all.iter().all(|c| c["state"] == "valid"), "{all:?}");
+    // The certificates of the demo's control and of its HTTPS port were not issued by enrolment.
+    for role in ["control", "https"] {
+        let found = cluster.json(&["admin", "certificate", "list", "--role", role]);
+        assert_eq!(found[0]["name"], "c1", "{found}");
+        assert_eq!(found[0]["state"], "valid", "{found}");
+        assert!(found[0]["expires_at"].is_string(), "{found}");
+    }
     let revoke = [
         "admin",
         "certificate",

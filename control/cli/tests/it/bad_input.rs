@@ -296,6 +296,67 @@ fn an_authority_is_made_once_and_issues_what_a_member_needs() {
     assert_eq!(issue("quorum", "a/b").code, Some(1));
 }
 
+/// Renewal keeps the CA, so that clients need no change.
+#[test]
+fn https_certificate_is_renewed_under_its_ca() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.path("web");
+    let out = folder.to_str().unwrap();
+    let create = ["admin", "https", "--out", out];
+    refused(&sandbox, &create, 2, &["--host"]);
+    let hosts = ["--host", "login1.example", "--host", "10.0.0.7"];
+    let done = sandbox.lattice(&[&create[..], &hosts].concat());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    refused(&sandbox, &[&create[..], &hosts].concat(), 1, &["https.key"]);
+    let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let parse = |name: &str| {
+        let all = lattice_api::x509::read_pem(&text(name)).unwrap();
+        lattice_api::x509::parse_certificate(&all[0]).unwrap()
+    };
+    let (first, ca) = (parse("https.pem"), text("https-ca.pem"));
+    assert_eq!(first.hosts, ["login1.example", "10.0.0.7"]);
+
+    let renew = ["admin", "https", "--renew", "--out", out];
+    let done = sandbox.lattice(&[&renew[..], &["--days", "30"]].concat());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stderr.contains("login1.example, 10.0.0.7"), "{done:?}");
+    let second = parse("https.pem");
+    assert_eq!((&second.hosts, text("https-ca.pem")), (&first.hosts, ca));
+    assert!(second.pin != first.pin && second.public_key != first.public_key);
+    assert!(second.names_as_issuer(&parse("https-ca.pem")));
+    let life = second.not_after.since(second.not_before) / 86_400_000;
+    assert!((30..=31).contains(&life), "{life} days");
+    for name in ["https.key", "https-ca.key"] {
+        let mode = fs::metadata(folder.join(name))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    let done = sandbox.lattice(&[&renew[..], &["--host", "login2.example"]].concat());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(parse("https.pem").hosts, ["login2.example"]);
+
+    let ca_key = folder.join("https-ca.key");
+    fs::set_permissions(&ca_key, fs::Permissions::from_mode(0o644)).unwrap();
+    refused(&sandbox, &renew, 1, &["chmod 600"]);
+    fs::remove_file(&ca_key).unwrap();
+    fs::copy(folder.join("https.key"), &ca_key).unwrap();
+    refused(
+        &sandbox,
+        &renew,
+        1,
+        &["does not belong to the CA certificate"],
+    );
+    fs::remove_file(&ca_key).unwrap();
+    refused(
+        &sandbox,
+        &renew,
+        1,
+        &["https-ca.key: no such file", "in another folder"],
+    );
+}
+
 #[test]
 fn each_flag_of_administrators_names_its_mistakes() {
     let sandbox = Sandbox::new();

@@ -1,0 +1,127 @@
+//! `lattice admin https`: certificate for the web page and the API, and its renewal.
+
+use super::{DAY, write_new};
+use crate::{
+    output,
+    web_tls::{self, ServerPair},
+};
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use lattice_api::x509;
+use lattice_host::{durable, private_file};
+use secrecy::ExposeSecret as _;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+/// Server certificate.
+const CERTIFICATE: &str = "https.pem";
+/// Key of the server certificate.
+const KEY: &str = "https.key";
+/// CA certificate, for clients.
+const CA: &str = "https-ca.pem";
+/// Key of the CA, for renewals.
+const CA_KEY: &str = "https-ca.key";
+
+#[derive(Args)]
+pub struct HttpsArgs {
+    /// Name or address of the server; repeat for several. With --renew: the names of the present certificate by default.
+    #[arg(long = "host", required_unless_present = "renew")]
+    hosts: Vec<String>,
+    /// Folder for the files; existing files are not replaced without --renew.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Validity, days.
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=825))]
+    days: u32,
+    /// Replace `https.pem` and `https.key` by a new certificate and key of the same CA. Clients need no change, and a
+    /// control that reads these files presents the new certificate within seconds.
+    #[arg(long)]
+    renew: bool,
+}
+
+/// Creates a certificate for the web page and the API, or renews it.
+pub fn run(args: &HttpsArgs) -> anyhow::Result<()> {
+    match args.renew {
+        true => renew(args),
+        false => create(args),
+    }
+}
+
+fn create(args: &HttpsArgs) -> anyhow::Result<()> {
+    let web = web_tls::create(args.hosts.clone(), SystemTime::now(), DAY * args.days)?;
+    fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
+    // The key is written first, so that an existing key is found before anything is written.
+    let (key, ca_key) = (web.key_pem.expose_secret(), web.ca_key_pem.expose_secret());
+    for (name, text, mode) in [
+        (KEY, key, 0o600),
+        (CA_KEY, ca_key, 0o600),
+        (CERTIFICATE, web.certificate_pem.as_str(), 0o644),
+        (CA, web.ca_pem.as_str(), 0o644),
+    ] {
+        write_new(&args.out.join(name), text.as_bytes(), mode)?;
+    }
+    output::message!("made {} for {}", args.out.display(), args.hosts.join(", "));
+    Ok(())
+}
+
+fn renew(args: &HttpsArgs) -> anyhow::Result<()> {
+    let path = |name: &str| args.out.join(name);
+    let ca_key = path(CA_KEY);
+    if !ca_key.exists() {
+        bail!(
+            "{}: no such file: the folder was made by an earlier version, or the CA is not one of \
+             `lattice admin https`. Make a new CA with `lattice admin https` in another folder, and \
+             give its {CA} to the clients (`lattice admin context`)",
+            ca_key.display()
+        );
+    }
+    let ca_key_pem = private_file::read(&ca_key)?;
+    let ca_pem = read(&path(CA))?;
+    let hosts = match args.hosts.is_empty() {
+        true => hosts_of(&path(CERTIFICATE))?,
+        false => args.hosts.clone(),
+    };
+    let (now, lifetime) = (SystemTime::now(), DAY * args.days);
+    let renewed = web_tls::renew(&ca_pem, &ca_key_pem, hosts.clone(), now, lifetime);
+    let ServerPair {
+        certificate_pem,
+        key_pem,
+    } = renewed.with_context(|| args.out.display().to_string())?;
+    let replace = |name: &str, text: &str, mode| {
+        let path = path(name);
+        durable::replace(&path, text.as_bytes(), mode).with_context(|| path.display().to_string())
+    };
+    replace(KEY, key_pem.expose_secret(), 0o600)?;
+    replace(CERTIFICATE, &certificate_pem, 0o644)?;
+    output::message!(
+        "renewed {} for {}, {} days; a control that reads these files presents it within seconds",
+        args.out.display(),
+        hosts.join(", "),
+        args.days
+    );
+    Ok(())
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// Names in a server certificate.
+fn hosts_of(path: &Path) -> anyhow::Result<Vec<String>> {
+    let about = || path.display().to_string();
+    let all = x509::read_pem(&read(path)?)
+        .map_err(anyhow::Error::msg)
+        .with_context(about)?;
+    let leaf = all.first().with_context(about)?;
+    let leaf = x509::parse_certificate(leaf).map_err(anyhow::Error::msg);
+    let hosts = leaf.with_context(about)?.hosts;
+    ensure!(
+        !hosts.is_empty(),
+        "{}: the certificate names no server; give --host",
+        path.display()
+    );
+    Ok(hosts)
+}
