@@ -8,7 +8,7 @@ use crate::{
     tls,
 };
 use futures::future::join_all;
-use lattice_config::{Problems, online::OnlineCheck};
+use lattice_config::{Check, Problems, online::OnlineCheck};
 use lattice_engine::{
     bmc::{BmcFileError, BmcPlan, check_access},
     inputs::check_source_files,
@@ -32,8 +32,17 @@ const WEB_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest duration of the checks of all BMCs.
 const BMCS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Adds every mistake in the files that the configuration names. Changes nothing.
-pub(crate) fn check_files(config: &Config, problems: &mut Problems) {
+impl Check for Config {
+    fn check(&self, problems: &mut Problems) {
+        self.check_values(problems);
+    }
+
+    fn check_files(&self, problems: &mut Problems) {
+        check_files(self, problems);
+    }
+}
+
+fn check_files(config: &Config, problems: &mut Problems) {
     if let Some(folder) = &config.data_dir {
         problems.check_folder("data_dir", folder);
     }

@@ -1,7 +1,7 @@
 //! Configuration file of control, and the checked settings derived from it.
 
 use crate::tls::HttpsFiles;
-use lattice_config::{Check, Problems};
+use lattice_config::Problems;
 use lattice_engine::{SchedulingConfig, Timings, decisions::KEEP_BYTES};
 use lattice_gossip::{CellName, Seed};
 use lattice_http::OidcConfig;
@@ -148,8 +148,9 @@ fn default_log() -> String {
     "info".to_owned()
 }
 
-impl Check for Config {
-    fn check(&self, problems: &mut Problems) {
+impl Config {
+    /// Adds each invalid value to `problems`.
+    pub(crate) fn check_values(&self, problems: &mut Problems) {
         if let Err(e) = lattice_mesh::Identity::new(&self.cluster, Role::Control, "c") {
             problems.add("cluster", e.reason);
         }
@@ -211,12 +212,6 @@ impl Check for Config {
         }
     }
 
-    fn check_files(&self, problems: &mut Problems) {
-        crate::check::check_files(self, problems);
-    }
-}
-
-impl Config {
     /// Settings of a checked configuration; `None` if a value is invalid.
     pub fn settings(&self) -> Option<Settings> {
         let mut settings = Settings::new(

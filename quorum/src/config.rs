@@ -4,7 +4,7 @@ use crate::{
     audit_signer::AuditSigningSettings, certificates::issuer::EnrolmentSettings,
     segments::scrub::ScrubSettings,
 };
-use lattice_config::{Check, Problems};
+use lattice_config::Problems;
 use lattice_mesh::{MeshConfig, RateLimit};
 use lattice_quorum_types::{NodeId, VoterId, hostlist, wire::MAX_REQUEST_BYTES};
 use serde::Deserialize;
@@ -162,8 +162,9 @@ fn default_log() -> String {
     "info".to_owned()
 }
 
-impl Check for Config {
-    fn check(&self, problems: &mut Problems) {
+impl Config {
+    /// Adds each invalid value to `problems`.
+    pub(crate) fn check_values(&self, problems: &mut Problems) {
         if let Err(e) =
             lattice_mesh::Identity::new(self.cluster.as_str(), lattice_mesh::Role::Quorum, "1")
         {
@@ -184,12 +185,6 @@ impl Check for Config {
         problems.check_part("audit", |problems| self.audit.check(problems));
     }
 
-    fn check_files(&self, problems: &mut Problems) {
-        crate::edges::check_files(self, problems);
-    }
-}
-
-impl Config {
     fn check_members(&self, problems: &mut Problems) {
         let mut ids = BTreeSet::new();
         let mut addrs = BTreeMap::new();

@@ -50,7 +50,7 @@ pub trait Check {
     fn check(&self, problems: &mut Problems);
 
     /// Adds every mistake in the files that the configuration names, by key. Reads files only, and changes nothing.
-    /// Runs for [`check_all`] only, also beside mistakes in values: a value that [`Check::check`] rejects must not
+    /// Runs for [`check_all`] only, also after mistakes in values: a value that [`Check::check`] rejects must not
     /// cause a second mistake here.
     fn check_files(&self, problems: &mut Problems) {
         let _ = problems;

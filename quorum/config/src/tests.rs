@@ -412,7 +412,7 @@ fn one_report_has_types_values_and_files() {
             "key: /nonexistent/a.key: No such file or directory (os error 2)",
         ]
     );
-    // A file whose path is missing or of the wrong type is not checked.
+    // A file is not checked if its path is missing or of the wrong type.
     let found = all_mistakes("listen: 127.0.0.1:1\ncertificate: [1]\ncluster: c\n", &[]);
     assert_eq!(
         found,

@@ -103,7 +103,7 @@ fn check_names_every_file() {
     ] {
         assert!(found.contains(&part), "{part} is missing in: {found}");
     }
-    // Beside a mistake of a type and one of a value.
+    // Together with a mistake of a type and one of a value.
     let text = text.replace("cluster: test", "cluster: ''\nsnapshot_every: many");
     std::fs::write(site.config(1), text).unwrap();
     let found = error(&site.run(1, &["--check-config"]));

@@ -66,7 +66,7 @@ pub enum AdminCommand {
     /// trust. Sites with their own CA use that instead.
     ///
     /// The certificate does not renew by itself: `--renew` replaces it, with the CA key `https-ca.key` in the same
-    /// folder. The CA is valid for ten years. Whoever has its key can impersonate the server: keep the folder on one
+    /// folder. The CA is valid for ten years. Its key is enough to impersonate the server: keep the folder on one
     /// machine, and copy only `https.pem` and `https.key` to the others.
     Https(https::HttpsArgs),
     /// Write a context file: the address of a server, its CA, and the caller's token.
