@@ -10,7 +10,7 @@ use crate::{
     output::{self, Format},
 };
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, CommandFactory as _, ValueEnum};
 use flags::{CommandLineFlags, Flags};
 use lattice_api::{
     allocation::{AllocationRequest, CheckpointBody, ConstraintsBody},
@@ -46,7 +46,8 @@ pub struct SubmitArgs {
     /// Idempotency key. A repeated submit with the same key creates no second allocation (for 24 hours).
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Script to run, with its arguments; `-` reads it from standard input. Everything after it belongs to the script.
+    /// Script to run, with its arguments; `-` reads it from standard input. Its first line is #! and the path of an
+    /// interpreter. Everything after it belongs to the script, also options such as --dry-run; a note names them.
     // clap takes everything after the first value verbatim, and also accepts an unknown flag as the first value, which
     // `SubmitArgs::read_input` rejects.
     #[arg(
@@ -178,6 +179,13 @@ impl SubmitArgs {
             .and_then(|name| name.to_str())
             .filter(|name| *name != "-");
         let script = file.map(|file| read_script(file)).transpose()?;
+        if let (Some(file), Some(text)) = (file, &script) {
+            let name = match file.as_str() {
+                "-" => "from standard input",
+                file => file,
+            };
+            script::check_text(text, name).map_err(Failure::usage)?;
+        }
         let header = file.zip(script.as_ref()).map(|(file, text)| {
             let said = &self.said;
             (
@@ -207,6 +215,54 @@ impl SubmitArgs {
             header,
         })
     }
+
+    /// Returns a note on options after the script, which belong to the script as those of sbatch do. Without the note,
+    /// `lattice submit job.sh --dry-run` would submit without a word.
+    fn passed_note(&self) -> Option<String> {
+        let passed = passed_options(self.job.get(1..)?);
+        let all = passed.join(", ");
+        match passed.len() {
+            0 => None,
+            1 => Some(format!("{all} comes after the script and is passed to it")),
+            _ => Some(format!("{all} come after the script and are passed to it")),
+        }
+    }
+}
+
+/// Returns the words after a script that would be options before it, each with its value.
+fn passed_options(words: &[String]) -> Vec<String> {
+    let command = crate::Cli::command();
+    let submit = command.find_subcommand("submit");
+    let own = submit.into_iter().flat_map(|submit| submit.get_arguments());
+    let known: Vec<&Arg> = command.get_arguments().chain(own).collect();
+    let mut found = Vec::new();
+    let mut words = words.iter().take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        let (option, has_value) = match word.strip_prefix("--") {
+            Some(long) => {
+                let name = long.split('=').next();
+                let option = known.iter().find(|arg| arg.get_long() == name);
+                (option, long.contains('='))
+            }
+            None => {
+                let mut letters = word.strip_prefix('-').unwrap_or_default().chars();
+                let short = letters.next();
+                let is_known = |arg: &&&Arg| short.is_some() && arg.get_short() == short;
+                let option = known.iter().find(is_known);
+                (option, !letters.as_str().is_empty())
+            }
+        };
+        let Some(option) = option else { continue };
+        let value = match option.get_action().takes_values() && !has_value {
+            true => words.next(),
+            false => None,
+        };
+        found.push(match value {
+            Some(value) => format!("{word} {value}"),
+            None => word.clone(),
+        });
+    }
+    found
 }
 
 /// Returns the mistakes in the lines of a script.
@@ -448,7 +504,7 @@ fn in_words(outlook: OutlookView) -> String {
 pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failure> {
     let asked = args.read_input()?;
     let request = asked.check_request(&args.said)?;
-    for note in asked.notes() {
+    for note in asked.notes().into_iter().chain(args.passed_note()) {
         output::message!("note: {note}");
     }
     let answer = submit(args, &request, connection).await?;

@@ -61,7 +61,7 @@ fn a_command_is_behind_the_dashes() {
 
 #[test]
 fn what_is_missing_or_too_much_is_named() {
-    let (_folder, file) = script("#SBATCH -N 2\ntrue\n");
+    let (_folder, file) = script("#!/bin/sh\n#SBATCH -N 2\ntrue\n");
     let why = request(&[&file]).unwrap_err();
     assert!(
         why.starts_with("--project: name the project whose limits apply"),
@@ -127,19 +127,92 @@ fn error_names_line() {
     );
     let why = usage(&["-p", "a", "-t", "later", &file]);
     assert!(why.starts_with("--walltime: \"later\" is not"), "{why}");
-    let (_other, file) = script("#SBATCH --qos=a\n#SBATCH --nice\n");
+    let (_other, file) = script("#!/bin/sh\n#SBATCH --qos=a\n#SBATCH --nice\n");
     let why = request(&[&file]).unwrap_err();
     let lines: Vec<&str> = why.lines().collect();
     let begins = [
         "not submitted: 3 errors",
         "--project: name the project",
-        &format!("{file}:1: #SBATCH --qos: "),
-        &format!("{file}:2: #SBATCH --nice: "),
+        &format!("{file}:2: #SBATCH --qos: "),
+        &format!("{file}:3: #SBATCH --nice: "),
     ];
     assert_eq!(lines.len(), begins.len(), "{why}");
     for (line, begin) in lines.iter().zip(begins) {
         assert!(line.starts_with(begin), "{why}");
     }
+}
+
+/// The first error is the one that the others depend on: such a file is not read any further.
+#[test]
+fn file_that_is_not_a_script_is_refused_before_its_options() {
+    let why = |text: &str| {
+        let (_folder, file) = script(text);
+        let why = request(&[&file]).unwrap_err();
+        assert_eq!(why.lines().count(), 1, "{why}");
+        why.replace(&file, "job.sh")
+    };
+    for text in ["", "\n  \n", "\r\n"] {
+        let why = why(text);
+        assert!(why.starts_with("script job.sh is empty; write"), "{why}");
+    }
+    for text in [
+        "hostname\n",
+        "#SBATCH -A a\ntrue\n",
+        "#!\ntrue\n",
+        " #!/bin/sh\n",
+    ] {
+        let why = why(text);
+        let start = "script job.sh:1: it does not begin with #! and the path of an interpreter";
+        assert!(why.starts_with(start), "{text}: {why}");
+    }
+    for (text, line) in [
+        ("#!/bin/bash\r\n#SBATCH -A a\r\ntrue\r\n", 1),
+        ("#!/bin/bash\n#SBATCH -A a\r\ntrue\n", 2),
+        ("true\r\n", 1),
+        ("#!/bin/bash\n#SBATCH -A a\n\ntrue\r\n", 4),
+    ] {
+        let why = why(text);
+        let start = format!("script job.sh:{line}: it has DOS line endings");
+        assert!(why.starts_with(&start), "{text}: {why}");
+        assert!(why.ends_with(r"sed -i 's/\r$//' FILE"), "{why}");
+    }
+    let mark = why("\u{feff}#!/bin/sh\ntrue\n");
+    assert!(mark.contains("byte-order mark"), "{mark}");
+    let (_folder, file) = script("#! /usr/bin/env python3\nprint(1)\n");
+    request(&["-p", "a", &file]).unwrap();
+}
+
+#[test]
+fn note_names_options_that_go_to_the_script() {
+    let (_folder, file) = script("#!/bin/sh\ntrue\n");
+    let note = |after: &[&str]| {
+        let words = [&["-p", "a", file.as_str()][..], after].concat();
+        read(&words).unwrap().passed_note()
+    };
+    assert_eq!(
+        note(&["--dry-run"]).unwrap(),
+        "--dry-run comes after the script and is passed to it"
+    );
+    assert_eq!(
+        note(&["--dry-run", "-N", "2", "input"]).unwrap(),
+        "--dry-run, -N 2 come after the script and are passed to it"
+    );
+    assert_eq!(
+        note(&["in", "--walltime=1h", "-N4", "-o", "json", "--context"]).unwrap(),
+        "--walltime=1h, -N4, -o json, --context come after the script and are passed to it"
+    );
+    for own in [
+        &["--fast", "-q", "--steps", "100", "-5", "-", "x=-N"] as &[&str],
+        &["--", "--dry-run"],
+        &[],
+    ] {
+        assert_eq!(note(own), None, "{own:?}");
+    }
+    // A command has no such note: everything after -- belongs to it.
+    assert_eq!(
+        read(&["--", "job", "--dry-run"]).unwrap().passed_note(),
+        None
+    );
 }
 
 /// Mistakes in single lines, and mistakes that only the server's rules find, are reported together.
@@ -198,20 +271,20 @@ fn what_is_given_and_empty_is_refused() {
 
 #[test]
 fn warns_that_script_runs_on_every_node() {
-    let (_folder, file) = script("#SBATCH -A a -N 2\ntrue\n");
+    let (_folder, file) = script("#!/bin/sh\n#SBATCH -A a -N 2\ntrue\n");
     let notes = |words: &[&str]| asked(words).unwrap().notes();
     let has = |words: &[&str], what: &str| notes(words).iter().any(|note| note.contains(what));
     assert!(has(&[&file], "on each of the 2 nodes"));
     assert!(has(&[&file], "in your home directory"));
     assert_eq!(notes(&["-N", "1", "--chdir", "/scratch", &file]), [""; 0]);
-    let (_other, file) = script("#LATTICE -p a -N 2\ntrue $SLURM_JOB_ID\n");
+    let (_other, file) = script("#!/bin/sh\n#LATTICE -p a -N 2\ntrue $SLURM_JOB_ID\n");
     assert_eq!(notes(&[&file]), [""; 0]);
 }
 
 #[test]
 fn warns_of_slurm_times_and_variables() {
     let notes = |text: &str, more: &[&str]| {
-        let (_folder, file) = script(text);
+        let (_folder, file) = script(&format!("#!/bin/sh\n{text}"));
         let words = [more, &["--chdir", "/scratch", file.as_str()]].concat();
         asked(&words).unwrap().notes()
     };
@@ -236,19 +309,20 @@ fn warns_of_slurm_times_and_variables() {
 
 #[test]
 fn where_checkpoints_go_may_stand_on_another_line_than_how() {
-    let (_folder, file) =
-        script("#LATTICE -p a --checkpoint signal\n#LATTICE --checkpoint-dir /c\ntrue\n");
+    let (_folder, file) = script(
+        "#!/bin/sh\n#LATTICE -p a --checkpoint signal\n#LATTICE --checkpoint-dir /c\ntrue\n",
+    );
     let directory = |words: &[&str]| request(words).unwrap().checkpoint.unwrap().directory;
     assert_eq!(directory(&[&file]).as_deref(), Some("/c"));
     assert_eq!(
         directory(&["--checkpoint-dir", "/d", &file]).as_deref(),
         Some("/d")
     );
-    let (_other, file) = script("#LATTICE -p a\n#LATTICE --checkpoint-dir /c\ntrue\n");
+    let (_other, file) = script("#!/bin/sh\n#LATTICE -p a\n#LATTICE --checkpoint-dir /c\ntrue\n");
     let why = request(&[&file]).unwrap_err();
     assert!(
         why.starts_with(&format!(
-            "{file}:2: #LATTICE --checkpoint-dir: give --checkpoint too"
+            "{file}:3: #LATTICE --checkpoint-dir: give --checkpoint too"
         )),
         "{why}"
     );
