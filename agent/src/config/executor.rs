@@ -48,7 +48,7 @@ pub struct ExecutorConfig {
     pub runtime_dir: Option<PathBuf>,
     /// Milliseconds between two reads of a job's checkpoint status.
     pub checkpoint_poll_ms: u64,
-    /// Maximum number of bytes kept of each output stream of a rank, at least [`MIN_OUTPUT_CAP_BYTES`]. Of a longer
+    /// Maximum number of bytes kept of each output stream of a rank, at least 4096. Of a longer
     /// output, the first and the last part are kept.
     pub output_cap_bytes: u64,
     /// Seconds between SIGTERM and SIGKILL.

@@ -193,7 +193,7 @@ fn start(
         .stdout(input)
         .stderr(errors);
     before_exec(&mut command);
-    // Parts that remain from a run whose supervisor was killed.
+    // Parts that remain from a run with a killed supervisor.
     join_log(log);
     let file = open_output(log.head())?;
     let capture = capture::spawn(output, log.clone(), file, OUTPUT_CAP)?;

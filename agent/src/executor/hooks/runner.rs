@@ -3,8 +3,10 @@
 
 use crate::attempt::{Hook, HookName};
 use crate::supervisor::{HOOK_OUTPUT_CAP, HOOK_PATH, with_last_line};
+use lattice_agent_rpc::left_out_line;
 use lattice_quorum_types::NodeId;
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -73,7 +75,7 @@ impl HookRunner {
             }
         };
         let mut group = ProcessGroup::of(&child);
-        let mut kept = Vec::new();
+        let mut kept = KeptOutput::default();
         let ended = {
             let reading = read(output, &mut kept);
             tokio::pin!(reading);
@@ -96,7 +98,8 @@ impl HookRunner {
             ended
         };
         let log = self.log.clone();
-        let written = tokio::task::spawn_blocking(move || save_output(&kept, &log)).await;
+        let written =
+            tokio::task::spawn_blocking(move || save_output(&kept.into_bytes(), &log)).await;
         if let Ok(Err(error)) = written {
             tracing::warn!(
                 %error,
@@ -194,13 +197,42 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Reads the output and keeps it up to a cap; the rest is discarded.
-async fn read(mut output: Receiver, kept: &mut Vec<u8>) {
-    let most = usize::try_from(HOOK_OUTPUT_CAP).unwrap_or(usize::MAX);
+/// First and last part of a hook's output, up to a cap together. The last line names the reason of a failure.
+#[derive(Debug, Default)]
+struct KeptOutput {
+    first: Vec<u8>,
+    last: VecDeque<u8>,
+    left_out: u64,
+}
+
+impl KeptOutput {
+    fn append(&mut self, bytes: &[u8]) {
+        let half = usize::try_from(HOOK_OUTPUT_CAP / 2).unwrap_or(usize::MAX);
+        let room = half.saturating_sub(self.first.len());
+        let (first, rest) = bytes.split_at(room.min(bytes.len()));
+        self.first.extend_from_slice(first);
+        self.last.extend(rest);
+        let surplus = self.last.len().saturating_sub(half);
+        self.last.drain(..surplus);
+        self.left_out += surplus as u64;
+    }
+
+    /// Both parts, with a line between them if output is left out.
+    fn into_bytes(self) -> Vec<u8> {
+        let mut all = self.first;
+        if self.left_out > 0 {
+            all.extend_from_slice(left_out_line(self.left_out).as_bytes());
+        }
+        all.extend(self.last);
+        all
+    }
+}
+
+/// Reads the output and keeps its first and its last part.
+async fn read(mut output: Receiver, kept: &mut KeptOutput) {
     let mut chunk = [0; 4096];
     while let Ok(read @ 1..) = output.read(&mut chunk).await {
-        let room = most.saturating_sub(kept.len());
-        kept.extend_from_slice(chunk.get(..read.min(room)).unwrap_or_default());
+        kept.append(chunk.get(..read).unwrap_or_default());
     }
 }
 
@@ -212,4 +244,28 @@ fn save_output(output: &[u8], log: &Path) -> io::Result<()> {
         .mode(0o600)
         .open(log)?;
     file.write_all(output)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn last_line_of_long_output_is_kept() {
+        let mut kept = KeptOutput::default();
+        kept.append(b"short\n");
+        assert_eq!(kept.left_out, 0);
+        for _ in 0..100 {
+            kept.append(&[b'x'; 4096]);
+        }
+        kept.append(b"\nno space left on /scratch\n");
+        let cap = usize::try_from(HOOK_OUTPUT_CAP).unwrap();
+        let total = 6 + 100 * 4096 + 27;
+        let line = left_out_line((total - cap) as u64);
+        let text = String::from_utf8(kept.into_bytes()).unwrap();
+        assert_eq!(text.len(), cap + line.len());
+        assert!(text.starts_with("short\nxxx") && text.contains(&line));
+        assert!(text.ends_with("x\nno space left on /scratch\n"));
+    }
 }

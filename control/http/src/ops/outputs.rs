@@ -15,7 +15,7 @@ use lattice_quorum_types::{
 use lattice_view::View;
 use std::sync::Arc;
 
-/// Workload of an allocation whose record may be an array element. The workload is in the record of the array.
+/// Allocation with its workload. For an array element, the workload is in the record of the array.
 pub(super) struct OutputSource<'a> {
     allocation: &'a Allocation,
     array: Option<Arc<Allocation>>,
