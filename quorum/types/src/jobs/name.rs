@@ -1,7 +1,23 @@
 //! Names of allocations in texts.
 
-use crate::{AllocationId, progress::ArrayElement};
+use crate::AllocationId;
+use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// Position of an allocation in a job array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayElement {
+    /// Number of the job array.
+    pub array: AllocationId,
+    /// Index of the element.
+    pub index: u32,
+}
+
+impl fmt::Display for ArrayElement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.array, self.index)
+    }
+}
 
 /// Name of an allocation in texts: its number, or `12_7` for the element with index 7 of job array 12, as users write
 /// it. The number of an element appears only as data.

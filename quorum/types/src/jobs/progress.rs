@@ -1,5 +1,6 @@
 //! Allocation history: DAG or job array membership, preemptions, and checkpoints.
 
+pub use super::name::ArrayElement;
 use crate::{
     AllocationId, AllocationName, NameLookup, UnixMillis, VclusterName, array::IndexSet,
     checkpoint::CheckpointOutcome, id::DagId,
@@ -58,21 +59,6 @@ pub struct DagMembership {
     pub dag: DagId,
     /// Name of the member within the DAG.
     pub member: String,
-}
-
-/// Position of an allocation in a job array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArrayElement {
-    /// Number of the job array.
-    pub array: AllocationId,
-    /// Index of the element.
-    pub index: u32,
-}
-
-impl fmt::Display for ArrayElement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}_{}", self.array, self.index)
-    }
 }
 
 /// Counts of the elements of a job array. Elements that are in none of the sets have an allocation of their own.
