@@ -4,6 +4,8 @@ mod prices;
 mod readiness;
 mod utilisation;
 
+#[cfg(test)]
+pub(crate) use prices::Origin;
 pub(crate) use prices::Prices;
 pub(crate) use readiness::Readiness;
 pub(crate) use utilisation::Utilisation;
