@@ -7,7 +7,8 @@ use reqwest::Method;
 
 impl Client {
     /// Streams all inputs and decisions of the control's schedulers, one JSON object per line. The stream starts at
-    /// `since` (a time, a date, or an age), or at the oldest entry that is kept. For operators.
+    /// `since` (a time, a date, or an age) with the complete inputs at that time, or at the oldest entry that is kept.
+    /// For operators.
     ///
     /// # Errors
     /// See [`ClientError`].

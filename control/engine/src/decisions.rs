@@ -5,6 +5,7 @@
 //! total exceeds its limit. Each file can be read by itself: in a new file every scheduler begins with its full view. A
 //! failure to write a line is logged once and blocks no scheduler.
 
+mod cut;
 mod files;
 #[cfg(test)]
 mod tests;
@@ -94,7 +95,7 @@ impl Decisions {
             known,
             ..
         } = &mut *state;
-        if book.rotate() {
+        if book.rotate(planned.at) {
             known.clear();
         }
         let vcluster = planned.vcluster.clone();
@@ -169,7 +170,8 @@ impl Decisions {
         }
     }
 
-    /// The recorded files from the one that contains `since` on, oldest first; see [`RecordLines`].
+    /// The recorded lines from the time `since` on, oldest first; see [`RecordLines`]. They begin with the views that
+    /// the schedulers had at that time, so they suffice to repeat every later plan. Time 0 requests all lines.
     ///
     /// # Errors
     /// Returns an error when nothing is recorded, or a file cannot be read.

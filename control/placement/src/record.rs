@@ -70,6 +70,18 @@ pub enum Line {
     },
 }
 
+impl Line {
+    /// Time of the line. An outcome has the time of its plan.
+    pub fn at(&self) -> UnixMillis {
+        match self {
+            Self::Begin { at, .. } | Self::View { at, .. } | Self::RefusedSubmit { at, .. } => *at,
+            Self::Cycle(cycle) => cycle.at,
+            Self::Outcome { planned_at, .. } => *planned_at,
+            Self::Allocation(changed) => changed.at,
+        }
+    }
+}
+
 /// One plan of a scheduler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cycle {

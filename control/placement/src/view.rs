@@ -424,6 +424,11 @@ impl ClusterView {
         view
     }
 
+    /// Applies the changes of a delta.
+    pub fn update(&mut self, delta: Delta) {
+        drop(self.apply(delta));
+    }
+
     /// Applies the changes, and returns the former entries.
     pub(crate) fn apply(&mut self, delta: Delta) -> FormerEntries {
         self.revision = delta.revision;

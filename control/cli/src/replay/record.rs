@@ -26,7 +26,8 @@ const LEVEL: i32 = 9;
 /// configuration.
 #[derive(Args)]
 pub struct RecordArgs {
-    /// Start of the record: a time, a date, or an age, such as 2h. Left out: everything that the control keeps.
+    /// Start of the record: a time, a date, or an age, such as 2h. The record begins with the complete inputs of the
+    /// schedulers at that time, so it can be verified by itself. Left out: everything that the control keeps.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// New file: compressed with zstd if its name ends in .zst, plain otherwise. An existing file is not replaced.

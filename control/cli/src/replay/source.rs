@@ -349,7 +349,8 @@ fn live_cluster(context: Option<&Path>) -> Result<Cluster, Failure> {
     let connection = Connection::open(context, Format::Json)?;
     let mut known = Schedulers::default();
     block_on(async {
-        let mut pieces = connection.client.decisions(Some("1s")).await?;
+        // A scheduler plans at least every few seconds, and each plan has the weights.
+        let mut pieces = connection.client.decisions(Some("1m")).await?;
         let mut rest: Vec<u8> = Vec::new();
         let mut notices = NoticeTimes::new(Instant::now());
         let what = || "the newest decisions of the schedulers".to_owned();

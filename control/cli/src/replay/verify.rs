@@ -13,7 +13,7 @@ use std::{path::PathBuf, process::ExitCode};
 /// Repeat the decisions of a recorded live system, and compare the results.
 ///
 /// First each plan is repeated on the inputs that its scheduler had; the first plan with a different placement is
-/// reported with the cause. Then all plans are repeated in sequence, so that each builds on the replayed placements,
+/// reported with the cause and with the inputs that preceded it. Then all plans are repeated in sequence, so that each builds on the replayed placements,
 /// and starts, nodes, makespan and waits are compared. The command fails if anything differs, or if the record is cut
 /// off.
 #[derive(Args)]
@@ -36,11 +36,37 @@ pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
             first.cycle, first.line, first.vcluster, first.what
         ));
         print_message(format!("cause: {}", first.cause));
+        if !first.inputs.is_empty() {
+            let inputs = first.inputs.join("; ");
+            print_message(format!("inputs since the plan before it: {inputs}"));
+        }
     }
     match verdict.is_same() {
         true => Ok(ExitCode::SUCCESS),
-        false => Err(Failure::refused("the replay differs from the record")),
+        false => Err(Failure::refused(difference(&verdict))),
     }
+}
+
+/// Describes the differences in one sentence, with the first one.
+fn difference(verdict: &VerificationResult) -> String {
+    let v = verdict;
+    let Some(first) = &v.first_divergence else {
+        return "the record is cut off; all that precedes the cut is decided as recorded".to_owned();
+    };
+    let plans = v.cycles - v.cycles_equal;
+    let starts = v.allocations - v.same_nodes;
+    let of = match first.id {
+        Some(id) => format!("allocation {id}"),
+        None => "a reservation".to_owned(),
+    };
+    format!(
+        "the replay differs from the record in {plans} of {} plans and in the starts of {starts} of {} allocations; \
+         first: {of} in plan {} at {}",
+        v.cycles,
+        v.allocations,
+        first.cycle,
+        text::time(first.at)
+    )
 }
 
 fn print(verdict: &VerificationResult, format: Format) -> Result<(), Failure> {

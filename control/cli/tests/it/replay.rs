@@ -501,6 +501,23 @@ fn a_recorded_demo_is_decided_again() {
         (&verdict["refused_submits"], &verdict["first_divergence"]),
         (&1.into(), &Value::Null)
     );
+    // A record from a requested time on begins there, has fewer plans, and is verified by itself.
+    let recent = sandbox.path("recent.jsonl");
+    let recent = recent.to_str().unwrap();
+    let cut = sandbox
+        .lattice(&[
+            "replay", "record", "--since", "1s", "--output", recent, "-o", "json",
+        ])
+        .json();
+    assert!(
+        cut["lines"].as_u64() < recorded["lines"].as_u64(),
+        "{cut}, {recorded}"
+    );
+    let later = sandbox
+        .lattice(&["replay", "verify", recent, "-o", "json"])
+        .json();
+    assert_eq!(later["cycles_equal"], later["cycles"]);
+    assert!(later["from"].as_u64() > verdict["from"].as_u64(), "{later}");
     // The record is also a workload: it runs on the recorded cluster and on the live one.
     for machine in [&["--procs", "24"][..], &[], &["--from-live"]] {
         let run = [

@@ -1,5 +1,6 @@
 //! Decision record files: writing, rotation, compression and retention.
 
+use super::cut::RecordCut;
 use lattice_host::durable::NewFile;
 use lattice_placement::record::Line;
 use lattice_quorum_types::UnixMillis;
@@ -42,7 +43,7 @@ pub(super) struct RecordWriter {
     folder: PathBuf,
     keep_bytes: u64,
     full: u64,
-    /// First line of each file.
+    /// First line of each file, with the time of the first file.
     begin: Line,
     number: u64,
     file: Option<BufWriter<File>>,
@@ -76,7 +77,7 @@ impl RecordWriter {
                 compress(path).map_err(|source| file_error(path, source))?;
             }
         }
-        book.next()?;
+        book.next(None)?;
         Ok(book)
     }
 
@@ -106,7 +107,8 @@ impl RecordWriter {
         self.folder.join(format!("{number:010}.{extension}"))
     }
 
-    fn next(&mut self) -> Result<(), DecisionsError> {
+    /// Begins the next file. `at` is the time at which it begins; `None` for the first file of the process.
+    fn next(&mut self, at: Option<UnixMillis>) -> Result<(), DecisionsError> {
         self.number += 1;
         let path = self.path(self.number, PLAIN);
         let mut options = OpenOptions::new();
@@ -116,20 +118,23 @@ impl RecordWriter {
             .map_err(|source| file_error(&path, source))?;
         self.file = Some(BufWriter::new(file));
         self.bytes = 0;
-        let begin = self.begin.clone();
+        let mut begin = self.begin.clone();
+        if let (Line::Begin { at: begun_at, .. }, Some(at)) = (&mut begin, at) {
+            *begun_at = at;
+        }
         self.write(&begin);
         Ok(())
     }
 
-    /// Begins the next file if the present one is full. Returns whether it was full; the next file contains no
-    /// scheduler's view yet.
-    pub(super) fn rotate(&mut self) -> bool {
+    /// Begins the next file, at time `at`, if the present one is full. Returns whether it was full; the next file
+    /// contains no scheduler's view yet.
+    pub(super) fn rotate(&mut self, at: UnixMillis) -> bool {
         if self.bytes < self.full {
             return false;
         }
         let full = self.path(self.number, PLAIN);
         self.file = None;
-        let turned = self.next().and_then(|()| {
+        let turned = self.next(Some(at)).and_then(|()| {
             compress(&full).map_err(|source| file_error(&full, source))?;
             self.delete_oldest()
         });
@@ -187,7 +192,7 @@ impl RecordWriter {
         }
     }
 
-    /// Files from the last one that begins no later than `since`, or from the first one.
+    /// Lines from the time `since` on, or from the first file on if `since` is earlier; see [`RecordCut`].
     pub(super) fn since(&mut self, since: UnixMillis) -> Result<RecordLines, DecisionsError> {
         if let Some(file) = &mut self.file {
             let flushed = file.flush();
@@ -195,16 +200,20 @@ impl RecordWriter {
             flushed.map_err(|source| file_error(&path, source))?;
         }
         let kept = self.existing_files()?;
-        let mut from = 0;
+        let (mut from, mut begun_at) = (0, None);
         for (place, (_, path)) in kept.iter().enumerate() {
-            if began_at(path).is_some_and(|at| at <= since) {
-                from = place;
+            // All files of one process begin with the same time if an earlier version wrote them: the first one counts.
+            let at = began_at(path).filter(|at| *at <= since);
+            if at.is_some() && at != begun_at {
+                (from, begun_at) = (place, at);
             }
         }
         let files = kept.into_iter().skip(from).map(|(_, path)| path);
         Ok(RecordLines {
             files: files.collect::<Vec<_>>().into_iter(),
             present: None,
+            cut: (since > UnixMillis(0)).then(|| RecordCut::new(since)),
+            line: Vec::new(),
         })
     }
 }
@@ -259,6 +268,10 @@ fn began_at(path: &Path) -> Option<UnixMillis> {
 pub struct RecordLines {
     files: std::vec::IntoIter<PathBuf>,
     present: Option<Box<dyn BufRead + Send>>,
+    /// Replaces the lines before the requested start; `None`: all lines are requested.
+    cut: Option<RecordCut>,
+    /// Line that is read for the cut.
+    line: Vec<u8>,
 }
 
 impl RecordLines {
@@ -271,6 +284,9 @@ impl RecordLines {
         while lines.len() < bytes {
             let Some(present) = &mut self.present else {
                 let Some(path) = self.files.next() else {
+                    if let Some(mut cut) = self.cut.take() {
+                        cut.finish(&mut lines)?;
+                    }
                     break;
                 };
                 // A file that was compressed in the meantime has another name.
@@ -288,9 +304,24 @@ impl RecordLines {
                 continue;
             };
             let before = lines.len();
-            if present.read_until(b'\n', &mut lines)? == 0 {
+            let (read, is_complete) = match &mut self.cut {
+                None => {
+                    let read = present.read_until(b'\n', &mut lines)?;
+                    (read, lines.ends_with(b"\n"))
+                }
+                Some(cut) => {
+                    self.line.clear();
+                    let read = present.read_until(b'\n', &mut self.line)?;
+                    let is_complete = self.line.ends_with(b"\n");
+                    if is_complete {
+                        cut.line(&self.line, &mut lines)?;
+                    }
+                    (read, is_complete)
+                }
+            };
+            if read == 0 {
                 self.present = None;
-            } else if !lines.ends_with(b"\n") {
+            } else if !is_complete {
                 // The last line of the present file is being written.
                 lines.truncate(before);
                 self.present = None;

@@ -1,9 +1,12 @@
 //! Rotation, compression and deletion of files, and reading while they are written.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use super::*;
-use lattice_placement::{NodeFacts, NodeView, Planner, record::RECORD_FORMAT};
-use lattice_quorum_types::NodeId;
+use super::{cut::RecordCut, *};
+use lattice_placement::{
+    NodeFacts, NodeView, Planner,
+    record::{PlacedAllocation, RECORD_FORMAT},
+};
+use lattice_quorum_types::{AllocationState, NodeId, event::AllocationChange};
 use std::fs;
 
 fn begin(at: u64) -> Line {
@@ -158,9 +161,135 @@ fn what_a_killed_process_left_is_read() {
         ["0000000001.jsonl.zst", "0000000002.jsonl"]
     );
     assert_eq!(kinds(&lines(&decisions, 0)), "BVcBVc");
-    // From the file on that contains the given time.
-    assert_eq!(kinds(&lines(&decisions, 1_500)), "BVcBVc");
-    assert_eq!(kinds(&lines(&decisions, 2_500)), "BVc");
+    // The view at the requested time, and what follows.
+    assert_eq!(kinds(&lines(&decisions, 1_500)), "BVBVc");
+    assert_eq!(kinds(&lines(&decisions, 2_500)), "BV");
+}
+
+/// The record begins at the requested time, with the views that result from all earlier changes.
+#[test]
+fn record_starts_at_requested_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let decisions = Decisions::open(Some(folder.path()), 1 << 20, begin(1)).unwrap();
+    let node_removed = Delta {
+        nodes: BTreeMap::from([(NodeId::new("n0000").unwrap(), None)]),
+        ..Delta::default()
+    };
+    plan(&decisions, "a", 10, None);
+    plan(&decisions, "a", 20, Some(node_removed));
+    plan(&decisions, "b", 30, None);
+    decisions.refused_submit(UnixMillis(31), "eve", "no".to_owned());
+    plan(&decisions, "a", 40, Some(Delta::default()));
+    assert_eq!(kinds(&lines(&decisions, 0)), "BVcdVcrd");
+    for (since, expected) in [
+        (1, "BVcdVcrd"),
+        (15, "BVdVcrd"),
+        (31, "BVVrd"),
+        (35, "BVVd"),
+        (41, "BVV"),
+    ] {
+        let cut = lines(&decisions, since);
+        assert_eq!(kinds(&cut), expected, "since {since}");
+        assert!(cut.iter().all(|line| line.at() >= UnixMillis(since)));
+        assert_eq!(cut[0].at(), UnixMillis(since));
+    }
+    let cut = lines(&decisions, 35);
+    let Line::View { vcluster, view, .. } = &cut[1] else {
+        panic!("{cut:?}")
+    };
+    assert_eq!((vcluster.as_str(), view.nodes.len()), ("a", 199));
+}
+
+/// An outcome after the start may belong to a plan before it.
+#[test]
+fn outcomes_of_earlier_plans_are_left_out() {
+    let vcluster = VclusterName::new("a").unwrap();
+    let cycle = |at, ids: &[u64]| {
+        let placed = ids.iter().map(|id| PlacedAllocation {
+            id: AllocationId(*id),
+            nodes: vec![NodeId::new("n0").unwrap()],
+            backfilled: false,
+        });
+        Line::Cycle(Box::new(Cycle {
+            vcluster: vcluster.clone(),
+            at: UnixMillis(at),
+            epoch: 1,
+            policy: Policy::default(),
+            delta: Some(Box::default()),
+            promised: BTreeMap::new(),
+            placed: placed.collect(),
+            reserved: Vec::new(),
+        }))
+    };
+    let outcome = |planned_at, id| Line::Outcome {
+        vcluster: vcluster.clone(),
+        planned_at: UnixMillis(planned_at),
+        id: AllocationId(id),
+        outcome: Outcome::Assigned {
+            revision: Revision(1),
+        },
+    };
+    let changed = ChangedAllocation {
+        id: AllocationId(1),
+        change: AllocationChange::Assigned,
+        at: UnixMillis(22),
+        revision: Revision(1),
+        state: AllocationState::Starting,
+        attempt: 1,
+        vcluster: vcluster.clone(),
+        asks: None,
+        nodes: Vec::new(),
+        started_at: None,
+        ended_at: None,
+    };
+    let view = Line::View {
+        vcluster: vcluster.clone(),
+        at: UnixMillis(5),
+        view: Box::default(),
+    };
+    let all = [
+        begin(1),
+        view,
+        cycle(10, &[1, 2]),
+        outcome(10, 1),
+        // The start, at 20, precedes the answer about allocation 2.
+        Line::Allocation(Box::new(changed)),
+        outcome(10, 2),
+        cycle(30, &[3]),
+        outcome(30, 3),
+    ];
+    let (mut cut, mut text) = (RecordCut::new(UnixMillis(20)), Vec::new());
+    for line in &all {
+        let mut line = serde_json::to_vec(line).unwrap();
+        line.push(b'\n');
+        cut.line(&line, &mut text).unwrap();
+    }
+    cut.finish(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let kept: Vec<Line> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(kinds(&kept), "BVado");
+}
+
+/// A requested time selects the file by the time at which that file began.
+#[test]
+fn later_files_begin_at_their_own_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let decisions = Decisions::open(Some(folder.path()), 30_000, begin(1)).unwrap();
+    for at in 10..14 {
+        plan(&decisions, "a", at, Some(Delta::default()));
+    }
+    let begun: Vec<u64> = lines(&decisions, 0)
+        .iter()
+        .filter(|line| matches!(line, Line::Begin { .. }))
+        .map(|line| line.at().0)
+        .collect();
+    assert!(begun.len() > 1 && begun.is_sorted(), "{begun:?}");
+    assert!(begun.iter().skip(1).all(|at| *at >= 10), "{begun:?}");
+    let last = lines(&decisions, *begun.last().unwrap());
+    assert_eq!(last[0].at().0, *begun.last().unwrap());
 }
 
 #[test]

@@ -19,8 +19,8 @@ use lattice_engine::decisions::DecisionsError;
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Streams the recorded lines, starting with the last file that begins no later than `since`. Without `since`, streams
-/// everything that is kept.
+/// Streams the recorded lines from the time `since` on. They begin with the complete inputs of the schedulers at that
+/// time. Without `since`, streams everything that is kept.
 pub(crate) fn since(
     api: &Api,
     caller: &Caller,

@@ -12,8 +12,8 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Range {
-    /// Start of the range: a time, a date, or an age (`2h`). The output begins earlier, with the complete inputs of the
-    /// schedulers at that point. Default: everything that is kept.
+    /// Start of the range: a time, a date, or an age (`2h`). The output begins with the complete inputs of the
+    /// schedulers at that time. Default: everything that is kept.
     since: Option<String>,
 }
 

@@ -1,56 +1,86 @@
 //! Replay of all cycles in a row, in which each cycle continues from the replay's own placements. External inputs are
-//! those of the record: submissions, run times, nodes, limits, weights, promises of nodes, and the times of plans.
+//! those of the record: submissions, holds, limits, nodes, weights, promises of nodes, and the times of plans.
+//!
+//! An allocation may start several times: it is requeued, or suspended and resumed, or preempted, or its node is lost.
+//! The record has the attempts of each allocation in order. An attempt of the replay takes from the recorded attempt of
+//! the same number its run time, and the time from its end until the allocation is in the queue again.
 
+use super::attempts::{RecordedAttempt, RecordedProgress, RecordedStarts};
 use lattice_placement::{
     ClusterView, Delta, LevelView, NodeView, PendingView, Planner, RunningView,
-    record::{Cycle, Line, Outcome},
+    record::{Cycle, Line},
 };
 use lattice_quorum_types::{
-    AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis, VclusterName,
-    event::AllocationChange, limit::Usage,
+    AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName, hostlist, limit::Usage,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Recorded course of one allocation.
-#[derive(Debug, Clone, Default)]
-struct RecordedProgress {
-    submitted_at: Option<UnixMillis>,
-    /// Time of the plan that placed the last attempt, and the nodes of this attempt in rank order.
-    started: Option<(UnixMillis, Vec<NodeId>)>,
-    ended_at: Option<UnixMillis>,
-}
-
-/// Replayed course of one allocation.
+/// Replayed course of one allocation that has started at least once.
 #[derive(Debug, Clone)]
 struct ReplayedProgress {
     vcluster: VclusterName,
     project: ProjectPath,
+    /// Attempts in the order of their starts.
+    attempts: Vec<ReplayedAttempt>,
+    /// Time at which the allocation is in the queue again, after the end of its last attempt.
+    returns_at: Option<UnixMillis>,
+}
+
+/// Replayed attempt of an allocation.
+#[derive(Debug, Clone)]
+struct ReplayedAttempt {
     started_at: UnixMillis,
+    /// Nodes of the start, in rank order.
     nodes: Vec<NodeId>,
-    walltime_ms: Option<u64>,
-    /// Whether the allocation started as in the record, and therefore ends as in the record.
+    /// Nodes held now: growing and shrinking change them.
+    held: BTreeSet<NodeId>,
+    /// Entry of the running allocation in the solver's view.
+    running: RunningView,
+    /// Whether the attempt started as the recorded attempt of the same number, and therefore ends with it.
     started_as_recorded: bool,
     has_ended: bool,
+}
+
+impl ReplayedProgress {
+    /// Attempt that holds nodes now.
+    fn active(&self) -> Option<&ReplayedAttempt> {
+        self.attempts.last().filter(|last| !last.has_ended)
+    }
+
+    /// Attempt that holds nodes now, with its position among the attempts.
+    fn active_mut(&mut self) -> Option<(usize, &mut ReplayedAttempt)> {
+        let number = self.attempts.len().checked_sub(1)?;
+        let last = self.attempts.last_mut().filter(|last| !last.has_ended)?;
+        Some((number, last))
+    }
+}
+
+/// First placement in the sequence of all plans that differs from the record.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct SequenceDifference {
+    pub(super) line: u64,
+    pub(super) cycle: u64,
+    pub(super) vcluster: VclusterName,
+    pub(super) at: UnixMillis,
+    pub(super) id: AllocationId,
+    pub(super) what: String,
 }
 
 /// Replay of all cycles in a row.
 #[derive(Default)]
 pub(super) struct CycleReplay {
     planners: BTreeMap<VclusterName, Planner>,
-    recorded: BTreeMap<AllocationId, RecordedProgress>,
+    recorded: RecordedStarts,
     replayed: BTreeMap<AllocationId, ReplayedProgress>,
-    /// Number of plans read from the record; `plans_replayed` is the number of replayed plans. Plans are identified by
-    /// these numbers, since two plans may have the same time.
-    plans_read: u64,
     plans_replayed: u64,
-    /// Recorded placements without an outcome yet, with the number of their plan.
-    placed: BTreeMap<(UnixMillis, AllocationId), (u64, Vec<NodeId>)>,
-    /// By allocation and nodes: number of recorded assignments, less those that answer a placement.
-    unanswered: BTreeMap<(AllocationId, Vec<NodeId>), i64>,
-    /// Recorded placements that did not start, by the number of their plan.
-    failed: BTreeSet<(u64, AllocationId)>,
-    /// Whether any placement differs from the record so far.
-    differs: bool,
+    /// Number of recorded starts of each allocation, up to the last replayed plan.
+    recorded_starts: BTreeMap<AllocationId, usize>,
+    /// Allocations that hold nodes in the record now and were started by its plans.
+    recorded_running: BTreeSet<AllocationId>,
+    /// Recorded limits and usage, by vCluster of the scheduler that received them.
+    recorded_levels: BTreeMap<VclusterName, BTreeMap<ProjectPath, LevelView>>,
+    /// First placement that differs from the record; `None` while every placement is as recorded.
+    first_difference: Option<SequenceDifference>,
 }
 
 /// Comparison of the record with the replay.
@@ -64,165 +94,217 @@ pub(super) struct CycleComparison {
     pub(super) makespan_recorded_s: f64,
     pub(super) makespan_replayed_s: f64,
     pub(super) wait_distance: f64,
+    pub(super) first_difference: Option<SequenceDifference>,
 }
 
 impl CycleReplay {
     /// Reads a recorded line. The caller reads all lines before the first replayed cycle.
     pub(super) fn read_line(&mut self, line: &Line) {
-        match line {
-            Line::View { view, .. } => self.submitted(view.pending.iter()),
-            Line::Cycle(cycle) => {
-                let came = cycle.delta.iter().flat_map(|delta| &delta.pending);
-                self.submitted(came.filter_map(|(id, known)| Some((id, known.as_ref()?))));
-                self.plans_read += 1;
-                for of in &cycle.placed {
-                    let placed = (self.plans_read, of.nodes.clone());
-                    if let Some((plan, _)) = self.placed.insert((cycle.at, of.id), placed) {
-                        self.failed.insert((plan, of.id));
-                    }
-                }
-            }
-            Line::Outcome {
-                planned_at,
-                id,
-                outcome,
-                ..
-            } => {
-                let Some((plan, nodes)) = self.placed.remove(&(*planned_at, *id)) else {
-                    return;
-                };
-                match outcome {
-                    Outcome::Assigned { .. } => {
-                        *self.unanswered.entry((*id, nodes.clone())).or_default() -= 1;
-                        self.recorded.entry(*id).or_default().started = Some((*planned_at, nodes));
-                    }
-                    Outcome::Refused { .. } | Outcome::HeldBack { .. } => {
-                        self.failed.insert((plan, *id));
-                    }
-                }
-            }
-            Line::Allocation(changed) if changed.change == AllocationChange::Ended => {
-                let ended_at = changed.ended_at.unwrap_or(changed.at);
-                if changed.state != AllocationState::Cancelled || changed.started_at.is_some() {
-                    self.recorded.entry(changed.id).or_default().ended_at = Some(ended_at);
-                }
-            }
-            Line::Allocation(changed) if changed.change == AllocationChange::Assigned => {
-                let key = (changed.id, changed.nodes.clone());
-                *self.unanswered.entry(key).or_default() += 1;
-            }
-            Line::Begin { .. } | Line::Allocation(_) | Line::RefusedSubmit { .. } => {}
-        }
+        self.recorded.read_line(line);
     }
 
-    /// Completes the reading. The answer of the quorum to a placement may be lost; the placement has started if the
-    /// record has its assignment. Otherwise, as in the last plan of a record or of a control that crashed, a placement
-    /// without an outcome counts as not started.
+    /// Completes the reading.
     pub(super) fn finish_reading(&mut self) {
-        let unknown = std::mem::take(&mut self.placed);
-        // The scheduler plans again after a lost answer; the last of equal plans is the one that was assigned.
-        for ((planned_at, id), (plan, nodes)) in unknown.into_iter().rev() {
-            let key = (id, nodes);
-            let Some(count) = self.unanswered.get_mut(&key).filter(|count| **count > 0) else {
-                self.failed.insert((plan, id));
-                continue;
-            };
-            *count -= 1;
-            let then = self.recorded.entry(id).or_default();
-            if then.started.as_ref().is_none_or(|(at, _)| *at < planned_at) {
-                then.started = Some((planned_at, key.1));
-            }
-        }
-    }
-
-    fn submitted<'a>(
-        &mut self,
-        pending: impl Iterator<Item = (&'a AllocationId, &'a PendingView)>,
-    ) {
-        for (id, known) in pending {
-            let then = self.recorded.entry(*id).or_default();
-            then.submitted_at.get_or_insert(known.submitted_at);
-        }
+        self.recorded.finish();
     }
 
     /// Creates the planner of a scheduler from a recorded view. After a difference, the view is adapted to the replay.
-    pub(super) fn view(&mut self, vcluster: &VclusterName, view: &ClusterView) {
-        let view = match self.differs {
-            false => view.clone(),
-            true => self.adapted_view(vcluster, view),
+    pub(super) fn view(&mut self, vcluster: &VclusterName, at: UnixMillis, view: &ClusterView) {
+        self.end(at);
+        self.recorded_levels
+            .insert(vcluster.clone(), view.levels.clone());
+        let present: BTreeSet<AllocationId> = view.running.keys().copied().collect();
+        self.recorded_running.retain(|id| present.contains(id));
+        let started = present
+            .into_iter()
+            .filter(|id| self.recorded_starts.contains_key(id));
+        self.recorded_running.extend(started);
+        let ours = match self.first_difference {
+            None => view.clone(),
+            Some(_) => self.adapted_view(vcluster, at, view),
         };
-        self.planners.insert(vcluster.clone(), Planner::new(view));
+        self.clear_returned(vcluster, at);
+        self.planners.insert(vcluster.clone(), Planner::new(ours));
     }
 
     /// Returns the view with the replay's own placements instead of the recorded ones.
-    fn adapted_view(&self, vcluster: &VclusterName, view: &ClusterView) -> ClusterView {
+    fn adapted_view(
+        &self,
+        vcluster: &VclusterName,
+        at: UnixMillis,
+        view: &ClusterView,
+    ) -> ClusterView {
         let mut ours = view.clone();
-        ours.pending.retain(|id, _| !self.replayed.contains_key(id));
-        ours.running.clear();
-        for (id, now) in self
-            .replayed
-            .iter()
-            .filter(|(_, now)| !now.has_ended && now.vcluster == *vcluster)
-        {
-            ours.running.insert(*id, running(now));
+        ours.pending.retain(|id, _| self.waits_as_recorded(*id, at));
+        // Allocations that the record has started already, and that still wait here.
+        if let Some(planner) = self.planners.get(vcluster) {
+            let waits = planner.view().pending.iter();
+            let behind = waits.filter(|(id, _)| self.is_behind(**id));
+            ours.pending
+                .extend(behind.map(|(id, known)| (*id, known.clone())));
+        }
+        for (id, pending) in self.returned(vcluster, at) {
+            ours.pending.insert(id, pending);
+        }
+        ours.running.retain(|id, _| self.is_foreign(*id));
+        for (id, attempt) in self.active() {
+            ours.running.insert(id, attempt.running.clone());
         }
         let held = self.held();
         for (name, node) in &mut ours.nodes {
-            node.holder = held.get(name).copied();
+            node.holder = self.holder(&held, name, node);
         }
+        let difference = self.usage_difference();
         for (path, level) in &mut ours.levels {
-            *level = self.level(path, *level);
+            *level = adapted_level(&difference, path, *level);
         }
         ours
     }
 
-    fn held(&self) -> BTreeMap<&NodeId, AllocationId> {
-        let holds = self.replayed.iter().filter(|(_, now)| !now.has_ended);
-        holds
-            .flat_map(|(id, now)| now.nodes.iter().map(|node| (node, *id)))
-            .collect()
+    /// Number of attempts that the replay has started.
+    fn replayed_starts(&self, id: AllocationId) -> usize {
+        self.replayed.get(&id).map_or(0, |now| now.attempts.len())
     }
 
-    /// Recorded limits with the replay's own usage.
-    fn level(&self, path: &ProjectPath, level: LevelView) -> LevelView {
-        let (mut own, mut subtree) = (Usage::default(), Usage::default());
-        for now in self.replayed.values().filter(|now| !now.has_ended) {
-            let used = Usage {
-                nodes: now.nodes.len() as u64,
-                allocations: 1,
-            };
-            if now.project == *path {
-                own = own.with(used);
-            } else if now.project.levels().any(|up| up == path.as_str()) {
-                subtree = subtree.with(used);
+    fn recorded_starts(&self, id: AllocationId) -> usize {
+        self.recorded_starts.get(&id).copied().unwrap_or(0)
+    }
+
+    fn is_active(&self, id: AllocationId) -> bool {
+        self.replayed
+            .get(&id)
+            .is_some_and(|now| now.active().is_some())
+    }
+
+    /// Whether the allocation waits in the replay for the same attempt as in the record.
+    fn waits_as_recorded(&self, id: AllocationId, at: UnixMillis) -> bool {
+        let returns_at = self.replayed.get(&id).and_then(|now| now.returns_at);
+        !self.is_active(id)
+            && self.replayed_starts(id) == self.recorded_starts(id)
+            && returns_at.is_none_or(|returns_at| returns_at <= at)
+    }
+
+    /// Whether the allocation waits in the replay for an attempt that the record has started already.
+    fn is_behind(&self, id: AllocationId) -> bool {
+        !self.is_active(id) && self.replayed_starts(id) < self.recorded_starts(id)
+    }
+
+    /// Whether no plan of the record or of the replay has started the allocation: it started before the record, or on
+    /// nodes that were promised to it. Such an allocation is as in the record.
+    fn is_foreign(&self, id: AllocationId) -> bool {
+        !self.replayed.contains_key(&id) && !self.recorded_starts.contains_key(&id)
+    }
+
+    /// Attempts that hold nodes now.
+    fn active(&self) -> impl Iterator<Item = (AllocationId, &ReplayedAttempt)> {
+        let replayed = self.replayed.iter();
+        replayed.filter_map(|(id, now)| Some((*id, now.active()?)))
+    }
+
+    /// Allocations of a vCluster that are in the queue again, with their recorded requests.
+    fn returned(
+        &self,
+        vcluster: &VclusterName,
+        at: UnixMillis,
+    ) -> Vec<(AllocationId, PendingView)> {
+        let returned = self.replayed.iter().filter(|(_, now)| {
+            now.vcluster == *vcluster && now.returns_at.is_some_and(|returns_at| returns_at <= at)
+        });
+        let pending = returned.filter_map(|(id, now)| {
+            let attempt = self
+                .recorded
+                .attempt(*id, now.attempts.len().checked_sub(1)?)?;
+            let (_, pending) = attempt.queued_again.as_ref()?;
+            Some((*id, pending.clone()))
+        });
+        pending.collect()
+    }
+
+    /// Marks the allocations that returned to the queue by this time. From then on the record's changes of the queue
+    /// apply to them.
+    fn clear_returned(&mut self, vcluster: &VclusterName, at: UnixMillis) {
+        let own = self.replayed.values_mut();
+        for now in own.filter(|now| now.vcluster == *vcluster) {
+            now.returns_at = now.returns_at.filter(|returns_at| *returns_at > at);
+        }
+    }
+
+    /// Holders of nodes in the replay.
+    fn held(&self) -> BTreeMap<&NodeId, AllocationId> {
+        let holders = self
+            .active()
+            .flat_map(|(id, attempt)| attempt.held.iter().map(move |node| (node, id)));
+        holders.collect()
+    }
+
+    /// Holder of a node in the replay. A holder that no plan has started stays as recorded.
+    fn holder(
+        &self,
+        held: &BTreeMap<&NodeId, AllocationId>,
+        name: &NodeId,
+        recorded: &NodeView,
+    ) -> Option<AllocationId> {
+        let foreign = recorded.holder.filter(|id| self.is_foreign(*id));
+        held.get(name).copied().or(foreign)
+    }
+
+    /// Usage of the replay minus usage of the record, by project. Usage of allocations that no plan has started is the
+    /// same in both.
+    fn usage_difference(&self) -> BTreeMap<&ProjectPath, UsageDifference> {
+        let mut difference: BTreeMap<&ProjectPath, UsageDifference> = BTreeMap::new();
+        for now in self.replayed.values() {
+            if let Some(attempt) = now.active() {
+                let entry = difference.entry(&now.project).or_default();
+                entry.add(attempt.nodes.len(), 1);
             }
         }
-        LevelView {
-            own,
-            subtree,
-            ..level
+        for id in &self.recorded_running {
+            let last = self.recorded_starts(*id).checked_sub(1);
+            let attempt = last.and_then(|last| self.recorded.attempt(*id, last));
+            let project = self
+                .recorded
+                .progress(*id)
+                .and_then(|then| then.project.as_ref());
+            if let (Some(attempt), Some(project)) = (attempt, project) {
+                let entry = difference.entry(project).or_default();
+                entry.add(attempt.nodes.len(), -1);
+            }
+        }
+        difference
+    }
+
+    /// Replays a plan, which is at line `line` of the record.
+    pub(super) fn cycle(&mut self, line: u64, cycle: &Cycle) {
+        self.end(cycle.at);
+        self.plans_replayed += 1;
+        if let Some(delta) = &cycle.delta {
+            self.follow_record(&cycle.vcluster, cycle.at, delta);
+        }
+        if let Some(mut planner) = self.planners.remove(&cycle.vcluster) {
+            if let Some(delta) = &cycle.delta {
+                let delta = match self.first_difference {
+                    None => (**delta).clone(),
+                    Some(_) => self.adapted_delta(cycle, delta, planner.view()),
+                };
+                planner.update(delta);
+            }
+            self.clear_returned(&cycle.vcluster, cycle.at);
+            planner.set_policy(cycle.policy);
+            self.place(line, cycle, &mut planner);
+            self.planners.insert(cycle.vcluster.clone(), planner);
+        }
+        for was in self.recorded.started(self.plans_replayed, &cycle.placed) {
+            *self.recorded_starts.entry(was.id).or_default() += 1;
         }
     }
 
-    pub(super) fn cycle(&mut self, cycle: &Cycle) {
-        self.end(cycle.at);
-        self.plans_replayed += 1;
-        let Some(mut planner) = self.planners.remove(&cycle.vcluster) else {
-            return;
-        };
-        if let Some(delta) = &cycle.delta {
-            let delta = match self.differs {
-                false => (**delta).clone(),
-                true => self.adapted_delta(&cycle.vcluster, delta, planner.view()),
-            };
-            self.apply_recorded_ends(&delta);
-            planner.update(delta);
-        }
-        planner.set_policy(cycle.policy);
+    /// Plans, and starts the placements, except those whose recorded counterpart did not start.
+    fn place(&mut self, line: u64, cycle: &Cycle, planner: &mut Planner) {
         let plan = planner.plan_with_promised(cycle.promised.clone(), cycle.at);
         let mut taken: BTreeSet<AllocationId> = BTreeSet::new();
+        let mut difference = None;
         for placed in &plan.placements {
-            if self.failed.contains(&(self.plans_replayed, placed.id)) {
+            if self.recorded.has_failed(self.plans_replayed, placed.id) {
                 continue;
             }
             let nodes: Vec<NodeId> = placed.nodes.iter().map(|n| n.node.clone()).collect();
@@ -230,55 +312,155 @@ impl CycleReplay {
             let Some(known) = known.or_else(|| cycle.promised.get(&placed.id)) else {
                 continue;
             };
-            // The placement is compared with the recorded plan, not with the last recorded start: an allocation that is
-            // stopped and requeued starts several times.
-            let mut then = cycle.placed.iter();
-            let is_as_then = then.any(|then| then.id == placed.id && then.nodes == nodes);
-            self.differs |= !is_as_then;
-            let now = ReplayedProgress {
-                vcluster: cycle.vcluster.clone(),
-                project: known.project.clone(),
-                started_at: cycle.at,
-                nodes,
+            let then = cycle.placed.iter().find(|then| then.id == placed.id);
+            let is_as_then = then.is_some_and(|then| then.nodes == nodes)
+                && self.replayed_starts(placed.id) == self.recorded_starts(placed.id);
+            if !is_as_then && difference.is_none() {
+                let recorded = then.map(|then| then.nodes.as_slice());
+                difference = Some((placed.id, placement_texts(recorded, Some(nodes.as_slice()))));
+            }
+            let running = RunningView {
+                ends_at: known.walltime_ms.map(|ms| cycle.at.after(ms)),
                 walltime_ms: known.walltime_ms,
+                storage_mb_s: known.storage_mb_s.clone(),
+            };
+            let attempt = ReplayedAttempt {
+                started_at: cycle.at,
+                held: nodes.iter().cloned().collect(),
+                nodes,
+                running,
                 started_as_recorded: is_as_then,
                 has_ended: false,
             };
-            self.replayed.insert(placed.id, now);
+            let now = self
+                .replayed
+                .entry(placed.id)
+                .or_insert_with(|| ReplayedProgress {
+                    vcluster: cycle.vcluster.clone(),
+                    project: known.project.clone(),
+                    attempts: Vec::new(),
+                    returns_at: None,
+                });
+            now.attempts.push(attempt);
+            now.returns_at = None;
             taken.insert(placed.id);
         }
-        // A recorded placement without a replayed one is a difference too.
-        let was = cycle
-            .placed
-            .iter()
-            .filter(|was| !self.failed.contains(&(self.plans_replayed, was.id)));
-        self.differs |= was.clone().any(|was| !taken.contains(&was.id));
-        self.planners.insert(cycle.vcluster.clone(), planner);
+        // A recorded start without a replayed one is a difference too.
+        let started = self.recorded.started(self.plans_replayed, &cycle.placed);
+        let missing = started.into_iter().find(|was| !taken.contains(&was.id));
+        let missing =
+            missing.map(|was| (was.id, placement_texts(Some(was.nodes.as_slice()), None)));
+        if self.first_difference.is_none()
+            && let Some((id, what)) = difference.or(missing)
+        {
+            self.first_difference = Some(SequenceDifference {
+                line,
+                cycle: self.plans_replayed,
+                vcluster: cycle.vcluster.clone(),
+                at: cycle.at,
+                id,
+                what: format!("allocation {id} {what}"),
+            });
+        }
     }
 
-    /// Ends the allocations that are over at this time. An allocation with another start runs for its recorded run
-    /// time.
+    /// Ends the attempts that are over at this time. An attempt with another start runs for its recorded run time.
     fn end(&mut self, at: UnixMillis) {
+        let recorded = &self.recorded;
         for (id, now) in &mut self.replayed {
-            let ends_at = ends_at(self.recorded.get(id), now);
-            if ends_at.is_some_and(|ends_at| ends_at <= at) {
-                now.has_ended = true;
+            let then = recorded.progress(*id);
+            let Some((number, last)) = now.active_mut() else {
+                continue;
+            };
+            if let Some(ends_at) = ends_at(then, number, last).filter(|ends_at| *ends_at <= at) {
+                last.has_ended = true;
+                now.returns_at = returns_at(then, number, ends_at);
             }
         }
     }
 
-    /// Takes the end of an allocation from the record if the allocation started as recorded.
-    fn apply_recorded_ends(&mut self, delta: &Delta) {
+    /// Applies the record's changes to the attempts that started as recorded: their ends, walltimes, and the nodes that
+    /// they gained or released.
+    fn follow_record(&mut self, vcluster: &VclusterName, at: UnixMillis, delta: &Delta) {
+        let levels = self.recorded_levels.entry(vcluster.clone()).or_default();
+        for (path, level) in &delta.levels {
+            match level {
+                Some(level) => levels.insert(path.clone(), *level),
+                None => levels.remove(path),
+            };
+        }
         for (id, running) in &delta.running {
-            if let (None, Some(now)) = (running, self.replayed.get_mut(id)) {
-                now.has_ended |= now.started_as_recorded;
+            match running {
+                Some(_) if self.recorded_starts.contains_key(id) => {
+                    self.recorded_running.insert(*id)
+                }
+                _ => self.recorded_running.remove(id),
+            };
+            let recorded_starts = self.recorded_starts(*id);
+            let then = self.recorded.progress(*id);
+            let Some(now) = self.replayed.get_mut(id) else {
+                continue;
+            };
+            let Some((number, last)) = now.active_mut() else {
+                continue;
+            };
+            if number + 1 != recorded_starts {
+                continue;
             }
+            match running {
+                Some(running) if last.started_as_recorded => last.running = running.clone(),
+                Some(running) => {
+                    last.running.ends_at = running.walltime_ms.map(|ms| last.started_at.after(ms));
+                    last.running.walltime_ms = running.walltime_ms;
+                }
+                // Without a recorded end, this is the end.
+                None if last.started_as_recorded => {
+                    let attempt = then.and_then(|then| then.attempts.get(number));
+                    let ended_at = attempt.and_then(|attempt| attempt.ended_at);
+                    if ended_at.is_none_or(|ended_at| ended_at <= at) {
+                        last.has_ended = true;
+                        now.returns_at = returns_at(then, number, ended_at.unwrap_or(at));
+                    }
+                }
+                None => {}
+            }
+        }
+        self.follow_resizing(vcluster, delta);
+    }
+
+    /// Adds nodes to attempts that grew, and removes nodes from those that shrank or lost one. An attempt that started
+    /// otherwise than recorded keeps the nodes of its start.
+    fn follow_resizing(&mut self, vcluster: &VclusterName, delta: &Delta) {
+        let mut by_holder: BTreeMap<AllocationId, Vec<&NodeId>> = BTreeMap::new();
+        for (name, node) in &delta.nodes {
+            if let Some(id) = node.as_ref().and_then(|node| node.holder) {
+                by_holder.entry(id).or_default().push(name);
+            }
+        }
+        for (id, running) in &delta.running {
+            let recorded_starts = self.recorded_starts(*id);
+            let Some(now) = self.replayed.get_mut(id) else {
+                continue;
+            };
+            let follows = running.is_some()
+                && now.vcluster == *vcluster
+                && now.attempts.len() == recorded_starts;
+            let last = now.active_mut().map(|(_, last)| last);
+            let Some(last) = last.filter(|last| follows && last.started_as_recorded) else {
+                continue;
+            };
+            last.held.retain(|name| {
+                let node = delta.nodes.get(name);
+                node.is_none_or(|node| node.as_ref().and_then(|node| node.holder) == Some(*id))
+            });
+            let gained = by_holder.get(id).into_iter().flatten();
+            last.held.extend(gained.map(|name| (*name).clone()));
         }
     }
 
     /// Adapts a delta after a difference: external inputs come from the record, and consequences of placements
-    /// (holders, running allocations, usage) from the replay.
-    fn adapted_delta(&self, vcluster: &VclusterName, delta: &Delta, known: &ClusterView) -> Delta {
+    /// (holders, running allocations, usage, the time at which an allocation is queued again) from the replay.
+    fn adapted_delta(&self, cycle: &Cycle, delta: &Delta, known: &ClusterView) -> Delta {
         let mut ours = Delta {
             pending: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -287,84 +469,73 @@ impl CycleReplay {
             ..delta.clone()
         };
         for (id, pending) in &delta.pending {
-            let was_placed = self
-                .recorded
-                .get(id)
-                .is_some_and(|then| then.started.is_some());
-            match pending {
-                Some(pending) if !self.replayed.contains_key(id) => {
-                    ours.pending.insert(*id, Some(pending.clone()));
-                }
-                // The allocation left the queue without a start: cancelled, held, or past its deadline.
-                None if !was_placed => drop(ours.pending.insert(*id, None)),
-                _ => {}
+            // Where the replay waits for another attempt than the record, the change concerns that other attempt. An
+            // allocation that left the queue without a start was cancelled or held, or has passed its deadline.
+            if self.waits_as_recorded(*id, cycle.at) {
+                ours.pending.insert(*id, pending.clone());
             }
         }
-        for id in known
-            .pending
-            .keys()
-            .filter(|id| self.replayed.contains_key(id))
-        {
+        for (id, pending) in self.returned(&cycle.vcluster, cycle.at) {
+            ours.pending.entry(id).or_insert(Some(pending));
+        }
+        for id in known.pending.keys().filter(|id| self.is_active(**id)) {
             ours.pending.insert(*id, None);
         }
-        for (id, now) in self
-            .replayed
-            .iter()
-            .filter(|(_, now)| now.vcluster == *vcluster)
-        {
-            ours.running
-                .insert(*id, (!now.has_ended).then(|| running(now)));
-        }
-        for id in known
-            .running
-            .keys()
-            .filter(|id| !self.replayed.contains_key(id))
-        {
-            // The allocation started before the record, and ends as recorded.
-            if let Some(change) = delta.running.get(id) {
+        for (id, change) in &delta.running {
+            if self.is_foreign(*id) {
                 ours.running.insert(*id, change.clone());
             }
         }
-        let held = self.held();
-        let before = |name: &NodeId| known.nodes.get(name).and_then(|node| node.holder);
-        for (name, node) in &known.nodes {
-            let news = delta.nodes.get(name);
-            let node = news.cloned().unwrap_or_else(|| Some(node.clone()));
-            let Some(node) = node else {
-                ours.nodes.insert(name.clone(), None);
-                continue;
-            };
-            // A holder that started before the record stays as recorded.
-            let foreign = before(name).filter(|id| !self.replayed.contains_key(id));
-            let foreign = foreign.filter(|id| news.is_none() || node.holder == Some(*id));
-            let holder = held.get(name).copied().or(foreign);
-            let is_news = news.is_some() || before(name) != holder;
-            if is_news {
-                ours.nodes
-                    .insert(name.clone(), Some(NodeView { holder, ..node }));
+        for id in known.running.keys() {
+            if !self.is_foreign(*id) && !self.is_active(*id) {
+                ours.running.insert(*id, None);
             }
         }
-        for (name, node) in delta
-            .nodes
-            .iter()
-            .filter(|(name, _)| !known.nodes.contains_key(*name))
-        {
-            let holder = held.get(name).copied();
-            let node = node.clone().map(|node| NodeView { holder, ..node });
-            ours.nodes.insert(name.clone(), node);
+        for (id, attempt) in self.active() {
+            ours.running.insert(id, Some(attempt.running.clone()));
         }
-        let levels = known
-            .levels
-            .iter()
-            .map(|(path, level)| (path, Some(*level)));
-        let levels: BTreeMap<&ProjectPath, Option<LevelView>> = levels
-            .chain(delta.levels.iter().map(|(path, level)| (path, *level)))
-            .collect();
-        for (path, level) in levels {
-            ours.levels
-                .insert(path.clone(), level.map(|level| self.level(path, level)));
+        self.adapt_nodes(delta, known, &mut ours);
+        let difference = self.usage_difference();
+        let removed = delta.levels.iter().filter(|(_, level)| level.is_none());
+        ours.levels
+            .extend(removed.map(|(path, _)| (path.clone(), None)));
+        let levels = self.recorded_levels.get(&cycle.vcluster);
+        for (path, level) in levels.into_iter().flatten() {
+            let level = adapted_level(&difference, path, *level);
+            ours.levels.insert(path.clone(), Some(level));
         }
         ours
+    }
+
+    fn adapt_nodes(&self, delta: &Delta, known: &ClusterView, ours: &mut Delta) {
+        let held = self.held();
+        for (name, before) in &known.nodes {
+            let news = delta.nodes.get(name);
+            let node = match news {
+                Some(None) => {
+                    ours.nodes.insert(name.clone(), None);
+                    continue;
+                }
+                Some(Some(node)) => node,
+                None => before,
+            };
+            let holder = self.holder(&held, name, node);
+            if news.is_some() || before.holder != holder {
+                let node = NodeView {
+                    holder,
+                    ..node.clone()
+                };
+                ours.nodes.insert(name.clone(), Some(node));
+            }
+        }
+        let new = delta.nodes.iter();
+        for (name, node) in new.filter(|(name, _)| !known.nodes.contains_key(*name)) {
+            let node = node.as_ref().map(|node| NodeView {
+                holder: self.holder(&held, name, node),
+                ..node.clone()
+            });
+            ours.nodes.insert(name.clone(), node);
+        }
     }
 
     pub(super) fn compared(mut self) -> CycleComparison {
@@ -373,34 +544,39 @@ impl CycleReplay {
         let (mut waits_then, mut waits_now) = (Vec::new(), Vec::new());
         let (mut sum_s, mut both) = (0.0, 0_u64);
         let (mut last_then, mut last_now) = (None, None);
-        for (id, then) in &self.recorded {
+        for (id, then) in self.recorded.all() {
             let now = self.replayed.get(id);
-            if then.started.is_none() && now.is_none() {
+            let attempts = now.map_or(&[][..], |now| now.attempts.as_slice());
+            if then.attempts.is_empty() && attempts.is_empty() {
                 continue;
             }
             compared.allocations += 1;
-            if let (Some((at, nodes)), Some(now)) = (&then.started, now) {
-                let difference_s = seconds(at.since(now.started_at) + now.started_at.since(*at));
+            let (mut same_start, mut same_nodes) = (then.attempts.len() == attempts.len(), true);
+            for (was, is) in then.attempts.iter().zip(attempts) {
+                let (was_at, is_at) = (was.started_at, is.started_at);
+                let difference_s = seconds(was_at.since(is_at) + is_at.since(was_at));
                 (sum_s, both) = (sum_s + difference_s, both + 1);
                 compared.max_start_difference_s = compared.max_start_difference_s.max(difference_s);
-                let same_start = *at == now.started_at;
-                compared.same_start += u64::from(same_start);
-                compared.same_nodes += u64::from(same_start && *nodes == now.nodes);
+                same_start &= was_at == is_at;
+                same_nodes &= was.nodes == is.nodes;
             }
-            let submitted = then.submitted_at;
-            if let (Some((at, _)), Some(submitted)) = (&then.started, submitted) {
-                waits_then.push(at.since(submitted));
+            compared.same_start += u64::from(same_start);
+            compared.same_nodes += u64::from(same_start && same_nodes);
+            if let (Some(was), Some(submitted)) = (then.attempts.first(), then.submitted_at) {
+                waits_then.push(was.started_at.since(submitted));
             }
-            if let (Some(now), Some(submitted)) = (now, submitted) {
-                waits_now.push(now.started_at.since(submitted));
+            if let (Some(is), Some(submitted)) = (attempts.first(), then.submitted_at) {
+                waits_now.push(is.started_at.since(submitted));
             }
-            last_then = last_then.max(then.ended_at);
-            last_now = last_now.max(now.and_then(|now| ends_at(Some(then), now)));
+            let last = then.attempts.last();
+            last_then = last_then.max(last.and_then(|last| last.ended_at));
+            let last = attempts.last().zip(attempts.len().checked_sub(1));
+            last_now = last_now.max(last.and_then(|(last, n)| ends_at(Some(then), n, last)));
         }
         let first = self
             .recorded
-            .values()
-            .filter_map(|then| then.submitted_at)
+            .all()
+            .filter_map(|(_, then)| then.submitted_at)
             .min();
         let makespan = |last: Option<UnixMillis>| match (first, last) {
             (Some(first), Some(last)) => seconds(last.since(first)),
@@ -410,28 +586,97 @@ impl CycleReplay {
         compared.makespan_recorded_s = makespan(last_then);
         compared.makespan_replayed_s = makespan(last_now);
         compared.wait_distance = distance(waits_then, waits_now);
+        compared.first_difference = self.first_difference;
         compared
     }
 }
 
-/// Returns the end of an allocation in the replay. With the recorded start and nodes, this is the recorded end;
-/// otherwise, the start plus the recorded run time. `None` if the record has no end or no start.
-fn ends_at(then: Option<&RecordedProgress>, now: &ReplayedProgress) -> Option<UnixMillis> {
-    let then = then?;
-    let ended_at = then.ended_at?;
-    if now.started_as_recorded {
-        return Some(ended_at);
-    }
-    let (started_at, _) = then.started.as_ref()?;
-    Some(now.started_at.after(ended_at.since(*started_at)))
+/// Difference of two usages; negative where the second is larger.
+#[derive(Debug, Clone, Copy, Default)]
+struct UsageDifference {
+    nodes: i64,
+    allocations: i64,
 }
 
-fn running(now: &ReplayedProgress) -> RunningView {
-    RunningView {
-        ends_at: now.walltime_ms.map(|ms| now.started_at.after(ms)),
-        walltime_ms: now.walltime_ms,
-        storage_mb_s: BTreeMap::new(),
+impl UsageDifference {
+    /// Adds (`sign` 1) or subtracts (`sign` -1) one allocation of `nodes` nodes.
+    fn add(&mut self, nodes: usize, sign: i64) {
+        let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
+        self.nodes = self.nodes.saturating_add(nodes.saturating_mul(sign));
+        self.allocations = self.allocations.saturating_add(sign);
     }
+
+    fn applied_to(self, usage: Usage) -> Usage {
+        Usage {
+            nodes: usage.nodes.saturating_add_signed(self.nodes),
+            allocations: usage.allocations.saturating_add_signed(self.allocations),
+        }
+    }
+}
+
+/// Recorded limits and usage with the difference of usage applied.
+fn adapted_level(
+    difference: &BTreeMap<&ProjectPath, UsageDifference>,
+    path: &ProjectPath,
+    level: LevelView,
+) -> LevelView {
+    let (mut own, mut subtree) = (level.own, level.subtree);
+    for (project, part) in difference {
+        if *project == path {
+            own = part.applied_to(own);
+        } else if project.levels().any(|up| up == path.as_str()) {
+            subtree = part.applied_to(subtree);
+        }
+    }
+    LevelView {
+        own,
+        subtree,
+        ..level
+    }
+}
+
+/// Describes a placement that differs: nodes of the record and of the replay.
+fn placement_texts(recorded: Option<&[NodeId]>, replayed: Option<&[NodeId]>) -> String {
+    let text = |nodes: Option<&[NodeId]>| match nodes {
+        Some(nodes) => format!("is on {}", hostlist::fold(nodes)),
+        None => "does not start".to_owned(),
+    };
+    format!(
+        "{} in the record and {} in the replay",
+        text(recorded),
+        text(replayed)
+    )
+}
+
+/// Returns the end of an attempt in the replay. With the recorded start and nodes, this is the recorded end; otherwise,
+/// the start plus the recorded run time. `None` if the record has no end of the attempt. An attempt that the record does
+/// not have ends with its allocation, which was cancelled, for example.
+fn ends_at(
+    then: Option<&RecordedProgress>,
+    number: usize,
+    now: &ReplayedAttempt,
+) -> Option<UnixMillis> {
+    let then = then?;
+    let Some(attempt) = then.attempts.get(number) else {
+        return then.ended_at.map(|ended_at| ended_at.max(now.started_at));
+    };
+    let ended_at = attempt.ended_at?;
+    Some(match now.started_as_recorded {
+        true => ended_at,
+        false => now.started_at.after(ended_at.since(attempt.started_at)),
+    })
+}
+
+/// Returns the time at which the allocation is in the queue again after an attempt that ended at `ended_at`: as long
+/// after the end as in the record. `None` if the record does not queue the allocation again.
+fn returns_at(
+    then: Option<&RecordedProgress>,
+    number: usize,
+    ended_at: UnixMillis,
+) -> Option<UnixMillis> {
+    let attempt: &RecordedAttempt = then?.attempts.get(number)?;
+    let (again_at, _) = attempt.queued_again.as_ref()?;
+    Some(ended_at.after(again_at.since(attempt.ended_at?)))
 }
 
 fn seconds(ms: u64) -> f64 {

@@ -4,16 +4,20 @@
 //! There are two comparisons. *Each cycle by itself*: the planner gets the inputs of the live planner, and placements
 //! and reservations are compared. The first difference is reported with its probable cause. *All cycles in a row*: each
 //! cycle continues from the replay's own placements, so a difference affects all later cycles. Starts, nodes, makespan
-//! and waits are compared. If all cycles are equal, both comparisons find no difference.
+//! and waits are compared, for each attempt of an allocation. If all cycles are equal, both comparisons find no
+//! difference.
 
+mod attempts;
 mod cycle_replay;
+mod inputs;
 mod record;
 #[cfg(test)]
 mod tests;
 
 pub use record::{Record, RecordError, RecordInfo, open};
 
-use cycle_replay::CycleReplay;
+use cycle_replay::{CycleReplay, SequenceDifference};
+use inputs::{ChangedEntries, RecentInputs};
 use lattice_placement::{
     Planner,
     record::{BlockedReservation, Cycle, Line, Outcome, PlacedAllocation},
@@ -53,12 +57,12 @@ pub struct VerificationResult {
     pub held_back: u64,
     /// Allocations that started in the record or in the replay.
     pub allocations: u64,
-    /// Allocations that start at the same time in the record and in the replay.
+    /// Allocations with the same starts in the record and in the replay. A requeued or resumed allocation has several
+    /// starts.
     pub same_start: u64,
-    /// Allocations that start at the same time and on the same nodes, in the same rank order, in the record and in the
-    /// replay.
+    /// Allocations with the same starts on the same nodes, in the same rank order, in the record and in the replay.
     pub same_nodes: u64,
-    /// Mean of the absolute difference of starts, over allocations that start in both, seconds.
+    /// Mean of the absolute difference of starts, over starts of both, seconds.
     pub mean_start_difference_s: f64,
     /// Largest absolute difference of starts, seconds.
     pub max_start_difference_s: f64,
@@ -97,6 +101,9 @@ pub struct Divergence {
     pub what: String,
     /// Probable cause.
     pub cause: String,
+    /// Recorded inputs since the plan before it of the same vCluster, in words, the latest change of an allocation
+    /// first.
+    pub inputs: Vec<String>,
 }
 
 /// Verifies a record. The record is read twice and never stored in full: each call of `open` starts at the first line.
@@ -113,13 +120,14 @@ pub fn verify(
     }
     again.finish_reading();
     let mut planners: BTreeMap<VclusterName, Planner> = BTreeMap::new();
+    let mut recent: BTreeMap<VclusterName, RecentInputs> = BTreeMap::new();
     let mut counts = Counts::default();
     let mut first = None;
     let mut record = open()?;
     while let Some((number, line)) = record.next_line()? {
         match line {
-            Line::View { vcluster, view, .. } => {
-                again.view(&vcluster, &view);
+            Line::View { vcluster, at, view } => {
+                again.view(&vcluster, at, &view);
                 planners.insert(vcluster, Planner::new(*view));
             }
             Line::Cycle(cycle) => {
@@ -129,6 +137,8 @@ pub fn verify(
                     vcluster: cycle.vcluster.clone(),
                 };
                 let planner = planners.get_mut(&cycle.vcluster).ok_or_else(missing)?;
+                let recent = recent.entry(cycle.vcluster.clone()).or_default();
+                let entries = ChangedEntries::of(&cycle, planner.view());
                 let found = replan(planner, &cycle);
                 match found.equals(&cycle) {
                     true => counts.equal += 1,
@@ -137,11 +147,18 @@ pub fn verify(
                             line: number,
                             cycle: counts.cycles,
                         };
-                        first = Some(divergence(&record.about, &cycle, &found, place));
+                        let inputs = recent.texts(&cycle, &entries);
+                        let found = divergence(&record.about, &cycle, &found, place);
+                        first = Some(Divergence { inputs, ..found });
                     }
                     false => {}
                 }
-                again.cycle(&cycle);
+                recent.planned(&cycle);
+                again.cycle(number, &cycle);
+            }
+            Line::Allocation(changed) => {
+                let recent = recent.entry(changed.vcluster.clone()).or_default();
+                recent.changed(number, &changed);
             }
             Line::Outcome { outcome, .. } => match outcome {
                 Outcome::Refused { .. } => counts.refused += 1,
@@ -149,10 +166,11 @@ pub fn verify(
                 Outcome::Assigned { .. } => {}
             },
             Line::RefusedSubmit { .. } => counts.refused_submits += 1,
-            Line::Begin { .. } | Line::Allocation(_) => {}
+            Line::Begin { .. } => {}
         }
     }
-    let (compared, about) = (again.compared(), record.about);
+    let (mut compared, about) = (again.compared(), record.about);
+    let in_sequence = compared.first_difference.take().map(sequence_divergence);
     Ok(VerificationResult {
         cluster: about.cluster,
         control: about.control,
@@ -163,7 +181,7 @@ pub fn verify(
         cut_off: about.cut_off,
         cycles: counts.cycles,
         cycles_equal: counts.equal,
-        first_divergence: first,
+        first_divergence: first.or(in_sequence),
         refused_submits: counts.refused_submits,
         refused: counts.refused,
         held_back: counts.held_back,
@@ -312,7 +330,38 @@ fn divergence(
         id,
         what,
         cause,
+        inputs: Vec::new(),
     }
+}
+
+/// Describes a placement that differs only in the sequence of all plans.
+fn sequence_divergence(difference: SequenceDifference) -> Divergence {
+    let SequenceDifference {
+        line,
+        cycle,
+        vcluster,
+        at,
+        id,
+        what,
+    } = difference;
+    Divergence {
+        line,
+        cycle,
+        vcluster,
+        at,
+        id: Some(id),
+        what,
+        cause: "each plan by itself places as in the record: the difference results from the placements before it"
+            .to_owned(),
+        inputs: Vec::new(),
+    }
+}
+
+/// Time in UTC, to the millisecond. A time beyond the end of the calendar is written as its number.
+fn time(at: UnixMillis) -> String {
+    let millis = i64::try_from(at.0).ok();
+    let time = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+    time.map_or_else(|| at.to_string(), |time| time.to_string())
 }
 
 /// Returns the first reservation that differs, for a plan with equal placements.
@@ -321,7 +370,7 @@ fn reservation(cycle: &Cycle, found: &PlannerDecision) -> (Option<AllocationId>,
     let same = pairs.take_while(|(was, is)| was == is).count();
     let (was, is) = (cycle.reserved.get(same), found.reserved.get(same));
     let shown = |reserved: Option<&BlockedReservation>| match reserved {
-        Some(of) => format!("allocation {} at {} ms since 1970", of.id, of.starts_at.0),
+        Some(of) => format!("allocation {} at {}", of.id, time(of.starts_at)),
         None => "no allocation".to_owned(),
     };
     let id = was.or(is).map(|of| of.id);

@@ -196,13 +196,7 @@ impl Record {
                 path: self.path.clone(),
             });
         }
-        let at = match line {
-            Line::Begin { at, .. } | Line::View { at, .. } | Line::RefusedSubmit { at, .. } => *at,
-            Line::Cycle(cycle) => cycle.at,
-            Line::Outcome { planned_at, .. } => *planned_at,
-            Line::Allocation(changed) => changed.at,
-        };
-        about.until = about.until.max(at);
+        about.until = about.until.max(line.at());
         about.lines += 1;
         Ok(())
     }

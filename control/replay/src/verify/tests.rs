@@ -17,6 +17,8 @@ use lattice_placement::{
 use lattice_quorum_types::{AllocationState, Revision, event::AllocationChange};
 use std::{io::Cursor, path::Path};
 
+mod events;
+
 /// Writes a record as a control does.
 #[derive(Default)]
 struct Recorder {

@@ -177,9 +177,9 @@ impl DayControl {
         hand
     }
 
-    /// Recorded inputs and decisions of the schedulers.
-    pub fn record(&self) -> Vec<u8> {
-        let mut lines = self.decisions.since(UnixMillis(0)).unwrap();
+    /// Recorded inputs and decisions of the schedulers from the time `since` on.
+    pub fn record(&self, since: UnixMillis) -> Vec<u8> {
+        let mut lines = self.decisions.since(since).unwrap();
         let mut record = Vec::new();
         loop {
             let more = lines.next(1 << 20).unwrap();

@@ -11,7 +11,7 @@ use day_control::DayControl;
 use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_types::{UnixMillis, event::AllocationChange};
 use lattice_replay::{
-    day::{Control, DaySummary, PlantedBug, Report, Site, run},
+    day::{Control, DaySummary, PlantedBug, Report, START, Site, run},
     verify,
 };
 use std::{
@@ -26,6 +26,8 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Hours of a day that the usual tests simulate; the simulation takes seconds of real time.
 const DEFAULT_HOURS: u64 = 2;
+/// One hour, milliseconds.
+const HOUR_MS: u64 = 3_600_000;
 /// Planted bugs that a simulation of [`DEFAULT_HOURS`] hours finds.
 const EARLY_BUGS: [PlantedBug; 4] = [
     PlantedBug::PromiseDropped,
@@ -209,7 +211,7 @@ fn recorded_days_are_decided_again() {
         let site = Site::of_hours(seed, None, hours);
         let mut live = PausedControl::new(&site, decisions);
         run(&site, &mut live);
-        let record = live.control.record();
+        let record = live.control.record(UnixMillis(0));
         let path = own.join("record.jsonl");
         std::fs::write(&path, &record).unwrap();
         let verdict = verify::verify(|| verify::open(&path)).unwrap();
@@ -218,6 +220,16 @@ fn recorded_days_are_decided_again() {
         assert!(verdict.is_same(), "seed {seed}: {verdict:#?}");
         assert_eq!(verdict.cycles_equal as usize, recorded.0["plans"]);
         all.add(&recorded);
+        // The second half of the day, without the lines before it.
+        let since = START.after(hours * HOUR_MS / 2);
+        std::fs::write(&path, live.control.record(since)).unwrap();
+        let later = verify::verify(|| verify::open(&path)).unwrap();
+        assert!(later.is_same(), "seed {seed}, since {since}: {later:#?}");
+        assert_eq!(later.from, since);
+        assert!(
+            later.cycles > 0 && later.cycles < verdict.cycles,
+            "{later:?}"
+        );
     }
     for kind in RecordedContents::KINDS {
         assert!(all.0[kind] > 0, "{kind}: none");
