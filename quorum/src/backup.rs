@@ -2,6 +2,7 @@
 //! `lattice_quorum_types::backup` describes the file, which contains no key.
 
 pub(crate) mod restore;
+pub(crate) mod restore_plan;
 pub(crate) mod restored_trust;
 
 use crate::{

@@ -40,7 +40,10 @@ mod transport;
 
 pub use app::App;
 pub use audit_signer::AuditSigningSettings;
-pub use backup::restore::{RestoreFailed, RestoreResult, restore, verify_backup};
+pub use backup::restore::{
+    RestoreFailed, RestoreResult, check_restore, plan_restore, restore, verify_backup,
+};
+pub use backup::restore_plan::{AllocationInBackup, RestorePlan};
 pub use backup::restored_trust::{LostTrustChanges, RevokedSince, restore_advice, utc};
 pub use certificates::authority::load_authorities;
 pub use certificates::issuer::EnrolmentSettings;

@@ -5,10 +5,11 @@ use clap::{Parser, Subcommand};
 use lattice_config::{PREFIX, Source, environment, log, online};
 use lattice_mesh::Credentials;
 use lattice_quorum::{
-    App, Config, Edges, Settings, authorities, check_online, restore, restore_advice, utc,
+    App, Config, Edges, Settings, authorities, check_online, check_restore, restore, restore_advice,
+    utc,
 };
 use std::{
-    io::Write,
+    io::{IsTerminal as _, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -53,7 +54,9 @@ enum Command {
     ///
     /// The restored cluster is a new incarnation of the backed-up cluster. Members of the two incarnations
     /// reject each other, so remaining members of the old one cannot change the new one. The new cluster
-    /// has no record of changes that the old one made after the backup: see the README.
+    /// has no record of changes that the old one made after the backup: see the README. Work that was
+    /// submitted after the backup is ended by its nodes. The command lists the consequences before it
+    /// acts, and requires confirmation.
     ///
     /// A backup contains no keys. A member also needs its configuration, its credentials, and the folder
     /// of the issuing authority (`enrolment.authority`).
@@ -65,6 +68,9 @@ enum Command {
         /// restore of the same backup needs a higher number.
         #[arg(long, value_name = "NUMBER")]
         incarnation: Option<u64>,
+        /// Confirm the restore. Required if standard input is not a terminal.
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -96,7 +102,16 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = runtime()?;
     match &args.command {
         None => runtime.block_on(serve(settings, edges, &config)),
-        Some(Command::Restore { file, incarnation }) => {
+        Some(Command::Restore {
+            file,
+            incarnation,
+            yes,
+        }) => {
+            let plan = check_restore(&settings, file, *incarnation)?;
+            writeln!(std::io::stdout(), "{plan}\n")?;
+            if !yes {
+                confirm(settings.id)?;
+            }
             runtime.block_on(restored(&settings, &edges, file, *incarnation))
         }
     }
@@ -120,6 +135,23 @@ fn check(args: &Args) -> anyhow::Result<()> {
         write!(out, "{}", online::report(&checks))?;
         online::require_all(&checks)?;
     }
+    Ok(())
+}
+
+/// Requests the operator's confirmation of a restore of this member.
+fn confirm(id: u64) -> anyhow::Result<()> {
+    let stdin = std::io::stdin();
+    anyhow::ensure!(
+        stdin.is_terminal(),
+        "not restored: a restore needs confirmation, and standard input is not a terminal; read the list above, and \
+         repeat the command with --yes"
+    );
+    let mut stdout = std::io::stdout();
+    write!(stdout, "Restore member {id} from this backup? Type yes: ")?;
+    stdout.flush()?;
+    let mut answer = String::new();
+    stdin.read_line(&mut answer)?;
+    anyhow::ensure!(answer.trim() == "yes", "not restored; nothing was changed");
     Ok(())
 }
 

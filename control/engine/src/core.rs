@@ -26,6 +26,7 @@ use crate::{
     metrics_registry::MetricsRegistry,
     movement_metrics::PreemptionCounters,
     reply_times::ReplyTimes,
+    restored::{RestoreHistory, SkippedNumbers},
     scaling_metrics::ScalingMetrics,
     store::Store,
     timings::Timings,
@@ -106,6 +107,8 @@ pub struct Core {
     renewal: OnceLock<Renewal>,
     trust_news: watch::Sender<TrustNews>,
     trust_contradicts: AtomicBool,
+    /// Restores of the cluster from backups.
+    restores: RestoreHistory,
 }
 
 impl std::fmt::Debug for Core {
@@ -142,6 +145,7 @@ impl Core {
             renewal: OnceLock::new(),
             trust_news: watch::Sender::new(TrustNews::Unknown),
             trust_contradicts: AtomicBool::new(false),
+            restores: RestoreHistory::default(),
         })
     }
 
@@ -301,6 +305,18 @@ impl Core {
     /// Returns an error when no majority answers in time.
     pub async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
         self.store.read(query).await
+    }
+
+    /// Finds the restore from a backup that skipped this allocation number. `None`: no restore did.
+    ///
+    /// # Errors
+    /// Returns an error when no majority answers in time.
+    pub async fn skipped_numbers(
+        &self,
+        id: AllocationId,
+    ) -> Result<Option<SkippedNumbers>, Unavailable> {
+        let revision = self.view().revision;
+        self.restores.skipping(&*self.store, revision, id).await
     }
 
     /// Returns a view that shows everything committed before the call.

@@ -35,6 +35,7 @@ mod port;
 mod projects;
 mod rbac;
 mod reservations;
+mod restored;
 mod roles;
 mod run_condition;
 mod store;

@@ -3,7 +3,7 @@
 
 use crate::{
     Settings, StartError,
-    backup::STATE,
+    backup::{STATE, restore_plan::RestorePlan},
     platform::Platform,
     raft::types::{LogId, Membership, SnapshotMeta, Vote},
     store::{DataDir, OpenError, RestoredContent as Data},
@@ -31,6 +31,9 @@ use std::{
 const PIECE_BYTES: usize = 1 << 20;
 /// Principal of the first entry of the restored cluster.
 const RESTORER: &str = "restore";
+/// Number of the rules by which the first state of a restored cluster follows from the backup. It changes with these
+/// rules, such as the distance of allocation numbers, so that members restored by two versions refuse each other.
+const RESTORE_RULES: u64 = 2;
 
 /// Reason why a backup could not be restored. Nothing was changed, except that [`RestoreFailed::Data`] may leave an
 /// incomplete directory, which no member opens.
@@ -230,7 +233,54 @@ pub fn verify_backup(path: &Path) -> Result<BackupHeader, RestoreFailed> {
     Ok(checked.header)
 }
 
-/// Computes the new incarnation. Members restored from another file, or with other members, get another incarnation.
+/// Verifies a complete backup, and describes what a restore from it changes.
+///
+/// # Errors
+/// The file cannot be read, is not a complete backup, or its state cannot be used.
+pub fn plan_restore(path: &Path) -> Result<RestorePlan, RestoreFailed> {
+    let checked = verify_file(path)?;
+    let state = checked.state()?;
+    Ok(RestorePlan::new(checked.header, &state))
+}
+
+/// Checks that this member can restore the backup, and describes what the restore changes. Nothing is written, and the
+/// data directory is not examined.
+///
+/// # Errors
+/// See the variants of [`RestoreFailed`].
+pub fn check_restore(
+    settings: &Settings,
+    path: &Path,
+    number: Option<u64>,
+) -> Result<RestorePlan, RestoreFailed> {
+    let plan = plan_restore(path)?;
+    check_settings(settings, path, &plan.header, number)?;
+    Ok(plan)
+}
+
+/// Rejects a member that joins a cluster, a backup of another cluster, and an earlier incarnation. Returns the new
+/// incarnation.
+fn check_settings(
+    settings: &Settings,
+    path: &Path,
+    header: &BackupHeader,
+    number: Option<u64>,
+) -> Result<Incarnation, RestoreFailed> {
+    if settings.join {
+        return Err(RestoreFailed::Joins);
+    }
+    if header.cluster != settings.cluster {
+        return Err(RestoreFailed::OtherCluster {
+            path: path.to_owned(),
+            found: header.cluster.clone(),
+            configured: settings.cluster.clone(),
+        });
+    }
+    incarnation(header, &settings.members, number)
+}
+
+/// Computes the new incarnation. Members restored from another file, with other members, or by other rules get another
+/// incarnation.
 fn incarnation(
     header: &BackupHeader,
     members: &BTreeMap<VoterId, SocketAddr>,
@@ -247,6 +297,7 @@ fn incarnation(
     for id in members.keys() {
         hasher.update(&id.to_le_bytes());
     }
+    hasher.update(&RESTORE_RULES.to_le_bytes());
     let mut origin = [0; 8];
     hasher.finalize_xof().fill(&mut origin);
     Ok(Incarnation {
@@ -266,19 +317,9 @@ pub async fn restore(
     path: &Path,
     number: Option<u64>,
 ) -> Result<RestoreResult, RestoreFailed> {
-    if settings.join {
-        return Err(RestoreFailed::Joins);
-    }
     let checked = verify_file(path)?;
     let header = checked.header.clone();
-    if header.cluster != settings.cluster {
-        return Err(RestoreFailed::OtherCluster {
-            path: path.to_owned(),
-            found: header.cluster,
-            configured: settings.cluster.clone(),
-        });
-    }
-    let incarnation = incarnation(&header, &settings.members, number)?;
+    let incarnation = check_settings(settings, path, &header, number)?;
     let mut state = checked.state()?;
     let trust = state.trust();
     let segments: Vec<SegmentId> = state.segments().map(|segment| segment.id).collect();

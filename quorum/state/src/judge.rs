@@ -35,6 +35,7 @@ mod terms;
 mod token;
 mod transition;
 mod trust;
+mod unknown_attempt;
 mod user_actions;
 mod vcluster;
 
@@ -275,6 +276,11 @@ fn dispatch(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::AcknowledgeUsage { through, dropped } => {
             accounting::acknowledge(case, *through, *dropped)
         }
+        Command::NoteUnknownAttempt {
+            node,
+            allocation,
+            attempt,
+        } => unknown_attempt::note(case, node, *allocation, *attempt),
     }
 }
 

@@ -3,18 +3,22 @@
 use crate::{State, unstarted::ATTEMPT_GAP};
 use lattice_quorum_types::progress::CHECKPOINT_GAP;
 use lattice_quorum_types::{
-    Applied, Envelope, Refusal, Revision, UnixMillis, node_claim::NodeClaimPhase,
+    AllocationId, Applied, Command, Envelope, Refusal, Revision, UnixMillis, audit::AuditAction,
+    node_claim::NodeClaimPhase,
 };
 use std::sync::Arc;
 
-/// Distance between the revisions of a backup and those of the restored cluster. A watcher of the backed-up cluster may
-/// hold a revision between the two, from a history that the restored cluster does not have. Such a watcher is rejected
-/// and starts again from a full read.
-pub const REVISION_GAP: u64 = 1_000_000_000;
+pub use lattice_quorum_types::backup::REVISION_GAP;
 
-/// Distance between the allocation ids of a backup and those of the restored cluster: enough for ten thousand arrays of
-/// the largest size after the backup. Agents report the processes of these allocations by id.
-const ALLOCATION_GAP: u64 = 1 << 30;
+/// Smallest distance between the allocation numbers of a backup and those of the restored cluster. Agents report the
+/// processes of allocations that were submitted after the backup by number, so none of these numbers may be used again.
+/// Nothing in the state bounds how many there are. The distance is nine days of a million submits each, which is more
+/// than the largest sites have, or 90 job arrays of the largest size; backups are made daily or more often.
+const MIN_ALLOCATION_GAP: u64 = 9_000_000;
+
+/// Allocation numbers of a restored cluster begin after a multiple of this number, so that people can read
+/// and compare them: 10000001 after the first restore, 20000001 after the second.
+const ALLOCATION_STEP: u64 = 10_000_000;
 
 /// Distance for numbers in orders to agents: node versions, which also number wipes, and lease epochs.
 const AGENT_ORDER_GAP: u64 = 1 << 32;
@@ -30,23 +34,52 @@ impl State {
         (self.clock.now, self.revision)
     }
 
+    /// Highest number of an allocation, array element or DAG; 0 before the first.
+    pub fn last_allocation(&self) -> AllocationId {
+        AllocationId(self.last_id)
+    }
+
+    /// Last number that a cluster restored from this state skips: its first allocation has the next number.
+    pub fn skipped_until(&self) -> AllocationId {
+        let lowest = self.last_id.saturating_add(MIN_ALLOCATION_GAP);
+        AllocationId(
+            lowest
+                .div_ceil(ALLOCATION_STEP)
+                .saturating_mul(ALLOCATION_STEP),
+        )
+    }
+
     /// Turns this state into that of a restored cluster, and applies `note`. The next revision is one that the
-    /// backed-up cluster never had, and no number that agents remember is used again. The result is the same on every
-    /// member.
+    /// backed-up cluster never had, and no number that agents remember is used again. A second audit entry, by the
+    /// principal of `note`, has the skipped allocation numbers. The result is the same on every member.
     ///
     /// # Errors
     /// The refusal of `note`; the state is then unchanged.
     pub fn begin_restored(&mut self, note: &Envelope) -> Result<Applied, Refusal> {
         self.check(note)?;
+        let skipped = AuditAction::NumbersSkipped {
+            after: self.last_allocation(),
+            until: self.skipped_until(),
+            revision: self.revision,
+        };
         self.revision = Revision(self.revision.0.saturating_add(REVISION_GAP));
         self.skip_numbers();
-        self.apply(self.last_index, note)
+        let applied = self.apply(self.last_index, note)?;
+        let skipped = Envelope {
+            key: None,
+            command: Command::NoteQuorum {
+                action: Box::new(skipped),
+            },
+            ..note.clone()
+        };
+        self.apply(self.last_index, &skipped)?;
+        Ok(applied)
     }
 
     /// Skips numbers that agents may have received after the backup. Agents report allocations, attempts and wipes of
     /// that time by number, and reject orders with numbers below the highest that they received.
     fn skip_numbers(&mut self) {
-        self.last_id = self.last_id.saturating_add(ALLOCATION_GAP);
+        self.last_id = self.skipped_until().0;
         for node in self.nodes.values_mut() {
             node.version = node.version.saturating_add(AGENT_ORDER_GAP);
             let phase = node

@@ -119,7 +119,21 @@ async fn restore_ignores_old_cluster() {
     for id in 1..=3 {
         site.kill(id);
         std::fs::rename(site.data_dir(id), left_over(&site, id)).unwrap();
-        let done = site.run(id, &["restore", file.to_str().unwrap()]);
+        // Without a terminal, the restore must be confirmed by an option.
+        let unconfirmed = site.run(id, &["restore", file.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&unconfirmed.stderr).into_owned();
+        assert!(
+            !unconfirmed.status.success() && said.contains("--yes"),
+            "{said}"
+        );
+        assert!(!site.data_dir(id).exists(), "nothing was restored");
+        let said = String::from_utf8_lossy(&unconfirmed.stdout).into_owned();
+        let numbers = "highest allocation number 0";
+        assert!(
+            said.contains(numbers) && said.contains("the next allocation is 10000001"),
+            "{said}"
+        );
+        let done = site.run(id, &["restore", file.to_str().unwrap(), "--yes"]);
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
         assert!(
             done.status.success(),
@@ -131,7 +145,7 @@ async fn restore_ignores_old_cluster() {
     let made: BTreeSet<Vec<u8>> = (1..=3).map(|id| snapshot(&site.data_dir(id))).collect();
     assert_eq!(made.len(), 1, "members begin with different states");
     // A second restore into the same directory is refused.
-    let again = site.run(1, &["restore", file.to_str().unwrap()]);
+    let again = site.run(1, &["restore", file.to_str().unwrap(), "--yes"]);
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(
         !again.status.success() && said.contains("is not empty"),
@@ -366,6 +380,10 @@ async fn restored_members_found_the_cluster_together_and_come_to_the_same_bytes(
         panic!("{first:?}");
     };
     assert_eq!(*revision, header.revision);
+    let AuditAction::NumbersSkipped { after, until, .. } = &entries[1].action else {
+        panic!("{:?}", entries[1]);
+    };
+    assert_eq!((after.0, until.0), (0, 10_000_000));
     for app in apps {
         app.stop().await;
     }

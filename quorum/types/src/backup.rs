@@ -15,6 +15,10 @@ use serde::{Deserialize, Serialize};
 pub const MAGIC: [u8; 8] = *b"LATBACK\n";
 /// Format of a backup file that this version of Lattice writes and reads.
 pub const FORMAT: u16 = 1;
+/// Distance between the revisions of a backup and those of the restored cluster. A watcher of the backed-up cluster may
+/// hold a revision between the two, from a history that the restored cluster does not have. Such a watcher is rejected
+/// and starts again from a full read.
+pub const REVISION_GAP: u64 = 1_000_000_000;
 /// Magic, format, length and digest of the header.
 const PREFIX_BYTES: usize = 8 + 2 + 4 + 32;
 /// Longest header, bytes. A larger length means a damaged file.

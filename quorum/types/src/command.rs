@@ -606,4 +606,15 @@ pub enum Command {
         /// Handling of the tenant's submits that do not state one.
         on_limit: OnLimit,
     },
+    /// Record in the audit that a node runs an attempt of an allocation without a record, and that the attempt is being
+    /// ended: the allocation was submitted after the backup from which the cluster was restored. Refused for an
+    /// allocation with a record. Fenced.
+    NoteUnknownAttempt {
+        /// Name of the node.
+        node: NodeId,
+        /// Number of the allocation, as the node reports it.
+        allocation: AllocationId,
+        /// Attempt of the allocation, as the node reports it.
+        attempt: u32,
+    },
 }

@@ -420,6 +420,16 @@ mod tests {
                 number: 3,
                 bytes: Some(1 << 30),
             },
+            AuditAction::NumbersSkipped {
+                after: allocation,
+                until: AllocationId(10_000_000),
+                revision: Revision(17),
+            },
+            AuditAction::UnknownAttemptEnded {
+                node: node(),
+                allocation,
+                attempt,
+            },
         ]
     }
 

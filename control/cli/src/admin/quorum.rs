@@ -67,7 +67,8 @@ pub enum QuorumCommand {
     /// (`enrolment.authority`: ca.pem, ca.key), and the members' configurations.
     #[command(verbatim_doc_comment)]
     Backup(BackupArgs),
-    /// Check a backup offline, and print how to restore a cluster from it. Nothing is changed.
+    /// Check a backup offline, and print what a restore from it changes, and how to restore a cluster. Nothing is
+    /// changed.
     Restore {
         /// Backup file.
         file: PathBuf,

@@ -51,7 +51,8 @@ pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
 fn difference(verdict: &VerificationResult) -> String {
     let v = verdict;
     let Some(first) = &v.first_divergence else {
-        return "the record is cut off; all that precedes the cut is decided as recorded".to_owned();
+        return "the record is cut off; all that precedes the cut is decided as recorded"
+            .to_owned();
     };
     let plans = v.cycles - v.cycles_equal;
     let starts = v.allocations - v.same_nodes;

@@ -5,7 +5,9 @@
 //! agent has searched for the processes of that attempt and answered.
 //!
 //! *Orphan*: an attempt that an agent runs although its node is no longer held for that attempt. The attempt is ended.
-//! Until it is gone, a drain reason of the dispatcher keeps the node out of service.
+//! Until it is gone, a drain reason of the dispatcher keeps the node out of service. If the
+//! allocation was submitted after the backup from which the cluster was restored, the audit also has an entry: such
+//! allocations have no record.
 //!
 //! Silence of an agent proves nothing: its node keeps its allocations.
 
@@ -29,6 +31,7 @@ use lattice_quorum_types::{
     node::Holder,
 };
 use lattice_view::{NodeEntry, View};
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -52,6 +55,8 @@ const MAX_CALLS: usize = 128;
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum number of orphans of one agent that are ended in one round; the rest follow in later rounds.
 const MAX_ENDED_PER_ROUND: usize = 16;
+/// Maximum number of orphans of one node that are examined for the audit: a faulty agent could report any number.
+const MAX_EXAMINED_PER_NODE: usize = 64;
 /// Suffix of the drain reason of a node with orphans.
 const ORPHAN_REASON_SUFFIX: &str = "still run here though nothing holds the node for them";
 
@@ -83,6 +88,24 @@ struct NextQuery {
     next: Instant,
 }
 
+/// Orphans, by node, for which it is settled whether the audit needs an entry.
+#[derive(Debug, Clone, Default)]
+struct ExaminedOrphans(Arc<Mutex<BTreeMap<NodeId, BTreeSet<AttemptKey>>>>);
+
+impl ExaminedOrphans {
+    /// Whether this orphan is to be examined.
+    fn is_due(&self, node: &NodeId, key: AttemptKey) -> bool {
+        let examined = self.0.lock();
+        examined
+            .get(node)
+            .is_none_or(|of| !of.contains(&key) && of.len() < MAX_EXAMINED_PER_NODE)
+    }
+
+    fn insert(&self, node: &NodeId, key: AttemptKey) {
+        self.0.lock().entry(node.clone()).or_default().insert(key);
+    }
+}
+
 /// Attempt reconciler; see the module. Each agent is queried and compared in its own task with a timeout, so an agent
 /// that hangs or answers wrongly delays no other agent.
 #[derive(Debug)]
@@ -92,6 +115,7 @@ pub struct Attempts {
     under_way: BTreeSet<NodeId>,
     queries: KeyedTasks<(NodeId, AgentMark), Answered>,
     call_slots: Arc<Semaphore>,
+    examined: ExaminedOrphans,
 }
 
 /// Result of one round.
@@ -162,6 +186,7 @@ impl Attempts {
             under_way: BTreeSet::new(),
             queries: KeyedTasks::new(),
             call_slots: Arc::new(Semaphore::new(MAX_CALLS)),
+            examined: ExaminedOrphans::default(),
         }
     }
 
@@ -179,11 +204,12 @@ impl Attempts {
             }
             let expected = running.remove(&node).unwrap_or_default();
             let (core, fence, places) = (self.core.clone(), fence.clone(), self.call_slots.clone());
+            let examined = self.examined.clone();
             let key = (node.clone(), mark.clone());
             self.queries.spawn(key, async move {
                 // The semaphore is never closed.
                 let _place = places.acquire_owned().await;
-                let compared = ask(&core, &fence, &node, &expected).await;
+                let compared = ask(&core, &fence, &node, &expected, &examined).await;
                 (node, mark, compared)
             });
             begun += 1;
@@ -245,12 +271,14 @@ async fn ask(
     fence: &Fence,
     node: &NodeId,
     expected: &BTreeSet<AttemptKey>,
+    examined: &ExaminedOrphans,
 ) -> Option<AttemptComparison> {
     let told = orphans::list(core, node).await;
     let told = told
         .inspect_err(|error| tracing::debug!(%node, %error, "attempts of agent not available"))
         .ok()?;
-    let compared = timeout(COMPARE_TIMEOUT, compare(core, fence, node, expected, &told)).await;
+    let compared = compare(core, fence, node, (expected, told.as_slice()), examined);
+    let compared = timeout(COMPARE_TIMEOUT, compared).await;
     Some(compared.unwrap_or(AttemptComparison {
         unfinished: true,
         ..AttemptComparison::default()
@@ -263,8 +291,8 @@ async fn compare(
     core: &Core,
     fence: &Fence,
     node: &NodeId,
-    expected: &BTreeSet<AttemptKey>,
-    told: &[AttemptStatus],
+    (expected, told): (&BTreeSet<AttemptKey>, &[AttemptStatus]),
+    examined: &ExaminedOrphans,
 ) -> AttemptComparison {
     let mut compared = AttemptComparison::default();
     let known: BTreeSet<AttemptKey> = told.iter().map(|status| status.key).collect();
@@ -297,6 +325,7 @@ async fn compare(
         Ok(orphans) => {
             compared.orphans = orphans.len();
             compared.unfinished = true;
+            note_unknown(core, fence, node, &orphans, examined).await;
             end_orphans(core, fence, node, &orphans).await;
         }
         Err(error) => {
@@ -305,6 +334,54 @@ async fn compare(
         }
     }
     compared
+}
+
+/// Writes an audit entry for each orphan whose allocation was submitted after the backup from which the cluster was
+/// restored: it has no record, and its work is lost. An orphan that cannot be examined now is examined in a later round.
+async fn note_unknown(
+    core: &Core,
+    fence: &Fence,
+    node: &NodeId,
+    orphans: &[AttemptKey],
+    examined: &ExaminedOrphans,
+) {
+    for key in orphans.iter().take(MAX_ENDED_PER_ROUND) {
+        if !examined.is_due(node, *key) {
+            continue;
+        }
+        let id = key.allocation;
+        match core.skipped_numbers(id).await {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                examined.insert(node, *key);
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(%node, %id, %error, "orphaned attempt not examined yet");
+                continue;
+            }
+        }
+        let command = Command::NoteUnknownAttempt {
+            node: node.clone(),
+            allocation: id,
+            attempt: key.attempt,
+        };
+        // The principal and the key are the same for every control, so one entry is written.
+        let once = format!("unknown-attempt/{node}/{id}/{}", key.attempt);
+        let by = faults::principal(faults::OWNER);
+        let envelope = core.envelope(by, Some(once), Some(fence.clone()), command);
+        match faults::propose_envelope(core, envelope).await {
+            Ok(_) => {
+                tracing::error!(%node, %id, attempt = key.attempt, "agent runs an allocation without a record");
+                examined.insert(node, *key);
+            }
+            // The allocation has a record after all.
+            Err(ProposeError::Refused(Refusal::Invalid { .. })) => examined.insert(node, *key),
+            Err(error) => {
+                tracing::warn!(%node, %id, %error, "unknown attempt not in the audit yet")
+            }
+        }
+    }
 }
 
 /// Drains the node, then has its agent end the orphans. Both steps repeat until the orphans are gone;

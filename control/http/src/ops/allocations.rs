@@ -1,7 +1,7 @@
 //! Allocation operations: list, show and act.
 
 use super::{
-    elements,
+    elements, lost_work,
     names::{self, Names},
     outputs, paging, propose, read, time, unexpected,
     wait_causes::WaitLookup,
@@ -175,10 +175,10 @@ pub(super) async fn record(
 ) -> Result<Arc<Allocation>, Problem> {
     let record = match elements::find_record(core, id).await? {
         Some(record) => record,
-        None => {
-            let element = elements::unplaced_element(core, id).await?;
-            element.ok_or_else(|| unknown(id))?
-        }
+        None => match elements::unplaced_element(core, id).await? {
+            Some(element) => element,
+            None => return Err(lost_work::unknown(core, caller, id).await),
+        },
     };
     match caller.sees(&record.spec.project) {
         true => Ok(record),
@@ -319,7 +319,12 @@ pub(crate) async fn act(
         record(core, caller, id).await?;
     }
     let command = act.command(api, caller, id).await?;
-    let applied = propose(core, caller, key, command).await?;
+    let applied = match propose(core, caller, key, command).await {
+        Err(problem) if problem.code == "unknown_allocation" => {
+            return Err(lost_work::unknown(core, caller, id).await);
+        }
+        applied => applied?,
+    };
     let changed = applied.events.iter().rev().find_map(|e| match &e.kind {
         EventKind::Allocation { record, .. } if record.id == id => Some(record),
         _ => None,

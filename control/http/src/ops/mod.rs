@@ -21,6 +21,7 @@ mod history_lines;
 pub(crate) mod inputs;
 pub(crate) mod job_refs;
 pub(crate) mod logs;
+mod lost_work;
 pub(crate) mod names;
 pub(crate) mod node_comparison;
 pub(crate) mod nodes;

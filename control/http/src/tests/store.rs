@@ -6,7 +6,7 @@ use lattice_mesh::{Clock, SystemClock};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Command, Envelope, Event, ProjectPath, Refusal, Revision,
-    audit::AuditHead,
+    audit::{AuditAction, AuditHead},
     command::{LimitChange, Principal, Privilege, SCHEMA},
     limit::{LimitPatch, Patch},
     view::{Answer, Query, WatchItem},
@@ -71,6 +71,29 @@ impl SingleCopy {
             },
         };
         self.apply(&envelope).unwrap();
+    }
+
+    /// Restores the quorum from a backup of the present state.
+    pub(super) fn restore_from_backup(&self) {
+        let note = Envelope {
+            schema: SCHEMA,
+            principal: Principal {
+                name: "restore".to_owned(),
+                privilege: Privilege::Admin,
+            },
+            key: None,
+            at: SystemClock.now(),
+            fence: None,
+            command: Command::NoteQuorum {
+                action: Box::new(AuditAction::SteppedDown {
+                    member: 1,
+                    to: None,
+                }),
+            },
+        };
+        let applied = self.0.state.lock().unwrap().begin_restored(&note).unwrap();
+        self.0.log.lock().unwrap().extend(applied.events);
+        self.0.revision.send_replace(applied.revision);
     }
 
     /// The last revision applied.

@@ -78,6 +78,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         ),
         Command::NoteCredits { .. }
         | Command::AcknowledgeUsage { .. }
+        | Command::NoteUnknownAttempt { .. }
         | Command::ReportWipe { .. }
         | Command::LendNode { .. }
         | Command::ReturnNode { .. }
@@ -153,6 +154,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             | Command::WithdrawPromise { .. }
             | Command::NoteCredits { .. }
             | Command::AcknowledgeUsage { .. }
+            | Command::NoteUnknownAttempt { .. }
             | Command::Report {
                 report: RankReport::Ended {
                     exit: RankExit::NeverStarted { .. },

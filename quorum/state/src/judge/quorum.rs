@@ -4,7 +4,8 @@ use super::{Case, audited, invalid};
 use crate::change::Verdict;
 use lattice_quorum_types::{Refusal, audit::AuditAction};
 
-/// Appends the audit entry of a membership change, handover, backup or restore. Rejects all other actions: the commands
+/// Appends the audit entry of a membership change, handover, backup or restore, or of the numbers that a restore skips.
+/// Rejects all other actions: the commands
 /// that perform them write their entries.
 pub(super) fn note(case: Case<'_>, action: &AuditAction) -> Result<Verdict, Refusal> {
     match action {
@@ -12,7 +13,8 @@ pub(super) fn note(case: Case<'_>, action: &AuditAction) -> Result<Verdict, Refu
         | AuditAction::MemberRemoved { .. }
         | AuditAction::SteppedDown { .. }
         | AuditAction::BackedUp { .. }
-        | AuditAction::Restored { .. } => {
+        | AuditAction::Restored { .. }
+        | AuditAction::NumbersSkipped { .. } => {
             Ok(Verdict::done(audited(case, action.clone(), Vec::new())))
         }
         other => Err(invalid(

@@ -13,6 +13,7 @@ use lattice_quorum_types::{
     node::Lifecycle,
     spec::{AllocationSpec, Requeue, Workload},
     terms::{CheckpointTerms, CheckpointTrigger},
+    view::{Answer, Query},
 };
 
 const AT: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -346,4 +347,84 @@ fn many_large_arrays_after_the_backup_have_no_number_that_is_given_again() {
     assert_eq!(submit(&mut anew, Requeue::Never).0, id.0 + 10_001);
     // Ids without records cost nothing.
     assert!(anew.snapshot().len() < 1 << 16, "{}", anew.snapshot().len());
+}
+
+fn audit(state: &State) -> Vec<AuditAction> {
+    let (after, limit) = (0, 1_000);
+    match state.query(&Query::Audit { after, limit }) {
+        Answer::Audit(entries) => entries.into_iter().map(|entry| entry.action).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn restored_numbers_are_far_and_readable() {
+    let (mut backup, ..) = backed_up(Requeue::Never);
+    for (last, until) in [
+        (0, 10_000_000),
+        (22, 10_000_000),
+        (1_000_000, 10_000_000),
+        (1_000_001, 20_000_000),
+        (10_000_005, 20_000_000),
+        // A cluster restored by a version with a distance of 2^30.
+        (1_073_741_845, 1_090_000_000),
+        (u64::MAX, u64::MAX),
+    ] {
+        backup.last_id = last;
+        assert_eq!(backup.skipped_until(), AllocationId(until), "{last}");
+        assert!(until == u64::MAX || until - last >= 9_000_000, "{last}");
+    }
+}
+
+#[test]
+fn skipped_numbers_are_audited() {
+    let (backup, ..) = backed_up(Requeue::Never);
+    let (after, revision) = (backup.last_allocation(), backup.revision());
+    let mut anew = restored(backup);
+    let until = AllocationId(10_000_000);
+    let skipped = AuditAction::NumbersSkipped {
+        after,
+        until,
+        revision,
+    };
+    assert_eq!(audit(&anew).last(), Some(&skipped));
+    assert_eq!(submit(&mut anew, Requeue::Never), AllocationId(10_000_001));
+    // A second restore skips the numbers after those of the first one.
+    let mut again = restored(anew);
+    assert_eq!(submit(&mut again, Requeue::Never), AllocationId(20_000_001));
+}
+
+#[test]
+fn attempts_without_record_are_audited() {
+    let (backup, waits, runs) = backed_up(Requeue::Never);
+    let mut anew = restored(backup);
+    let epoch = anew.lease("dispatch").unwrap().0;
+    let mut note = |node: NodeId, allocation: AllocationId, is_fenced: bool| {
+        let command = Command::NoteUnknownAttempt {
+            node,
+            allocation,
+            attempt: 1,
+        };
+        let mut service = by("service:dispatch", Privilege::Service, command);
+        service.fence = is_fenced.then(|| Fence {
+            lease: LeaseName::new("dispatch").unwrap(),
+            epoch,
+        });
+        let index = anew.last_index + 1;
+        anew.apply(index, &service).map(drop)
+    };
+    let lost = AllocationId(runs.0 + 1);
+    assert!(note(n(1), lost, false).is_err(), "without a lease");
+    assert!(note(n(9), lost, true).is_err(), "on an unknown node");
+    for known in [waits, runs] {
+        let refused = note(n(1), known, true).unwrap_err();
+        assert!(refused.to_string().contains("has a record"), "{refused}");
+    }
+    note(n(1), lost, true).unwrap();
+    let ended = AuditAction::UnknownAttemptEnded {
+        node: n(1),
+        allocation: lost,
+        attempt: 1,
+    };
+    assert_eq!(audit(&anew).last(), Some(&ended));
 }

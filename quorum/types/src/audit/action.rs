@@ -450,6 +450,24 @@ pub enum AuditAction {
         /// Size of the checkpoint, bytes; `None` if a rank did not report its size.
         bytes: Option<u64>,
     },
+    /// This cluster was restored from a backup, and skips the numbers of allocations that were submitted after it.
+    NumbersSkipped {
+        /// Highest number of an allocation, array element or DAG in the backup.
+        after: AllocationId,
+        /// Last skipped number.
+        until: AllocationId,
+        /// Revision of the backup.
+        revision: Revision,
+    },
+    /// A node ran an attempt of an allocation that this cluster has no record of. The attempt is ended.
+    UnknownAttemptEnded {
+        /// Name of the node.
+        node: NodeId,
+        /// Number of the allocation.
+        allocation: AllocationId,
+        /// Attempt of the allocation.
+        attempt: u32,
+    },
 }
 
 /// Changed limits of one level of the project tree: a tenant or a project.
@@ -510,7 +528,7 @@ impl NamedLimit {
 
 impl AuditAction {
     /// Words of all actions, as filters use them, in the order of the encoding.
-    pub const WORDS: [&'static str; 46] = [
+    pub const WORDS: [&'static str; 48] = [
         "force_released",
         "token_created",
         "token_revoked",
@@ -557,6 +575,8 @@ impl AuditAction {
         "reservation_set",
         "reservation_deleted",
         "sensitive_checkpointed",
+        "numbers_skipped",
+        "unknown_attempt_ended",
     ];
 
     /// Word of the action: the tag in its JSON.
@@ -608,6 +628,8 @@ impl AuditAction {
             Self::ReservationSet { .. } => "reservation_set",
             Self::ReservationDeleted { .. } => "reservation_deleted",
             Self::SensitiveCheckpointed { .. } => "sensitive_checkpointed",
+            Self::NumbersSkipped { .. } => "numbers_skipped",
+            Self::UnknownAttemptEnded { .. } => "unknown_attempt_ended",
         }
     }
 }

@@ -166,6 +166,9 @@ impl AuditAction {
             Self::WipeRepeated { node, user, .. } | Self::UnwipedAccepted { node, user, .. } => {
                 Subjects::node(node).with_user(user)
             }
+            Self::UnknownAttemptEnded {
+                node, allocation, ..
+            } => Subjects::node(node).with_allocation(Some(*allocation)),
             Self::GateSkipped { node, .. }
             | Self::LifecycleSet { node, .. }
             | Self::Drained { node, .. }
@@ -191,6 +194,7 @@ impl AuditAction {
             | Self::SteppedDown { .. }
             | Self::BackedUp { .. }
             | Self::Restored { .. }
+            | Self::NumbersSkipped { .. }
             | Self::SignedHead { .. } => Subjects::default(),
         }
     }

@@ -328,6 +328,22 @@ pub fn summary(action: &AuditAction) -> String {
              {number}",
             short(&digest.to_string())
         ),
+        AuditAction::NumbersSkipped {
+            after,
+            until,
+            revision,
+        } => format!(
+            "skipped the allocation numbers {} to {until}: allocations submitted after revision {revision}, the backup, \
+             have no record here",
+            after.0.saturating_add(1)
+        ),
+        AuditAction::UnknownAttemptEnded {
+            node,
+            allocation,
+            attempt,
+        } => format!(
+            "ended allocation {allocation} attempt {attempt} on node {node}: the cluster has no record of it"
+        ),
         AuditAction::SignedHead { of, signer, .. } => format!(
             "{signer} signed the audit of cluster {} up to entry {}",
             of.cluster, of.number

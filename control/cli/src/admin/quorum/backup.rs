@@ -111,14 +111,16 @@ fn print_summary(format: Format, file: &Path, header: &BackupHeader) -> Result<(
     Ok(())
 }
 
-/// Verifies a backup, and prints how to restore a cluster from it.
+/// Verifies a backup, and prints what a restore from it changes, and how to restore a cluster from it.
 pub fn restore(file: &Path) -> Result<(), Failure> {
-    let header = check(file)?;
+    let plan = lattice_quorum::plan_restore(file);
+    let plan = plan.map_err(|error| Failure::refused(error.to_string()))?;
+    let header = &plan.header;
     let (cluster, file) = (&header.cluster, file.display());
     let at = output::time(&lattice_api::text::time(header.at));
     let next = header.incarnation.number + 1;
     let text = format!(
-        "{file} is a complete backup of cluster {cluster:?} as of {at}, revision {}.
+        "{file} is complete: {plan}
 
 To restore it into new machines:
 
@@ -127,12 +129,12 @@ To restore it into new machines:
  2. Give each new member its configuration (cluster: {cluster}; all new members in `members`),
     credentials (lattice admin ca issue --role quorum --id N) and, for those that issue
     certificates, the authority's folder. None of it is in the backup.
- 3. On every member, with the same file and an empty data_dir:
+ 3. On every member, with the same file, the same version of lattice-quorum and an empty data_dir:
       lattice-quorum --config member-N.yaml restore {file}
+    It lists the consequences again and requests confirmation; without a terminal, add --yes.
  4. Start them. They found the cluster together; all members are equal. Then start the controls.
 
-Changes after {at} are not in the backup: review the submits, cancellations and revocations since then.",
-        header.revision
+Changes after {at} are not in the backup: review the submits, cancellations and revocations since then."
     );
     Ok(output::line(&text)?)
 }

@@ -23,9 +23,10 @@ use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, UnixMillis, VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
+    audit::AuditAction,
     command::{ExpectedNode, RankReport},
     node::Lifecycle,
-    view::Query,
+    view::{Answer, Query},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -306,6 +307,47 @@ async fn a_node_that_changed_since_it_was_looked_at_is_not_let_in() {
     faults::check_admission(&world.nodes(), &view, world.fence.clone(), &node, None).await;
     let owners: Vec<String> = world.node().drain.into_iter().map(|d| d.owner).collect();
     assert_eq!(owners, [faults::OWNER, "root"]);
+}
+
+/// After a restore, an allocation that was submitted after the backup is lost. Its node and number are in the audit once,
+/// whichever controls find it.
+#[tokio::test]
+async fn lost_work_of_restored_cluster_is_audited() {
+    let mut world = World::new();
+    let key = world.start("b1");
+    let last = key.allocation;
+    world.restore_from_backup();
+    let lost = AttemptKey {
+        allocation: AllocationId(last.0 + 1),
+        attempt: 1,
+    };
+    let statuses = [key, lost].map(|key| AttemptStatus { key, report: None });
+    world.agent_answers.lock().unwrap().attempts = statuses.to_vec();
+    for _ in 0..2 {
+        let found = Attempts::new(world.core.clone()).round(&world.fence).await;
+        assert_eq!((found.orphans, found.stopped), (1, 0));
+        world.fold();
+    }
+    let (after, limit) = (0, 1_000);
+    let entries = match world.core.read(Query::Audit { after, limit }).await {
+        Ok(Answer::Audit(entries)) => entries,
+        other => panic!("{other:?}"),
+    };
+    let ended: Vec<&AuditAction> = entries
+        .iter()
+        .map(|entry| &entry.action)
+        .filter(|action| matches!(action, AuditAction::UnknownAttemptEnded { .. }))
+        .collect();
+    let expected = AuditAction::UnknownAttemptEnded {
+        node: id(NODE),
+        allocation: lost.allocation,
+        attempt: 1,
+    };
+    assert_eq!(ended, [&expected]);
+    let skipped = world.core.skipped_numbers(lost.allocation).await;
+    let skipped = skipped.unwrap().unwrap();
+    assert_eq!((skipped.after, skipped.until.0), (last, 10_000_000));
+    assert_eq!(world.core.skipped_numbers(last).await, Ok(None));
 }
 
 fn attempt_statuses(n: u32) -> Vec<AttemptStatus> {

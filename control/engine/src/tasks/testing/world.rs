@@ -30,6 +30,7 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, Revision,
     UnixMillis, VclusterName,
+    audit::AuditAction,
     baseline::{
         BaselineDefinition, ClassRule, Constraint, DriftPolicy, Rule, Scalar, SensitivePolicy,
     },
@@ -464,6 +465,38 @@ impl World {
             panic!("{acquired:?}")
         };
         Fence { lease, epoch }
+    }
+
+    /// Simulates a restore of the quorum from a backup of the present state. The lease is acquired again.
+    pub fn restore_from_backup(&mut self) {
+        let note = Envelope {
+            schema: SCHEMA,
+            principal: Principal {
+                name: "restore".to_owned(),
+                privilege: Privilege::Admin,
+            },
+            key: None,
+            at: SystemClock.now(),
+            fence: None,
+            command: Command::NoteQuorum {
+                action: Box::new(AuditAction::SteppedDown {
+                    member: 1,
+                    to: None,
+                }),
+            },
+        };
+        self.store.state().begin_restored(&note).unwrap();
+        self.fence.epoch = 0;
+        let acquired = self.service(Command::AcquireLease {
+            lease: self.fence.lease.clone(),
+            holder: "c1".to_owned(),
+            ttl_ms: 600_000,
+        });
+        let Outcome::Leased { epoch, .. } = acquired else {
+            panic!("{acquired:?}")
+        };
+        self.fence.epoch = epoch;
+        self.fold();
     }
 
     /// Releases a lease of the named control.

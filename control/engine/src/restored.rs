@@ -1,0 +1,148 @@
+//! Allocation numbers that a restored cluster has no record of: allocations with these numbers were submitted after the
+//! backup.
+
+use crate::store::Store;
+use lattice_quorum_types::{
+    AllocationId, Revision, UnixMillis,
+    audit::{AuditAction, AuditEntry, AuditFilter, AuditOrder, AuditSearch},
+    backup::REVISION_GAP,
+    view::{Answer, Query},
+    wire::Unavailable,
+};
+use std::collections::BTreeSet;
+use tokio::sync::Mutex;
+
+/// Word of the audit entry with the skipped numbers.
+const NUMBERS_SKIPPED: &str = "numbers_skipped";
+/// Entries per read. A cluster has one entry for each restore.
+const ENTRIES_PER_PAGE: u32 = 1_000;
+
+/// Allocation numbers that one restore skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SkippedNumbers {
+    /// Highest number in the backup.
+    pub after: AllocationId,
+    /// Last skipped number.
+    pub until: AllocationId,
+    /// State time of the backup.
+    pub backup_at: UnixMillis,
+    /// Revision of the backup.
+    pub revision: Revision,
+}
+
+impl SkippedNumbers {
+    fn of(entry: &AuditEntry) -> Option<Self> {
+        match entry.action {
+            AuditAction::NumbersSkipped {
+                after,
+                until,
+                revision,
+            } => Some(Self {
+                after,
+                until,
+                // The entry is the first change after the backup, and has the time of the backup.
+                backup_at: entry.at,
+                revision,
+            }),
+            _ => None,
+        }
+    }
+
+    fn contains(&self, id: AllocationId) -> bool {
+        self.after < id && id <= self.until
+    }
+}
+
+/// Numbers skipped by all restores of the cluster, read from the audit when they are first needed.
+#[derive(Debug, Default)]
+pub(crate) struct RestoreHistory(Mutex<Option<KnownRestores>>);
+
+#[derive(Debug)]
+struct KnownRestores {
+    /// Revision of the view when the audit was read. A restore raises the revision by [`REVISION_GAP`].
+    read_at: Revision,
+    skipped: Vec<SkippedNumbers>,
+}
+
+impl RestoreHistory {
+    /// Finds the restore that skipped this allocation number; `None`: no restore did. `revision` is that of the present
+    /// view.
+    ///
+    /// # Errors
+    /// Returns an error when the audit cannot be read.
+    pub(crate) async fn skipping(
+        &self,
+        store: &dyn Store,
+        revision: Revision,
+        id: AllocationId,
+    ) -> Result<Option<SkippedNumbers>, Unavailable> {
+        // A cluster that was never restored does not reach this revision.
+        if revision.0 < REVISION_GAP {
+            return Ok(None);
+        }
+        let mut known = self.0.lock().await;
+        let is_current = known
+            .as_ref()
+            .is_some_and(|known| revision.0.saturating_sub(known.read_at.0) < REVISION_GAP);
+        if !is_current {
+            let skipped = read_skipped(store).await?;
+            *known = Some(KnownRestores {
+                read_at: revision,
+                skipped,
+            });
+        }
+        let mut skipped = known.iter().flat_map(|known| &known.skipped);
+        Ok(skipped.find(|skipped| skipped.contains(id)).copied())
+    }
+}
+
+async fn read_skipped(store: &dyn Store) -> Result<Vec<SkippedNumbers>, Unavailable> {
+    let mut search = AuditSearch {
+        filter: AuditFilter {
+            actions: BTreeSet::from([NUMBERS_SKIPPED.to_owned()]),
+            ..AuditFilter::default()
+        },
+        order: AuditOrder::NewestFirst,
+        cursor: None,
+        limit: ENTRIES_PER_PAGE,
+    };
+    let mut skipped = Vec::new();
+    loop {
+        let query = Query::AuditSearch {
+            search: Box::new(search.clone()),
+        };
+        let Answer::AuditSearch(page) = store.read(query).await? else {
+            tracing::error!("the quorum's answer does not match the request for the audit");
+            return Ok(skipped);
+        };
+        skipped.extend(page.entries.iter().filter_map(SkippedNumbers::of));
+        match page.next {
+            Some(next) => search.cursor = Some(next),
+            None => return Ok(skipped),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_quorum_types::command::{Principal, Privilege};
+
+    #[test]
+    fn skipped_numbers_have_both_bounds() {
+        let by = Principal {
+            name: "restore".to_owned(),
+            privilege: Privilege::Admin,
+        };
+        let action = AuditAction::NumbersSkipped {
+            after: AllocationId(22),
+            until: AllocationId(10_000_000),
+            revision: Revision(17),
+        };
+        let entry = AuditEntry::following(None, Revision(1), UnixMillis(5), by, action);
+        let skipped = SkippedNumbers::of(&entry).unwrap_or_else(|| panic!("{entry:?}"));
+        assert_eq!((skipped.backup_at, skipped.revision.0), (UnixMillis(5), 17));
+        let found = [22, 23, 10_000_000, 10_000_001].map(|id| skipped.contains(AllocationId(id)));
+        assert_eq!(found, [false, true, true, false]);
+    }
+}
