@@ -1,4 +1,4 @@
-//! Bounded text: length limit of free text in the state, and truncation between characters.
+//! Bounded text: length limit of free text in the state, and truncation between characters; numbers with their nouns.
 
 /// Longest free text that the state keeps, bytes: a reason, a purpose, a description, evidence.
 ///
@@ -29,9 +29,25 @@ pub fn with_length_note(text: String, max_bytes: usize) -> String {
     format!("{prefix}{note}")
 }
 
+/// Formats a number with its noun: `1 node`, `2 nodes`. The noun is regular, or a word group that ends with one.
+pub fn counted(number: u64, noun: &str) -> String {
+    let ending = match number {
+        1 => "",
+        _ => "s",
+    };
+    format!("{number} {noun}{ending}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nouns_agree_with_their_number() {
+        assert_eq!(counted(0, "GPU"), "0 GPUs");
+        assert_eq!(counted(1, "GPU"), "1 GPU");
+        assert_eq!(counted(2, "child project"), "2 child projects");
+    }
 
     #[test]
     fn truncates_between_characters() {

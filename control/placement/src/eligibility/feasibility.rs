@@ -3,7 +3,9 @@
 
 use super::gpu_model::GpuModels;
 use crate::view::{ConformanceKey, NodeFacts};
-use lattice_quorum_types::{NodeId, VclusterName, id::ReservationName, spec::Constraints};
+use lattice_quorum_types::{
+    NodeId, VclusterName, id::ReservationName, spec::Constraints, text::counted,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -198,7 +200,10 @@ impl ConstraintFilter<'_> {
         let whose = if before == self.total {
             format!("of vCluster {vcluster}")
         } else {
-            format!("of the {before} nodes of vCluster {vcluster} that meet the other constraints")
+            format!(
+                "of the {} of vCluster {vcluster} that meet the other constraints",
+                Nodes(before)
+            )
         };
         let there_is = there_is(&self.left);
         let reason = match fit.len() {
@@ -236,12 +241,11 @@ impl ConstraintFilter<'_> {
             return Ok(());
         };
         let may = |_: &NodeId, facts: &NodeFacts| wanted.gpus(facts);
-        let has = format!("has {least} GPUs");
+        let has = format!("has {}", counted(least.into(), "GPU"));
         self.keep("constraints.gpus_per_node", has, may, |nodes| {
             available_text(nodes, |facts| match facts.gpu_count {
                 Some(0) => "no GPU".to_owned(),
-                Some(1) => "1 GPU".to_owned(),
-                Some(count) => format!("{count} GPUs"),
+                Some(count) => counted(count.into(), "GPU"),
                 None => "unknown".to_owned(),
             })
         })
@@ -333,8 +337,7 @@ struct Nodes(usize);
 
 impl fmt::Display for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.0 == 1 { "" } else { "s" };
-        write!(f, "{} node{plural}", self.0)
+        f.write_str(&counted(self.0 as u64, "node"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Skipped lines and jobs of a trace, with reasons.
 
 use crate::swf;
+use lattice_quorum_types::text::counted;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
@@ -159,7 +160,7 @@ impl SkippedLines {
                     }));
                     let more = count - first.len() as u64;
                     if more > 0 {
-                        told.push(format!("and {}: each {why}", plural(more, "more line")));
+                        told.push(format!("and {}: each {why}", counted(more, "more line")));
                     }
                 }
                 _ => {
@@ -169,7 +170,7 @@ impl SkippedLines {
                     } else {
                         ""
                     };
-                    let (jobs, lines) = (plural(*count, "job"), listed(&lines));
+                    let (jobs, lines) = (counted(*count, "job"), listed(&lines));
                     let each = if *count == 1 { "it" } else { "each" };
                     told.push(format!(
                         "{jobs} skipped: {each} {why} (line {lines}{goes_on})"
@@ -196,8 +197,4 @@ fn group_by_detail(first: &[(u64, String)]) -> Vec<(u64, Vec<u64>, &str)> {
 fn listed(lines: &[u64]) -> String {
     let lines: Vec<String> = lines.iter().map(u64::to_string).collect();
     lines.join(", ")
-}
-
-fn plural(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -8,6 +8,7 @@ use crate::{
     AllocationId, AllocationName, NameLookup, Revision, cidr, hostlist,
     limit_policy::fmt_fault,
     node::{UnavailableNode, UnavailableReason, fmt_taken},
+    text::counted,
 };
 use std::{cell::RefCell, fmt};
 
@@ -69,8 +70,9 @@ impl Refusal {
                 allocations,
             } => write!(
                 f,
-                "project \"{path}\" is not empty: {children} child projects, {allocations} \
-                 unfinished allocations; delete or finish them first"
+                "project \"{path}\" is not empty: {}, {}; delete or finish them first",
+                counted(*children, "child project"),
+                counted(*allocations, "unfinished allocation")
             ),
             Refusal::UnknownNode { node } => {
                 write!(
