@@ -9,7 +9,7 @@ pub(crate) use tenant_multiplier::TenantMultiplier;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, or_dash, time, until},
+    output::{self, Columns, Format, ResultList, or_dash, time, until},
 };
 use clap::Args;
 use futures::StreamExt as _;
@@ -22,7 +22,9 @@ use lattice_api::{
 use lattice_client::{AllocationFilter, JobRef, LogOptions, LogOutput};
 use lattice_mesh::{Clock as _, SystemClock};
 use lattice_quorum_types::{AllocationState, UnixMillis};
+use serde::Serialize;
 use std::{
+    borrow::Cow,
     fmt::Write as _,
     io::{self, Write as _},
 };
@@ -121,7 +123,7 @@ const LIST: Columns<'_> = Columns {
         "state",
         "nodes",
         "nodelist",
-        "since",
+        "state_since",
         "time_left",
         "reason",
     ],
@@ -131,11 +133,26 @@ const LIST: Columns<'_> = Columns {
         "walltime",
         "class",
         "attempt",
-        "submitted",
-        "started",
-        "ended",
+        "submitted_at",
+        "started_at",
+        "ended_at",
     ],
 };
+
+/// Columns that a narrow terminal leaves out, in this order. Number, state and reason are always shown.
+const DROPPED_FIRST: &[&str] = &[
+    "state_since",
+    "name",
+    "nodes",
+    "nodelist",
+    "time_left",
+    "project",
+];
+
+/// Returns the row of an allocation with the remaining time as of now.
+fn row_now(a: &AllocationView) -> Vec<String> {
+    row(a, SystemClock.now())
+}
 
 fn row(a: &AllocationView, now: UnixMillis) -> Vec<String> {
     vec![
@@ -206,7 +223,7 @@ pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Fa
     let found = connection.client.allocations(&filter).await?;
     let now = SystemClock.now();
     let rows = found.iter().map(|a| row(a, now));
-    output::print(connection.format, &found, LIST, rows)?;
+    output::print_ranked(connection.format, &found, LIST, DROPPED_FIRST, rows)?;
     if found.is_empty() && !args.all {
         output::message!(
             "nothing is queued or running; `lattice status --all` shows what has ended"
@@ -237,7 +254,7 @@ pub enum Action {
 /// Runs `lattice cancel`, `hold`, `release`, `requeue`, `suspend`, `resume`. Every allocation is tried; the first
 /// failure determines the exit code.
 pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Result<(), Failure> {
-    let mut first = None;
+    let mut all = ResultList::for_count(connection.format, args.ids.len());
     for id in args.ids.iter().copied() {
         let done = match action {
             Action::Cancel => connection.client.cancel(id).await,
@@ -259,13 +276,14 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
             Action::Resume => "resumed",
         };
         match done {
-            Ok(now) => output::message!("{}: {}", name(&now), word(&now)),
-            Err(error) => {
-                Failure::keep_first(&mut first, error.into());
+            Ok(now) => {
+                let sentence = format!("{}: {}", name(&now), word(&now));
+                all.add(now, &sentence);
             }
+            Err(error) => all.refuse(&id.to_string(), error.into()),
         }
     }
-    first.map_or(Ok(()), Err)
+    all.finish(LIST, row_now)
 }
 
 /// Runs `lattice suspend`.
@@ -285,8 +303,10 @@ pub async fn extend(args: &ExtendArgs, connection: &Connection) -> Result<(), Fa
     request.read().map_err(usage)?;
     let extended = connection.client.extend(args.id, &request).await?;
     let walltime = or_dash(extended.walltime.as_deref());
-    output::message!("{}: walltime is now {walltime}", name(&extended));
-    Ok(())
+    let sentence = format!("{}: walltime is now {walltime}", name(&extended));
+    let mut all = ResultList::for_count(connection.format, 1);
+    all.add(extended, &sentence);
+    all.finish(LIST, row_now)
 }
 
 /// Runs `lattice checkpoint`.
@@ -299,17 +319,20 @@ pub async fn checkpoint(args: &CheckpointArgs, connection: &Connection) -> Resul
     request.timeout_ms().map_err(usage)?;
     let shown = connection.client.checkpoint(args.id, &request).await?;
     let name = name(&shown);
-    let writing = shown.checkpoints.and_then(|all| all.in_progress);
-    match writing {
-        Some(writing) => output::message!(
+    let checkpoints = shown.checkpoints.as_ref();
+    let writing = checkpoints.and_then(|all| all.in_progress.as_ref());
+    let sentence = match writing {
+        Some(writing) => format!(
             "{name}: writes checkpoint {} to {}; times out at {}",
             writing.number,
             writing.directory,
             time(&writing.times_out_at)
         ),
-        None => output::message!("{name}: checkpoint accepted"),
-    }
-    Ok(())
+        None => format!("{name}: checkpoint accepted"),
+    };
+    let mut all = ResultList::for_count(connection.format, 1);
+    all.add(shown, &sentence);
+    all.finish(LIST, row_now)
 }
 
 /// Runs `lattice logs`.
@@ -323,6 +346,9 @@ pub async fn logs(args: &LogsArgs, connection: &Connection) -> Result<(), Failur
         offset: 0,
         follow: args.follow,
     };
+    if !connection.format.is_for_reading() {
+        return logs_document(args, options, connection).await;
+    }
     let mut chunks = connection.client.logs(args.id, options).await?;
     let mut out = output::job_output();
     while let Some(chunk) = chunks.next().await {
@@ -333,6 +359,54 @@ pub async fn logs(args: &LogsArgs, connection: &Connection) -> Result<(), Failur
         }
     }
     Ok(())
+}
+
+/// Largest output that is printed as a document, bytes.
+const MAX_DOCUMENT_BYTES: usize = 64 << 20;
+
+/// Output of one rank, as a document.
+#[derive(Serialize)]
+struct LogsDocument {
+    allocation: String,
+    rank: u32,
+    /// `stdout` or `stderr`.
+    stream: &'static str,
+    /// Output; bytes that are not UTF-8 are replaced.
+    text: String,
+    /// Whether `text` is the output exactly.
+    is_exact: bool,
+}
+
+/// Prints the output of one rank as a document.
+async fn logs_document(
+    args: &LogsArgs,
+    options: LogOptions,
+    connection: &Connection,
+) -> Result<(), Failure> {
+    if args.follow {
+        return Err(Failure::usage(
+            "--follow prints the output while it is written, which is not one document: leave out --follow or -o",
+        ));
+    }
+    let mut chunks = connection.client.logs(args.id, options).await?;
+    let mut bytes = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        bytes.extend_from_slice(&chunk?);
+        if bytes.len() > MAX_DOCUMENT_BYTES {
+            return Err(Failure::refused(format!(
+                "the output is larger than {MAX_DOCUMENT_BYTES} bytes, the limit of a document: leave out -o"
+            )));
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let document = LogsDocument {
+        allocation: args.id.to_string(),
+        rank: args.rank,
+        stream: if args.stderr { "stderr" } else { "stdout" },
+        is_exact: matches!(text, Cow::Borrowed(_)),
+        text: text.into_owned(),
+    };
+    Ok(output::print_done(connection.format, &document, "")?)
 }
 
 /// Runs `lattice why`.

@@ -63,9 +63,12 @@ pub async fn run(
 }
 
 const LIST: Columns<'_> = Columns {
-    narrow: &["number", "at", "by", "what"],
-    wide: &["action", "power", "revision", "hash"],
+    narrow: &["number", "at", "by", "summary"],
+    wide: &["action", "privilege", "revision", "hash"],
 };
+
+/// Columns that a narrow terminal leaves out, in this order.
+const DROPPED_FIRST: &[&str] = &["number", "by", "at"];
 
 fn row(entry: &AuditView) -> Vec<String> {
     let power = serde_json::to_value(entry.privilege).ok();

@@ -8,7 +8,7 @@ mod selection;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, contrast, or_dash, short, time},
+    output::{self, Columns, contrast, digest, or_dash, time},
 };
 use baseline::BaselineCommand;
 use brake::BrakeCommand;
@@ -62,17 +62,13 @@ async fn groups(args: &GroupsArgs, connection: &Connection) -> Result<(), Failur
     let rows = found.groups.iter().map(|group| {
         vec![
             group.class.clone(),
-            short(&group.digest),
+            digest(connection.format, &group.digest),
             group.count.to_string(),
             group.nodes.clone(),
             or_dash(group.first_seen.as_deref().map(time).as_deref()),
-            group.digest.clone(),
         ]
     });
-    let columns = Columns {
-        narrow: &["class", "digest", "count", "nodes", "first seen"],
-        wide: &["full digest"],
-    };
+    let columns = Columns::only(&["class", "digest", "count", "nodes", "first_seen"]);
     output::print(connection.format, &found, columns, rows)?;
     if !found.unknown.is_empty() {
         output::message!(
@@ -90,10 +86,11 @@ async fn drift(args: &NodeClassArgs, connection: &Connection) -> Result<(), Fail
     let only = args.read(connection).await?;
     let mut report = connection.client.drift().await?;
     only.retain_drift(&mut report);
-    output::print(
+    output::print_ranked(
         connection.format,
         &report,
         COLUMNS,
+        DROPPED_FIRST,
         rows(&report.drifted, connection),
     )?;
     summarise(&report.drifted);
@@ -142,8 +139,11 @@ const COLUMNS: Columns<'_> = Columns {
     narrow: &[
         "node", "class", "key", "expected", "found", "by", "policy", "since",
     ],
-    wide: &["sensitive", "like", "of", "as of"],
+    wide: &["sensitive", "majority_nodes", "cohort_nodes", "as_of"],
 };
+
+/// Columns that a narrow terminal leaves out, in this order. Node, key and both values are always shown.
+const DROPPED_FIRST: &[&str] = &["since", "policy", "by", "class"];
 
 fn rows(drifted: &[DriftView], connection: &Connection) -> Vec<Vec<String>> {
     let count = |n: Option<u32>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
@@ -173,10 +173,11 @@ fn rows(drifted: &[DriftView], connection: &Connection) -> Vec<Vec<String>> {
 
 /// Prints the drift rows alone, for one baseline.
 fn print_drift(drifted: &[DriftView], connection: &Connection) -> Result<(), Failure> {
-    output::print(
+    output::print_ranked(
         connection.format,
         &drifted,
         COLUMNS,
+        DROPPED_FIRST,
         rows(drifted, connection),
     )?;
     if drifted.is_empty() {

@@ -3,7 +3,7 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, or_dash, time},
+    output::{self, Columns, Format, ResultList, counted, or_dash, time},
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
@@ -12,6 +12,7 @@ use lattice_api::{
     yaml,
 };
 use serde::Deserialize as _;
+use serde_json::json;
 use serde_yaml_ng::Value;
 use std::{fs, io::Read as _};
 
@@ -92,26 +93,24 @@ pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Fai
         DagCommand::List(args) => {
             let mut all = client.dags(args.tenant.as_deref()).await?;
             all.retain(|dag| args.all || dag.ended_at.is_none());
-            output::print(format, &all, LIST, all.iter().map(row))?;
+            output::print_ranked(format, &all, LIST, DROPPED_FIRST, all.iter().map(row))?;
             if all.is_empty() && !args.all {
                 output::message!("no DAG is running; `lattice dag list --all` includes ended DAGs");
             }
             Ok(())
         }
         DagCommand::Cancel { ids } => {
-            let mut first = None;
+            let mut all = ResultList::for_count(format, ids.len());
             for id in ids {
                 match client.cancel_dag(id).await {
                     Ok(dag) => {
-                        let left = dag.unfinished;
-                        output::message!(
-                            "{id}: cancel accepted; {left} members have not ended yet"
-                        );
+                        let left = counted(dag.unfinished, "member");
+                        all.add(dag, &format!("{id}: cancel accepted; still to end: {left}"));
                     }
-                    Err(error) => Failure::keep_first(&mut first, error.into()),
+                    Err(error) => all.refuse(&id.to_string(), error.into()),
                 }
             }
-            first.map_or(Ok(()), Err)
+            all.finish(LIST, row)
         }
         DagCommand::Graph(args) => graph(&client.dag_graph(args.id).await?, args.dot, format),
     }
@@ -184,17 +183,12 @@ async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure
     }
     let key = args.idempotency_key.as_deref();
     let made = connection.client.submit_dag(&request, key).await?;
-    let members = request.members.len();
-    let columns = Columns::only(&["id", "members", "revision"]);
+    let columns = Columns::only(&["id", "revision"]);
     match connection.format {
         Format::Table | Format::Wide => Ok(output::line(&made.id.to_string())?),
         format => {
-            let row = vec![
-                made.id.to_string(),
-                members.to_string(),
-                made.revision.to_string(),
-            ];
-            Ok(output::print(format, &made, columns, [row])?)
+            let row = vec![made.id.to_string(), made.revision.to_string()];
+            Ok(output::print_record(format, &made, columns, row)?)
         }
     }
 }
@@ -202,11 +196,10 @@ async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure
 /// Prints the result of a dry run.
 fn print_dry_run(judged: &DagDryRunResult, format: Format) -> Result<(), Failure> {
     if matches!(format, Format::Table | Format::Wide) {
-        let (count, revision) = (judged.members.len(), judged.revision.0);
-        let members = if count == 1 { "member" } else { "members" };
+        let revision = judged.revision.0;
+        let members = counted(judged.members.len(), "member");
         output::message!(
-            "dry run: {count} {members} would be accepted (at revision {revision}); nothing was \
-             submitted"
+            "dry run: {members} would be accepted (at revision {revision}); nothing was submitted"
         );
     }
     let rows = judged.members.iter().map(|member| {
@@ -221,7 +214,7 @@ fn print_dry_run(judged: &DagDryRunResult, format: Format) -> Result<(), Failure
         ]
     });
     let columns = Columns::only(&[
-        "member", "project", "vcluster", "nodes", "elements", "walltime", "after",
+        "name", "project", "vcluster", "nodes", "elements", "walltime", "after",
     ]);
     Ok(output::print(format, judged, columns, rows)?)
 }
@@ -241,12 +234,15 @@ const LIST: Columns<'_> = Columns {
         "name",
         "project",
         "state",
-        "members",
+        "size",
         "unfinished",
-        "submitted",
+        "submitted_at",
     ],
-    wide: &["user", "ended", "failed member", "cancelled by"],
+    wide: &["user", "ended_at", "failed", "cancelled_by"],
 };
+
+/// Columns that a narrow terminal leaves out, in this order.
+const DROPPED_FIRST: &[&str] = &["submitted_at", "size", "project", "name"];
 
 fn row(dag: &DagView) -> Vec<String> {
     vec![
@@ -271,7 +267,7 @@ fn status(dag: &DagView, format: Format) -> Result<(), Failure> {
         let lines = headers
             .zip(row(dag))
             .map(|(key, value)| vec![(*key).to_owned(), value]);
-        output::print(format, dag, Columns::only(&["key", "value"]), lines)?;
+        output::print_details(format, dag, ["key", "value"], lines)?;
         output::line("")?;
     }
     let members = dag.members.iter().map(|member| {
@@ -286,19 +282,26 @@ fn status(dag: &DagView, format: Format) -> Result<(), Failure> {
             or_dash(member.stop.as_deref()),
         ]
     });
-    let columns = Columns::only(&["id", "member", "state", "after", "because"]);
+    let columns = Columns::only(&["allocation", "name", "state", "after", "stop"]);
     Ok(output::print(format, dag, columns, members)?)
 }
 
 fn graph(graph: &GraphView, dot: bool, format: Format) -> Result<(), Failure> {
     if dot {
-        return Ok(output::line(graph.to_dot().trim_end())?);
+        let text = graph.to_dot();
+        return match format.is_for_reading() {
+            true => Ok(output::line(text.trim_end())?),
+            false => {
+                let document = json!({"id": graph.id, "dot": text});
+                Ok(output::print_done(format, &document, "")?)
+            }
+        };
     }
     let rows = graph
         .edges
         .iter()
         .map(|edge| vec![edge.from.clone(), edge.to.clone(), edge.condition.clone()]);
-    let columns = Columns::only(&["before", "after", "condition"]);
+    let columns = Columns::only(&["from", "to", "condition"]);
     Ok(output::print(format, graph, columns, rows)?)
 }
 

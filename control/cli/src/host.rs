@@ -1,7 +1,7 @@
 //! `lattice host`: compares captured hosts without a cluster. `lattice-agent probe` shows one host, and `lattice-agent
 //! capture` captures it.
 
-use crate::output::{self, Columns, Format, contrast, short};
+use crate::output::{self, Columns, Format, contrast, digest};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_conformance::{
@@ -137,12 +137,7 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
         vec![verdict, d.class.to_string(), d.key.clone(), left, right]
     });
     let (left, right) = (name(&args.left), name(&args.right));
-    output::print(
-        format,
-        &differences,
-        Columns::only(&["verdict", "class", "key", &left, &right]),
-        rows,
-    )?;
+    output::print_difference(format, &differences, (left.as_str(), right.as_str()), rows)?;
     if !off.is_empty() {
         let classes: Vec<_> = off.iter().map(|d| d.class.to_string()).collect();
         output::message!(
@@ -196,7 +191,7 @@ fn group_hosts(args: &GroupsArgs, format: Format) -> anyhow::Result<()> {
     sort_groups(&mut found);
     let rows = found.groups.iter().map(|group| {
         vec![
-            short(&group.digest.to_string()),
+            digest(format, &group.digest.to_string()),
             group.nodes.len().to_string(),
             group.nodes.join(","),
         ]
@@ -204,7 +199,7 @@ fn group_hosts(args: &GroupsArgs, format: Format) -> anyhow::Result<()> {
     output::print(
         format,
         &found,
-        Columns::only(&["digest", "nodes", "members"]),
+        Columns::only(&["digest", "count", "nodes"]),
         rows,
     )?;
     if !found.unknown.is_empty() {
@@ -224,12 +219,8 @@ fn drift_hosts(args: &DriftArgs, format: Format) -> anyhow::Result<()> {
         let (expected, found) = contrast(format, &d.expected, &d.found);
         vec![d.node.clone(), d.key.clone(), expected, found]
     });
-    output::print(
-        format,
-        &report,
-        Columns::only(&["node", "key", "expected", "found"]),
-        rows,
-    )?;
+    let columns = Columns::only(&["node", "key", "expected", "found"]);
+    output::print_ranked(format, &report, columns, &["key"], rows)?;
     if !report.alone.is_empty() {
         output::message!(
             "not compared (fewer than 4 similar nodes): {}",

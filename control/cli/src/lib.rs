@@ -25,9 +25,11 @@ mod waiting;
 mod web_tls;
 
 use allocation::Action;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum as _};
 use connect::Connection;
 use failure::Failure;
+use output::Format;
+use serde_json::json;
 use std::{path::PathBuf, process::ExitCode};
 
 /// Inspect, use and administer a GPU or HPC cluster.
@@ -36,7 +38,8 @@ use std::{path::PathBuf, process::ExitCode};
 #[derive(Parser)]
 #[command(name = "lattice", version, arg_required_else_help = true)]
 struct Cli {
-    /// Output format: table (columns for reading), wide (more columns), json, yaml, csv.
+    /// Output format: table (one line per row, fitted to COLUMNS or the terminal: long values are shortened, less
+    /// important columns left out), wide (all columns and complete values), json, yaml, csv (column names as in JSON).
     #[arg(
         short = 'o',
         long,
@@ -46,7 +49,7 @@ struct Cli {
         hide_possible_values = true,
         help_heading = "Global options"
     )]
-    format: output::Format,
+    format: Format,
     /// Context file with the server address and the token; see also LATTICE_CONTEXT.
     #[arg(
         long,
@@ -133,13 +136,38 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return report_usage(&error),
     };
+    let format = cli.format;
     match run(cli) {
         Ok(code) => code,
         Err(failure) => {
             failure.print();
+            output::print_problem(format, &failure);
             failure.exit_code()
         }
     }
+}
+
+/// Returns the command line with all subcommands, for tests and documentation.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Returns the output format that a command line with an error requests. A later option takes precedence.
+fn requested_format(arguments: &[String]) -> Format {
+    let mut format = Format::default();
+    let mut rest = arguments.iter().skip(1).map(String::as_str);
+    while let Some(argument) = rest.next().filter(|argument| *argument != "--") {
+        let value = match argument {
+            "-o" | "--format" => rest.next(),
+            joined => joined
+                .strip_prefix("--format=")
+                .or_else(|| joined.strip_prefix("-o="))
+                .or_else(|| joined.strip_prefix("-o")),
+        };
+        let read = value.and_then(|value| Format::from_str(value, false).ok());
+        format = read.unwrap_or(format);
+    }
+    format
 }
 
 /// Prints an error of the command line, or the requested help. An error repeats arguments, which may be text of others,
@@ -152,6 +180,12 @@ fn report_usage(error: &clap::Error) -> ExitCode {
         .iter()
         .map(|argument| terminal::printable(argument).into_owned())
         .collect();
+    if error.use_stderr() {
+        let text = error.render().to_string();
+        let text = text.trim_end();
+        let text = text.strip_prefix("error: ").unwrap_or(text);
+        output::print_problem(requested_format(&arguments), &Failure::usage(text));
+    }
     if shown == arguments {
         error.exit();
     }
@@ -176,7 +210,15 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let mut command = Cli::command();
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command, "lattice", &mut script);
-            output::line(String::from_utf8_lossy(&script).trim_end())?;
+            let script = String::from_utf8_lossy(&script);
+            let script = script.trim_end();
+            match cli.format.is_for_reading() {
+                true => output::line(script)?,
+                false => {
+                    let document = json!({"shell": shell.to_string(), "script": script});
+                    output::print_done(cli.format, &document, "")?;
+                }
+            }
         }
         Command::Admin(command) => {
             let context = cli.context.as_deref();
@@ -234,7 +276,27 @@ async fn run_cluster_command(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use clap::ValueEnum as _;
+
+    #[test]
+    fn wrong_command_line_has_its_format() {
+        let format = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            requested_format(&words)
+        };
+        for (line, expected) in [
+            ("lattice -o json cancel", Format::Json),
+            ("lattice cancel --format=yaml", Format::Yaml),
+            ("lattice cancel -ojson", Format::Json),
+            ("lattice cancel -o=csv", Format::Csv),
+            ("lattice -o yaml cancel -o json", Format::Json),
+            ("lattice cancel -o jsn", Format::Table),
+            ("lattice cancel -o", Format::Table),
+            ("lattice submit -- -o json", Format::Table),
+            ("lattice node list", Format::Table),
+        ] {
+            assert_eq!(format(line), expected, "{line}");
+        }
+    }
 
     /// Completion scripts pass the same output as texts of others, which escapes unsafe characters.
     #[test]

@@ -113,15 +113,18 @@ pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Fa
 fn gpus(node: &NodeView) -> String {
     match (node.resources.gpu_count, &node.resources.gpu_model) {
         (Some(0), _) => "none".to_owned(),
-        // The vendor NVIDIA is left out to save column width.
-        (Some(count), Some(model)) => {
-            format!(
-                "{count}x {}",
-                model.strip_prefix("NVIDIA ").unwrap_or(model)
-            )
-        }
+        (Some(count), Some(_)) => format!("{count}x {}", gpu_model(node)),
         (Some(count), None) => count.to_string(),
         (None, _) => "unknown".to_owned(),
+    }
+}
+
+/// Returns the GPU model without the vendor NVIDIA, to save column width.
+fn gpu_model(node: &NodeView) -> String {
+    match (node.resources.gpu_count, &node.resources.gpu_model) {
+        (Some(0), _) => "-".to_owned(),
+        (_, Some(model)) => model.strip_prefix("NVIDIA ").unwrap_or(model).to_owned(),
+        (_, None) => "unknown".to_owned(),
     }
 }
 
@@ -217,6 +220,9 @@ fn certificate_text(certificate: &CertificateView) -> String {
 
 async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
     let node = connection.client.node(name).await?;
+    if connection.format == Format::Csv {
+        return list::print_row(&node, connection.format);
+    }
     let line = |key: &str, value: String| vec![key.to_owned(), value];
     let mut rows = vec![
         line("name", node.name.clone()),
@@ -277,8 +283,12 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
     for (class, view) in &node.classes {
         rows.push(line(&format!("fp.{class}"), class_text(view)));
     }
-    let columns = Columns::only(&["key", "value"]);
-    Ok(output::print(connection.format, &node, columns, rows)?)
+    Ok(output::print_details(
+        connection.format,
+        &node,
+        ["key", "value"],
+        rows,
+    )?)
 }
 
 async fn inventory(name: &str, classes: &[Class], connection: &Connection) -> Result<(), Failure> {
@@ -292,7 +302,13 @@ async fn inventory(name: &str, classes: &[Class], connection: &Connection) -> Re
     }
     let rows = crate::host::inventory_rows(&inventory);
     let columns = Columns::only(&["class", "key", "value"]);
-    Ok(output::print(connection.format, &inventory, columns, rows)?)
+    Ok(output::print_texts(
+        connection.format,
+        &inventory,
+        columns,
+        &["class"],
+        rows,
+    )?)
 }
 
 /// Returns the row of one difference.
@@ -329,8 +345,8 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     };
     let (off, shown): (Vec<_>, Vec<_>) = diff.differences.iter().partition(|d| is_off(d));
     let rows = shown.iter().map(|d| difference_row(connection.format, d));
-    let names = ["verdict", "class", "key", &diff.left, &diff.right];
-    output::print(connection.format, &diff, Columns::only(&names), rows)?;
+    let sides = (diff.left.as_str(), diff.right.as_str());
+    output::print_difference(connection.format, &diff, sides, rows)?;
     if shown.is_empty() {
         output::message!(
             "{} and {} do not differ in any known key",

@@ -1,8 +1,12 @@
 //! Output of results: tables for reading; JSON, YAML and CSV for programs.
 
 mod document;
+mod flat;
 mod fold;
+mod layout;
+mod names;
 mod result_list;
+mod text_width;
 
 pub(crate) use crate::terminal::message;
 pub use crate::terminal::{job_output, line, message_lines, printable};
@@ -13,15 +17,18 @@ use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use lattice_mesh::{Clock as _, SystemClock};
 use serde::Serialize;
-use std::io;
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 /// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Table with the main columns.
+    /// Table with the main columns, as far as they fit.
     #[default]
     Table,
-    /// Table with all columns.
+    /// Table with all columns and complete values.
     Wide,
     /// One JSON document.
     Json,
@@ -31,7 +38,16 @@ pub enum Format {
     Csv,
 }
 
-/// Column names: those always shown, and those that only `wide` and `csv` show.
+impl Format {
+    /// Whether results are tables and sentences for reading, rather than documents for programs.
+    pub const fn is_for_reading(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+}
+
+/// Column names: those always shown, and those that only `wide` and `csv` show. A name is that of the field in the JSON
+/// document (of a nested field: its own name, or its path joined by `_`), in snake case. CSV has the names as they are,
+/// tables in upper case.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
     /// Columns of every format.
@@ -55,20 +71,164 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Prints `value` as a document, or its rows (narrow cells first) as a table.
+/// Treatment of a table that is wider than the terminal. `-o wide` folds all values, and prints lines of name and value
+/// if that is not enough.
+#[derive(Clone, Copy, Debug)]
+enum Fitting<'a> {
+    /// One line per row: long values are shortened, and these columns are left out, in this order. Without names, the
+    /// columns are left out from the last to the second.
+    Lines(&'a [&'a str]),
+    /// Values are folded into several lines; if that is not enough, as for `Lines`.
+    Texts(&'a [&'a str]),
+    /// Values are folded, and a row becomes lines of name and value if that is not enough.
+    Record,
+}
+
+/// Whether a document was printed on standard output. The failure of a command that has printed its result is not
+/// printed as a second document, which would make the output unreadable for programs.
+static IS_DOCUMENT_PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Prints `value` as a document, or its rows (narrow cells first) as a list with one line per row. In a narrow terminal,
+/// columns are left out from the last to the second.
 pub fn print<T: Serialize>(
     format: Format,
     value: &T,
     columns: Columns<'_>,
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> anyhow::Result<()> {
-    let text = match format {
-        Format::Json => document::json(value)?,
-        Format::Yaml => document::yaml(value)?,
-        Format::Csv => comma_separated(&columns.shown(format), rows)?,
-        Format::Table | Format::Wide => table(&columns.shown(format), rows, width()),
+    print_ranked(format, value, columns, &[], rows)
+}
+
+/// Prints as [`print`] does. A narrow terminal leaves out the columns `dropped_first`, in this order, and always shows
+/// the others.
+pub fn print_ranked<T: Serialize>(
+    format: Format,
+    value: &T,
+    columns: Columns<'_>,
+    dropped_first: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> anyhow::Result<()> {
+    print_fitted(format, value, columns, Fitting::Lines(dropped_first), rows)
+}
+
+/// Prints as [`print_ranked`] does, for texts that must be complete: they are folded into several lines while all columns
+/// fit.
+pub fn print_texts<T: Serialize>(
+    format: Format,
+    value: &T,
+    columns: Columns<'_>,
+    dropped_first: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> anyhow::Result<()> {
+    print_fitted(format, value, columns, Fitting::Texts(dropped_first), rows)
+}
+
+/// Prints differences between two sides, with the rows verdict, class, key and both values. Tables have the names of the
+/// sides as headers.
+pub fn print_difference<T: Serialize>(
+    format: Format,
+    value: &T,
+    (left, right): (&str, &str),
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> anyhow::Result<()> {
+    let names = match format.is_for_reading() {
+        true => [left, right],
+        false => ["left", "right"],
     };
-    line(&text)
+    let columns = ["verdict", "class", "key", names[0], names[1]];
+    let dropped_first = &["class", "verdict"];
+    print_texts(format, value, Columns::only(&columns), dropped_first, rows)
+}
+
+/// Prints one object, as a document or a table of one row. In a narrow terminal, each value is a line with its name.
+pub fn print_record<T: Serialize>(
+    format: Format,
+    value: &T,
+    columns: Columns<'_>,
+    row: Vec<String>,
+) -> anyhow::Result<()> {
+    print_fitted(format, value, columns, Fitting::Record, [row])
+}
+
+/// Prints one object, as a document or a table of names and values with the headers `columns`. CSV has a column for each
+/// field of the document.
+pub fn print_details<T: Serialize>(
+    format: Format,
+    value: &T,
+    columns: [&str; 2],
+    lines: impl IntoIterator<Item = Vec<String>>,
+) -> anyhow::Result<()> {
+    match format {
+        Format::Csv => print_flat(value),
+        _ => print_fitted(
+            format,
+            value,
+            Columns::only(&columns),
+            Fitting::Record,
+            lines,
+        ),
+    }
+}
+
+/// Reports a completed action: a sentence on standard error or, for programs, a document.
+pub fn print_done<T: Serialize>(format: Format, done: &T, sentence: &str) -> anyhow::Result<()> {
+    match format {
+        Format::Table | Format::Wide => {
+            message!("{sentence}");
+            Ok(())
+        }
+        Format::Json => print_document(&document::json(done)?),
+        Format::Yaml => print_document(&document::yaml(done)?),
+        Format::Csv => print_flat(done),
+    }
+}
+
+/// Prints the failure of a command as a problem document on standard output, for JSON and YAML, unless the command has
+/// printed a document already.
+pub fn print_problem(format: Format, failure: &Failure) {
+    if IS_DOCUMENT_PRINTED.load(Ordering::Relaxed) {
+        return;
+    }
+    let problem = failure.document(None);
+    let text = match format {
+        Format::Json => document::json(&problem),
+        Format::Yaml => document::yaml(&problem),
+        Format::Table | Format::Wide | Format::Csv => return,
+    };
+    // The failure is on standard error in any case.
+    let _ = text.and_then(|text| print_document(&text));
+}
+
+fn print_fitted<T: Serialize>(
+    format: Format,
+    value: &T,
+    columns: Columns<'_>,
+    fitting: Fitting<'_>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> anyhow::Result<()> {
+    let header = columns.shown(format);
+    match format {
+        Format::Json => print_document(&document::json(value)?),
+        Format::Yaml => print_document(&document::yaml(value)?),
+        Format::Csv => print_document(&comma_separated(&header, rows)?),
+        Format::Table | Format::Wide => {
+            let is_wide = format == Format::Wide;
+            let fitting = if is_wide { Fitting::Record } else { fitting };
+            line(&table(&header, rows, fitting, width()))
+        }
+    }
+}
+
+/// Prints a document as CSV, with one row and a column for each field.
+fn print_flat(value: &impl Serialize) -> anyhow::Result<()> {
+    let (names, row): (Vec<String>, Vec<String>) = flat::flat_fields(value)?.into_iter().unzip();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    print_document(&comma_separated(&names, [row])?)
+}
+
+fn print_document(text: &str) -> anyhow::Result<()> {
+    IS_DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
+    line(text)
 }
 
 /// Prints a heading above a table; prints nothing for JSON, YAML and CSV.
@@ -104,6 +264,7 @@ fn width() -> Option<usize> {
 fn table(
     header: &[&str],
     rows: impl IntoIterator<Item = Vec<String>>,
+    fitting: Fitting<'_>,
     width: Option<usize>,
 ) -> String {
     // A name may be text of others too: a host, or a baseline.
@@ -116,8 +277,16 @@ fn table(
     let mut lines: Vec<Vec<String>> = std::iter::once(heading)
         .chain(rows.into_iter().map(shown))
         .collect();
-    if width.is_some_and(|width| !fold::fit(&mut lines, width)) {
-        return vertical_table(&lines);
+    if let Some(width) = width {
+        let dropped_first = match fitting {
+            Fitting::Lines(names) => Some(names),
+            Fitting::Texts(_) | Fitting::Record if fold::fit(&mut lines, width) => None,
+            Fitting::Texts(names) => Some(names),
+            Fitting::Record => return vertical_table(&lines),
+        };
+        if let Some(names) = dropped_first {
+            layout::fit(&mut lines, &drop_order(header, names), width);
+        }
     }
     let mut table = Table::new();
     table
@@ -131,15 +300,26 @@ fn table(
         .join("\n")
 }
 
+/// Returns the positions of the columns that may be left out, in this order; see [`Fitting::Lines`].
+fn drop_order(header: &[&str], names: &[&str]) -> Vec<usize> {
+    if names.is_empty() {
+        return (1..header.len()).rev().collect();
+    }
+    let position = |name: &&str| header.iter().position(|column| column == name);
+    names.iter().filter_map(position).collect()
+}
+
 /// Formats each row as lines of name and value, for tables that are too wide for columns.
 fn vertical_table(lines: &[Vec<String>]) -> String {
     let Some((heading, rows)) = lines.split_first() else {
         return String::new();
     };
-    let longest = heading.iter().map(String::len).max().unwrap_or_default();
+    let widths = heading.iter().map(|name| text_width::text_width(name));
+    let longest = widths.max().unwrap_or_default();
     let one = |row: &Vec<String>| {
         let cells = heading.iter().zip(row);
-        let cells = cells.map(|(name, cell)| format!("{name:longest$}  {cell}"));
+        let cells =
+            cells.map(|(name, cell)| format!("{}  {cell}", text_width::padded(name, longest)));
         cells.collect::<Vec<_>>().join("\n")
     };
     rows.iter().map(one).collect::<Vec<_>>().join("\n\n")
@@ -151,14 +331,18 @@ fn comma_separated(
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let shown = |cell: &str| printable(cell).into_owned();
-    writer.write_record(header.iter().map(|name| shown(name)))?;
+    writer.write_record(names::csv_names(header.iter().copied()))?;
     for row in rows {
         let cells = row.iter().take(header.len());
-        writer.write_record(cells.map(|cell| shown(cell)))?;
+        writer.write_record(cells.map(|cell| printable(cell).into_owned()))?;
     }
     let bytes = writer.into_inner().map_err(io::Error::other)?;
-    Ok(String::from_utf8(bytes)?.trim_end().to_owned())
+    Ok(String::from_utf8(bytes)?.trim_end_matches('\n').to_owned())
+}
+
+/// Formats a number with its noun: `1 node`, `2 nodes`.
+pub fn counted(number: impl TryInto<u64>, noun: &str) -> String {
+    lattice_quorum_types::text::counted(number.try_into().unwrap_or(u64::MAX), noun)
 }
 
 /// Formats a time of the server without its fraction, to fit a table.
@@ -184,6 +368,14 @@ pub fn until(format: Format, text: &str) -> String {
 /// Returns the first 12 hex digits, which suffice to distinguish digests in a table.
 pub fn short(digest: &str) -> String {
     digest.chars().take(12).collect()
+}
+
+/// Formats a digest, or a pin: short in a table, complete in other formats.
+pub fn digest(format: Format, digest: &str) -> String {
+    match format {
+        Format::Table => short(digest),
+        _ => digest.to_owned(),
+    }
 }
 
 /// Longest value that a comparison shows completely, characters.
@@ -238,25 +430,62 @@ mod tests {
 
     #[test]
     fn a_table_leaves_wide_columns_out_and_wide_has_them() {
-        assert_eq!(
-            table(&COLUMNS.shown(Format::Table), rows(), None),
-            "NAME\na"
-        );
-        assert_eq!(
-            table(&COLUMNS.shown(Format::Wide), rows(), None),
-            "NAME  NOTE\na     x, \"y\""
-        );
+        let shown = |format| table(&COLUMNS.shown(format), rows(), Fitting::Record, None);
+        assert_eq!(shown(Format::Table), "NAME\na");
+        assert_eq!(shown(Format::Wide), "NAME  NOTE\na     x, \"y\"");
     }
 
     #[test]
     fn what_is_too_wide_for_columns_stands_upright() {
         let row = |name: &str| vec![name.to_owned(), "2026-11-22T02:12:01Z".to_owned()];
-        let text = table(&["name", "since"], [row("a"), row("b")], Some(20));
+        let table = |rows: &[Vec<String>], width| {
+            let header = ["name", "since"];
+            super::table(&header, rows.to_vec(), Fitting::Record, Some(width))
+        };
+        let text = table(&[row("a"), row("日本")], 20);
         assert_eq!(
             text,
-            "NAME   a\nSINCE  2026-11-22T02:12:01Z\n\nNAME   b\nSINCE  2026-11-22T02:12:01Z"
+            "NAME   a\nSINCE  2026-11-22T02:12:01Z\n\nNAME   日本\nSINCE  2026-11-22T02:12:01Z"
         );
-        assert!(table(&["name", "since"], [row("a")], Some(26)).contains("a     2026"));
+        assert!(table(&[row("a")], 26).contains("a     2026"));
+    }
+
+    /// A list has one line per row in every width, and texts are complete while all columns fit.
+    #[test]
+    fn lists_never_stand_upright() {
+        let header = ["number", "at", "what"];
+        let row = |number: &str| {
+            let what = "nic.0.firmware 28.41.1000 -> 28.39.2048 (boot)";
+            [number, "2026-11-22T02:12:01Z", what]
+                .map(str::to_owned)
+                .to_vec()
+        };
+        let rows = vec![row("17"), row("18")];
+        let ranked = &["number", "at"][..];
+        let lines = |fitting, width| {
+            let text = table(&header, rows.clone(), fitting, Some(width));
+            assert!(
+                text.lines()
+                    .all(|line| text_width::text_width(line) <= width)
+            );
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        for fitting in [Fitting::Lines(&[]), Fitting::Lines(ranked)] {
+            for width in [10, 40, 60, 80] {
+                assert_eq!(lines(fitting, width).len(), 3, "{fitting:?} {width}");
+            }
+        }
+        assert_eq!(lines(Fitting::Lines(&[]), 30)[0], "NUMBER  AT");
+        let narrow = lines(Fitting::Lines(ranked), 30);
+        assert_eq!(narrow[0], "WHAT");
+        assert_eq!(narrow[1], "nic.0.firmware 28.41.1000 ->…");
+        let folded = lines(Fitting::Texts(ranked), 60);
+        assert_eq!(
+            folded[1],
+            "17      2026-11-22T02:12:01Z  nic.0.firmware 28.41.1000 ->"
+        );
+        assert_eq!(folded.len(), 5);
+        assert_eq!(lines(Fitting::Texts(ranked), 20).len(), 3);
     }
 
     #[test]
@@ -282,10 +511,10 @@ mod tests {
     #[test]
     fn nothing_in_a_table_steers_the_terminal() {
         let row = || vec!["\u{1b}]0;owned\u{7}\u{202e}\nx".to_owned()];
-        let text = table(&["name\u{1b}"], [row()], None);
+        let text = table(&["name\u{1b}"], [row()], Fitting::Record, None);
         assert_eq!(text, "NAME\\u{1b}\n\\u{1b}]0;owned\\u{7}\\u{202e}\\nx");
         let text = comma_separated(&["name\u{1b}"], [row()]).unwrap();
-        assert_eq!(text, "name\\u{1b}\n\\u{1b}]0;owned\\u{7}\\u{202e}\\nx");
+        assert_eq!(text, "name\n\\u{1b}]0;owned\\u{7}\\u{202e}\\nx");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use lattice_api::project::{
     LimitChangeBody, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView,
 };
 use lattice_quorum_types::limit::Patch;
+use serde_json::json;
 use std::str::FromStr;
 
 /// Project subcommands.
@@ -122,21 +123,22 @@ pub async fn run(command: ProjectCommand, connection: &Connection) -> Result<(),
         ProjectCommand::Create(args) => create(args, connection).await,
         ProjectCommand::Set(args) => set(args, connection).await,
         ProjectCommand::Delete { path } => {
-            connection.client.delete_project(&path).await?;
-            output::message!("{path}: deleted");
-            Ok(())
+            let done = connection.client.delete_project(&path).await?;
+            let deleted = json!({"path": path, "revision": done.revision});
+            let sentence = format!("{path}: deleted");
+            Ok(output::print_done(connection.format, &deleted, &sentence)?)
         }
     }
 }
 
 const COLUMNS: Columns<'_> = Columns {
     narrow: &[
-        "project",
+        "path",
         "max_nodes",
-        "nodes_used",
-        "own",
-        "children",
-        "allocations",
+        "total_nodes",
+        "own_nodes",
+        "subtree_nodes",
+        "total_allocations",
         "overcommitted",
     ],
     wide: &["max_concurrent_allocations", "admins", "description"],
@@ -200,19 +202,24 @@ async fn tree(args: &TreeArgs, connection: &Connection) -> Result<(), Failure> {
 
 async fn show(path: &str, connection: &Connection) -> Result<(), Failure> {
     let project = connection.client.project(path).await?;
-    let rows = [row(project.path.clone(), &project)];
-    Ok(output::print(connection.format, &project, COLUMNS, rows)?)
+    let row = row(project.path.clone(), &project);
+    Ok(output::print_record(
+        connection.format,
+        &project,
+        COLUMNS,
+        row,
+    )?)
 }
 
 /// Prints a line for each level that counts, the project first, and one for the headroom over all levels.
 async fn headroom(path: &str, connection: &Connection) -> Result<(), Failure> {
     const COLUMNS: Columns<'_> = Columns::only(&[
-        "level",
+        "path",
         "max_nodes",
-        "nodes_used",
+        "counted_nodes",
         "nodes_left",
         "max_concurrent_allocations",
-        "allocations",
+        "counted_allocations",
         "allocations_left",
     ]);
     let room = connection.client.headroom(path).await?;
@@ -258,8 +265,13 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
         description: args.description,
     };
     let project = connection.client.create_project(&request, None).await?;
-    let rows = [row(project.path.clone(), &project)];
-    Ok(output::print(connection.format, &project, COLUMNS, rows)?)
+    let row = row(project.path.clone(), &project);
+    Ok(output::print_record(
+        connection.format,
+        &project,
+        COLUMNS,
+        row,
+    )?)
 }
 
 async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {

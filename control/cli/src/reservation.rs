@@ -4,7 +4,7 @@ use crate::{
     connect::Connection,
     failure::Failure,
     node::node_args::expand,
-    output::{self, Columns, Format, or_dash, time, until},
+    output::{self, Columns, Format, ResultList, or_dash, time, until},
 };
 use clap::{ArgGroup, Args, Subcommand, builder::NonEmptyStringValueParser};
 use lattice_api::{
@@ -13,6 +13,7 @@ use lattice_api::{
 };
 use lattice_client::ClientError;
 use lattice_quorum_types::{Revision, hostlist};
+use serde::Serialize;
 
 /// Reservation subcommands. All except `list` and `show` are for operators.
 #[derive(Subcommand)]
@@ -105,6 +106,14 @@ impl CreateArgs {
     }
 }
 
+/// Deleted reservation, as a document.
+#[derive(Serialize)]
+struct DeletedReservation {
+    name: String,
+    /// Revision of the change.
+    revision: Revision,
+}
+
 /// Runs a reservation command.
 pub async fn run(command: ReservationCommand, connection: &Connection) -> Result<(), Failure> {
     let (client, format) = (&connection.client, connection.format);
@@ -118,50 +127,58 @@ pub async fn run(command: ReservationCommand, connection: &Connection) -> Result
                 problem.is_some_and(|problem| problem.code == "reservation_changed")
             };
             show(
-                &made.map_err(|error| match is_there(&error) && !replace {
-                    true => Failure::refused(format!("{error}; --replace changes it")),
-                    false => error.into(),
+                &made.map_err(|error| {
+                    let is_there = is_there(&error) && !replace;
+                    let mut failure = Failure::from(error);
+                    if is_there {
+                        failure.text.push_str("; --replace changes it");
+                    }
+                    failure
                 })?,
                 format,
             )
         }
         ReservationCommand::List => {
             let all = client.reservations().await?;
-            Ok(output::print(format, &all, LIST, all.iter().map(row))?)
+            let rows = all.iter().map(row);
+            Ok(output::print_ranked(
+                format,
+                &all,
+                LIST,
+                DROPPED_FIRST,
+                rows,
+            )?)
         }
         ReservationCommand::Show { name } => show(&client.reservation(&name).await?, format),
         ReservationCommand::Delete { names } => {
-            let mut first = None;
+            let mut all = ResultList::for_count(format, names.len());
             for name in names {
                 match client.delete_reservation(&name, None).await {
-                    Ok(_) => output::message!("{name}: deleted"),
-                    Err(error) => Failure::keep_first(&mut first, error.into()),
+                    Ok(done) => {
+                        let sentence = format!("{name}: deleted");
+                        let revision = done.revision;
+                        all.add(DeletedReservation { name, revision }, &sentence);
+                    }
+                    Err(error) => all.refuse(&name, error.into()),
                 }
             }
-            first.map_or(Ok(()), Err)
+            let columns = Columns::only(&["name", "revision"]);
+            all.finish(columns, |deleted| {
+                vec![deleted.name.clone(), deleted.revision.to_string()]
+            })
         }
     }
 }
 
 const LIST: Columns<'_> = Columns {
     narrow: &[
-        "reservation",
-        "nodes",
-        "from",
-        "until",
-        "active",
-        "for",
-        "reason",
+        "name", "nodes", "from", "until", "active", "users", "projects", "reason",
     ],
-    wide: &["node count", "by", "revision", "conflicts"],
+    wide: &["node_count", "by", "revision", "conflicts"],
 };
 
-/// Returns the users and projects with access, as far as the caller may see them.
-fn users_and_projects(reservation: &ReservationView) -> String {
-    let users = reservation.users.iter();
-    let all = users.chain(&reservation.projects).cloned();
-    or_dash(Some(&all.collect::<Vec<_>>().join(",")))
-}
+/// Columns that a narrow terminal leaves out, in this order.
+const DROPPED_FIRST: &[&str] = &["active", "reason", "projects", "users"];
 
 fn row(reservation: &ReservationView) -> Vec<String> {
     let is_active = if reservation.active { "yes" } else { "no" };
@@ -171,7 +188,8 @@ fn row(reservation: &ReservationView) -> Vec<String> {
         time(&reservation.from),
         or_dash(reservation.until.as_deref().map(time).as_deref()),
         is_active.to_owned(),
-        users_and_projects(reservation),
+        or_dash(Some(&reservation.users.join(","))),
+        or_dash(Some(&reservation.projects.join(","))),
         reservation.reason.clone(),
         reservation.node_count.to_string(),
         reservation.by.clone(),
@@ -194,6 +212,14 @@ fn conflicts(reservation: &ReservationView) -> String {
 }
 
 fn show(reservation: &ReservationView, format: Format) -> Result<(), Failure> {
+    if format == Format::Csv {
+        return Ok(output::print_record(
+            format,
+            reservation,
+            LIST,
+            row(reservation),
+        )?);
+    }
     let headers = LIST.narrow.iter().chain(LIST.wide);
     let mut lines: Vec<Vec<String>> = headers
         .zip(row(reservation))
@@ -210,6 +236,10 @@ fn show(reservation: &ReservationView, format: Format) -> Result<(), Failure> {
             _ => {}
         }
     }
-    let columns = Columns::only(&["key", "value"]);
-    Ok(output::print(format, reservation, columns, lines)?)
+    Ok(output::print_details(
+        format,
+        reservation,
+        ["key", "value"],
+        lines,
+    )?)
 }

@@ -532,7 +532,7 @@ pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failu
                 answer.revision.0.to_string(),
                 answer.dry_run.to_string(),
             ];
-            Ok(output::print(format, &answer, columns, [row])?)
+            Ok(output::print_record(format, &answer, columns, row)?)
         }
     }
 }

@@ -35,8 +35,7 @@ pub async fn run(args: UsageArgs, connection: &Connection) -> Result<(), Failure
     let client = &connection.client;
     if let Some(tenant) = args.tenant {
         let usage = client.tenant_usage(&tenant, args.days).await?;
-        let rows = [of_tenant(&usage)];
-        output::print(connection.format, &usage, TENANT, rows)?;
+        output::print_record(connection.format, &usage, TENANT, of_tenant(&usage))?;
         for line in remarks(&usage) {
             output::message!("{line}");
         }
@@ -61,17 +60,17 @@ const TENANT: Columns<'_> = Columns {
     narrow: &[
         "tenant",
         "days",
-        "node_hours",
-        "node_budget",
-        "gpu_hours",
-        "gpu_budget",
+        "node_hours_used",
+        "node_hours_budget",
+        "gpu_hours_used",
+        "gpu_hours_budget",
         "budget_used",
         "priority_factor",
     ],
     wide: &[
         "idle_claimed_node_hours",
         "share",
-        "target",
+        "fair_share_target",
         "budget_factor",
         "share_factor",
         "accounting_factor",
@@ -153,7 +152,13 @@ fn remarks(usage: &TenantUsage) -> Vec<String> {
 }
 
 const USER: Columns<'_> = Columns {
-    narrow: &["user", "tenant", "days", "node_hours", "gpu_hours"],
+    narrow: &[
+        "user",
+        "tenant",
+        "days",
+        "node_hours_used",
+        "gpu_hours_used",
+    ],
     wide: &["idle_claimed_node_hours", "since"],
 };
 

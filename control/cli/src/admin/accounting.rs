@@ -40,7 +40,7 @@ pub async fn run(command: AccountingCommand, connection: &Connection) -> Result<
     match command {
         AccountingCommand::Status => {
             let status = client.accounting_status().await?;
-            output::print(connection.format, &status, STATUS, [row(&status)])?;
+            output::print_record(connection.format, &status, STATUS, row(&status))?;
             for line in remarks(&status) {
                 output::message!("{line}");
             }
@@ -77,14 +77,14 @@ const STATUS: Columns<'_> = Columns {
     narrow: &[
         "provider",
         "version",
-        "pushed",
+        "complete_at",
         "behind",
         "in_memory",
         "on_disk",
         "dropped",
-        "parked",
+        "rejected",
     ],
-    wide: &["acknowledged", "reported", "sent", "retry"],
+    wide: &["acknowledged", "reported", "sent", "retry_at"],
 };
 
 fn row(status: &AccountingStatus) -> Vec<String> {
@@ -144,8 +144,8 @@ const DIFFERENCES: Columns<'_> = Columns {
         "vcluster",
         "month",
         "component",
-        "had",
-        "used",
+        "external_total",
+        "recorded_total",
         "outcome",
     ],
     wide: &["reason"],

@@ -4,12 +4,13 @@ use super::short_pin;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, time, until},
+    output::{self, Columns, Format, digest, time, until},
 };
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use lattice_api::{authority::AuthorityView, x509};
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
+use serde_json::json;
 use std::{path::PathBuf, time::Duration};
 
 /// CA subcommands.
@@ -99,18 +100,19 @@ fn validity(days: u32) -> Validity {
 }
 
 /// Creates a CA.
-pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
+pub fn create(args: &CreateArgs, format: Format) -> anyhow::Result<()> {
     // The name must be valid in certificates.
     Identity::new(&args.cluster, Role::Quorum, "1").context("--cluster")?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
     let authority = Authority::create(&args.cluster, validity(args.days))?;
     authority.save(&args.out)?;
-    output::message!("made {} (pin {})", args.out.display(), authority.pin());
-    Ok(())
+    let (folder, pin) = (args.out.display().to_string(), authority.pin().to_string());
+    let sentence = format!("made {folder} (pin {pin})");
+    output::print_done(format, &json!({"folder": folder, "pin": pin}), &sentence)
 }
 
 /// Issues credentials without enrolment.
-pub fn issue(args: &IssueArgs) -> anyhow::Result<()> {
+pub fn issue(args: &IssueArgs, format: Format) -> anyhow::Result<()> {
     let identity = Identity::new(&args.cluster, args.role, &args.id)?;
     if args.role == Role::Quorum && args.id.parse::<u64>().is_err() {
         bail!(
@@ -127,15 +129,20 @@ pub fn issue(args: &IssueArgs) -> anyhow::Result<()> {
     }
     let authority = Authority::load(&args.ca)?;
     Credentials::issued_by(&authority, &identity, validity(args.days))?.save(&args.out)?;
-    output::message!("issued {} in {}", identity.uri(), args.out.display());
-    Ok(())
+    let (uri, folder) = (identity.uri(), args.out.display().to_string());
+    let sentence = format!("issued {uri} in {folder}");
+    output::print_done(
+        format,
+        &json!({"identity": uri, "folder": folder}),
+        &sentence,
+    )
 }
 
 /// Runs a CA command; `create` and `issue` do not use the connection.
 pub async fn run(command: CaCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
-        CaCommand::Create(args) => Ok(create(&args)?),
-        CaCommand::Issue(args) => Ok(issue(&args)?),
+        CaCommand::Create(args) => Ok(create(&args, connection.format)?),
+        CaCommand::Issue(args) => Ok(issue(&args, connection.format)?),
         CaCommand::List => list(connection).await,
         CaCommand::Add { file } => add(file, connection).await,
         CaCommand::Promote { pin } => promote(&pin, connection).await,
@@ -143,22 +150,19 @@ pub async fn run(command: CaCommand, connection: &Connection) -> Result<(), Fail
     }
 }
 
-const LIST: Columns<'_> = Columns {
-    narrow: &[
-        "pin",
-        "phase",
-        "since",
-        "certificates",
-        "subject",
-        "expires",
-    ],
-    wide: &["full pin"],
-};
+const LIST: Columns<'_> = Columns::only(&[
+    "pin",
+    "phase",
+    "since",
+    "certificates",
+    "subject",
+    "expires_at",
+]);
 
 fn row(format: Format, authority: &AuthorityView) -> Vec<String> {
     let count = authority.certificates.map(|n| n.to_string());
     vec![
-        short_pin(&authority.pin).to_owned(),
+        digest(format, &authority.pin),
         authority.phase.clone(),
         time(&authority.since),
         count.unwrap_or_else(|| "unknown".to_owned()),
@@ -167,7 +171,6 @@ fn row(format: Format, authority: &AuthorityView) -> Vec<String> {
             Some(at) => until(format, at),
             None => "unknown".to_owned(),
         },
-        authority.pin.clone(),
     ]
 }
 
@@ -176,7 +179,14 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
     let rows = all
         .iter()
         .map(|authority| row(connection.format, authority));
-    Ok(output::print(connection.format, &all, LIST, rows)?)
+    let dropped_first = &["subject", "since", "certificates"];
+    Ok(output::print_ranked(
+        connection.format,
+        &all,
+        LIST,
+        dropped_first,
+        rows,
+    )?)
 }
 
 async fn add(file: PathBuf, connection: &Connection) -> Result<(), Failure> {
@@ -188,11 +198,15 @@ async fn add(file: PathBuf, connection: &Connection) -> Result<(), Failure> {
     // The certificate is checked here first: a file with a key must not leave this machine.
     let (_, described) = x509::read_authority(&text)
         .map_err(|error| Failure::usage(format!("{}: {}", file.display(), error.reason)))?;
-    connection.client.add_authority(&text, None).await?;
+    let done = connection.client.add_authority(&text, None).await?;
     let (pin, subject) = (short_pin(&described.pin), &described.subject);
-    output::message!(
+    let sentence = format!(
         "authority {pin} ({subject}) is trusted; the current authority still issues certificates"
     );
+    let added = json!({
+        "pin": described.pin, "subject": subject, "revision": done.revision,
+    });
+    output::print_done(connection.format, &added, &sentence)?;
     output::message!(
         "  next: when every quorum member has its folder in enrolment.authority and has loaded it \
          (SIGHUP): lattice admin ca promote {pin}"
@@ -201,13 +215,16 @@ async fn add(file: PathBuf, connection: &Connection) -> Result<(), Failure> {
 }
 
 async fn promote(pin: &str, connection: &Connection) -> Result<(), Failure> {
-    connection.client.promote_authority(pin, None).await?;
+    let done = connection.client.promote_authority(pin, None).await?;
     let all = connection.client.authorities().await?;
     let issuing = all.iter().find(|authority| authority.phase == "issuing");
-    let issuing = issuing.map_or(pin, |authority| short_pin(&authority.pin));
-    output::message!(
-        "authority {issuing} issues from now on; every member renews within ten minutes"
+    let issuing = issuing.map_or(pin, |authority| authority.pin.as_str());
+    let sentence = format!(
+        "authority {} issues from now on; every member renews within ten minutes",
+        short_pin(issuing)
     );
+    let promoted = json!({"pin": issuing, "revision": done.revision});
+    output::print_done(connection.format, &promoted, &sentence)?;
     for old in all.iter().filter(|authority| authority.phase != "issuing") {
         let pin = short_pin(&old.pin);
         output::message!(
@@ -220,11 +237,13 @@ async fn promote(pin: &str, connection: &Connection) -> Result<(), Failure> {
 
 async fn retire(args: &RetireArgs, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
-    client.retire_authority(&args.pin, args.force, None).await?;
-    output::message!(
+    let done = client.retire_authority(&args.pin, args.force, None).await?;
+    let sentence = format!(
         "authority {} is no longer trusted; its certificates are refused",
         args.pin
     );
+    let retired = json!({"pin": args.pin, "revision": done.revision});
+    output::print_done(connection.format, &retired, &sentence)?;
     output::message!(
         "  join tokens with the pin of this authority only no longer work: create new ones"
     );

@@ -3,7 +3,7 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, or_dash, time, until},
+    output::{self, Columns, Format, ResultList, or_dash, time, until},
 };
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -13,7 +13,7 @@ use lattice_api::{
     x509::{self, CertificateFields},
 };
 use lattice_mesh::{BACKDATING, Clock as _, Role, SystemClock};
-use lattice_quorum_types::{NodeId, hostlist};
+use lattice_quorum_types::{NodeId, Revision, hostlist};
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -75,9 +75,19 @@ pub async fn run(command: CertificateCommand, connection: &Connection) -> Result
 }
 
 const LIST: Columns<'_> = Columns {
-    narrow: &["role", "name", "state", "issued", "expires", "revoked"],
-    wide: &["revoked before"],
+    narrow: &[
+        "role",
+        "name",
+        "state",
+        "issued_at",
+        "expires_at",
+        "revoked",
+    ],
+    wide: &["issued_before"],
 };
+
+/// Columns that a narrow terminal leaves out, in this order.
+const DROPPED_FIRST: &[&str] = &["issued_at", "revoked"];
 
 fn row(format: Format, c: &CertificateView) -> Vec<String> {
     let revoked = c.revoked.as_ref();
@@ -114,7 +124,7 @@ async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
             && last.is_none_or(|last| ends_at.is_some_and(|end| end <= last))
     });
     let rows = all.iter().map(|c| row(connection.format, c));
-    output::print(connection.format, &all, LIST, rows)?;
+    output::print_ranked(connection.format, &all, LIST, DROPPED_FIRST, rows)?;
     if all.is_empty() {
         let which = match (&args.role, within) {
             (None, None) => "",
@@ -143,12 +153,21 @@ fn members(text: &str) -> Result<(Role, Vec<NodeId>), Failure> {
     }
 }
 
+/// Member with revoked certificates, as a document.
+#[derive(Debug, Serialize)]
+struct RevokedCertificate {
+    role: String,
+    name: String,
+    /// Revision of the change.
+    revision: Revision,
+}
+
 async fn revoke(args: &RevokeArgs, connection: &Connection) -> Result<(), Failure> {
     if args.reason.trim().is_empty() {
         return Err(Failure::usage("--reason: give the reason, for the audit"));
     }
     let wanted: Result<Vec<_>, _> = args.members.iter().map(|text| members(text)).collect();
-    let mut first = None;
+    let mut all = ResultList::new(connection.format);
     let mut done: BTreeMap<Role, Vec<NodeId>> = BTreeMap::new();
     for (role, name) in wanted?
         .into_iter()
@@ -159,11 +178,20 @@ async fn revoke(args: &RevokeArgs, connection: &Connection) -> Result<(), Failur
             .revoke_certificates(role.as_str(), name.as_str(), &args.reason, None)
             .await;
         match revoked {
-            Ok(_) => done.entry(role).or_default().push(name),
+            Ok(change) => {
+                // The sentences below cover all names of a role.
+                all.add_silently(RevokedCertificate {
+                    role: role.to_string(),
+                    name: name.to_string(),
+                    revision: change.revision,
+                });
+                done.entry(role).or_default().push(name);
+            }
             Err(error) => {
                 let mut failure = Failure::from(error);
-                failure.text = format!("{role}/{name}: {}", failure.text);
-                Failure::keep_first(&mut first, failure);
+                let target = format!("{role}/{name}");
+                failure.text = format!("{target}: {}", failure.text);
+                all.refuse(&target, failure);
             }
         }
     }
@@ -174,7 +202,10 @@ async fn revoke(args: &RevokeArgs, connection: &Connection) -> Result<(), Failur
         );
         output::message!("  {}", reenrolment_hint(role, &names));
     }
-    first.map_or(Ok(()), Err)
+    let columns = Columns::only(&["role", "name", "revision"]);
+    all.finish(columns, |one| {
+        vec![one.role.clone(), one.name.clone(), one.revision.to_string()]
+    })
 }
 
 /// Describes how a member can enrol again.
@@ -256,8 +287,7 @@ pub fn show(args: &ShowArgs, format: Format) -> Result<(), Failure> {
         issuer: leaf.issuer.clone(),
         issuer_pin: issuer.map(|issuer| issuer.pin.clone()),
     };
-    let columns = Columns::only(&["key", "value"]);
-    output::print(format, &shown, columns, rows(&shown, format))?;
+    output::print_details(format, &shown, ["key", "value"], rows(&shown, format))?;
     if leaf.not_after < SystemClock.now() {
         output::message!("the certificate has expired and is not accepted");
     }

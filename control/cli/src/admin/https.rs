@@ -2,7 +2,7 @@
 
 use super::{DAY, write_new};
 use crate::{
-    output,
+    output::{self, Format},
     web_tls::{self, ServerPair},
 };
 use anyhow::{Context as _, bail, ensure};
@@ -10,6 +10,7 @@ use clap::Args;
 use lattice_api::x509;
 use lattice_host::{durable, private_file};
 use secrecy::ExposeSecret as _;
+use serde_json::json;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -43,14 +44,14 @@ pub struct HttpsArgs {
 }
 
 /// Creates a certificate for the web page and the API, or renews it.
-pub fn run(args: &HttpsArgs) -> anyhow::Result<()> {
+pub fn run(args: &HttpsArgs, format: Format) -> anyhow::Result<()> {
     match args.renew {
-        true => renew(args),
-        false => create(args),
+        true => renew(args, format),
+        false => create(args, format),
     }
 }
 
-fn create(args: &HttpsArgs) -> anyhow::Result<()> {
+fn create(args: &HttpsArgs, format: Format) -> anyhow::Result<()> {
     let web = web_tls::create(args.hosts.clone(), SystemTime::now(), DAY * args.days)?;
     fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
     // The key is written first, so that an existing key is found before anything is written.
@@ -63,11 +64,13 @@ fn create(args: &HttpsArgs) -> anyhow::Result<()> {
     ] {
         write_new(&args.out.join(name), text.as_bytes(), mode)?;
     }
-    output::message!("made {} for {}", args.out.display(), args.hosts.join(", "));
-    Ok(())
+    let folder = args.out.display().to_string();
+    let sentence = format!("made {folder} for {}", args.hosts.join(", "));
+    let made = json!({"folder": folder, "hosts": args.hosts});
+    output::print_done(format, &made, &sentence)
 }
 
-fn renew(args: &HttpsArgs) -> anyhow::Result<()> {
+fn renew(args: &HttpsArgs, format: Format) -> anyhow::Result<()> {
     let path = |name: &str| args.out.join(name);
     let ca_key = path(CA_KEY);
     if !ca_key.exists() {
@@ -96,13 +99,14 @@ fn renew(args: &HttpsArgs) -> anyhow::Result<()> {
     };
     replace(KEY, key_pem.expose_secret(), 0o600)?;
     replace(CERTIFICATE, &certificate_pem, 0o644)?;
-    output::message!(
-        "renewed {} for {}, {} days; a control that reads these files presents it within seconds",
-        args.out.display(),
+    let folder = args.out.display().to_string();
+    let sentence = format!(
+        "renewed {folder} for {}, {} days; a control that reads these files presents it within seconds",
         hosts.join(", "),
         args.days
     );
-    Ok(())
+    let renewed = json!({"folder": folder, "hosts": hosts});
+    output::print_done(format, &renewed, &sentence)
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

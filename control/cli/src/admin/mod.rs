@@ -21,6 +21,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_host::private_file;
 use secrecy::ExposeSecret as _;
+use serde_json::json;
 use std::{
     fs::{File, OpenOptions},
     io::Write as _,
@@ -81,11 +82,11 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let open = || Connection::open(context, format);
     match command {
-        AdminCommand::Ca(ca::CaCommand::Create(args)) => Ok(ca::create(&args)?),
-        AdminCommand::Ca(ca::CaCommand::Issue(args)) => Ok(ca::issue(&args)?),
+        AdminCommand::Ca(ca::CaCommand::Create(args)) => Ok(ca::create(&args, format)?),
+        AdminCommand::Ca(ca::CaCommand::Issue(args)) => Ok(ca::issue(&args, format)?),
         AdminCommand::Ca(command) => ca::run(command, &open()?).await,
-        AdminCommand::Https(args) => Ok(https::run(&args)?),
-        AdminCommand::Context(args) => Ok(self::context(&args)?),
+        AdminCommand::Https(args) => Ok(https::run(&args, format)?),
+        AdminCommand::Context(args) => Ok(self::context(&args, format)?),
         AdminCommand::Certificate(certificate::CertificateCommand::Show(args)) => {
             certificate::show(&args, format)
         }
@@ -93,7 +94,9 @@ pub async fn run(
         AdminCommand::Quorum(quorum::QuorumCommand::Backup(args)) if args.verify => {
             quorum::verify(args.file(), format)
         }
-        AdminCommand::Quorum(quorum::QuorumCommand::Restore { file }) => quorum::restore(&file),
+        AdminCommand::Quorum(quorum::QuorumCommand::Restore { file }) => {
+            quorum::restore(&file, format)
+        }
         AdminCommand::Quorum(command) => quorum::run(command, &open()?).await,
         AdminCommand::Token(command) => token::run(command, &open()?).await,
         AdminCommand::Tenant(command) => tenant::run(command, &open()?).await,
@@ -125,7 +128,7 @@ pub struct ContextArgs {
 }
 
 /// Writes a context file.
-pub fn context(args: &ContextArgs) -> anyhow::Result<()> {
+pub fn context(args: &ContextArgs, format: Format) -> anyhow::Result<()> {
     let read =
         |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
     let token = private_file::read_secret(&args.token_file).context("--token-file")?;
@@ -138,11 +141,10 @@ pub fn context(args: &ContextArgs) -> anyhow::Result<()> {
     // A context that no client can use is not written.
     crate::connect::client(&context)?;
     write_new(&args.out, &serde_json::to_vec_pretty(&context)?, 0o600)?;
-    output::message!(
-        "wrote {}; use it with --context, or set LATTICE_CONTEXT",
-        args.out.display()
-    );
-    Ok(())
+    let file = args.out.display().to_string();
+    let sentence = format!("wrote {file}; use it with --context, or set LATTICE_CONTEXT");
+    let written = json!({"file": file, "server": args.server});
+    output::print_done(format, &written, &sentence)
 }
 
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {

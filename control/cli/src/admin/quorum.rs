@@ -156,30 +156,41 @@ pub async fn run(command: QuorumCommand, connection: &Connection) -> Result<(), 
         }
         QuorumCommand::StepDown { to } => step_down(connection, to).await,
         QuorumCommand::Backup(args) => backup::write_backup(connection, &args.file).await,
-        QuorumCommand::Restore { file } => restore(&file),
+        QuorumCommand::Restore { file } => restore(&file, connection.format),
     }
 }
 
 const STATUS: Columns<'_> = Columns {
     narrow: &[
-        "member",
+        "id",
         "address",
         "role",
         "answers",
-        "applied",
-        "behind",
-        "last contact",
-        "snapshot",
+        "applied_index",
+        "lag",
+        "last_contact_ms",
+        "snapshot_index",
     ],
-    wide: &["term", "last log", "revision", "build", "format"],
+    wide: &[
+        "term",
+        "last_log_index",
+        "revision",
+        "build",
+        "data_format",
+        "fault",
+    ],
 };
+
+/// Columns that a narrow terminal leaves out, in this order.
+const DROPPED_FIRST: &[&str] = &["snapshot_index", "last_contact_ms", "applied_index"];
 
 fn number(value: Option<u64>) -> String {
     value.map_or_else(|| "unknown".to_owned(), |n| n.to_string())
 }
 
-fn row(member: &QuorumMemberView) -> Vec<String> {
+fn row(member: &QuorumMemberView, format: Format) -> Vec<String> {
     let heard = match member.last_contact_ms {
+        Some(ms) if format == Format::Csv => ms.to_string(),
         Some(ms) if ms < 10_000 => format!("{ms} ms ago"),
         Some(ms) => format!("{} s ago", ms / 1000),
         None if member.role == "leader" => "-".to_owned(),
@@ -202,6 +213,7 @@ fn row(member: &QuorumMemberView) -> Vec<String> {
         number(member.revision),
         or_dash(member.build.as_deref()),
         number(member.data_format.map(u64::from)),
+        or_dash(member.fault.as_deref()),
     ]
 }
 
@@ -218,20 +230,18 @@ fn headline(view: &QuorumView) -> String {
         None => String::new(),
     };
     format!(
-        "{}{life}: {leader} in term {}; {} voters answer, {} are needed",
-        view.cluster, view.term, view.reachable, view.majority
+        "{}{life}: {leader} in term {}; reachable: {}, needed: {}",
+        view.cluster,
+        view.term,
+        output::counted(view.reachable, "voter"),
+        view.majority
     )
 }
 
 async fn status(connection: &Connection) -> Result<(), Failure> {
     let view = connection.client.quorum().await?;
     output::title(connection.format, &headline(&view))?;
-    output::print(
-        connection.format,
-        &view,
-        STATUS,
-        view.members.iter().map(row),
-    )?;
+    print_members(connection, &view)?;
     for warning in &view.warnings {
         output::message!("warning: {warning}");
     }
@@ -248,11 +258,18 @@ async fn print_quorum(connection: &Connection) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    Ok(output::print(
-        connection.format,
-        &view,
+    print_members(connection, &view)
+}
+
+fn print_members(connection: &Connection, view: &QuorumView) -> Result<(), Failure> {
+    let format = connection.format;
+    let rows = view.members.iter().map(|member| row(member, format));
+    Ok(output::print_ranked(
+        format,
+        view,
         STATUS,
-        view.members.iter().map(row),
+        DROPPED_FIRST,
+        rows,
     )?)
 }
 
@@ -344,12 +361,11 @@ async fn step_down(connection: &Connection, to: Option<u64>) -> Result<(), Failu
         .client
         .step_down(to, Some(&idempotency_key()))
         .await?;
-    match (done.leader, done.unchanged) {
-        (Some(id), true) => output::message!("member {id} leads already"),
-        (Some(id), false) => output::message!("member {id} leads now"),
-        (None, _) => output::message!(
-            "the leader stepped down, and no new leader is elected yet; see `lattice admin quorum status`"
-        ),
-    }
-    Ok(())
+    let sentence = match (done.leader, done.unchanged) {
+        (Some(id), true) => format!("member {id} leads already"),
+        (Some(id), false) => format!("member {id} leads now"),
+        (None, _) => "the leader stepped down, and no new leader is elected yet; see `lattice admin quorum status`"
+            .to_owned(),
+    };
+    Ok(output::print_done(connection.format, &done, &sentence)?)
 }

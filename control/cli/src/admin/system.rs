@@ -49,8 +49,12 @@ pub async fn run(command: SystemCommand, connection: &Connection) -> Result<(), 
         }
     }
     let view = client.system_limits().await?;
-    let rows = [row(&view)];
-    Ok(output::print(connection.format, &view, COLUMNS, rows)?)
+    Ok(output::print_record(
+        connection.format,
+        &view,
+        COLUMNS,
+        row(&view),
+    )?)
 }
 
 fn row(view: &SystemLimitsView) -> Vec<String> {

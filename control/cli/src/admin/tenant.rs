@@ -12,6 +12,7 @@ use lattice_api::{
     tenant::{TenantRequest, TenantUpdate, TenantView},
 };
 use lattice_quorum_types::limit::{OnLimit, Patch};
+use serde_json::json;
 use std::str::FromStr;
 
 /// Tenant subcommands.
@@ -192,20 +193,21 @@ pub async fn run(command: TenantCommand, connection: &Connection) -> Result<(), 
             show(&client.update_tenant(&args.id, &update).await?, connection)
         }
         TenantCommand::Delete { id } => {
-            client.delete_tenant(&id).await?;
-            output::message!("{id}: deleted");
-            Ok(())
+            let done = client.delete_tenant(&id).await?;
+            let deleted = json!({"id": id, "revision": done.revision});
+            let sentence = format!("{id}: deleted");
+            Ok(output::print_done(connection.format, &deleted, &sentence)?)
         }
     }
 }
 
 const COLUMNS: Columns<'_> = Columns {
     narrow: &[
-        "tenant",
+        "id",
         "max_nodes",
-        "used",
+        "usage_nodes",
         "max_concurrent_allocations",
-        "allocations",
+        "usage_allocations",
         "overcommitted",
         "gpu_hours_budget",
         "node_hours_budget",
@@ -242,8 +244,12 @@ fn shown<A: std::fmt::Display>(amount: Option<A>) -> String {
 }
 
 fn show(tenant: &TenantView, connection: &Connection) -> Result<(), Failure> {
-    let rows = [row(tenant)];
-    Ok(output::print(connection.format, tenant, COLUMNS, rows)?)
+    Ok(output::print_record(
+        connection.format,
+        tenant,
+        COLUMNS,
+        row(tenant),
+    )?)
 }
 
 #[cfg(test)]

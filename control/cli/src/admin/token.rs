@@ -3,13 +3,14 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, or_dash, until},
+    output::{self, Columns, Format, ResultList, or_dash, until},
 };
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_api::token::{TokenCreated, TokenRequest, TokenView};
 use lattice_mesh::Role;
-use lattice_quorum_types::hostlist;
+use lattice_quorum_types::{Revision, hostlist};
+use serde::Serialize;
 use std::{
     fs::File,
     io::{self, Write as _},
@@ -136,8 +137,13 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
         created.uses.to_string(),
         created.expires_at.clone(),
     ];
-    let columns = Columns::only(&["token", "id", "uses", "expires"]);
-    Ok(output::print(connection.format, &created, columns, [row])?)
+    let columns = Columns::only(&["token", "id", "uses", "expires_at"]);
+    Ok(output::print_record(
+        connection.format,
+        &created,
+        columns,
+        row,
+    )?)
 }
 
 fn write_token(mut file: File, token: &str) -> io::Result<()> {
@@ -188,12 +194,15 @@ const LIST: Columns<'_> = Columns::only(&[
     "id",
     "role",
     "nodes",
-    "from",
-    "uses left",
+    "cidrs",
+    "uses_left",
     "replace",
-    "expires",
+    "expires_at",
     "by",
 ]);
+
+/// Columns that a narrow terminal leaves out, in this order.
+const DROPPED_FIRST: &[&str] = &["by", "replace", "cidrs", "nodes"];
 
 fn row(format: Format, token: &TokenView) -> Vec<String> {
     vec![
@@ -218,24 +227,36 @@ fn row(format: Format, token: &TokenView) -> Vec<String> {
 async fn list(connection: &Connection) -> Result<(), Failure> {
     let tokens = connection.client.tokens().await?;
     let rows = tokens.iter().map(|token| row(connection.format, token));
-    output::print(connection.format, &tokens, LIST, rows)?;
+    output::print_ranked(connection.format, &tokens, LIST, DROPPED_FIRST, rows)?;
     if tokens.is_empty() {
         output::message!("no token can be used now; `lattice admin token create` makes one");
     }
     Ok(())
 }
 
+/// Revoked token, as a document.
+#[derive(Serialize)]
+struct RevokedToken {
+    id: String,
+    /// Revision of the change.
+    revision: Revision,
+}
+
 async fn revoke(ids: &[String], connection: &Connection) -> Result<(), Failure> {
-    let mut first = None;
+    let mut all = ResultList::for_count(connection.format, ids.len());
     for id in ids {
         match connection.client.revoke_token(id, None).await {
-            Ok(_) => {
-                output::message!(
-                    "{id}: revoked; members that enrolled with this token stay enrolled"
-                )
+            Ok(change) => {
+                let sentence =
+                    format!("{id}: revoked; members that enrolled with this token stay enrolled");
+                let (id, revision) = (id.clone(), change.revision);
+                all.add(RevokedToken { id, revision }, &sentence);
             }
-            Err(error) => Failure::keep_first(&mut first, Failure::from(error)),
+            Err(error) => all.refuse(id, Failure::from(error)),
         }
     }
-    first.map_or(Ok(()), Err)
+    let columns = Columns::only(&["id", "revision"]);
+    all.finish(columns, |one| {
+        vec![one.id.clone(), one.revision.to_string()]
+    })
 }

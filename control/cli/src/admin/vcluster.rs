@@ -16,6 +16,7 @@ use lattice_api::{
     vcluster::{VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 use lattice_quorum_types::hostlist;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// vCluster subcommands. All except `list` and `show` are for administrators.
@@ -327,20 +328,21 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
                 done.revision.to_string(),
             ];
             let columns = Columns::only(&["vcluster", "nodes", "revision"]);
-            Ok(output::print(format, &done, columns, [row])?)
+            Ok(output::print_record(format, &done, columns, row)?)
         }
         VclusterCommand::Delete(args) => {
             let version = args.expected_version;
-            client.delete_vcluster(&args.name, version, None).await?;
-            output::message!("{}: deleted", args.name);
-            Ok(())
+            let done = client.delete_vcluster(&args.name, version, None).await?;
+            let deleted = json!({"name": args.name, "revision": done.revision});
+            let sentence = format!("{}: deleted", args.name);
+            Ok(output::print_done(format, &deleted, &sentence)?)
         }
     }
 }
 
 const COLUMNS: Columns<'_> = Columns {
-    narrow: &["vcluster", "tenants", "nodes", "lent", "borrowed"],
-    wide: &["node list", "version", "scheduled by", "description"],
+    narrow: &["name", "tenants", "node_count", "lent", "borrowed"],
+    wide: &["nodes", "version", "scheduled_by", "description"],
 };
 
 fn tenants(vcluster: &VclusterView) -> String {
@@ -396,6 +398,14 @@ fn movement_lines(moves: &MovementView) -> impl Iterator<Item = (&'static str, S
 }
 
 fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
+    if format == Format::Csv {
+        return Ok(output::print_record(
+            format,
+            vcluster,
+            COLUMNS,
+            row(vcluster),
+        )?);
+    }
     let line = |key: &str, value: String| vec![key.to_owned(), value];
     let rows = [
         line("name", vcluster.name.clone()),
@@ -430,8 +440,12 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
     let moved = movement_lines(moves).map(|(name, value)| line(name, value));
     let rows = rows.into_iter().chain(settings).chain(weights);
     let rows = rows.chain(moved).chain(unread);
-    let columns = Columns::only(&["key", "value"]);
-    Ok(output::print(format, vcluster, columns, rows)?)
+    Ok(output::print_details(
+        format,
+        vcluster,
+        ["key", "value"],
+        rows,
+    )?)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
     let a = connection.client.allocation(id).await?;
     let cells = row(&a, SystemClock.now());
     if !matches!(connection.format, Format::Table | Format::Wide) {
-        return Ok(output::print(connection.format, &a, LIST, [cells])?);
+        return Ok(output::print_record(connection.format, &a, LIST, cells)?);
     }
     let headers: Vec<&str> = LIST.narrow.iter().chain(LIST.wide).copied().collect();
     let mut lines: Vec<Vec<String>> = headers
@@ -53,12 +53,7 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
     }
     let more = demand(&a).chain(terms(&a)).chain(history_lines(&a));
     lines.extend(more.map(|(key, value)| vec![key.to_owned(), value]));
-    output::print(
-        connection.format,
-        &a,
-        Columns::only(&["key", "value"]),
-        lines,
-    )?;
+    output::print_details(connection.format, &a, ["key", "value"], lines)?;
     if a.ranks.is_empty() {
         return Ok(());
     }
@@ -184,8 +179,10 @@ fn scale(scale: &ScaleBody) -> String {
         MetricBody::Prometheus(query) => query,
     };
     format!(
-        "{} to {} nodes, by {metric} with target {}",
-        scale.min_nodes, scale.max_nodes, scale.target
+        "{} to {}, by {metric} with target {}",
+        scale.min_nodes,
+        output::counted(scale.max_nodes, "node"),
+        scale.target
     )
 }
 
@@ -239,11 +236,11 @@ fn history_lines(a: &AllocationView) -> impl Iterator<Item = Line> {
             "writes checkpoint",
             writing.map(|writing| {
                 format!(
-                    "{} to {}, until {}; {} ranks are done",
+                    "{} to {}, until {}; written by {}",
                     writing.number,
                     writing.directory,
                     time(&writing.times_out_at),
-                    writing.ranks_written
+                    output::counted(writing.ranks_written, "rank")
                 )
             }),
         ),

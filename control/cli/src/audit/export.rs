@@ -6,11 +6,7 @@ use super::{
     file::{Header, KnownAuthority, Writer},
     pages, recover_entry, verification_failure, verify,
 };
-use crate::{
-    connect::Connection,
-    failure::Failure,
-    output::{self, Columns},
-};
+use crate::{connect::Connection, failure::Failure, output};
 use anyhow::Context as _;
 use clap::Args;
 use lattice_api::{audit::AuditHeadView, text};
@@ -94,12 +90,7 @@ fn print_summary(
     let exported = ExportResult { file, report };
     let mut rows = vec![vec!["file".to_owned(), file.display().to_string()]];
     rows.extend(verify::rows(report));
-    output::print(
-        connection.format,
-        &exported,
-        Columns::only(&["what", "found"]),
-        rows,
-    )?;
+    output::print_details(connection.format, &exported, ["what", "found"], rows)?;
     output::message!(
         "keep the pins or the certificates of the authorities elsewhere: they verify the file; \
          continue the next export with --after {}",

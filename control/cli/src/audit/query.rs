@@ -1,6 +1,6 @@
 //! `lattice audit query`: lists audit entries.
 
-use super::{LIST, NextPage, PAGE, pages, row};
+use super::{DROPPED_FIRST, LIST, NextPage, PAGE, pages, row};
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -88,7 +88,8 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
     if let Some(title) = title(&filter) {
         output::title(connection.format, &title)?;
     }
-    output::print(connection.format, &found, LIST, found.iter().map(row))?;
+    let rows = found.iter().map(row);
+    output::print_texts(connection.format, &found, LIST, DROPPED_FIRST, rows)?;
     match (found.last(), more, filter.newest_first) {
         (None, ..) => output::message!("no matching entry"),
         (_, false, _) => {}

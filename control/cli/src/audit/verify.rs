@@ -9,7 +9,7 @@ use super::{
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, time},
+    output::{self, Format, time},
 };
 use anyhow::Context as _;
 use clap::Args;
@@ -228,8 +228,7 @@ fn report_result(
         );
         rows.push(vec!["compared".to_owned(), text]);
     }
-    let columns = Columns::only(&["what", "found"]);
-    output::print(format, &report, columns, rows)?;
+    output::print_details(format, &report, ["what", "found"], rows)?;
     Ok(())
 }
 

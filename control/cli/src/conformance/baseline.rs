@@ -4,7 +4,7 @@ use crate::{
     connect::Connection,
     failure::Failure,
     node::difference_row,
-    output::{self, Columns, ResultList, or_dash, short, time},
+    output::{self, Columns, or_dash, time},
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
@@ -130,11 +130,7 @@ pub async fn run(command: BaselineCommand, connection: &Connection) -> Result<()
                 args.name
             );
             let document = json!({"name": args.name, "revision": deleted.revision});
-            let mut all = ResultList::new(connection.format);
-            all.add(document, &words);
-            let columns = Columns::only(&["name", "revision"]);
-            let row = vec![args.name, deleted.revision.to_string()];
-            Ok(all.print(columns, |_| row.clone())?)
+            Ok(output::print_done(connection.format, &document, &words)?)
         }
     }
 }
@@ -151,9 +147,15 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
     let standing = &set.comparison;
     let columns = Columns {
         narrow: &[
-            "name", "version", "nodes", "conform", "differ", "unknown", "classes",
+            "name",
+            "version",
+            "compared_count",
+            "conform_count",
+            "differ_count",
+            "unknown_count",
+            "classes",
         ],
-        wide: &["for", "that differ", "drain", "deprioritise"],
+        wide: &["compared", "differ", "drain", "deprioritise"],
     };
     let row = vec![
         set.name.clone(),
@@ -168,7 +170,7 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
         or_dash(Some(&standing.drain)),
         or_dash(Some(&standing.deprioritise)),
     ];
-    output::print(connection.format, &set, columns, [row])?;
+    output::print_record(connection.format, &set, columns, row)?;
     for line in consequences(&set) {
         output::message!("{line}");
     }
@@ -296,8 +298,9 @@ fn add_keys(
     Ok(())
 }
 
-fn applies_to(baseline: &BaselineView) -> String {
-    let cohort = baseline.cohort.as_ref().map(|cohort| {
+/// Returns the cohort that the baseline applies to: `product=XE9680,gpu_count=8`.
+fn cohort_text(baseline: &BaselineView) -> Option<String> {
+    baseline.cohort.as_ref().map(|cohort| {
         let mut parts = Vec::new();
         let texts = [
             ("vendor", &cohort.vendor),
@@ -309,7 +312,11 @@ fn applies_to(baseline: &BaselineView) -> String {
         }
         parts.extend(cohort.gpu_count.map(|count| format!("gpu_count={count}")));
         parts.join(",")
-    });
+    })
+}
+
+fn applies_to(baseline: &BaselineView) -> String {
+    let cohort = cohort_text(baseline);
     let nodes = (!baseline.nodes.is_empty()).then(|| baseline.nodes.clone());
     let both: Vec<String> = nodes.into_iter().chain(cohort).collect();
     both.join(" and ")
@@ -342,7 +349,8 @@ fn applies_to_text(baseline: &BaselineView) -> String {
         );
     };
     format!(
-        "matches {count} nodes: {}; differ: {}; unknown: {}",
+        "matches {}: {}; differ: {}; unknown: {}",
+        output::counted(count, "node"),
         comparison_cell(baseline.compared.as_deref()),
         comparison_cell(baseline.differ.as_deref()),
         comparison_cell(baseline.unknown.as_deref())
@@ -355,7 +363,8 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
         vec![
             baseline.name.clone(),
             baseline.version.to_string(),
-            applies_to(baseline),
+            or_dash(Some(&baseline.nodes)),
+            or_dash(cohort_text(baseline).as_deref()),
             comparison_cell(baseline.compared_count.map(|n| n.to_string()).as_deref()),
             comparison_cell(baseline.differ.as_deref()),
             comparison_cell(baseline.unknown.as_deref()),
@@ -368,11 +377,19 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
     });
     let columns = Columns {
         narrow: &[
-            "name", "version", "for", "nodes", "differ", "unknown", "classes",
+            "name",
+            "version",
+            "nodes",
+            "cohort",
+            "compared_count",
+            "differ",
+            "unknown",
+            "classes",
         ],
         wide: &["by", "at", "bytes", "description"],
     };
-    output::print(connection.format, &found, columns, rows)?;
+    let dropped_first = &["classes", "cohort", "unknown", "compared_count", "nodes"];
+    output::print_ranked(connection.format, &found, columns, dropped_first, rows)?;
     Ok(())
 }
 
@@ -388,7 +405,7 @@ async fn show(args: &ShowArgs, connection: &Connection) -> Result<(), Failure> {
                 rule.policy.clone(),
                 rule.sensitive.clone(),
                 rule.kind.clone(),
-                rule.digest.as_deref().map_or_else(|| "-".to_owned(), short),
+                or_dash(rule.digest.as_deref()),
             ]);
         }
     }
@@ -396,7 +413,8 @@ async fn show(args: &ShowArgs, connection: &Connection) -> Result<(), Failure> {
         narrow: &["class", "key", "expected", "policy", "sensitive"],
         wide: &["kind", "digest"],
     };
-    output::print(connection.format, &found, columns, rows)?;
+    let dropped_first = &["sensitive", "policy", "class"];
+    output::print_texts(connection.format, &found, columns, dropped_first, rows)?;
     output::message!(
         "{} v{} of {}, by {}, for {}",
         found.name,
@@ -430,8 +448,8 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     let found: DiffView = connection.client.baseline_diff(&args.name, with).await?;
     let rows = found.differences.iter();
     let rows = rows.map(|d| difference_row(connection.format, d));
-    let columns = ["verdict", "class", "key", &found.left, &found.right];
-    output::print(connection.format, &found, Columns::only(&columns), rows)?;
+    let sides = (found.left.as_str(), found.right.as_str());
+    output::print_difference(connection.format, &found, sides, rows)?;
     if found.differences.is_empty() {
         output::message!("no difference: {} matches {}", found.right, found.left);
     }

@@ -33,14 +33,14 @@ pub async fn run(command: BrakeCommand, connection: &Connection) -> Result<(), F
                 .iter()
                 .map(|held| vec![time(&held.since), held.by.clone(), held.reason.clone()]);
             let columns = Columns::only(&["since", "by", "reason"]);
-            output::print(connection.format, &state, columns, rows)?;
+            output::print_texts(connection.format, &state, columns, &[], rows)?;
             if state.held.is_none() {
                 output::message!("automatic draining is active");
             }
         }
         BrakeCommand::Release(args) => {
-            connection.client.release_brake(&args.reason).await?;
-            output::message!("automatic draining resumed");
+            let done = connection.client.release_brake(&args.reason).await?;
+            output::print_done(connection.format, &done, "automatic draining resumed")?;
         }
     }
     Ok(())

@@ -57,7 +57,8 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
         ],
         wide: &["first", "causes"],
     };
-    output::print(connection.format, &found, columns, rows)?;
+    let dropped_first = &["last", "class", "verdict", "count"];
+    output::print_ranked(connection.format, &found, columns, dropped_first, rows)?;
     if found.changes.is_empty() {
         output::message!("nothing changed since {since}");
     }

@@ -6,7 +6,7 @@ use super::{
     groups::GroupLine,
     job_submission::JobResults,
 };
-use crate::output::{self, Columns, Format};
+use crate::output::{self, Format};
 use lattice_api::conformance::DriftView;
 use lattice_client::{Client, ClientError};
 use lattice_conformance::Class;
@@ -168,7 +168,7 @@ pub fn print(outcome: &Outcome, faults: &[Fault], format: Format) -> anyhow::Res
         "elapsed".to_owned(),
         format!("{:.1} s", outcome.elapsed_s),
     ]);
-    output::print(format, outcome, Columns::only(&["what", "result"]), rows)?;
+    output::print_details(format, outcome, ["what", "result"], rows)?;
     for fault in faults {
         output::message_lines(&format!("unexpected result: {fault}"));
     }

@@ -4,7 +4,7 @@ use super::node_args::expand;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, time},
+    output::{self, Columns, time},
 };
 use clap::Args;
 use lattice_api::claim::{ClaimRequest, ClaimView, ReleaseRequest, Wipe};
@@ -58,11 +58,16 @@ pub async fn claim(args: ClaimArgs, connection: &Connection) -> Result<(), Failu
     let done = connection.client.claim_nodes(&nodes, &request).await?;
     let row = vec![done.nodes.clone(), done.revision.to_string()];
     let columns = Columns::only(&["nodes", "revision"]);
-    if connection.format == Format::Table {
+    if connection.format.is_for_reading() {
         let text = format!("{} claimed for {}", done.nodes, request.project);
         return Ok(output::line(&text)?);
     }
-    Ok(output::print(connection.format, &done, columns, [row])?)
+    Ok(output::print_record(
+        connection.format,
+        &done,
+        columns,
+        row,
+    )?)
 }
 
 /// Releases all of the nodes or none.
@@ -74,7 +79,7 @@ pub async fn release(args: ReleaseArgs, connection: &Connection) -> Result<(), F
     let done = connection.client.release_nodes(&nodes, &request).await?;
     let row = vec![done.nodes.clone(), done.revision.to_string()];
     let columns = Columns::only(&["nodes", "revision"]);
-    if connection.format == Format::Table {
+    if connection.format.is_for_reading() {
         let what = match wipe {
             Wipe::Once => "released; each is free once its wipe is confirmed",
             Wipe::Again => "will be wiped again",
@@ -82,7 +87,12 @@ pub async fn release(args: ReleaseArgs, connection: &Connection) -> Result<(), F
         };
         return Ok(output::line(&format!("{} {what}", done.nodes))?);
     }
-    Ok(output::print(connection.format, &done, columns, [row])?)
+    Ok(output::print_record(
+        connection.format,
+        &done,
+        columns,
+        row,
+    )?)
 }
 
 /// Describes a node claim in one line.

@@ -74,7 +74,7 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
         return Err(Failure::usage(why));
     }
     check_all_exist(&nodes, "nothing is drained", connection).await?;
-    let (client, mut first) = (&connection.client, None);
+    let client = &connection.client;
     let mut all = ResultList::new(connection.format);
     for node in nodes {
         let done = match args.force_release {
@@ -86,24 +86,23 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
                 let words = in_words(&node, args, &done);
                 all.add(NodeResult { node, done }, &words);
             }
-            Err(error) => Failure::keep_first(&mut first, with_node_name(&node, error.into())),
+            Err(error) => all.refuse(node.as_str(), with_node_name(&node, error.into())),
         }
     }
-    let columns = Columns::only(&["node", "revision", "given up"]);
-    all.print(columns, |of| {
+    let columns = Columns::only(&["node", "revision", "force_released_from"]);
+    all.finish(columns, |of| {
         let held = of.done.force_released_from.as_ref();
         let held = held.map(|held| format!("{} attempt {}", held.allocation, held.attempt));
         let revision = of.done.revision.to_string();
         vec![of.node.to_string(), revision, held.unwrap_or_default()]
-    })?;
-    first.map_or(Ok(()), Err)
+    })
 }
 
 /// Undrains the nodes, after a check that each exists. All are tried; the first failure determines the exit code.
 pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = expand(&args.nodes)?;
     check_all_exist(&nodes, "nothing is undrained", connection).await?;
-    let (client, mut first) = (&connection.client, None);
+    let client = &connection.client;
     let mut all = ResultList::new(connection.format);
     for node in nodes {
         let done = match args.skip_gate {
@@ -118,15 +117,14 @@ pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), 
                 };
                 all.add(NodeResult { node, done }, &words);
             }
-            Err(error) => Failure::keep_first(&mut first, with_node_name(&node, error.into())),
+            Err(error) => all.refuse(node.as_str(), with_node_name(&node, error.into())),
         }
     }
     let columns = Columns::only(&["node", "revision", "cleared"]);
-    all.print(columns, |of| {
+    all.finish(columns, |of| {
         let revision = of.done.revision.to_string();
         vec![of.node.to_string(), revision, of.done.cleared.join("; ")]
-    })?;
-    first.map_or(Ok(()), Err)
+    })
 }
 
 /// Describes the result of an undrain, with the drain reasons that still keep the node out of service.

@@ -85,16 +85,17 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
         narrow: &[
             "severity",
             "code",
-            "part",
+            "entity",
             "evidence",
             "action",
-            "reported by",
-            "since",
+            "source",
+            "first_seen",
         ],
-        wide: &["last seen", "count"],
+        wide: &["last_seen", "count"],
     };
     let rows = found.reasons.iter().map(row);
-    output::print(connection.format, &found, columns, rows)?;
+    let dropped_first = &["source", "first_seen", "action"];
+    output::print_texts(connection.format, &found, columns, dropped_first, rows)?;
     match &args.clear {
         None => {}
         Some(clear) if found.cleared == 0 => return Err(not_cleared_failure(clear, &found)),

@@ -43,20 +43,14 @@ pub struct HistoryArgs {
 }
 
 const COLUMNS: Columns<'_> = Columns {
-    narrow: &["when", "number", "kind", "what"],
+    narrow: &["at", "number", "kind", "what"],
     wide: &[
-        "reported by",
-        "class",
-        "key",
-        "from",
-        "to",
-        "cause",
-        "boot id",
+        "source", "class", "key", "from", "to", "occasion", "boot_id",
     ],
 };
 
 const CONTEXT_COLUMNS: Columns<'_> = Columns {
-    narrow: &["when", "distance", "number", "kind", "what"],
+    narrow: &["at", "distance", "number", "kind", "what"],
     wide: COLUMNS.wide,
 };
 
@@ -161,7 +155,8 @@ fn rows(item: &HistoryEntryView, format: Format, centre: Option<&CentreTime>) ->
         return vec![row(item.what.clone(), ["", from, &item.to])];
     }
     if item.more > 0 {
-        rows.push(row(format!("… and {} more keys", item.more), ["", "", ""]));
+        let more = output::counted(item.more, "more key");
+        rows.push(row(format!("… and {more}"), ["", "", ""]));
     }
     rows
 }
@@ -225,13 +220,16 @@ pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), F
     if !asked.is_empty() && !page.items.is_empty() {
         output::title(format, &format!("lines of {}{asked}", args.node))?;
     }
+    // The distance is for reading; the entries have none.
+    let centre = centre.filter(|_| format.is_for_reading());
     let items = page.items.iter();
     let rows = items.flat_map(|item| rows(item, format, centre.as_ref()));
     let columns = match centre {
         Some(_) => CONTEXT_COLUMNS,
         None => COLUMNS,
     };
-    output::print(format, &page.items, columns, rows)?;
+    let dropped_first = &["kind", "number", "distance", "at"];
+    output::print_texts(format, &page.items, columns, dropped_first, rows)?;
     if page.items.is_empty() {
         match asked.is_empty() {
             true => output::message!("no history of {} is kept yet", args.node),

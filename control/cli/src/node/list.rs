@@ -1,14 +1,14 @@
 //! `lattice node list`.
 
 use super::{
-    gibibytes, gpus,
+    gibibytes, gpu_model,
     node_args::{NodeSelection, expand},
     number, reasons, status, vcluster,
 };
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, or_dash, short},
+    output::{self, Columns, Format, counted, digest, or_dash},
 };
 use clap::Args;
 use lattice_api::{
@@ -51,31 +51,35 @@ impl ListArgs {
 
 const COLUMNS: Columns<'_> = Columns {
     narrow: &[
-        "node",
+        "name",
         "status",
-        "held by",
-        "claimed by",
-        "gpus",
-        "drifted",
+        "holder",
+        "claim",
+        "gpu_count",
+        "gpu_model",
+        "drifted_keys",
         "fingerprint",
     ],
     wide: &[
-        "state",
+        "lifecycle",
         "liveness",
         "health",
         "group",
-        "drained by",
+        "drain",
         "reasons",
         "vcluster",
         "cell",
         "vendor",
         "product",
         "cores",
-        "memory",
+        "memory_bytes",
         "features",
-        "agent",
+        "agent_version",
     ],
 };
+
+/// Columns that a narrow terminal leaves out, in this order. Name, state and drift are always shown.
+const DROPPED_FIRST: &[&str] = &["fingerprint", "gpu_model", "gpu_count", "claim", "holder"];
 
 fn drained_by(node: &NodeView) -> Option<String> {
     let drains = node
@@ -94,16 +98,22 @@ fn claimant(claim: &ClaimView) -> String {
     }
 }
 
-fn row(node: &NodeView) -> Vec<String> {
+fn row(node: &NodeView, format: Format) -> Vec<String> {
     let holder = node.holder.as_ref();
     let holder = holder.map(|h| name_text(h.allocation, h.element.as_ref()));
-    let fingerprint = node.fingerprint.as_deref().map(short);
+    let fingerprint = node.fingerprint.as_deref();
+    let fingerprint = fingerprint.map(|whole| digest(format, whole));
+    let memory = match format {
+        Format::Csv => node.resources.memory_bytes.map(|bytes| bytes.to_string()),
+        _ => Some(gibibytes(node.resources.memory_bytes)),
+    };
     vec![
         node.name.clone(),
         status(node),
         or_dash(holder.as_deref()),
         or_dash(node.claim.as_ref().map(claimant).as_deref()),
-        gpus(node),
+        number(node.resources.gpu_count),
+        gpu_model(node),
         number(node.drifted_keys),
         fingerprint.unwrap_or_else(|| "unknown".to_owned()),
         node.lifecycle.clone(),
@@ -117,10 +127,20 @@ fn row(node: &NodeView) -> Vec<String> {
         or_dash(node.resources.vendor.as_deref()),
         or_dash(node.resources.product.as_deref()),
         number(node.resources.cores),
-        gibibytes(node.resources.memory_bytes),
+        memory.unwrap_or_else(|| "unknown".to_owned()),
         or_dash(Some(&node.resources.features.join(","))),
         or_dash(node.agent_version.as_deref()),
     ]
+}
+
+/// Prints one node as a row of the list.
+pub(super) fn print_row(node: &NodeView, format: Format) -> Result<(), Failure> {
+    Ok(output::print_record(
+        format,
+        node,
+        COLUMNS,
+        row(node, format),
+    )?)
 }
 
 /// Lists the selected nodes.
@@ -132,12 +152,14 @@ pub async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failur
     let not_judged = nodes.iter().filter(|node| node.drifted_keys.is_none());
     let not_judged = not_judged.count();
     nodes.retain(|node| args.matches(node));
-    output::print(connection.format, &nodes, COLUMNS, nodes.iter().map(row))?;
+    let format = connection.format;
+    let rows = nodes.iter().map(|node| row(node, format));
+    output::print_ranked(format, &nodes, COLUMNS, DROPPED_FIRST, rows)?;
     if nodes.is_empty() && all > 0 {
-        output::message!("none of {all} nodes matches");
+        output::message!("none of {} matches", counted(all, "node"));
     }
     if args.drifted && not_judged > 0 {
-        output::message!("drift of {not_judged} nodes is unknown");
+        output::message!("drift of {} is unknown", counted(not_judged, "node"));
     }
     Ok(())
 }
@@ -197,14 +219,14 @@ mod tests {
             "allocation": 235, "attempt": 1, "element": {"array": 232, "index": 2},
         }))
         .unwrap();
-        assert_eq!(row(&held)[4], "232_2");
+        assert_eq!(row(&held, Format::Table)[2], "232_2");
         held.holder = serde_json::from_value(json!({"allocation": 235, "attempt": 1})).unwrap();
-        assert_eq!(row(&held)[4], "235");
+        assert_eq!(row(&held, Format::Table)[2], "235");
     }
 
     #[test]
     fn a_state_is_a_word_and_its_reason_is_in_the_wide_table() {
-        let cells = row(&node("drained", "healthy", 0));
+        let cells = row(&node("drained", "healthy", 0), Format::Wide);
         assert_eq!(cells.len(), COLUMNS.narrow.len() + COLUMNS.wide.len());
         assert_eq!(cells[1], "drained");
         let wide = &cells[COLUMNS.narrow.len()..];
@@ -213,7 +235,7 @@ mod tests {
             wide[place.unwrap()].as_str()
         };
         assert_eq!(
-            [of("state"), of("liveness"), of("health"), of("drained by")],
+            [of("lifecycle"), of("liveness"), of("health"), of("drain")],
             ["drained", "alive", "healthy", "op: fan is loud"]
         );
     }
@@ -224,11 +246,11 @@ mod tests {
     fn status_is_the_worst_part() {
         let mut silent = node("ready", "unknown", 0);
         silent.liveness = "unreachable".to_owned();
-        assert_eq!(row(&silent)[1], "unreachable");
+        assert_eq!(row(&silent, Format::Table)[1], "unreachable");
         silent.status = Some("suspect".to_owned());
-        assert_eq!(row(&silent)[1], "suspect");
-        assert_eq!(row(&node("ready", "faulty", 0))[1], "faulty");
-        assert_eq!(row(&node("ready", "healthy", 0))[1], "ready");
+        assert_eq!(row(&silent, Format::Table)[1], "suspect");
+        assert_eq!(row(&node("ready", "faulty", 0), Format::Table)[1], "faulty");
+        assert_eq!(row(&node("ready", "healthy", 0), Format::Table)[1], "ready");
         assert!(asked(&["--status", "suspect,unreachable"]).matches(&silent));
         assert!(!asked(&["--status", "ready"]).matches(&silent));
         assert!(Line::try_parse_from(["list", "--status", "drian"]).is_err());

@@ -53,7 +53,7 @@ const MAX_CONCURRENT_PROBES: usize = 16;
 pub async fn reprobe(args: &ReprobeArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = expand(&args.nodes)?;
     check_all_exist(&nodes, "nothing is probed", connection).await?;
-    let (mut first, mut all) = (None, ResultList::new(connection.format));
+    let mut all = ResultList::new(connection.format);
     let ask = |node: NodeId| async move {
         let read = connection.client.reprobe(node.as_str()).await;
         (node, read)
@@ -65,11 +65,11 @@ pub async fn reprobe(args: &ReprobeArgs, connection: &Connection) -> Result<(), 
                 let words = in_words(&read);
                 all.add(read, &words);
             }
-            Err(error) => Failure::keep_first(&mut first, with_node_name(&node, error.into())),
+            Err(error) => all.refuse(node.as_str(), with_node_name(&node, error.into())),
         }
     }
-    let columns = Columns::only(&["node", "fingerprint", "differs", "bmc differs", "bmc error"]);
-    all.print(columns, |read| {
+    let columns = Columns::only(&["node", "fingerprint", "differs", "bmc_differs", "bmc_error"]);
+    all.finish(columns, |read| {
         let bmc = read.bmc.as_ref();
         vec![
             read.node.clone(),
@@ -78,6 +78,5 @@ pub async fn reprobe(args: &ReprobeArgs, connection: &Connection) -> Result<(), 
             or_dash(bmc.map(|bmc| bmc.differs.join(",")).as_deref()),
             or_dash(bmc.and_then(|bmc| bmc.error.as_deref())),
         ]
-    })?;
-    first.map_or(Ok(()), Err)
+    })
 }

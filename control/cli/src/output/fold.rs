@@ -2,16 +2,14 @@
 //! character; a word is cut only where that is not enough. Times, and words no longer than a short digest, are never
 //! cut.
 
-/// Gap between two columns, characters.
-const GAP: usize = 2;
+use super::text_width::{char_width, text_width as length};
+
+/// Gap between two columns, columns of the terminal.
+pub(super) const GAP: usize = 2;
 /// Length of a short digest, characters. Words up to this length are never cut.
 const MIN_FOLD_CHARS: usize = 12;
 /// Characters after which a word may be folded. Times and digests contain none of them.
 const JOINTS: [char; 6] = ['.', ',', ';', '/', '=', '_'];
-
-fn length(text: &str) -> usize {
-    text.chars().count()
-}
 
 fn longest<'a>(parts: impl Iterator<Item = &'a str>) -> usize {
     parts.map(length).max().unwrap_or_default()
@@ -42,13 +40,15 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split(' ').flat_map(parts)
 }
 
+/// Whether a word is a time, in brackets or before a comma as well.
+pub(super) fn is_time(word: &&str) -> bool {
+    let word = word.trim_matches(['(', ')', ',', ';']);
+    word.ends_with('Z') && word.as_bytes().get(10) == Some(&b'T')
+}
+
 /// Returns the minimum width of a cell: its longest time or, if that is longer, its longest piece up to
 /// [`MIN_FOLD_CHARS`].
 fn min_width(text: &str) -> usize {
-    let is_time = |word: &&str| {
-        let word = word.trim_matches(['(', ')', ',', ';']);
-        word.ends_with('Z') && word.as_bytes().get(10) == Some(&b'T')
-    };
     let times = longest(text.split(' ').filter(is_time));
     times.max(MIN_FOLD_CHARS.min(longest(pieces(text))))
 }
@@ -99,7 +99,7 @@ pub(super) fn fit(rows: &mut [Vec<String>], columns: usize) -> bool {
 }
 
 /// Narrows the widest column repeatedly, until the widths fit or no column can be narrower.
-fn shrink(widths: &mut [usize], floors: &[usize], room: usize) {
+pub(super) fn shrink(widths: &mut [usize], floors: &[usize], room: usize) {
     while widths.iter().sum::<usize>() > room {
         let wide = widths.iter_mut().zip(floors);
         let wide = wide.filter(|(width, floor)| **width > **floor);
@@ -135,7 +135,7 @@ fn fold(text: &str, width: usize) -> String {
                 lines.push(std::mem::take(&mut line));
             }
             for c in part.chars() {
-                if length(&line) == width {
+                if length(&line) + char_width(c) > width && !line.is_empty() {
                     lines.push(std::mem::take(&mut line));
                 }
                 line.push(c);
@@ -204,6 +204,8 @@ mod tests {
         );
         assert_eq!(fold("gpu[001-003,005,007]", 12), "gpu[001-003,\n005,007]");
         assert_eq!(fold("äöü abc", 4), "äöü\nabc");
+        // A character of two columns is not printed across the edge.
+        assert_eq!(fold("日本語 gpu", 5), "日本\n語\ngpu");
         assert_eq!(fold("4x A100-SXM4-80GB", 9), "4x A100-\nSXM4-80GB");
     }
 }

@@ -1,7 +1,7 @@
 //! Results of `--check` for several schedules.
 
-use super::{count, print_message};
-use crate::failure::Failure;
+use super::print_message;
+use crate::{failure::Failure, output};
 use lattice_replay::check::Faults;
 use std::process::ExitCode;
 
@@ -40,8 +40,8 @@ impl CheckedSchedules {
         if self.checked > 0 {
             print_message(format!(
                 "checked {}: {}",
-                count(self.checked, "schedule"),
-                count(usize::try_from(self.found).unwrap_or(usize::MAX), "fault")
+                output::counted(self.checked, "schedule"),
+                output::counted(self.found, "fault")
             ));
         }
         match self.found {

@@ -2,7 +2,7 @@
 
 use super::{
     checked::CheckedSchedules,
-    count, for_each, print_message,
+    for_each, print_message,
     run::{ReplayOptionArgs, decider, explain, note_ignored_features, time},
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
 };
@@ -147,7 +147,7 @@ fn report_dropped_jobs(args: &CompareArgs, outcomes: &[Vec<Outcome>]) {
         if left > 0 {
             print_message(format!(
                 "{policy} leaves {} unserved:",
-                count(left as usize, "job")
+                output::counted(left, "job")
             ));
             first
                 .skipped
@@ -244,10 +244,10 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     let title = format!(
         "{}: {} on {} {}, {} of each policy",
         report.trace,
-        count(report.jobs, "job"),
+        output::counted(report.jobs, "job"),
         report.machine_size,
         report.unit,
-        count(report.seeds as usize, "replay")
+        output::counted(report.seeds, "replay")
     );
     let title = match report.seeds {
         1 => title,
@@ -273,7 +273,7 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
         }
         cells
     });
-    output::print(format, report, Columns::only(&columns), rows)?;
+    output::print_texts(format, report, Columns::only(&columns), &[], rows)?;
     let orders = report.policies.iter().zip(&report.orders);
     let orders: Vec<String> = orders
         .map(|(policy, order)| format!("{policy}: {order}"))

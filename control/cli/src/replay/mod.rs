@@ -42,11 +42,6 @@ pub fn print_message(text: impl std::fmt::Display) {
     output::message!("lattice: {text}");
 }
 
-/// Formats a number with its noun: `1 job`, `3 jobs`.
-pub fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
 /// Runs `work` for each of `items` on all cores, and shows the progress; `what` names the items.
 pub fn for_each<T: Sync, R: Send>(
     items: &[T],

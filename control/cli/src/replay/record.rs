@@ -86,7 +86,12 @@ pub async fn run(args: &RecordArgs, connection: &Connection) -> Result<(), Failu
         bytes.to_string(),
     ];
     let columns = Columns::only(&["file", "lines", "bytes"]);
-    Ok(output::print(connection.format, &recorded, columns, [row])?)
+    Ok(output::print_record(
+        connection.format,
+        &recorded,
+        columns,
+        row,
+    )?)
 }
 
 /// Output file, compressed or not.

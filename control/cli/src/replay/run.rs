@@ -1,12 +1,12 @@
 //! `lattice replay run`.
 
 use super::{
-    count, print_message,
+    print_message,
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
 };
 use crate::{
     failure::Failure,
-    output::{self, Columns, Format},
+    output::{self, Format},
 };
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -430,7 +430,7 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
         } else {
             format!("{from}-{to}")
         };
-        let jobs = count(*jobs as usize, "job");
+        let jobs = output::counted(*jobs, "job");
         add(
             &format!("longest wait, size {size}"),
             format!("{} ({jobs})", time(*max_wait_s)),
@@ -444,7 +444,10 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
         };
         add(
             "checked",
-            format!("{} faults; done again: {again}", checked.faults),
+            format!(
+                "{}; done again: {again}",
+                output::counted(checked.faults, "fault")
+            ),
         );
     }
     add(
@@ -452,13 +455,13 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
         format!("{:.2} s ({:.0} jobs/s)", report.wall_s, report.jobs_per_s),
     );
     let rows = rows.into_iter().map(|(name, value)| vec![name, value]);
-    output::print(format, report, Columns::only(&["what", "value"]), rows)?;
+    output::print_details(format, report, ["what", "value"], rows)?;
     explain(format, &[report.order])
 }
 
 /// Prints the definitions of the measures and the event orders, below a table.
 pub fn explain(format: Format, orders: &[&str]) -> Result<(), Failure> {
-    if matches!(format, Format::Table | Format::Wide) {
+    if format.is_for_reading() {
         output::line("")?;
         for convention in CONVENTIONS.iter().chain(orders) {
             output::line(convention)?;

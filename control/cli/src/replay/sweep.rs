@@ -2,7 +2,7 @@
 
 use super::{
     checked::CheckedSchedules,
-    count, for_each, print_message,
+    for_each, print_message,
     run::{ReplayOptionArgs, explain},
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
 };
@@ -282,7 +282,7 @@ fn reported_vectors(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -
     if (0..values.len()).all(is_base) {
         print_message(format!(
             "note: all {} give the same result: the varied settings do not matter for these jobs",
-            count(values.len(), "vector")
+            output::counted(values.len(), "vector")
         ));
     } else if is_base(found) {
         print_message("note: no tried variation is better than the one not varied, which is used");
@@ -356,10 +356,10 @@ fn print(report: &Report<'_>, space: &SweepSpace, format: Format) -> Result<(), 
     let title = format!(
         "{}: {} on {} {}; {} tried in {:.1} s ({:.0} jobs/s); Pareto front and the base vector",
         report.trace,
-        count(report.jobs, "job"),
+        output::counted(report.jobs, "job"),
         report.machine_size,
         report.unit,
-        count(report.tried, "vector"),
+        output::counted(report.tried, "vector"),
         report.wall_s,
         report.jobs_per_s
     );
@@ -371,9 +371,9 @@ fn print(report: &Report<'_>, space: &SweepSpace, format: Format) -> Result<(), 
         columns.push("reservations");
     }
     if !space.reference_wait_s.is_empty() {
-        columns.push("reference wait");
+        columns.push("reference_wait_s");
     }
-    columns.extend(["quorum", "best"]);
+    columns.extend(["confirmed", "is_best"]);
     let rows = report.front.iter().map(|point| {
         let cell = |name: &String| {
             let of = |values: &BTreeMap<&'static str, f64>| values.get(name.trim()).copied();

@@ -3,7 +3,7 @@
 use super::{print_message, run::time};
 use crate::{
     failure::Failure,
-    output::{self, Columns, Format},
+    output::{self, Format},
 };
 use clap::Args;
 use lattice_api::text;
@@ -104,6 +104,6 @@ fn print(verdict: &VerificationResult, format: Format) -> Result<(), Failure> {
     let rows = rows
         .into_iter()
         .map(|(name, value)| vec![name.to_owned(), value]);
-    output::print(format, verdict, Columns::only(&["what", "value"]), rows)?;
+    output::print_details(format, verdict, ["what", "value"], rows)?;
     Ok(())
 }

@@ -5,6 +5,7 @@ mod admin;
 mod bad_input;
 mod common;
 mod demo;
+mod formats;
 mod host;
 mod no_view;
 mod replay;

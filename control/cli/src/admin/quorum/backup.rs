@@ -87,8 +87,8 @@ fn print_summary(format: Format, file: &Path, header: &BackupHeader) -> Result<(
         "cluster",
         "incarnation",
         "revision",
-        "as of",
-        "log index",
+        "at",
+        "index",
         "members",
         "bytes",
     ]);
@@ -106,16 +106,20 @@ fn print_summary(format: Format, file: &Path, header: &BackupHeader) -> Result<(
         members.join(" "),
         bytes(header).to_string(),
     ];
-    output::print(format, header, columns, [row])?;
+    output::print_record(format, header, columns, row)?;
     output::message!("{}: the backup is complete", file.display());
     Ok(())
 }
 
-/// Verifies a backup, and prints what a restore from it changes, and how to restore a cluster from it.
-pub fn restore(file: &Path) -> Result<(), Failure> {
+/// Verifies a backup, and prints what a restore from it changes, and how to restore a cluster from it. A document has the
+/// contents of the backup only.
+pub fn restore(file: &Path, format: Format) -> Result<(), Failure> {
     let plan = lattice_quorum::plan_restore(file);
     let plan = plan.map_err(|error| Failure::refused(error.to_string()))?;
     let header = &plan.header;
+    if !format.is_for_reading() {
+        return print_summary(format, file, header);
+    }
     let (cluster, file) = (&header.cluster, file.display());
     let at = output::time(&lattice_api::text::time(header.at));
     let next = header.incarnation.number + 1;

@@ -1,5 +1,7 @@
 //! Runs the real `lattice` in a private environment.
 
+pub mod api;
+
 use serde_json::Value;
 use std::{
     ffi::OsString,
