@@ -79,6 +79,9 @@ pub(super) struct CycleReplay {
     recorded_running: BTreeSet<AllocationId>,
     /// Recorded limits and usage, by vCluster of the scheduler that received them.
     recorded_levels: BTreeMap<VclusterName, BTreeMap<ProjectPath, LevelView>>,
+    /// Allocations that the last plan of each scheduler started. They are still in the queue of its planner, and the
+    /// attempt may end before the next plan.
+    last_started: BTreeMap<VclusterName, BTreeSet<AllocationId>>,
     /// First placement that differs from the record; `None` while every placement is as recorded.
     first_difference: Option<SequenceDifference>,
 }
@@ -350,6 +353,7 @@ impl CycleReplay {
         let missing = started.into_iter().find(|was| !taken.contains(&was.id));
         let missing =
             missing.map(|was| (was.id, placement_texts(Some(was.nodes.as_slice()), None)));
+        self.last_started.insert(cycle.vcluster.clone(), taken);
         if self.first_difference.is_none()
             && let Some((id, what)) = difference.or(missing)
         {
@@ -480,6 +484,9 @@ impl CycleReplay {
         }
         for id in known.pending.keys().filter(|id| self.is_active(**id)) {
             ours.pending.insert(*id, None);
+        }
+        for id in self.last_started.get(&cycle.vcluster).into_iter().flatten() {
+            ours.pending.entry(*id).or_insert(None);
         }
         for (id, change) in &delta.running {
             if self.is_foreign(*id) {
