@@ -135,6 +135,10 @@ fn one_report_has_types_values_files_and_variables() {
         assert!(text.contains(&part), "{part} is missing in: {text}");
     }
     assert!(text.contains("has 13 mistakes"), "{text}");
+    // The parser of health tables has its own texts.
+    let of_table = |line: &&str| line.contains("health.table");
+    let text: Vec<&str> = text.lines().filter(|line| !of_table(line)).collect();
+    let text = text.join("\n");
     for word in [
         "expected struct",
         "invalid",

@@ -393,7 +393,7 @@ mod tests {
 
     const FILE: &str = "/data/marker";
 
-    /// The file after a replacement by a process whose power fails with that operation, or failed before.
+    /// The file after a replacement by a process that loses power with that operation, or lost it before.
     fn after_replacement(seed: u64, fails_before: bool) -> Vec<u8> {
         let disk = Disk::new(seed, 0);
         let (mounted, power) = disk.mount();

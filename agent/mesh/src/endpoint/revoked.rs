@@ -8,7 +8,7 @@ use crate::{Identity, Role};
 use lattice_quorum_types::UnixMillis;
 use parking_lot::Mutex;
 
-/// Issue time of the certificate whose revocation was logged.
+/// Issue time of the revoked certificate that was logged.
 #[derive(Debug, Default)]
 pub(crate) struct RevocationReport(Mutex<Option<UnixMillis>>);
 

@@ -1,4 +1,4 @@
-//! Waits of a process whose enrolment exceeds the rate limit of the quorum members.
+//! Waits of a process that exceeds the enrolment rate limit of the quorum members.
 
 use super::client::EnrolError;
 use crate::backoff;

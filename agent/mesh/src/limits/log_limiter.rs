@@ -73,7 +73,7 @@ impl<K: Eq + Hash + Clone> Windows<K> {
         Some(suppressed + std::mem::take(&mut self.removed))
     }
 
-    /// Removes the keys whose interval is over if there are too many. Returns whether a key may be added.
+    /// Removes expired keys if there are too many. Returns whether a key may be added.
     fn has_room(&mut self, now_ms: u64) -> bool {
         if self.by_key.len() >= MAX_KEYS {
             let removed = &mut self.removed;

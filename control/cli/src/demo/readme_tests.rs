@@ -7,7 +7,7 @@ use clap::Parser as _;
 use lattice_quorum_types::{NodeId, hostlist};
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// Sections whose commands are for other clusters.
+/// Sections with commands for other clusters.
 const OTHER_CLUSTERS: [&str; 1] = ["## Cluster setup"];
 
 /// Names that commands of the README create before they use them.

@@ -5,7 +5,7 @@ use crate::common::{
     api::{Answers, serve},
 };
 use serde_json::Value;
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 /// Result of a command while every request to the API succeeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,6 +202,8 @@ fn prepared() -> Sandbox {
     let sandbox = Sandbox::new();
     let write = |name: &str, text: &str| fs::write(sandbox.path(name), text).unwrap();
     write("token", "secret\n");
+    let owner_only = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(sandbox.path("token"), owner_only).unwrap();
     write(
         "dag.yaml",
         "members: [{name: a, project: atlas, nodes: 1, argv: [true_]}]\n",
@@ -394,7 +396,9 @@ fn csv_columns_are_unique_json_names() {
         let of_command = COMPUTED
             .iter()
             .filter(|(of, _)| of.is_empty() || *of == name);
-        let computed: Vec<&str> = of_command.flat_map(|(_, all)| all.iter().copied()).collect();
+        let computed: Vec<&str> = of_command
+            .flat_map(|(_, all)| all.iter().copied())
+            .collect();
         let foreign: Vec<&String> = header
             .iter()
             .filter(|column| !names.contains(*column) && !computed.contains(&column.as_str()))

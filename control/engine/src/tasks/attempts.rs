@@ -336,7 +336,7 @@ async fn compare(
     compared
 }
 
-/// Writes an audit entry for each orphan whose allocation was submitted after the backup from which the cluster was
+/// Writes an audit entry for each orphan of an allocation that was submitted after the backup from which the cluster was
 /// restored: it has no record, and its work is lost. An orphan that cannot be examined now is examined in a later round.
 async fn note_unknown(
     core: &Core,

@@ -223,7 +223,7 @@ async fn array_counts_elements_by_cause() {
         .ends(failed, "gpu001", RankExit::Exited { code: 1 })
         .await;
     let lost = alice.allocation(element(second, 0)).await.unwrap();
-    let told = format!("allocation {failed} was failed; this one waited for corresponding");
+    let told = format!("allocation {first}_0 was failed; this one waited for corresponding");
     assert_eq!(
         (lost.state.as_str(), lost.stop),
         ("cancelled", Some(told.clone()))

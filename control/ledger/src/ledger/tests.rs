@@ -130,7 +130,7 @@ fn each_stretch_is_clipped_to_the_window() {
     assert_eq!(of(&ledger, UsageScope::Project(&path("t"))), 10);
 }
 
-/// A record may name nodes whose start is not recorded. The recorded nodes are counted once, and their use ends.
+/// A record may name nodes without a recorded start. The recorded nodes are counted once, and their use ends.
 #[test]
 fn partly_recorded_use_counts_each_node_once() {
     let mut log = Log::default();

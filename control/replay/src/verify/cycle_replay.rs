@@ -301,7 +301,7 @@ impl CycleReplay {
         }
     }
 
-    /// Plans, and starts the placements, except those whose recorded counterpart did not start.
+    /// Plans, and starts the placements, except those that did not start in the record.
     fn place(&mut self, line: u64, cycle: &Cycle, planner: &mut Planner) {
         let plan = planner.plan_with_promised(cycle.promised.clone(), cycle.at);
         let mut taken: BTreeSet<AllocationId> = BTreeSet::new();

@@ -108,8 +108,10 @@ impl Api {
         // The template with the fewest parameters is the most exact one.
         let (_, item) = fitting.min_by_key(|(template, _)| template.matches('{').count())?;
         let operation = item.get(method.as_str().to_lowercase())?;
-        let mut responses = operation["responses"].as_object()?.iter();
-        let (status, told) = responses.find(|(status, _)| status.starts_with('2'))?;
+        let responses = operation["responses"].as_object()?.iter();
+        // 200 next to 201 is the answer to a dry run.
+        let successes = responses.filter(|(status, _)| status.starts_with('2'));
+        let (status, told) = successes.max_by_key(|(status, _)| *status == "201")?;
         let status = status.parse().ok()?;
         let Some(content) = told.get("content").and_then(Value::as_object) else {
             return Some(response(status, "text/plain", String::new()));
