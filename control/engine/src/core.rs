@@ -38,6 +38,7 @@ use lattice_conformance::{DriftReport, Groups, Scope, groups};
 use lattice_mesh::{
     Clock, ExpectedIdentity, Mesh, PresentedCertificate, Renewal, RenewalState, Role,
 };
+use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,
     allocation::RankPhase,
@@ -45,7 +46,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
     wire::Unavailable,
 };
-use lattice_view::View;
+use lattice_view::{NodeEntry, View};
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -526,6 +527,25 @@ impl Core {
     /// Receiver that wakes with every view that contains a change reconcilers act on.
     pub(crate) fn inputs(&self) -> watch::Receiver<u64> {
         self.inputs.subscribe()
+    }
+
+    /// Resolves when the node does not answer pings, or is not in the view; at once if that is so already.
+    pub async fn until_silent(&self, node: &NodeId) {
+        let mut inputs = self.inputs();
+        loop {
+            let view = self.view();
+            let entry = view.node(node);
+            let is_silent = |entry: &Arc<NodeEntry>| match entry.liveness {
+                Liveness::Suspect | Liveness::Unreachable => true,
+                Liveness::Alive | Liveness::Unknown => false,
+            };
+            if entry.is_none_or(is_silent) {
+                return;
+            }
+            if inputs.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Builds a new view from the present one. Subscribers receive the changes returned by `edit` after the view is

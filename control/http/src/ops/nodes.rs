@@ -75,7 +75,10 @@ pub(crate) async fn show(api: &Api, caller: &Caller, node: &str) -> Result<NodeV
     let core = api.core();
     let mut shown = hide_foreign_claim(caller, get(api, node)?);
     if shown.power.is_none() {
-        shown.power = in_band_power(api, &node_id(node)?).await;
+        let power = in_band_power(api, &node_id(node)?).await;
+        // The agent may have taken long, or have ended: the rest of the answer must not be older than its end.
+        shown = hide_foreign_claim(caller, get(api, node)?);
+        shown.power = shown.power.or(power);
     }
     add_last_complete(api, &mut shown).await;
     if caller.is_cluster_operator() {
@@ -141,11 +144,16 @@ fn with_status(mut shown: NodeView) -> NodeView {
     shown
 }
 
-/// Power reading from an agent's last probe; `None` if the agent does not answer in time or has no reading.
+/// Power reading from an agent's last probe; `None` if the agent does not answer in time or has no reading. A node that
+/// does not answer pings is not waited for.
 async fn in_band_power(api: &Api, node: &NodeId) -> Option<PowerView> {
     let records = api.records();
     let asked = timeout(IN_BAND_TIMEOUT, records.inventory(node, ReadingKind::Last));
-    let measured = asked.await.ok()?.ok()?.power?;
+    let answer = tokio::select! {
+        answer = asked => answer,
+        () = api.core().until_silent(node) => return None,
+    };
+    let measured = answer.ok()?.ok()?.power?;
     Some(power(&measured, None))
 }
 
