@@ -77,7 +77,25 @@ pub fn read(path: &Path) -> Result<SecretString, PrivateFileError> {
 /// # Errors
 /// If the file cannot be read as text, is empty, or group or others have any permission.
 pub fn read_secret(path: &Path) -> Result<SecretString, PrivateFileError> {
-    let mut text = read_text(path)?;
+    one_secret(path, read_text(path)?)
+}
+
+/// Reads the one secret in a file as [`read_secret`] does, also if others can read the file. For commands that an
+/// operator runs once; the second value is the warning to print.
+///
+/// # Errors
+/// If the file cannot be read as text, or is empty.
+pub fn read_exposed_secret(
+    path: &Path,
+) -> Result<(SecretString, Option<ExposedFile>), PrivateFileError> {
+    let mut file = File::open(path).map_err(unreadable(path))?;
+    let metadata = file.metadata().map_err(unreadable(path))?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(unreadable(path))?;
+    Ok((one_secret(path, text)?, check(path, &metadata).err()))
+}
+
+fn one_secret(path: &Path, mut text: String) -> Result<SecretString, PrivateFileError> {
     text.truncate(text.trim_end_matches(['\n', '\r']).len());
     match text.is_empty() {
         true => Err(unreadable(path)(io::Error::new(

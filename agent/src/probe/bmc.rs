@@ -141,7 +141,12 @@ impl BmcArgs {
 
     fn password(&self) -> anyhow::Result<SecretString> {
         if let Some(path) = &self.bmc_password_file {
-            return private_file::read_secret(path).context("--bmc-password-file");
+            let (secret, exposed) =
+                private_file::read_exposed_secret(path).context("--bmc-password-file")?;
+            if let Some(exposed) = exposed {
+                eprintln!("warning: --bmc-password-file: {exposed}");
+            }
+            return Ok(secret);
         }
         match std::env::var(PASSWORD) {
             Ok(text) => Ok(SecretString::from(text.trim_end_matches(['\r', '\n']))),
