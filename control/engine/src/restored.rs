@@ -136,13 +136,14 @@ mod tests {
         };
         let action = AuditAction::NumbersSkipped {
             after: AllocationId(22),
-            until: AllocationId(10_000_000),
+            until: AllocationId(1_000_000_000),
             revision: Revision(17),
         };
         let entry = AuditEntry::following(None, Revision(1), UnixMillis(5), by, action);
         let skipped = SkippedNumbers::of(&entry).unwrap_or_else(|| panic!("{entry:?}"));
         assert_eq!((skipped.backup_at, skipped.revision.0), (UnixMillis(5), 17));
-        let found = [22, 23, 10_000_000, 10_000_001].map(|id| skipped.contains(AllocationId(id)));
+        let found =
+            [22, 23, 1_000_000_000, 1_000_000_001].map(|id| skipped.contains(AllocationId(id)));
         assert_eq!(found, [false, true, true, false]);
     }
 }

@@ -12,13 +12,13 @@ pub use lattice_quorum_types::backup::REVISION_GAP;
 
 /// Smallest distance between the allocation numbers of a backup and those of the restored cluster. Agents report the
 /// processes of allocations that were submitted after the backup by number, so none of these numbers may be used again.
-/// Nothing in the state bounds how many there are. The distance is nine days of a million submits each, which is more
-/// than the largest sites have, or 90 job arrays of the largest size; backups are made daily or more often.
-const MIN_ALLOCATION_GAP: u64 = 9_000_000;
+/// Nothing in the state bounds how many there are. The distance is 900 days of a million submits each, which is more
+/// than the largest sites have, or 8,999 job arrays of the largest size; backups are made daily or more often.
+const MIN_ALLOCATION_GAP: u64 = 900_000_000;
 
 /// Allocation numbers of a restored cluster begin after a multiple of this number, so that people can read
-/// and compare them: 10000001 after the first restore, 20000001 after the second.
-const ALLOCATION_STEP: u64 = 10_000_000;
+/// and compare them: 1000000001 after the first restore, 2000000001 after the second.
+const ALLOCATION_STEP: u64 = 1_000_000_000;
 
 /// Distance for numbers in orders to agents: node versions, which also number wipes, and lease epochs.
 const AGENT_ORDER_GAP: u64 = 1 << 32;

@@ -130,7 +130,7 @@ async fn restore_ignores_old_cluster() {
         let said = String::from_utf8_lossy(&unconfirmed.stdout).into_owned();
         let numbers = "highest allocation number 0";
         assert!(
-            said.contains(numbers) && said.contains("the next allocation is 10000001"),
+            said.contains(numbers) && said.contains("the next allocation is 1000000001"),
             "{said}"
         );
         let done = site.run(id, &["restore", file.to_str().unwrap(), "--yes"]);
@@ -383,7 +383,7 @@ async fn restored_members_found_the_cluster_together_and_come_to_the_same_bytes(
     let AuditAction::NumbersSkipped { after, until, .. } = &entries[1].action else {
         panic!("{:?}", entries[1]);
     };
-    assert_eq!((after.0, until.0), (0, 10_000_000));
+    assert_eq!((after.0, until.0), (0, 1_000_000_000));
     for app in apps {
         app.stop().await;
     }

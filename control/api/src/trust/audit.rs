@@ -422,7 +422,7 @@ mod tests {
             },
             AuditAction::NumbersSkipped {
                 after: allocation,
-                until: AllocationId(10_000_000),
+                until: AllocationId(1_000_000_000),
                 revision: Revision(17),
             },
             AuditAction::UnknownAttemptEnded {

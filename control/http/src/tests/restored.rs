@@ -33,7 +33,7 @@ async fn allocation_after_restored_backup_is_explained() {
         let detail = unknown(&fixture, "alice", Method::GET, path).await;
         assert!(
             detail.starts_with(
-                "unknown allocation 2: the numbers 2 to 10000000 are those of allocations submitted after the backup of "
+                "unknown allocation 2: the numbers 2 to 1000000000 are those of allocations submitted after the backup of "
             ),
             "{detail}"
         );
@@ -56,11 +56,11 @@ async fn allocation_after_restored_backup_is_explained() {
     let detail = unknown(&fixture, "diver", Method::GET, path).await;
     assert!(detail.contains("its nodes ended it"), "{detail}");
     // Numbers outside of the gap are unknown as before.
-    let detail = unknown(&fixture, "alice", Method::GET, "allocations/10000001").await;
+    let detail = unknown(&fixture, "alice", Method::GET, "allocations/1000000001").await;
     assert!(
-        detail.starts_with("unknown allocation 10000001; "),
+        detail.starts_with("unknown allocation 1000000001; "),
         "{detail}"
     );
     let again = alice.submit(&request, SubmitOptions::default()).await;
-    assert_eq!(again.unwrap().id, Some(AllocationId(10_000_001)));
+    assert_eq!(again.unwrap().id, Some(AllocationId(1_000_000_001)));
 }

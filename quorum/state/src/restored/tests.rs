@@ -265,8 +265,13 @@ fn a_wipe_that_was_waited_for_at_the_backup_has_another_number() {
 
 /// Ten thousand elements that write checkpoints.
 fn array(state: &mut State) -> AllocationId {
+    array_of(state, "0-9999")
+}
+
+/// As [`array`], with these indices.
+fn array_of(state: &mut State, indices: &str) -> AllocationId {
     let mut spec = one_node();
-    spec.terms.array = Some("0-9999".parse().unwrap());
+    spec.terms.array = Some(indices.parse().unwrap());
     spec.terms.checkpoint = Some(CheckpointTerms {
         mode: CheckpointMode::Signal,
         trigger: CheckpointTrigger::Automatic,
@@ -336,9 +341,14 @@ fn many_large_arrays_after_the_backup_have_no_number_that_is_given_again() {
     array(&mut backup);
     let mut former = backup.clone();
     let mut anew = restored(backup);
-    let last = (0..200).map(|_| array(&mut former)).last().unwrap();
+    // Every array of the largest size takes as many numbers as the first one.
+    let before = former.last_id;
+    array_of(&mut former, "0-99999");
+    let numbers = former.last_id - before;
+    assert_eq!(numbers, 100_001);
+    let last = before + 200 * numbers;
     let id = array(&mut anew);
-    assert!(id.0 > last.0 + 10_000, "{id} after {last}");
+    assert!(id.0 > last, "{id} after {last}");
     let element = AllocationId(id.0 + 10_000);
     assign(&mut anew, element, n(1));
     end(&mut anew, element, n(1), RankExit::Exited { code: 0 });
@@ -361,18 +371,18 @@ fn audit(state: &State) -> Vec<AuditAction> {
 fn restored_numbers_are_far_and_readable() {
     let (mut backup, ..) = backed_up(Requeue::Never);
     for (last, until) in [
-        (0, 10_000_000),
-        (22, 10_000_000),
-        (1_000_000, 10_000_000),
-        (1_000_001, 20_000_000),
-        (10_000_005, 20_000_000),
+        (0, 1_000_000_000),
+        (22, 1_000_000_000),
+        (100_000_000, 1_000_000_000),
+        (100_000_001, 2_000_000_000),
+        (1_000_000_005, 2_000_000_000),
         // A cluster restored by a version with a distance of 2^30.
-        (1_073_741_845, 1_090_000_000),
+        (1_073_741_845, 2_000_000_000),
         (u64::MAX, u64::MAX),
     ] {
         backup.last_id = last;
         assert_eq!(backup.skipped_until(), AllocationId(until), "{last}");
-        assert!(until == u64::MAX || until - last >= 9_000_000, "{last}");
+        assert!(until == u64::MAX || until - last >= 900_000_000, "{last}");
     }
 }
 
@@ -381,17 +391,23 @@ fn skipped_numbers_are_audited() {
     let (backup, ..) = backed_up(Requeue::Never);
     let (after, revision) = (backup.last_allocation(), backup.revision());
     let mut anew = restored(backup);
-    let until = AllocationId(10_000_000);
+    let until = AllocationId(1_000_000_000);
     let skipped = AuditAction::NumbersSkipped {
         after,
         until,
         revision,
     };
     assert_eq!(audit(&anew).last(), Some(&skipped));
-    assert_eq!(submit(&mut anew, Requeue::Never), AllocationId(10_000_001));
+    assert_eq!(
+        submit(&mut anew, Requeue::Never),
+        AllocationId(1_000_000_001)
+    );
     // A second restore skips the numbers after those of the first one.
     let mut again = restored(anew);
-    assert_eq!(submit(&mut again, Requeue::Never), AllocationId(20_000_001));
+    assert_eq!(
+        submit(&mut again, Requeue::Never),
+        AllocationId(2_000_000_001)
+    );
 }
 
 #[test]

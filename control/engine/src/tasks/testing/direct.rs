@@ -346,7 +346,7 @@ async fn lost_work_of_restored_cluster_is_audited() {
     assert_eq!(ended, [&expected]);
     let skipped = world.core.skipped_numbers(lost.allocation).await;
     let skipped = skipped.unwrap().unwrap();
-    assert_eq!((skipped.after, skipped.until.0), (last, 10_000_000));
+    assert_eq!((skipped.after, skipped.until.0), (last, 1_000_000_000));
     assert_eq!(world.core.skipped_numbers(last).await, Ok(None));
 }
 
