@@ -1,19 +1,18 @@
 //! Attempts of allocations without a record: a node runs them because they were submitted after the backup from which
 //! the cluster was restored. See `../../../0009-backup.md`.
 
-use super::{Case, audited, invalid, nodes};
+use super::{Case, audited, invalid};
 use crate::change::Verdict;
 use lattice_quorum_types::{AllocationId, NodeId, Refusal, audit::AuditAction};
 
 /// Writes the audit entry of an attempt that its node is ending. Rejects an allocation with a record: its attempts end
-/// with reports.
+/// with reports. A node without a record is accepted: it may have been registered after the backup, as the allocation was.
 pub(super) fn note(
     case: Case<'_>,
     node: &NodeId,
     allocation: AllocationId,
     attempt: u32,
 ) -> Result<Verdict, Refusal> {
-    nodes::node(case, node)?;
     let state = case.state;
     let has_record = state.hot.contains_key(&allocation)
         || state.archive.ended(allocation).is_some()
