@@ -5,7 +5,7 @@ use crate::store::Store;
 use lattice_quorum_types::{
     AllocationId, Revision, UnixMillis,
     audit::{AuditAction, AuditEntry, AuditFilter, AuditOrder, AuditSearch},
-    backup::REVISION_GAP,
+    backup::{RESTORER, REVISION_GAP},
     view::{Answer, Query},
     wire::Unavailable,
 };
@@ -99,6 +99,8 @@ impl RestoreHistory {
 async fn read_skipped(store: &dyn Store) -> Result<Vec<SkippedNumbers>, Unavailable> {
     let mut search = AuditSearch {
         filter: AuditFilter {
+            // The quorum can skip segments without entries of a principal, but not those without an action.
+            by: Some(RESTORER.to_owned()),
             actions: BTreeSet::from([NUMBERS_SKIPPED.to_owned()]),
             ..AuditFilter::default()
         },
@@ -112,8 +114,9 @@ async fn read_skipped(store: &dyn Store) -> Result<Vec<SkippedNumbers>, Unavaila
             search: Box::new(search.clone()),
         };
         let Answer::AuditSearch(page) = store.read(query).await? else {
-            tracing::error!("the quorum's answer does not match the request for the audit");
-            return Ok(skipped);
+            return Err(Unavailable::Rejected {
+                reason: "the answer is for another query".to_owned(),
+            });
         };
         skipped.extend(page.entries.iter().filter_map(SkippedNumbers::of));
         match page.next {
@@ -126,12 +129,52 @@ async fn read_skipped(store: &dyn Store) -> Result<Vec<SkippedNumbers>, Unavaila
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_quorum_types::command::{Principal, Privilege};
+    use futures::stream::{self, BoxStream, StreamExt};
+    use lattice_quorum_types::{
+        Applied, Envelope, Refusal,
+        command::{Principal, Privilege},
+        view::WatchItem,
+    };
+
+    /// Store that answers every read as a query for the revision.
+    struct RevisionStore;
+
+    #[async_trait::async_trait]
+    impl Store for RevisionStore {
+        async fn propose(
+            &self,
+            _: Vec<Envelope>,
+        ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
+            Err(Unavailable::NoMajority)
+        }
+        async fn read(&self, _: Query) -> Result<Answer, Unavailable> {
+            Ok(Answer::Revision(Revision(1)))
+        }
+        fn watch(&self, _: Revision) -> BoxStream<'static, WatchItem> {
+            stream::pending().boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn answer_to_another_query_does_not_mean_that_nothing_was_restored() {
+        let history = RestoreHistory::default();
+        // The second call shows that the first answer is not kept.
+        for _ in 0..2 {
+            let found = history
+                .skipping(&RevisionStore, Revision(REVISION_GAP), AllocationId(2))
+                .await;
+            assert!(
+                matches!(&found, Err(Unavailable::Rejected { reason })
+                    if reason == "the answer is for another query"),
+                "{found:?}"
+            );
+        }
+    }
 
     #[test]
     fn skipped_numbers_have_both_bounds() {
         let by = Principal {
-            name: "restore".to_owned(),
+            name: RESTORER.to_owned(),
             privilege: Privilege::Admin,
         };
         let action = AuditAction::NumbersSkipped {

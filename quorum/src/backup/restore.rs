@@ -13,7 +13,7 @@ use lattice_quorum_state::{SegmentFault, SegmentId, Segments, State};
 use lattice_quorum_types::{
     Command, Envelope, VoterId,
     audit::AuditAction,
-    backup::{BackupFault, BackupHeader, BackupVerifier},
+    backup::{BackupFault, BackupHeader, BackupVerifier, RESTORER},
     command::{Principal, Privilege, SCHEMA},
     membership::Incarnation,
     view::TrustView,
@@ -29,8 +29,6 @@ use std::{
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// Principal of the first entry of the restored cluster.
-const RESTORER: &str = "restore";
 /// Number of the rules by which the first state of a restored cluster follows from the backup. It changes with these
 /// rules, such as the distance of allocation numbers, so that members restored by two versions refuse each other.
 const RESTORE_RULES: u64 = 2;

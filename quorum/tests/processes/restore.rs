@@ -15,7 +15,7 @@ use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     Revision, VoterId,
     audit::AuditAction,
-    backup::{BackupHeader, BackupVerifier},
+    backup::{BackupHeader, BackupVerifier, RESTORER},
     command::{Principal, Privilege},
     membership::{Incarnation, MemberReport},
     view::{Answer, Query, WatchItem},
@@ -384,6 +384,7 @@ async fn restored_members_found_the_cluster_together_and_come_to_the_same_bytes(
         panic!("{:?}", entries[1]);
     };
     assert_eq!((after.0, until.0), (0, 1_000_000_000));
+    assert_eq!(entries[1].by.name, RESTORER);
     for app in apps {
         app.stop().await;
     }

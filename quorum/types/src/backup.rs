@@ -19,6 +19,8 @@ pub const FORMAT: u16 = 1;
 /// hold a revision between the two, from a history that the restored cluster does not have. Such a watcher is rejected
 /// and starts again from a full read.
 pub const REVISION_GAP: u64 = 1_000_000_000;
+/// Principal of the first audit entries of a restored cluster: the backup and the skipped allocation numbers.
+pub const RESTORER: &str = "restore";
 /// Magic, format, length and digest of the header.
 const PREFIX_BYTES: usize = 8 + 2 + 4 + 32;
 /// Longest header, bytes. A larger length means a damaged file.

@@ -325,8 +325,11 @@ async fn compare(
         Ok(orphans) => {
             compared.orphans = orphans.len();
             compared.unfinished = true;
-            note_unknown(core, fence, node, &orphans, examined).await;
-            end_orphans(core, fence, node, &orphans).await;
+            // Reading a long audit may take longer than this comparison may, and must not delay the end.
+            tokio::join!(
+                end_orphans(core, fence, node, &orphans),
+                note_unknown(core, fence, node, &orphans, examined),
+            );
         }
         Err(error) => {
             compared.unfinished = true;

@@ -78,7 +78,7 @@ impl SingleCopy {
         let note = Envelope {
             schema: SCHEMA,
             principal: Principal {
-                name: "restore".to_owned(),
+                name: lattice_quorum_types::backup::RESTORER.to_owned(),
                 privilege: Privilege::Admin,
             },
             key: None,

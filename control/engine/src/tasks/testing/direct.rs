@@ -24,6 +24,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, UnixMillis, VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
     audit::AuditAction,
+    backup::RESTORER,
     command::{ExpectedNode, RankReport},
     node::Lifecycle,
     view::{Answer, Query},
@@ -348,6 +349,43 @@ async fn lost_work_of_restored_cluster_is_audited() {
     let skipped = skipped.unwrap().unwrap();
     assert_eq!((skipped.after, skipped.until.0), (last, 1_000_000_000));
     assert_eq!(world.core.skipped_numbers(last).await, Ok(None));
+}
+
+/// The audit of a restored cluster may be long, and is not needed to end an orphan.
+#[tokio::test]
+async fn lost_work_is_ended_while_the_audit_gives_no_answer() {
+    let mut world = World::new();
+    let key = world.start("b1");
+    world.restore_from_backup();
+    world.holds_audit(true);
+    let lost = AttemptKey {
+        allocation: AllocationId(key.allocation.0 + 1),
+        attempt: 1,
+    };
+    let statuses = [key, lost].map(|key| AttemptStatus { key, report: None });
+    world.agent_answers.lock().unwrap().attempts = statuses.to_vec();
+    world.reads();
+    let mut attempts = Attempts::new(world.core.clone());
+    let ended = async {
+        while world.agent_answers.lock().unwrap().terminated.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        report = attempts.round(&world.fence) => panic!("the audit was answered: {report:?}"),
+        ended = tokio::time::timeout(Duration::from_secs(10), ended) => ended.unwrap(),
+    }
+    assert_eq!(world.agent_answers.lock().unwrap().terminated, [lost]);
+    // The search names the principal, so that the quorum reads few segments.
+    let searches: Vec<_> = world
+        .reads()
+        .into_iter()
+        .filter_map(|query| match query {
+            Query::AuditSearch { search } => Some(search.filter.by),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(searches, [Some(RESTORER.to_owned())]);
 }
 
 fn attempt_statuses(n: u32) -> Vec<AttemptStatus> {

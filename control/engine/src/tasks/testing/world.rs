@@ -31,6 +31,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, Revision,
     UnixMillis, VclusterName,
     audit::AuditAction,
+    backup::RESTORER,
     baseline::{
         BaselineDefinition, ClassRule, Constraint, DriftPolicy, Rule, Scalar, SensitivePolicy,
     },
@@ -70,6 +71,8 @@ struct StateStore {
     longest: Mutex<usize>,
     /// Proposals are committed, and the answers are lost.
     loses_answers: Mutex<bool>,
+    /// Searches of the audit get no answer.
+    holds_audit: Mutex<bool>,
 }
 
 #[async_trait::async_trait]
@@ -90,6 +93,10 @@ impl Store for StateStore {
     }
     async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
         self.reads.lock().unwrap().push(query.clone());
+        let holds_audit = *self.holds_audit.lock().unwrap();
+        if holds_audit && matches!(query, Query::AuditSearch { .. }) {
+            return std::future::pending().await;
+        }
         let answer = self.state().query(&query);
         if query == Query::Revision {
             self.fold();
@@ -451,6 +458,11 @@ impl World {
         *self.store.loses_answers.lock().unwrap() = is_lost;
     }
 
+    /// Sets whether searches of the audit get no answer, as those of a long audit that is read from slow disks.
+    pub fn holds_audit(&self, is_held: bool) {
+        *self.store.holds_audit.lock().unwrap() = is_held;
+    }
+
     /// Simulates another control that takes over the lease; returns the fence of that control.
     pub fn hand_lease_to_other_control(&self) -> Fence {
         let lease = self.fence.lease.clone();
@@ -472,7 +484,7 @@ impl World {
         let note = Envelope {
             schema: SCHEMA,
             principal: Principal {
-                name: "restore".to_owned(),
+                name: RESTORER.to_owned(),
                 privilege: Privilege::Admin,
             },
             key: None,
