@@ -55,7 +55,8 @@ const MAX_CALLS: usize = 128;
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum number of orphans of one agent that are ended in one round; the rest follow in later rounds.
 const MAX_ENDED_PER_ROUND: usize = 16;
-/// Maximum number of orphans of one node that are examined for the audit: a faulty agent could report any number.
+/// Maximum number of orphans of one node, among those that it reports now, that are examined for the audit: a faulty
+/// agent could report any number.
 const MAX_EXAMINED_PER_NODE: usize = 64;
 /// Suffix of the drain reason of a node with orphans.
 const ORPHAN_REASON_SUFFIX: &str = "still run here though nothing holds the node for them";
@@ -90,19 +91,54 @@ struct NextQuery {
 
 /// Orphans, by node, for which it is settled whether the audit needs an entry.
 #[derive(Debug, Clone, Default)]
-struct ExaminedOrphans(Arc<Mutex<BTreeMap<NodeId, BTreeSet<AttemptKey>>>>);
+struct ExaminedOrphans(Arc<Mutex<BTreeMap<NodeId, ExaminedOfNode>>>);
+
+#[derive(Debug, Default)]
+struct ExaminedOfNode {
+    settled: BTreeSet<AttemptKey>,
+    /// The log has the message that this node reports more orphans than are examined.
+    is_limit_logged: bool,
+}
 
 impl ExaminedOrphans {
-    /// Whether this orphan is to be examined.
-    fn is_due(&self, node: &NodeId, key: AttemptKey) -> bool {
-        let examined = self.0.lock();
-        examined
-            .get(node)
-            .is_none_or(|of| !of.contains(&key) && of.len() < MAX_EXAMINED_PER_NODE)
+    /// Orphans to examine in this round.
+    fn due(&self, node: &NodeId, orphans: &[AttemptKey]) -> Vec<AttemptKey> {
+        let mut examined = self.0.lock();
+        let Some(of) = examined.get_mut(node) else {
+            let due = orphans.iter().take(MAX_ENDED_PER_ROUND);
+            return due.copied().collect();
+        };
+        let left = MAX_EXAMINED_PER_NODE.saturating_sub(of.settled.len());
+        let mut unsettled = orphans.iter().filter(|key| !of.settled.contains(*key));
+        if left > 0 {
+            let due = unsettled.take(left.min(MAX_ENDED_PER_ROUND));
+            return due.copied().collect();
+        }
+        if unsettled.next().is_some() && !of.is_limit_logged {
+            of.is_limit_logged = true;
+            let limit = MAX_EXAMINED_PER_NODE;
+            tracing::warn!(%node, limit, "node reports more orphans than are examined for the audit");
+        }
+        Vec::new()
     }
 
     fn insert(&self, node: &NodeId, key: AttemptKey) {
-        self.0.lock().entry(node.clone()).or_default().insert(key);
+        let mut examined = self.0.lock();
+        let of = examined.entry(node.clone()).or_default();
+        of.settled.insert(key);
+    }
+
+    /// Keeps only the orphans that the node reports now: the others have ended, and count no longer.
+    fn retain(&self, node: &NodeId, reported: &[AttemptKey]) {
+        let mut examined = self.0.lock();
+        let Some(of) = examined.get_mut(node) else {
+            return;
+        };
+        let reported: BTreeSet<AttemptKey> = reported.iter().copied().collect();
+        of.settled.retain(|key| reported.contains(key));
+        if of.settled.is_empty() {
+            examined.remove(node);
+        }
     }
 }
 
@@ -300,6 +336,7 @@ async fn compare(
     if expected.iter().all(|key| !is_lost(&key))
         && orphans::not_held(&core.view(), node, told).is_empty()
     {
+        examined.retain(node, &[]);
         return compared;
     }
     let present = match core.present_view().await {
@@ -321,8 +358,9 @@ async fn compare(
     }
     let suspects = orphans::not_held(&present, node, told);
     match orphans::still_reported(core, node, suspects).await {
-        Ok(orphans) if orphans.is_empty() => {}
+        Ok(orphans) if orphans.is_empty() => examined.retain(node, &[]),
         Ok(orphans) => {
+            examined.retain(node, &orphans);
             compared.orphans = orphans.len();
             compared.unfinished = true;
             // Reading a long audit may take longer than this comparison may, and must not delay the end.
@@ -348,15 +386,12 @@ async fn note_unknown(
     orphans: &[AttemptKey],
     examined: &ExaminedOrphans,
 ) {
-    for key in orphans.iter().take(MAX_ENDED_PER_ROUND) {
-        if !examined.is_due(node, *key) {
-            continue;
-        }
+    for key in examined.due(node, orphans) {
         let id = key.allocation;
         match core.skipped_numbers(id).await {
             Ok(Some(_)) => {}
             Ok(None) => {
-                examined.insert(node, *key);
+                examined.insert(node, key);
                 continue;
             }
             Err(error) => {
@@ -376,10 +411,10 @@ async fn note_unknown(
         match faults::propose_envelope(core, envelope).await {
             Ok(_) => {
                 tracing::error!(%node, %id, attempt = key.attempt, "agent runs an allocation without a record");
-                examined.insert(node, *key);
+                examined.insert(node, key);
             }
             // The allocation has a record after all.
-            Err(ProposeError::Refused(Refusal::Invalid { .. })) => examined.insert(node, *key),
+            Err(ProposeError::Refused(Refusal::Invalid { .. })) => examined.insert(node, key),
             Err(error) => {
                 tracing::warn!(%node, %id, %error, "unknown attempt not in the audit yet")
             }

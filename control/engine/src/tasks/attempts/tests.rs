@@ -105,3 +105,25 @@ fn a_silent_agent_is_asked_only_about_what_it_should_run() {
     assert_eq!(asks(&view, &view, EVERY), ["a"]);
     assert_eq!(asks(&view, &View::default(), EVERY), ["a"]);
 }
+
+#[test]
+fn ended_orphans_do_not_count_towards_the_limit() {
+    let key = |attempt| AttemptKey { attempt, ..KEY };
+    let (examined, node) = (ExaminedOrphans::default(), id("a"));
+    let all: Vec<AttemptKey> = (1..=100).map(key).collect();
+    assert_eq!(examined.due(&node, &all), all[..16]);
+    for settled in &all[..60] {
+        examined.insert(&node, *settled);
+    }
+    // Four more are within the limit of 64.
+    assert_eq!(examined.due(&node, &all), all[60..64]);
+    for settled in &all[60..64] {
+        examined.insert(&node, *settled);
+    }
+    assert!(examined.due(&node, &all).is_empty());
+    assert_eq!(examined.due(&id("b"), &all[99..]), all[99..]);
+    examined.retain(&node, &all[63..]);
+    assert_eq!(examined.due(&node, &all[63..]), all[64..80]);
+    examined.retain(&node, &[]);
+    assert!(examined.0.lock().is_empty());
+}

@@ -13,6 +13,7 @@ use crate::tasks::{
     orphans,
     readmission::{self, GateError},
     reboots::Reboots,
+    reconciler::Reconciler as _,
     register::Register,
     reports,
 };
@@ -386,6 +387,48 @@ async fn lost_work_is_ended_while_the_audit_gives_no_answer() {
         })
         .collect();
     assert_eq!(searches, [Some(RESTORER.to_owned())]);
+}
+
+/// Orphans with a record need no audit entry, and do not prevent one for lost work that the node reports later.
+#[tokio::test]
+async fn lost_work_is_audited_after_many_other_orphans() {
+    let mut world = World::new();
+    let key = world.start("b1");
+    world.restore_from_backup();
+    let mut attempts = Attempts::new(world.core.clone());
+    let reported = |orphans: Vec<AttemptKey>| {
+        let keys = [key].into_iter().chain(orphans);
+        let statuses = keys.map(|key| AttemptStatus { key, report: None });
+        world.agent_answers.lock().unwrap().attempts = statuses.collect();
+    };
+    for first in [2, 18, 34, 50, 66] {
+        let other = |attempt| AttemptKey { attempt, ..key };
+        reported((first..first + 16).map(other).collect());
+        // The next round queries the agent again without a delay.
+        attempts.forget();
+        assert_eq!(attempts.round(&world.fence).await.orphans, 16);
+        world.fold();
+    }
+    let lost = AttemptKey {
+        allocation: AllocationId(key.allocation.0 + 1),
+        attempt: 1,
+    };
+    reported(vec![lost]);
+    attempts.forget();
+    assert_eq!(attempts.round(&world.fence).await.orphans, 1);
+    let (after, limit) = (0, 1_000);
+    let entries = match world.core.read(Query::Audit { after, limit }).await {
+        Ok(Answer::Audit(entries)) => entries,
+        other => panic!("{other:?}"),
+    };
+    let mut actions: Vec<AuditAction> = entries.into_iter().map(|entry| entry.action).collect();
+    actions.retain(|action| matches!(action, AuditAction::UnknownAttemptEnded { .. }));
+    let expected = AuditAction::UnknownAttemptEnded {
+        node: id(NODE),
+        allocation: lost.allocation,
+        attempt: 1,
+    };
+    assert_eq!(actions, [expected]);
 }
 
 fn attempt_statuses(n: u32) -> Vec<AttemptStatus> {
