@@ -214,6 +214,14 @@ impl AccountingSync {
                 self.collected = head.acknowledged;
                 self.reported.clear();
                 self.elsewhere.clear();
+                // The same applies to rejected events, except those of acknowledged records, which are not read again.
+                self.refused
+                    .retain(|_, event| event.number <= head.acknowledged);
+                self.note(|status| {
+                    let refused = &self.refused;
+                    let is_kept = |name: &str| !is_event(name) || refused.contains_key(name);
+                    status.parked.retain(|name, _| is_kept(name));
+                });
                 self.count_events();
                 continue;
             }
@@ -343,6 +351,11 @@ impl AccountingSync {
     fn note<T>(&self, change: impl FnOnce(&mut SyncStatus) -> T) -> T {
         change(&mut self.status.lock())
     }
+}
+
+/// Whether a key of [`SyncStatus::parked`] is that of an event.
+fn is_event(name: &str) -> bool {
+    name.starts_with("event ")
 }
 
 /// Parameters for creating objects in Waldur.

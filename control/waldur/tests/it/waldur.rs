@@ -682,14 +682,29 @@ async fn full_buffer_drops_newest_and_keeps_totals() {
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 }
 
-/// The restored cluster uses the numbers of the lost usage records again.
+/// The restored cluster uses the numbers of the lost usage records again. A rejected event of a lost record is not
+/// retried either; one of a record in the backup is.
 #[tokio::test]
 async fn restored_cluster_sends_no_event_of_lost_records() {
     let mut fixture = SyncFixture::with(Version::V7, |settings| settings.seed_paths = true).await;
     fixture.waldur.set_seed_paths(true);
     fixture.world.ran("physics", "batch", 1, HOUR);
     assert_eq!(fixture.round().await.failure, None);
+    let rejection = || {
+        Rule::new("/api/invoices/*/items/", Fault::status(400))
+            .method("POST")
+            .times(1)
+    };
+    fixture.waldur.add_fault(rejection());
+    fixture.world.start("physics", "batch", 1);
+    let status = fixture.round().await;
+    assert_eq!((status.failure, status.parked.len()), (None, 1));
     let backup = fixture.world.saved();
+    fixture.waldur.add_fault(rejection());
+    fixture.world.start("physics/higgs", "batch", 1);
+    let status = fixture.round().await;
+    assert_eq!((status.failure, status.parked.len()), (None, 2));
+    assert_eq!(status.acknowledged, 4);
     fixture.waldur.down().await;
     for _ in 0..2 {
         fixture.world.ran("physics/higgs", "batch", 1, HOUR);
@@ -700,9 +715,11 @@ async fn restored_cluster_sends_no_event_of_lost_records() {
     fixture.wait(0);
     fixture.world.ran("bio", "batch", 1, HOUR);
     fixture.waldur.up().await;
-    fixture.wait(10 * 60_000);
+    // The retry of rejected events is due.
+    fixture.wait(16 * 60_000);
     let status = fixture.round().await;
     assert_eq!((status.failure, status.in_memory), (None, 0));
+    assert_eq!(status.parked, BTreeMap::new());
     let items = fixture.waldur.seed_items();
     let sent: Vec<_> = items
         .iter()
@@ -713,8 +730,9 @@ async fn restored_cluster_sends_no_event_of_lost_records() {
         [
             (Some(1), Some("physics")),
             (Some(2), Some("physics")),
-            (Some(3), Some("bio")),
+            (Some(3), Some("physics")),
             (Some(4), Some("bio")),
+            (Some(5), Some("bio")),
         ]
     );
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
