@@ -209,15 +209,17 @@ impl Journal {
     /// Removes all events, whether they are acknowledged or not.
     ///
     /// # Errors
-    /// Returns an error when a file cannot be removed.
+    /// Returns an error when a file cannot be removed or the folder cannot be written to disk. The call can be repeated.
     pub fn clear(&mut self) -> Result<(), JournalError> {
         self.memory.clear();
         self.dropped.clear();
         (self.events, self.last) = (0, 0);
-        while let Some(segment) = self.segments.pop_front() {
+        // A file stays in the list until it is removed, so that a repeated call removes it.
+        while let Some(segment) = self.segments.front() {
             segment.remove()?;
+            self.segments.pop_front();
         }
-        Ok(())
+        file::sync_folder(&self.folder)
     }
 
     /// The first events in memory, at most `limit`.
@@ -248,11 +250,13 @@ impl Journal {
         number: u64,
         steps: &dyn StepObserver,
     ) -> Result<(), JournalError> {
-        self.drop_through(number, steps)?;
+        let removed = self.drop_through(number, steps);
         while self.dropped.front().is_some_and(|first| *first <= number) {
             self.dropped.pop_front();
         }
-        self.refill()
+        // Also after an error: without events in memory, those on disk would count as sent.
+        self.refill()?;
+        removed
     }
 
     fn drop_through(&mut self, number: u64, steps: &dyn StepObserver) -> Result<(), JournalError> {
@@ -263,22 +267,21 @@ impl Journal {
         {
             self.memory.pop_front();
         }
+        // Events are counted first, so that their number is right even if a file cannot be removed.
         let mut left = 0;
-        while self
-            .segments
-            .front()
-            .is_some_and(|first| first.last <= number)
-        {
-            let Some(segment) = self.segments.pop_front() else {
-                break;
-            };
-            steps.at(Step::InForget);
-            segment.remove()?;
-        }
         for segment in &mut self.segments {
             left += segment.pass(number)?;
         }
         self.events = left;
+        // A file stays in the list until it is removed, so that the next call removes it.
+        while let Some(segment) = self.segments.front() {
+            if segment.last > number {
+                break;
+            }
+            steps.at(Step::InForget);
+            segment.remove()?;
+            self.segments.pop_front();
+        }
         Ok(())
     }
 

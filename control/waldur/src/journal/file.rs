@@ -152,7 +152,10 @@ impl Segment {
 
     /// Marks events up to this number as acknowledged, and returns the number of remaining events.
     pub(super) fn pass(&mut self, number: u64) -> Result<usize, JournalError> {
-        if number >= self.first && number > self.passed && self.events > 0 {
+        if number >= self.last {
+            self.events = 0;
+            self.passed = self.passed.max(number);
+        } else if number >= self.first && number > self.passed && self.events > 0 {
             let left = self
                 .read()?
                 .into_iter()
@@ -168,9 +171,19 @@ impl Segment {
         Ok(records(&text, 0).0)
     }
 
-    pub(super) fn remove(self) -> Result<(), JournalError> {
-        fs::remove_file(&self.path).map_err(JournalError::at(&self.path))
+    /// Removes the file. A missing file counts as removed.
+    pub(super) fn remove(&self) -> Result<(), JournalError> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(JournalError::at(&self.path)),
+        }
     }
+}
+
+/// Writes the entries of the folder to disk, so that removed files do not exist again after a power failure.
+pub(super) fn sync_folder(folder: &Path) -> Result<(), JournalError> {
+    let sync = || File::open(folder)?.sync_all();
+    sync().map_err(JournalError::at(folder))
 }
 
 /// Leading complete records of a file with ascending numbers above `after`, and the position in bytes after the last of

@@ -128,6 +128,52 @@ fn cleared_journal_accepts_lower_numbers() {
     assert_eq!(numbers(&mut open(&folder, 4).0), [5, 6, 7]);
 }
 
+/// Replaces the file by a folder, which cannot be removed as a file, until [`allow_removal`].
+fn prevent_removal(path: &Path) {
+    fs::rename(path, path.with_extension("aside")).unwrap();
+    fs::create_dir(path).unwrap();
+}
+
+fn allow_removal(path: &Path) {
+    fs::remove_dir(path).unwrap();
+    fs::rename(path.with_extension("aside"), path).unwrap();
+}
+
+#[test]
+fn clear_removes_remaining_files_after_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(&folder, 0);
+    journal.append(&events(1..=5), &NoObserver).unwrap();
+    let path = file::names(folder.path()).unwrap().remove(0);
+    prevent_removal(&path);
+    assert_eq!(journal.clear().unwrap_err().path, path);
+    allow_removal(&path);
+    journal.clear().unwrap();
+    assert_eq!(file::names(folder.path()).unwrap().len(), 0);
+    // A missing file counts as removed.
+    journal.append(&events(1..=5), &NoObserver).unwrap();
+    fs::remove_file(&path).unwrap();
+    journal.clear().unwrap();
+    assert!(journal.is_empty());
+}
+
+#[test]
+fn later_events_are_kept_after_failed_removal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(&folder, 0);
+    journal.append(&events(1..=25), &NoObserver).unwrap();
+    let path = file::names(folder.path()).unwrap().remove(0);
+    prevent_removal(&path);
+    let failed = journal.acknowledge(25, &NoObserver).unwrap_err();
+    assert_eq!(failed.path, path);
+    assert_eq!((journal.len(), journal.in_memory()), (0, 0));
+    allow_removal(&path);
+    journal.append(&events(26..=28), &NoObserver).unwrap();
+    assert_eq!((journal.len(), journal.in_memory()), (3, 3));
+    assert_eq!(numbers(&mut journal), [26, 27, 28]);
+    assert_eq!(file::names(folder.path()).unwrap().len(), 0);
+}
+
 /// A power failure may cut the file anywhere: complete records stay, the incomplete one is removed, and new events are
 /// appended.
 #[test]
