@@ -3,7 +3,7 @@
 use crate::cluster::AccountedCluster;
 use jiff::Timestamp;
 use lattice_quorum_types::{
-    NodeId, ProjectPath, UnixMillis,
+    NodeId, ProjectPath, Revision, UnixMillis,
     budget::{HOUR_MS, ONE_PPM},
     hostlist,
     usage_record::{AccountedAllocation, Claimant, UsagePeriod, UsageRecord, UsageRecordKind},
@@ -129,6 +129,12 @@ pub enum EventBody {
 }
 
 impl Event {
+    /// Revision of the event's usage record; `None` if the id has none.
+    pub fn revision(&self) -> Option<Revision> {
+        let (revision, _) = self.id.split_once('-')?;
+        revision.parse().ok().map(Revision)
+    }
+
     /// Event for a usage record; `None` for records that are reported only in totals.
     pub fn of(record: &UsageRecord, cluster: &dyn AccountedCluster) -> Option<Self> {
         let (about, body) = match &record.kind {

@@ -137,6 +137,19 @@ impl Journal {
         self.last
     }
 
+    /// The last event on disk, acknowledged or not; `None` if there is none.
+    ///
+    /// # Errors
+    /// Returns an error when a file cannot be read.
+    pub fn last_event(&self) -> Result<Option<Event>, JournalError> {
+        for segment in self.segments.iter().rev() {
+            if let Some(event) = segment.read()?.pop() {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
     /// Number of unacknowledged events.
     pub fn len(&self) -> usize {
         self.events

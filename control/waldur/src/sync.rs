@@ -22,7 +22,7 @@ use crate::{
     step::{Step, StepObserver},
 };
 use lattice_ledger::Month;
-use lattice_quorum_types::{ProjectPath, UnixMillis};
+use lattice_quorum_types::{ProjectPath, Revision, UnixMillis, backup::REVISION_GAP};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -71,6 +71,8 @@ pub struct AccountingSync {
     journal: Option<Journal>,
     /// Number of the last usage record that was read.
     collected: u64,
+    /// Revision of the quorum at the last read; after a start, that of the last event in the journal.
+    seen: Option<Revision>,
     /// Totals in Waldur by resource and month, as last reported or read.
     reported: BTreeMap<(ResourceScope, Month), Amounts>,
     /// Part of `reported` that Waldur has recorded for other resources of the same scope, including terminated ones.
@@ -102,6 +104,7 @@ impl AccountingSync {
             objects: Objects::default(),
             journal: None,
             collected: 0,
+            seen: None,
             reported: BTreeMap::new(),
             elsewhere: BTreeMap::new(),
             closed: BTreeSet::new(),
@@ -200,18 +203,21 @@ impl AccountingSync {
                     continue;
                 }
             }
-            if head.last < self.collected {
-                // The cluster was restored from a backup, so its later usage records differ. The events in the journal
-                // are either in the usage records that are read again, or belong to usage that the cluster has lost.
+            if head.last < self.collected || self.has_gap(head.revision) {
+                // The cluster was restored from a backup, so its later usage records differ. It may already have more
+                // records than were read before, so the revision is compared too. The events in the journal are either in
+                // the usage records that are read again, or belong to usage that the cluster has lost.
                 tracing::warn!(
                     read = self.collected,
                     last = head.last,
-                    "quorum has fewer usage records than were read; was it restored from a backup?"
+                    revision = head.revision.0,
+                    "quorum has other usage records than were read; was it restored from a backup?"
                 );
                 if let Some(journal) = &mut self.journal {
                     journal.clear()?;
                 }
                 self.collected = head.acknowledged;
+                self.seen = Some(head.revision);
                 self.reported.clear();
                 self.elsewhere.clear();
                 // The same applies to rejected events, except those of acknowledged records, which are not read again.
@@ -225,6 +231,7 @@ impl AccountingSync {
                 self.count_events();
                 continue;
             }
+            self.seen = Some(head.revision);
             self.note(|status| {
                 status.last = head.last;
                 status.acknowledged = head.acknowledged;
@@ -253,6 +260,15 @@ impl AccountingSync {
         }
     }
 
+    /// Whether the quorum was restored since the last read. A restore adds [`REVISION_GAP`] to the revision of the
+    /// backup, which is lower than the last one read. Half of the gap therefore counts as a restore; no cluster makes
+    /// that many revisions between two reads.
+    fn has_gap(&self, revision: Revision) -> bool {
+        let distance = |seen: Revision| revision.0.saturating_sub(seen.0);
+        self.seen
+            .is_some_and(|seen| distance(seen) >= REVISION_GAP / 2)
+    }
+
     fn open(&mut self, acknowledged: u64) -> Result<(), JournalError> {
         let AccountingSettings { folder, bounds, .. } = &self.settings;
         let (journal, recovered) = Journal::open(folder, *bounds, acknowledged)?;
@@ -260,6 +276,7 @@ impl AccountingSync {
             tracing::info!(?recovered, "earlier events found in the journal");
         }
         self.collected = journal.last().max(acknowledged);
+        self.seen = journal.last_event()?.and_then(|event| event.revision());
         self.journal = Some(journal);
         self.count_events();
         Ok(())

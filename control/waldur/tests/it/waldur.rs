@@ -738,6 +738,54 @@ async fn restored_cluster_sends_no_event_of_lost_records() {
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 }
 
+/// The restored cluster has more usage records than were read before the restore, so only its revision shows the
+/// restore, in the same process and after a restart.
+#[tokio::test]
+async fn restored_cluster_with_more_records_sends_no_event_of_lost_records() {
+    for is_restarted in [false, true] {
+        let mut fixture =
+            SyncFixture::with(Version::V7, |settings| settings.seed_paths = true).await;
+        fixture.waldur.set_seed_paths(true);
+        fixture.world.ran("physics", "batch", 1, HOUR);
+        assert_eq!(fixture.round().await.failure, None);
+        let backup = fixture.world.saved();
+        fixture.waldur.down().await;
+        fixture.world.ran("physics/higgs", "batch", 1, HOUR);
+        assert_eq!(fixture.round().await.in_memory, 2);
+        fixture.world.restore(backup);
+        // The clock of the restored state follows.
+        fixture.wait(0);
+        for _ in 0..2 {
+            fixture.world.ran("bio", "batch", 1, HOUR);
+        }
+        if is_restarted {
+            fixture.succeeded(true);
+        }
+        fixture.waldur.up().await;
+        fixture.wait(10 * 60_000);
+        let status = fixture.round().await;
+        assert_eq!((status.failure, status.in_memory), (None, 0));
+        let items = fixture.waldur.seed_items();
+        let sent: Vec<_> = items
+            .iter()
+            .map(|item| (item.body["number"].as_u64(), item.body["tenant"].as_str()))
+            .collect();
+        assert_eq!(
+            sent,
+            [
+                (Some(1), Some("physics")),
+                (Some(2), Some("physics")),
+                (Some(3), Some("bio")),
+                (Some(4), Some("bio")),
+                (Some(5), Some("bio")),
+                (Some(6), Some("bio")),
+            ],
+            "restarted: {is_restarted}"
+        );
+        fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
+    }
+}
+
 /// An outage of two hours at a hundred events per minute, with the buffers of the document; then Waldur is back.
 #[tokio::test]
 async fn an_outage_of_two_hours_loses_nothing_and_keeps_the_order() {

@@ -8,6 +8,7 @@ use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
     VclusterName,
     allocation::RankExit,
+    audit::AuditAction,
     budget::{Credit, SoftPatch},
     command::{ExpectedNode, Fence, Principal, Privilege, RankReport, SCHEMA},
     id::LeaseName,
@@ -115,9 +116,26 @@ impl World {
     }
 
     /// Replaces the state by a saved one, as the restore of a backup does. The ledger is built again.
-    pub fn restore(&self, state: State) {
+    pub fn restore(&self, mut state: State) {
         let mut inner = self.inner();
         let inner = &mut *inner;
+        let note = Envelope {
+            schema: SCHEMA,
+            principal: Principal {
+                name: "restore".to_owned(),
+                privilege: Privilege::Admin,
+            },
+            key: None,
+            at: inner.now,
+            fence: None,
+            command: Command::NoteQuorum {
+                action: Box::new(AuditAction::SteppedDown {
+                    member: 1,
+                    to: None,
+                }),
+            },
+        };
+        state.begin_restored(&note).unwrap();
         let mut ledger = Ledger::new(UnixMillis(0), Vec::new(), 0, BEGIN);
         for node in state.nodes() {
             ledger.set_gpus(&node.id, Some(GPUS));
