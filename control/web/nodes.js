@@ -66,11 +66,12 @@ const SIGNS = {
   unreachable: "✕", suspect: "~", faulty: "!", unknown: "!", degraded: "!", releasing: "", allocated: "", claimed: "", ready: "",
 };
 
-// Sign of the node's combined status, which is the worst of its parts; the title of the tile names the status.
+// Sign of the node's combined status, which is the worst of its parts; the title of the tile names the status. Drift is
+// not part of the status: its sign appears only where the status has none, and the tile shows it by its border too.
 function stateSign(node) {
-  if (["unreachable", "suspect"].includes(node.status)) return SIGNS[node.status];
-  if (node.drifted_keys > 0) return "≠";
-  return SIGNS[node.status] ?? "⏸";
+  const sign = SIGNS[node.status] ?? "⏸";
+  if (sign !== "") return sign;
+  return node.drifted_keys > 0 ? "≠" : "";
 }
 
 function drawTile(tile, node) {
