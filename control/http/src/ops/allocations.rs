@@ -415,7 +415,9 @@ async fn current_view(api: &Api, caller: &Caller, a: &Allocation) -> AllocationV
     };
     if shown.workload.is_some() {
         // Only the record of an ended array must be read, from the quorum.
-        shown.output = outputs::places(core, &view, a).await.ok();
+        let places = outputs::places(core, &view, a);
+        let places = tokio::time::timeout(names::DETAIL_TIMEOUT, places).await;
+        shown.output = places.ok().and_then(Result::ok);
     }
     shown
 }

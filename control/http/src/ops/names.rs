@@ -1,14 +1,22 @@
 //! Names of allocations in texts: those of array elements, from the view or from the quorum.
 
 use super::elements;
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use lattice_api::problem::Problem;
 use lattice_engine::{Core, ProposeError};
 use lattice_quorum_types::{Allocation, AllocationId, AllocationName, Refusal};
 use lattice_view::View;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Maximum number of names read from the quorum for one response. Further ended allocations are named by their numbers.
 const MAX_READS: usize = 64;
+/// Longest time for which a response waits for details that it can be given without, all of them together. Without a
+/// majority of the quorum, a single read takes many seconds.
+pub(super) const DETAIL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Names of the allocations that one response mentions.
 pub(crate) struct Names<'a> {
@@ -24,26 +32,23 @@ impl<'a> Names<'a> {
         Self { view, ended }
     }
 
-    /// Names of the allocations in the view, and of these ended ones. An allocation that cannot be read is named by its
-    /// number.
+    /// Names of the allocations in the view, and of these ended ones. An allocation that cannot be read in
+    /// [`DETAIL_TIMEOUT`] is named by its number.
     pub(crate) async fn of(
         core: &Core,
         view: &'a View,
         ids: impl IntoIterator<Item = AllocationId>,
     ) -> Self {
         let mut names = Self::in_view(view);
-        for id in ids {
-            if view.has_name_of(id) || names.ended.contains_key(&id) {
-                continue;
-            }
-            if names.ended.len() == MAX_READS {
-                break;
-            }
-            let name = ended_name(core, id).await;
-            names
-                .ended
-                .insert(id, name.unwrap_or(AllocationName::of_id(id)));
+        let unnamed = unnamed(view, ids);
+        if unnamed.is_empty() {
+            return names;
         }
+        let reads: FuturesUnordered<_> =
+            unnamed.into_iter().map(|id| ended_name(core, id)).collect();
+        let timeout = tokio::time::sleep(DETAIL_TIMEOUT);
+        let read: Vec<_> = reads.take_until(timeout).collect().await;
+        names.ended = read.into_iter().flatten().collect();
         names
     }
 
@@ -57,13 +62,27 @@ impl<'a> Names<'a> {
     }
 }
 
-async fn ended_name(core: &Core, id: AllocationId) -> Option<AllocationName> {
-    let record = elements::find_record(core, id).await.ok()?;
-    let record: Option<Arc<Allocation>> = match record {
-        Some(record) => Some(record),
-        None => elements::unplaced_element(core, id).await.ok()?,
-    };
-    Some(record?.name())
+/// The first allocations, each once, that the view has no name for.
+fn unnamed(view: &View, ids: impl IntoIterator<Item = AllocationId>) -> Vec<AllocationId> {
+    let mut seen = BTreeSet::new();
+    let ids = ids.into_iter().filter(|id| !view.has_name_of(*id));
+    ids.filter(|id| seen.insert(*id)).take(MAX_READS).collect()
+}
+
+/// Reads the name of an allocation from the quorum; `None` if there is no answer or no such allocation.
+fn ended_name(
+    core: &Core,
+    id: AllocationId,
+) -> BoxFuture<'_, Option<(AllocationId, AllocationName)>> {
+    async move {
+        let record = elements::find_record(core, id).await.ok()?;
+        let record: Option<Arc<Allocation>> = match record {
+            Some(record) => Some(record),
+            None => elements::unplaced_element(core, id).await.ok()?,
+        };
+        Some((id, record?.name()))
+    }
+    .boxed()
 }
 
 /// Allocations that the reason of a stop mentions.

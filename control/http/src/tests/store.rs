@@ -5,16 +5,19 @@ use lattice_engine::Store;
 use lattice_mesh::{Clock, SystemClock};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    Applied, Command, Envelope, Event, ProjectPath, Refusal, Revision,
+    AllocationId, Applied, Command, Envelope, Event, ProjectPath, Refusal, Revision,
     audit::{AuditAction, AuditHead},
     command::{LimitChange, Principal, Privilege, SCHEMA},
     limit::{LimitPatch, Patch},
     view::{Answer, Query, WatchItem},
     wire::Unavailable,
 };
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tokio::sync::watch;
 
@@ -28,6 +31,8 @@ struct Inner {
     revision: watch::Sender<Revision>,
     down: AtomicBool,
     unreadable: AtomicBool,
+    /// Allocations whose single records are never returned.
+    silent: Mutex<BTreeSet<AllocationId>>,
 }
 
 impl SingleCopy {
@@ -38,6 +43,7 @@ impl SingleCopy {
             revision: watch::Sender::new(Revision(0)),
             down: AtomicBool::new(false),
             unreadable: AtomicBool::new(false),
+            silent: Mutex::default(),
         }))
     }
 
@@ -48,6 +54,18 @@ impl SingleCopy {
     /// Makes the store accept commands and answer no query.
     pub(super) fn set_unreadable(&self, unreadable: bool) {
         self.0.unreadable.store(unreadable, Ordering::SeqCst);
+    }
+
+    /// Makes queries for the single records of these allocations wait for ever.
+    pub(super) fn set_silent(&self, ids: impl IntoIterator<Item = AllocationId>) {
+        *self.0.silent.lock().unwrap() = ids.into_iter().collect();
+    }
+
+    fn is_silent(&self, query: &Query) -> bool {
+        match query {
+            Query::Allocation { id } => self.0.silent.lock().unwrap().contains(id),
+            _ => false,
+        }
     }
 
     /// Changes a limit as an administrator does, without the port.
@@ -149,6 +167,9 @@ impl Store for SingleCopy {
         self.check_up()?;
         if self.0.unreadable.load(Ordering::SeqCst) {
             return Err(Unavailable::NoMajority);
+        }
+        if self.is_silent(&query) {
+            return futures::future::pending().await;
         }
         Ok(self.0.state.lock().unwrap().query(&query))
     }

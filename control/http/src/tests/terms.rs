@@ -15,6 +15,7 @@ use lattice_quorum_types::{
 };
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 async fn submit(fixture: &ApiFixture, who: &str, request: &AllocationRequest) -> AllocationId {
     let client = fixture.client(who);
@@ -574,4 +575,52 @@ async fn a_checkpoint_is_asked_for_by_its_user_and_shown() {
         shown.checkpoint.unwrap().trigger.as_deref(),
         Some("automatic")
     );
+}
+
+/// A name is a detail: responses that mention ended allocations do not wait for a quorum that does not answer.
+#[tokio::test]
+async fn unread_names_do_not_delay_a_response() {
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let (mut ended, mut lost) = (Vec::new(), Vec::new());
+    for _ in 0..6 {
+        let first = submit(&fixture, "alice", &job("atlas/web", 1)).await;
+        let text = format!("afterok:{first}");
+        lost.push(submit(&fixture, "alice", &after(text)).await);
+        alice.cancel(first).await.unwrap();
+        ended.push(first);
+    }
+    fixture.settled().await;
+    fixture.store.set_silent(ended.iter().copied());
+    let begun = std::time::Instant::now();
+    let all = AllocationFilter::default();
+    let list = alice.allocations(&all).await.unwrap();
+    let elapsed = begun.elapsed();
+    assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
+    for (first, second) in ended.iter().zip(&lost) {
+        let shown = list.iter().find(|a| a.id == *second).unwrap();
+        let stop = shown.stop.as_deref().unwrap();
+        assert!(stop.contains(&format!("allocation {first} ")), "{stop}");
+    }
+}
+
+/// The output of an element is in the record of its array, which only the quorum has once the array ended.
+#[tokio::test]
+async fn unread_array_does_not_delay_its_element() {
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let array = submit(&fixture, "alice", &array("0")).await;
+    let placed = AllocationId(array.0 + 1);
+    fixture.assign(placed, &["gpu001"]).await;
+    fixture.begins(placed, "gpu001").await;
+    let exit = RankExit::Exited { code: 0 };
+    fixture.ends(placed, "gpu001", exit).await;
+    assert!(alice.allocation(placed).await.unwrap().output.is_some());
+    fixture.store.set_silent([array]);
+    let begun = std::time::Instant::now();
+    let shown = alice.allocation(placed).await.unwrap();
+    let elapsed = begun.elapsed();
+    assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
+    assert_eq!(shown.state, "completed");
+    assert!(shown.output.is_none(), "{shown:?}");
 }
