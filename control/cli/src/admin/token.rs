@@ -8,13 +8,15 @@ use crate::{
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_api::token::{TokenCreated, TokenRequest, TokenView};
+use lattice_client::ClientError;
+use lattice_host::error_text::with_causes;
 use lattice_mesh::Role;
 use lattice_quorum_types::{Revision, hostlist};
 use serde::Serialize;
 use std::{
     fs::File,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// Join token subcommands.
@@ -107,7 +109,11 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
     let created = connection.client.create_token(&request).await;
     let created = match (created, file) {
         (Ok(created), Some((path, file))) => {
-            write_token(file, &created.token).with_context(|| path.display().to_string())?;
+            if let Err(error) = write_token(file, &created.token) {
+                let removed = std::fs::remove_file(path);
+                let revoked = connection.client.revoke_token(&created.id, None).await;
+                return Err(unwritten(path, &error, removed, &created.id, revoked.err()));
+            }
             output::message!("wrote {}", path.display());
             TokenCreated {
                 token: String::new(),
@@ -149,6 +155,34 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
 fn write_token(mut file: File, token: &str) -> io::Result<()> {
     writeln!(file, "{token}")?;
     file.sync_all()
+}
+
+/// Failure for a token that could not be written to its file, and the state of the token and the file.
+fn unwritten(
+    path: &Path,
+    error: &io::Error,
+    removed: io::Result<()>,
+    id: &str,
+    unrevoked: Option<ClientError>,
+) -> Failure {
+    let path = path.display();
+    let mut text = format!("{path}: {error}; ");
+    match unrevoked {
+        None => text.push_str("the token was revoked"),
+        Some(reason) => {
+            let reason = with_causes(&reason);
+            text.push_str(&format!(
+                "the token is still valid, because it could not be revoked ({reason}): run `lattice admin token revoke \
+                 {id}`"
+            ));
+        }
+    }
+    if let Err(error) = removed {
+        text.push_str(&format!(
+            "; remove {path} before you repeat the command ({error})"
+        ));
+    }
+    Failure::refused(text)
 }
 
 fn in_words(request: &TokenRequest, created: &TokenCreated) -> String {
@@ -259,4 +293,35 @@ async fn revoke(ids: &[String], connection: &Connection) -> Result<(), Failure> 
     all.finish(columns, |one| {
         vec![one.id.clone(), one.revision.to_string()]
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_api::{Problem, problem::Kind};
+
+    /// The error names the state of the token, and what is left to do.
+    #[test]
+    fn failed_write_names_the_state_of_the_token() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let path = Path::new("join.token");
+        let failure = unwritten(path, &full(), Ok(()), "0123abcd", None);
+        assert_eq!(
+            failure.text,
+            format!("join.token: {}; the token was revoked", full())
+        );
+        let problem = Problem::new(Kind::Unavailable, "no_majority", "no majority answers");
+        let reason = ClientError::from_problem(problem);
+        let removed = Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        let failure = unwritten(path, &full(), removed, "0123abcd", Some(reason));
+        for part in [
+            "the token is still valid",
+            "no majority answers",
+            "`lattice admin token revoke 0123abcd`",
+            "remove join.token before you repeat the command",
+        ] {
+            assert!(failure.text.contains(part), "{part}: {}", failure.text);
+        }
+        assert_eq!(failure.code, 1);
+    }
 }
