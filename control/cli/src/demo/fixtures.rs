@@ -1,6 +1,7 @@
 //! Captured hosts and recorded workload of the demo.
 
 use super::packed;
+use crate::output;
 use anyhow::{Context as _, bail};
 use lattice_quorum_types::NodeId;
 use serde::Deserialize;
@@ -125,13 +126,20 @@ impl FixtureSource {
         Ok(found.map_or(FixtureSource::Program, FixtureSource::Folder))
     }
 
-    /// Returns the data in a folder. The copy in the program is unpacked into the subfolder `fixtures` of `folder`.
+    /// Returns the data in a folder. The copy in the program is unpacked into the subfolder `fixtures` of `folder`,
+    /// unless it is there already.
     pub fn unpacked_in(self, folder: &Path) -> anyhow::Result<Fixtures> {
         match self {
             FixtureSource::Folder(fixtures) => Ok(fixtures),
             FixtureSource::Program => {
                 let dir = folder.join("fixtures");
-                packed::unpack(&dir)?;
+                if let Some(earlier) = packed::unpack(&dir)? {
+                    output::message!(
+                        "the hosts in {} were incomplete or of another version of the program; they are kept in {}",
+                        dir.display(),
+                        earlier.display()
+                    );
+                }
                 Fixtures::open(dir)
             }
         }

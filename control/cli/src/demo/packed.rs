@@ -73,15 +73,62 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Writes the fixtures into the folder `into`, in place of those of an earlier version of the program.
-pub fn unpack(into: &Path) -> anyhow::Result<()> {
+/// Name of the file with the hash of the archive that a folder was unpacked from. It is written last, so that a folder
+/// without it is incomplete or older than this file.
+const MARKER: &str = ".packed";
+
+/// Provides the fixtures in the folder `into`. A folder that was unpacked from the same archive stays as it is, with any
+/// edits; the folder of another version of the program is renamed, and its new path is returned.
+///
+/// # Errors
+/// A file or folder cannot be read, renamed or written; the error names it.
+pub fn unpack(into: &Path) -> anyhow::Result<Option<PathBuf>> {
     let about = |path: &Path| path.display().to_string();
-    match fs::remove_dir_all(into) {
+    let hash = blake3::hash(ARCHIVE).to_hex();
+    let marker = into.join(MARKER);
+    match fs::read_to_string(&marker) {
+        Ok(text) if text.trim() == hash.as_str() => return Ok(None),
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| about(into));
+            return Err(error).with_context(|| about(&marker));
         }
         _ => {}
     }
+    let earlier = set_aside(into)?;
+    write_entries(into)?;
+    fs::write(&marker, format!("{hash}\n")).with_context(|| about(&marker))?;
+    Ok(earlier)
+}
+
+/// Renames a folder to the first free name of `NAME.old-1`, `NAME.old-2` and so on, and returns the new path; `None` if
+/// there is no such folder.
+fn set_aside(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let about = |path: &Path| path.display().to_string();
+    let exists = |path: &Path| match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| about(path)),
+    };
+    if !exists(folder)? {
+        return Ok(None);
+    }
+    let mut number = 1_u32;
+    let earlier = loop {
+        let mut name = folder.as_os_str().to_owned();
+        name.push(format!(".old-{number}"));
+        let earlier = PathBuf::from(name);
+        if !exists(&earlier)? {
+            break earlier;
+        }
+        number += 1;
+    };
+    fs::rename(folder, &earlier)
+        .with_context(|| format!("{} to {}", about(folder), about(&earlier)))?;
+    Ok(Some(earlier))
+}
+
+/// Writes all entries of the archive into the new folder `into`.
+fn write_entries(into: &Path) -> anyhow::Result<()> {
+    let about = |path: &Path| path.display().to_string();
     let entries = Entries::read(ARCHIVE)?;
     // Entries are sorted, so that the files of a folder follow each other.
     let mut folder = PathBuf::new();
@@ -152,7 +199,9 @@ mod tests {
         let into = folder.path().join("fixtures");
         fs::create_dir(&into).unwrap();
         fs::write(into.join("earlier-version"), "x").unwrap();
-        unpack(&into).unwrap();
+        let earlier = unpack(&into).unwrap().unwrap();
+        assert_eq!(earlier, folder.path().join("fixtures.old-1"));
+        assert_eq!(fs::read(earlier.join("earlier-version")).unwrap(), b"x");
         assert!(!into.join("earlier-version").exists());
         let here = lattice_quorum_types::NodeId::new("here").unwrap();
         let nodes = |fixtures: &Fixtures| fixtures.nodes(24, here.clone()).unwrap();
@@ -176,6 +225,29 @@ mod tests {
             count(&into.join("hosts/gpu101")),
             count(&source.file("hosts/gpu101"))
         );
+    }
+
+    /// Edits survive a restart of the same program, and an update keeps them in the renamed folder.
+    #[test]
+    fn edited_hosts_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let into = folder.path().join("fixtures");
+        assert_eq!(unpack(&into).unwrap(), None);
+        let edited = "hosts/cluster.yaml";
+        fs::write(into.join(edited), "edited").unwrap();
+        assert_eq!(unpack(&into).unwrap(), None);
+        assert_eq!(fs::read(into.join(edited)).unwrap(), b"edited");
+        for number in 1..=2 {
+            fs::write(into.join(edited), format!("edit {number}")).unwrap();
+            fs::write(into.join(MARKER), "hash of another version\n").unwrap();
+            let earlier = folder.path().join(format!("fixtures.old-{number}"));
+            assert_eq!(unpack(&into).unwrap(), Some(earlier.clone()));
+            let kept = fs::read_to_string(earlier.join(edited)).unwrap();
+            assert_eq!(kept, format!("edit {number}"));
+            let source = Fixtures::of_checkout();
+            let unpacked = fs::read(into.join(edited)).unwrap();
+            assert_eq!(unpacked, fs::read(source.file(edited)).unwrap());
+        }
     }
 
     #[test]
