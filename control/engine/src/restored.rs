@@ -59,7 +59,8 @@ pub(crate) struct RestoreHistory(Mutex<Option<KnownRestores>>);
 
 #[derive(Debug)]
 struct KnownRestores {
-    /// Revision of the view when the audit was read. A restore raises the revision by [`REVISION_GAP`].
+    /// Revision of the view when the audit was read. A restore raises that of the backup, which may be lower, by
+    /// [`REVISION_GAP`].
     read_at: Revision,
     skipped: Vec<SkippedNumbers>,
 }
@@ -83,7 +84,7 @@ impl RestoreHistory {
         let mut known = self.0.lock().await;
         let is_current = known
             .as_ref()
-            .is_some_and(|known| revision.0.saturating_sub(known.read_at.0) < REVISION_GAP);
+            .is_some_and(|known| revision.0.saturating_sub(known.read_at.0) < REVISION_GAP / 2);
         if !is_current {
             let skipped = read_skipped(store).await?;
             *known = Some(KnownRestores {
