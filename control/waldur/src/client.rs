@@ -449,9 +449,12 @@ mod tests {
         listed
     }
 
+    /// Number of objects on a page, and the count in its header.
+    type PageReply = (usize, Option<usize>);
+
     #[tokio::test]
     async fn complete_list_is_returned() {
-        let cases: [(&[(usize, Option<usize>)], usize); 7] = [
+        let cases: [(&[PageReply], usize); 7] = [
             (&[(0, Some(0))], 0),
             (&[(100, Some(150)), (50, Some(150))], 150),
             // A server with smaller pages than requested.
@@ -472,7 +475,7 @@ mod tests {
 
     #[tokio::test]
     async fn list_with_missing_page_is_an_error() {
-        let cases: [(&[(usize, Option<usize>)], &str); 4] = [
+        let cases: [(&[PageReply], &str); 4] = [
             (
                 &[(100, Some(250))],
                 "page 2 of customers/ is missing: 100 of 250",
