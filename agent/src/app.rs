@@ -81,6 +81,9 @@ struct Parts {
 impl App {
     /// Opens the data directory, reads the stored state, enrols if necessary, and binds the socket. The agent serves no
     /// call, probes nothing and starts no attempt before [`App::start`].
+    ///
+    /// The caller must not drop the future, which may be about to save a new certificate. To stop it, cancel
+    /// [`Dependencies::cancel_enrolment`] and wait for its end.
     pub async fn bind(settings: Settings, edges: Dependencies) -> Result<Self, StartError> {
         let open = || ready(DataDir::open(&settings.data_dir));
         let data = retry_while_in_use(HANDOVER_TIMEOUT, DataDirError::is_in_use, open).await?;

@@ -110,7 +110,8 @@ async fn enrol(
     edges: &Dependencies,
 ) -> Result<Enrolment, StartError> {
     let (addrs, node) = (settings.quorum.iter().copied(), settings.node.as_str());
-    let asked = enrol_at_any(addrs, &join.token, node, join.replace, &edges.mesh).await;
+    let (mesh, cancel) = (&edges.mesh, &edges.cancel_enrolment);
+    let asked = enrol_at_any(addrs, &join.token, node, join.replace, mesh, cancel).await;
     Ok(asked.ok_or(StartError::NoQuorum)??)
 }
 

@@ -3,8 +3,9 @@
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use lattice_agent::probe::{self, CaptureArgs, ProbeArgs};
-use lattice_agent::{App, Config, Dependencies, check_online};
+use lattice_agent::{App, Config, Dependencies, StartError, check_online};
 use lattice_config::{PREFIX, Source, environment, log, online};
+use lattice_mesh::EnrolError;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -114,11 +115,31 @@ async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    // An enrolment may wait for as long as the quorum members request.
-    let mut app = tokio::select! {
-        bound = App::bind(settings, edges) => bound?,
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
+    // An enrolment may wait for as long as the quorum members request, and only this wait ends at a signal: without its
+    // new key, a node that a member has already enrolled could not enrol again.
+    let cancel = edges.cancel_enrolment.clone();
+    let bound = {
+        let bind = App::bind(settings, edges);
+        tokio::pin!(bind);
+        loop {
+            tokio::select! {
+                bound = &mut bind => break bound,
+                _ = terminate.recv() => cancel.cancel(),
+                _ = interrupt.recv() => cancel.cancel(),
+            }
+        }
+    };
+    let mut app = match bound {
+        Ok(_) if cancel.is_cancelled() => {
+            tracing::info!("stopped before the start was complete");
+            return Ok(());
+        }
+        Ok(app) => app,
+        Err(StartError::Enrol(error @ EnrolError::Cancelled)) => {
+            tracing::info!("{error}");
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
     };
     // A failed write is ignored: no program needs the line, and standard output may be on a full disk.
     let _ = writeln!(

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// Default interval between two full probes.
 ///
@@ -221,6 +222,8 @@ pub struct Dependencies {
     pub mesh: MeshConfig,
     /// Schema version that this build writes for each class. Tests set earlier or later versions.
     pub schemas: Schemas,
+    /// Ends the wait of an enrolment for the rate limit of the quorum members.
+    pub cancel_enrolment: CancellationToken,
 }
 
 impl std::fmt::Debug for Dependencies {
@@ -248,6 +251,7 @@ impl Dependencies {
             boot_id: boot_id.trim().to_owned(),
             mesh: MeshConfig::default(),
             schemas: Schemas::SHIPPED,
+            cancel_enrolment: CancellationToken::new(),
         })
     }
 }

@@ -8,6 +8,7 @@ use lattice_host::private_file::{self, PrivateFileError};
 use lattice_mesh::{Clock, Credentials, JoinToken, MeshConfig, SystemClock, enrol_at_any};
 use secrecy::ExposeSecret as _;
 use std::path::Path;
+use tokio_util::sync::CancellationToken;
 
 /// Returns the join settings if enrolment is due: without a certificate, or with an expired one, which cannot be
 /// renewed. A revoked certificate is not replaced: an operator decides whether the control may return.
@@ -41,17 +42,20 @@ pub(crate) fn read_token(path: &Path) -> Result<JoinToken, StartError> {
 /// Enrols with the quorum if [`Config::join`] is set and [`Config::credentials`] holds no certificate or an expired
 /// one. Saves the new credentials in that folder. Returns whether the control enrolled.
 ///
+/// The caller must not drop the future, which may be about to save a new certificate. To stop it, cancel `cancel`, which
+/// ends a wait for the rate limit, and wait for its end.
+///
 /// # Errors
-/// Returns an error when the token cannot be read or is refused, no member is configured or answers, or the credentials
-/// cannot be saved.
-pub async fn enrol(config: &Config) -> Result<bool, StartError> {
+/// Returns an error when the token cannot be read or is refused, no member is configured or answers, the enrolment is
+/// cancelled, or the credentials cannot be saved.
+pub async fn enrol(config: &Config, cancel: &CancellationToken) -> Result<bool, StartError> {
     let Some(join) = is_due(config) else {
         return Ok(false);
     };
     let token = read_token(&join.token)?;
     let addrs = config.quorum.iter().filter_map(|addr| addr.parse().ok());
     let mesh = MeshConfig::default();
-    let asked = enrol_at_any(addrs, &token, &join.name, join.replace, &mesh).await;
+    let asked = enrol_at_any(addrs, &token, &join.name, join.replace, &mesh, cancel).await;
     let enrolled = asked.ok_or(StartError::NoQuorum)??;
     enrolled.credentials.save(&config.credentials)?;
     Ok(true)

@@ -4,9 +4,11 @@
 use anyhow::Context as _;
 use clap::Parser;
 use lattice_config::{PREFIX, Source, environment, log, online};
-use lattice_control::{App, Config, Edges, Settings, check_online, enrol, read_tokens};
+use lattice_control::{App, Config, Edges, Settings, StartError, check_online, enrol, read_tokens};
+use lattice_mesh::EnrolError;
 use std::{io::Write, path::PathBuf, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 /// Schedule allocations, dispatch them to agents, and serve the REST and gRPC interfaces.
 ///
@@ -91,12 +93,32 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    // An enrolment may wait for as long as the quorum members request.
-    tokio::select! {
-        enrolled = enrol(config) => enrolled?,
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
+    // An enrolment may wait for as long as the quorum members request, and only this wait ends at a signal: without its
+    // new key, a control that a member has already enrolled could not enrol again.
+    let cancel = CancellationToken::new();
+    let enrolled = {
+        let enrolment = enrol(config, &cancel);
+        tokio::pin!(enrolment);
+        loop {
+            tokio::select! {
+                enrolled = &mut enrolment => break enrolled,
+                _ = terminate.recv() => cancel.cancel(),
+                _ = interrupt.recv() => cancel.cancel(),
+            }
+        }
     };
+    match enrolled {
+        Ok(_) if cancel.is_cancelled() => {
+            tracing::info!("stopped before the start was complete");
+            return Ok(());
+        }
+        Ok(_) => {}
+        Err(StartError::Enrol(error @ EnrolError::Cancelled)) => {
+            tracing::info!("{error}");
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    }
     let edges = Edges::from_config(config)?;
     let mut app = App::bind(settings, edges).await?;
     app.start(Vec::new()).await?;

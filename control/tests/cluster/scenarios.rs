@@ -403,11 +403,12 @@ async fn enrols(cluster: &ClusterFixture) {
     let none = std::iter::empty();
     let config = lattice_config::load(lattice_config::Source::Text(&text), none, "LATTICE_");
     let config: Config = config.unwrap();
-    assert!(lattice_control::enrol(&config).await.unwrap());
+    let cancel = tokio_util::sync::CancellationToken::new();
+    assert!(lattice_control::enrol(&config, &cancel).await.unwrap());
     let enrolled = Credentials::load(&folder.path().join("identity")).unwrap();
     assert_eq!(enrolled.identity().uri(), "spiffe://test/control/c7");
     // An enrolled member does not request enrolment again.
-    assert!(!lattice_control::enrol(&config).await.unwrap());
+    assert!(!lattice_control::enrol(&config, &cancel).await.unwrap());
 }
 
 /// Far more than fits at a time; every third allocation fails.

@@ -28,6 +28,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio_util::sync::CancellationToken;
 
 /// Longest answer, bytes: a chain and some roots.
 const MAX_ANSWER_BYTES: usize = 256 << 10;
@@ -79,6 +80,11 @@ pub enum EnrolError {
         /// Reason in words.
         reason: String,
     },
+    /// The process was stopped while it waited for the rate limit.
+    #[error(
+        "the enrolment was cancelled while it waited for the rate limit; start the process again to enrol"
+    )]
+    Cancelled,
     /// The key could not be created, or the certificate is not usable.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
@@ -144,12 +150,19 @@ pub async fn enrol(
 /// error is final ([`EnrolError::is_final`]). While a member answers that too many processes enrol at present, waits at
 /// least as long as the member requests, without a bound on the number of waits, and tries again. Returns `None` when
 /// `addrs` is empty.
+///
+/// Only `cancel` may end an enrolment early. A caller that drops the future may lose the key of a certificate that a
+/// member has already issued, and the name is then taken.
+///
+/// # Errors
+/// A final error, or the most informative one of the members; [`EnrolError::Cancelled`] if `cancel` ended a wait.
 pub async fn enrol_at_any(
     addrs: impl IntoIterator<Item = SocketAddr>,
     token: &JoinToken,
     name: &str,
     replace: bool,
     config: &MeshConfig,
+    cancel: &CancellationToken,
 ) -> Option<Result<Enrolment, EnrolError>> {
     let addrs: Vec<SocketAddr> = addrs.into_iter().collect();
     let new = match Credentials::generate_key_and_csr() {
@@ -157,7 +170,7 @@ pub async fn enrol_at_any(
         Err(error) => return Some(Err(error.into())),
     };
     let round = || enrol_at_each(&addrs, token, name, replace, &new, config);
-    let outcome = repeat_while_limited(round, rand::random::<f64>).await;
+    let outcome = repeat_while_limited(round, rand::random::<f64>, cancel).await;
     if let Some(Ok(enrolled)) = &outcome {
         tracing::info!(identity = %enrolled.credentials.identity(), "enrolled");
     }

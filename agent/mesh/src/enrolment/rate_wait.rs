@@ -3,6 +3,7 @@
 use super::client::EnrolError;
 use crate::backoff;
 use std::{future::Future, time::Duration};
+use tokio_util::sync::CancellationToken;
 
 /// Shortest wait, for a member that requests none.
 const MIN_WAIT: Duration = Duration::from_millis(50);
@@ -22,10 +23,15 @@ fn wait(requested: Duration, refusals: u32, fraction: f64) -> Duration {
 
 /// Repeats `round`, which tries each member once, while a member answers that the rate limit is reached. The number of
 /// waits is not bounded: a rack that boots at once enrols at the rate of one address. The first wait is logged.
-/// `fraction` returns random numbers between 0 and 1.
+/// `fraction` returns random numbers between 0 and 1. `cancel` ends a wait, but no round: a member may already have
+/// issued a certificate for the key of this process.
+///
+/// # Errors
+/// The errors of `round`, and [`EnrolError::Cancelled`] if `cancel` ended a wait.
 pub(super) async fn repeat_while_limited<T, F>(
     mut round: impl FnMut() -> F,
     mut fraction: impl FnMut() -> f64,
+    cancel: &CancellationToken,
 ) -> Option<Result<T, EnrolError>>
 where
     F: Future<Output = Option<Result<T, EnrolError>>>,
@@ -51,7 +57,10 @@ where
         } else {
             tracing::debug!(wait_ms, refusals, "enrolment rate limit still reached");
         }
-        tokio::time::sleep(wait).await;
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = cancel.cancelled() => return Some(Err(EnrolError::Cancelled)),
+        }
     }
 }
 
@@ -88,9 +97,10 @@ mod tests {
             per_second: 1.0,
         };
         let limiter = RefCell::new(RateLimiter::new(limit, 1, FullMapPolicy::Refuse));
+        let cancel = CancellationToken::new();
         let (tries, started) = (Cell::new(0), Instant::now());
         let node = |n: u32| {
-            let (limiter, tries) = (&limiter, &tries);
+            let (limiter, tries, cancel) = (&limiter, &tries, &cancel);
             let round = move || async move {
                 tries.set(tries.get() + 1);
                 let now_ms = u64::try_from(started.elapsed().as_millis()).unwrap();
@@ -99,7 +109,7 @@ mod tests {
                     EnrolError::Refused(EnrolRefused::RateLimited { retry_in_ms })
                 }))
             };
-            repeat_while_limited(round, move || f64::from(n) / f64::from(NODES))
+            repeat_while_limited(round, move || f64::from(n) / f64::from(NODES), cancel)
         };
         let outcomes = join_all((0..NODES).map(node)).await;
         assert!(
@@ -123,7 +133,7 @@ mod tests {
                 _ => EnrolError::Refused(EnrolRefused::TokenRefused),
             }))
         };
-        let outcome = repeat_while_limited(round, || 0.0).await;
+        let outcome = repeat_while_limited(round, || 0.0, &CancellationToken::new()).await;
         assert!(
             matches!(
                 outcome,
@@ -132,5 +142,42 @@ mod tests {
             "{outcome:?}"
         );
         assert_eq!(tries.get(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cancellation_ends_a_wait_at_once() {
+        let limited = || async {
+            let retry_in_ms = 100_000;
+            Some(Err::<(), _>(EnrolError::Refused(
+                EnrolRefused::RateLimited { retry_in_ms },
+            )))
+        };
+        let (cancel, started) = (CancellationToken::new(), Instant::now());
+        let enrolment = repeat_while_limited(limited, || 0.0, &cancel);
+        let stop = async {
+            tokio::time::sleep(SECOND).await;
+            cancel.cancel();
+        };
+        let (outcome, ()) = tokio::join!(enrolment, stop);
+        assert!(
+            matches!(outcome, Some(Err(EnrolError::Cancelled))),
+            "{outcome:?}"
+        );
+        let took = started.elapsed();
+        assert!(took < 2 * SECOND, "{took:?}");
+    }
+
+    /// A member may have issued a certificate by the time of the cancellation: its answer is still received.
+    #[tokio::test(start_paused = true)]
+    async fn cancellation_does_not_end_a_round() {
+        let cancel = CancellationToken::new();
+        let round = || async {
+            tokio::time::sleep(SECOND).await;
+            Some(Ok::<_, EnrolError>("enrolled"))
+        };
+        let enrolment = repeat_while_limited(round, || 0.0, &cancel);
+        cancel.cancel();
+        let outcome = enrolment.await;
+        assert!(matches!(outcome, Some(Ok("enrolled"))), "{outcome:?}");
     }
 }

@@ -15,6 +15,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use tokio_util::sync::CancellationToken;
 
 /// Stored form of a token.
 #[derive(Debug, Clone)]
@@ -335,7 +336,8 @@ async fn rate_limited_processes_wait_and_enrol() {
     let token = office.token(Role::Agent, None, 3);
     let config = MeshConfig::default();
     let began = std::time::Instant::now();
-    let enrol = |name| enrol_at_any([office.addr()], &token, name, false, &config);
+    let cancel = CancellationToken::new();
+    let enrol = |name| enrol_at_any([office.addr()], &token, name, false, &config, &cancel);
     let (a1, a2, a3) = tokio::join!(enrol("a1"), enrol("a2"), enrol("a3"));
     for (enrolled, name) in [(a1, "a1"), (a2, "a2"), (a3, "a3")] {
         let enrolled = enrolled.unwrap().unwrap();
@@ -577,7 +579,8 @@ async fn every_member_is_asked_with_the_same_key() {
     let members = [member("q1", false), member("q2", true)];
     let addrs = members.each_ref().map(Mesh::local_addr);
     let config = MeshConfig::default();
-    let enrolled = enrol_at_any(addrs, &token, "a1", false, &config).await;
+    let cancel = CancellationToken::new();
+    let enrolled = enrol_at_any(addrs, &token, "a1", false, &config, &cancel).await;
     enrolled.unwrap().unwrap();
     let asked = asked.lock().unwrap();
     assert_eq!(asked.len(), 2);
