@@ -40,6 +40,10 @@ impl Check for Config {
     fn check_files(&self, problems: &mut Problems) {
         check_files(self, problems);
     }
+
+    fn used_variables(&self) -> Vec<String> {
+        self.accounting.used_variables()
+    }
 }
 
 fn check_files(config: &Config, problems: &mut Problems) {

@@ -183,6 +183,12 @@ impl AccountingConfig {
         problems.check_part("waldur", |problems| waldur.check_files(problems));
     }
 
+    /// Names of the environment variables that hold the section's secrets: `NAME` of each `env://NAME`.
+    pub fn used_variables(&self) -> Vec<String> {
+        let waldur = self.waldur.as_ref();
+        waldur.map(WaldurConfig::used_variables).unwrap_or_default()
+    }
+
     /// Settings that result from a checked section; `None` if accounting is disabled.
     pub fn settings(&self) -> Option<AccountingSettings> {
         let waldur = self.waldur.as_ref().filter(|_| self.enabled)?;
@@ -191,20 +197,36 @@ impl AccountingConfig {
 }
 
 impl WaldurConfig {
+    /// References to secrets, by key.
+    fn references(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let vault = self.vault.as_ref().map(|vault| vault.token_ref.as_str());
+        [
+            ("token_secret_ref", Some(self.token_secret_ref.as_str())),
+            ("hook_secret_ref", self.hook_secret_ref.as_deref()),
+            ("vault.token_ref", vault),
+        ]
+        .into_iter()
+        .filter_map(|(key, text)| Some((key, text?)))
+    }
+
+    fn used_variables(&self) -> Vec<String> {
+        self.references()
+            .filter_map(|(_, text)| match text.parse() {
+                Ok(SecretRef::Env(name)) => Some(name),
+                _ => None,
+            })
+            .collect()
+    }
+
     fn check_files(&self, problems: &mut Problems) {
         if let Some(path) = &self.ca_file
             && let Err(why) = check_authorities(path)
         {
             problems.add("ca_file", format!("{}: {why}", path.display()));
         }
-        let vault = self.vault.as_ref().map(|vault| &vault.token_ref);
-        for (key, reference) in [
-            ("token_secret_ref", Some(&self.token_secret_ref)),
-            ("hook_secret_ref", self.hook_secret_ref.as_ref()),
-            ("vault.token_ref", vault),
-        ] {
+        for (key, text) in self.references() {
             // A text that is not a reference has a mistake of its own.
-            if let Some(Ok(reference)) = reference.map(|text| text.parse::<SecretRef>())
+            if let Ok(reference) = text.parse::<SecretRef>()
                 && let Err(why) = reference.check_file()
             {
                 problems.add(key, why);
@@ -371,6 +393,9 @@ mod tests {
                 self.accounting.check_files(problems);
             });
         }
+        fn used_variables(&self) -> Vec<String> {
+            self.accounting.used_variables()
+        }
     }
 
     fn read(text: &str) -> Result<AccountingConfig, String> {
@@ -458,6 +483,28 @@ accounting:
         for part in ["the file contains no certificate", "chmod 600"] {
             assert!(report.contains(part), "{part}: {report}");
         }
+    }
+
+    #[test]
+    fn variables_with_secrets_are_no_mistakes() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "accounting: {{enabled: true, waldur: {{api_url: 'https://w', disk_buffer_path: '{}', \
+             token_secret_ref: 'env://LATTICE_WALDUR_TOKEN', \
+             hook_secret_ref: 'env://LATTICE_WALDUR_HOOK', \
+             vault: {{address: 'https://v', token_ref: 'env://LATTICE_VAULT_TOKEN'}}}}}}",
+            folder.path().display()
+        );
+        let names = [
+            "LATTICE_WALDUR_TOKEN",
+            "LATTICE_WALDUR_HOOK",
+            "LATTICE_VAULT_TOKEN",
+        ];
+        let env = names.map(|name| (name.to_owned(), "secret".to_owned()));
+        let source = Source::Text(&text);
+        let file = lattice_config::check_all::<File>(source, env.clone(), "LATTICE_").unwrap();
+        assert_eq!(file.accounting.used_variables(), names);
+        assert!(lattice_config::ignored_variables::<File>(source, env, "LATTICE_").is_empty());
     }
 
     #[test]

@@ -7,10 +7,50 @@ use std::collections::BTreeMap;
 /// Prefix of every variable that sets a key.
 pub const PREFIX: &str = "LATTICE_";
 
-/// Variables with the prefix that programs other than the daemons read: the command line tool, and `lattice-agent probe`.
-const OTHER_PROGRAMS: [&str; 2] = ["LATTICE_CONTEXT", "LATTICE_BMC_PASSWORD"];
+/// Variables with the prefix that programs other than the daemons read: the command line tool, `lattice-agent probe`,
+/// jobs and hooks. A daemon that a job or a hook starts inherits the latter.
+const OTHER_PROGRAMS: &[&str] = &[
+    "LATTICE_CONTEXT",
+    "LATTICE_BMC_PASSWORD",
+    // Jobs and hooks.
+    "LATTICE_ALLOCATION_ID",
+    "LATTICE_ATTEMPT",
+    "LATTICE_ATTEMPT_MARK",
+    "LATTICE_NODE",
+    "LATTICE_NODELIST",
+    "LATTICE_NODE_RANK",
+    "LATTICE_NNODES",
+    "LATTICE_PROJECT",
+    "LATTICE_USER",
+    // Jobs.
+    "LATTICE_ARRAY_COUNT",
+    "LATTICE_ARRAY_ID",
+    "LATTICE_ARRAY_INDEX",
+    "LATTICE_ARRAY_MAX",
+    "LATTICE_ARRAY_MIN",
+    "LATTICE_CHECKPOINT_DIR",
+    "LATTICE_CHECKPOINT_MODE",
+    "LATTICE_CHECKPOINT_REQUEST",
+    "LATTICE_CHECKPOINT_SHM",
+    "LATTICE_CHECKPOINT_SOCKET",
+    "LATTICE_DAG_ID",
+    "LATTICE_DAG_MEMBER",
+    "LATTICE_RESTART_COUNT",
+    "LATTICE_RESTORE_DIR",
+    "LATTICE_RESTORE_NUMBER",
+    // Hooks.
+    "LATTICE_BOOT_ID",
+    "LATTICE_HOOK",
+    "LATTICE_JOB_END",
+    "LATTICE_JOB_EXIT",
+    "LATTICE_LOCAL_GID",
+    "LATTICE_LOCAL_UID",
+    "LATTICE_LOCAL_USER",
+    "LATTICE_SENSITIVE",
+    "LATTICE_WIPE",
+];
 
-/// Whether another program of Lattice reads the variable.
+/// Whether a program other than the daemons reads the variable.
 pub(crate) fn is_of_other_program(name: &str) -> bool {
     OTHER_PROGRAMS.contains(&name)
 }
@@ -38,6 +78,12 @@ impl Overrides {
             .iter()
             .find(|(set, _)| set.starts_with(path) || path.starts_with(set))
             .map(|(_, (name, _))| name.as_str())
+    }
+    /// Whether the variable set a key that is neither one of `unknown` nor below one.
+    pub(crate) fn sets_known_key(&self, variable: &str, unknown: &[Vec<String>]) -> bool {
+        self.0.iter().any(|(path, (name, _))| {
+            name == variable && !unknown.iter().any(|above| path.starts_with(above))
+        })
     }
     /// Text of the variable that set exactly `path`.
     pub(crate) fn text(&self, path: &[String]) -> Option<&str> {

@@ -19,8 +19,9 @@
 //!
 //! A variable with `__` that names no key is rejected. So is one without `__` that resembles a key of the first level,
 //! or that names a deeper key with `_` in place of `__`. Any other variable is ignored at start, with a warning
-//! ([`ignored_variables`]), and reported by [`check_all`]. Variables of other programs (`LATTICE_CONTEXT`) are left
-//! alone.
+//! ([`ignored_variables`]), and reported by [`check_all`]. Unless they name a key, these variables are left alone:
+//! variables of other programs (`LATTICE_CONTEXT`), those that agents set for jobs and hooks (`LATTICE_NODE_RANK`), and
+//! those that the configuration refers to ([`Check::used_variables`]).
 //!
 //! This crate is independent of the daemons. Start with [`load`].
 #![forbid(unsafe_code)]
@@ -54,6 +55,12 @@ pub trait Check {
     /// cause a second mistake here.
     fn check_files(&self, problems: &mut Problems) {
         let _ = problems;
+    }
+
+    /// Names of the environment variables that the configuration refers to, such as `NAME` of `env://NAME`. They need
+    /// not name a key.
+    fn used_variables(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -103,7 +110,7 @@ pub fn check_all<T: DeserializeOwned + Check>(
 
 /// Variables with `prefix` that [`load`] ignores because they name no key, each with a suggestion if one is near. Empty
 /// if the source cannot be read.
-pub fn ignored_variables<T: DeserializeOwned>(
+pub fn ignored_variables<T: DeserializeOwned + Check>(
     source: Source<'_>,
     env: impl IntoIterator<Item = (String, String)>,
     prefix: &str,
@@ -129,7 +136,7 @@ impl<T> Examined<T> {
 }
 
 /// Reads a configuration and runs `check` on it. Also returns the ignored variables.
-fn examine<T: DeserializeOwned>(
+fn examine<T: DeserializeOwned + Check>(
     source: Source<'_>,
     env: impl IntoIterator<Item = (String, String)>,
     prefix: &str,
@@ -140,6 +147,12 @@ fn examine<T: DeserializeOwned>(
         Ok(root) => root,
         Err(problem) => return Err(ConfigErrors::new(origin(source), vec![problem])),
     };
+    let mut env: Vec<(String, String)> = env
+        .into_iter()
+        .filter(|(name, _)| name.starts_with(prefix))
+        .collect();
+    let left_alone = variables_left_alone::<T>(&root, &env, prefix);
+    env.retain(|(name, _)| !left_alone.contains(name));
     let overrides = env::apply(&mut root, env, prefix, &mut problems);
     let read = de::read_all::<T>(root, &overrides, &mut problems);
     let ignored = report_unknown(&read, &overrides, prefix, &mut problems);
@@ -157,6 +170,32 @@ fn examine<T: DeserializeOwned>(
         problems,
     };
     Ok((examined, ignored))
+}
+
+/// Variables that name no key, and that another program reads or the configuration refers to. They are removed before
+/// the configuration is read: otherwise one of them could be taken for the misspelt name of a missing key.
+fn variables_left_alone<T: DeserializeOwned + Check>(
+    root: &Value,
+    env: &[(String, String)],
+    prefix: &str,
+) -> Vec<String> {
+    if env.is_empty() {
+        return Vec::new();
+    }
+    let (mut root, mut problems) = (root.clone(), Problems::default());
+    let overrides = env::apply(&mut root, env.iter().cloned(), prefix, &mut problems);
+    let read = de::read_all::<T>(root, &overrides, &mut problems);
+    let used = read
+        .value
+        .as_ref()
+        .map(T::used_variables)
+        .unwrap_or_default();
+    env.iter()
+        .map(|(name, _)| name)
+        .filter(|name| env::is_of_other_program(name) || used.contains(name))
+        .filter(|name| !overrides.sets_known_key(name, &read.seen.unknown))
+        .cloned()
+        .collect()
 }
 
 fn origin(source: Source<'_>) -> Option<String> {
@@ -211,7 +250,6 @@ fn report_unknown<T>(
         let variable = overrides.variable(path);
         let is_first_level = path.len() == 1 && overrides.text(path).is_some();
         match variable.filter(|_| is_first_level && missing.or(hint).is_none()) {
-            Some(name) if env::is_of_other_program(name) => {}
             Some(name) => {
                 let hint = suggestion::variable(key, read.seen.known_paths());
                 let is_same_name = hint.as_ref().is_some_and(|hint| hint.is_same_name);

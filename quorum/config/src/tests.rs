@@ -508,3 +508,68 @@ fn variables_that_name_no_key_are_reported() {
     found.sort();
     assert_eq!(found, ignored);
 }
+
+/// Configuration that may refer to an environment variable.
+#[derive(Debug, Deserialize)]
+struct Referring {
+    name: String,
+    token: String,
+}
+impl Check for Referring {
+    fn check(&self, _: &mut Problems) {}
+
+    fn used_variables(&self) -> Vec<String> {
+        let used = self.token.strip_prefix("env://");
+        used.map(str::to_owned).into_iter().collect()
+    }
+}
+
+fn check_referring(text: &str, env: &[(&str, &str)]) -> Result<Referring, ConfigErrors> {
+    let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+    check_all(Source::Text(text), env, PREFIX)
+}
+
+#[test]
+fn variables_that_the_configuration_refers_to_are_left_alone() {
+    for name in [
+        "LATTICE_WALDUR_SECRET",
+        "LATTICE_TOKENS",
+        "LATTICE_WALDUR__TOKEN",
+        "LATTICE_A____B",
+    ] {
+        let variable = [(name, "secret")];
+        let text = format!("name: n\ntoken: env://{name}");
+        let read = check_referring(&text, &variable).unwrap();
+        assert_eq!(read.token, format!("env://{name}"));
+        let pairs = || variable.map(|(k, v)| (k.to_owned(), v.to_owned()));
+        load::<Referring>(Source::Text(&text), pairs(), PREFIX).unwrap();
+        assert!(ignored_variables::<Referring>(Source::Text(&text), pairs(), PREFIX).is_empty());
+        check_referring("name: n\ntoken: other", &variable).unwrap_err();
+    }
+    // A variable that names a key sets it, also when the configuration refers to the variable.
+    let read = check_referring(
+        "name: n\ntoken: env://LATTICE_NAME",
+        &[("LATTICE_NAME", "m")],
+    );
+    assert_eq!(read.unwrap().name, "m");
+}
+
+#[test]
+fn variables_of_jobs_and_hooks_are_left_alone() {
+    let env = [
+        ("LATTICE_ALLOCATION_ID", "12"),
+        ("LATTICE_ARRAY_INDEX", "3"),
+        ("LATTICE_CHECKPOINT_DIR", "/scratch/12"),
+        ("LATTICE_HOOK", "prolog"),
+        ("LATTICE_JOB_EXIT", "0"),
+        ("LATTICE_NODE", "n1"),
+        ("LATTICE_NODE_RANK", "0"),
+        ("LATTICE_USER", "alice"),
+    ];
+    check_referring("name: n\ntoken: t", &env).unwrap();
+    // None of them is taken for the missing key.
+    let refused = check_referring("token: t", &env).unwrap_err();
+    let found: Vec<String> = refused.problems().iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("name: "), "{found:?}");
+}
