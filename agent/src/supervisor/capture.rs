@@ -2,8 +2,8 @@
 //!
 //! The job writes into a pipe and never opens the files. So no path of the user is opened with the supervisor's rights.
 //! A job that prints without end costs processor time but no disk space: beyond the cap, the first and the last part of
-//! the output are kept: the last part contains the reason of a failure. It consists of segments, of which a new one
-//! replaces the oldest (see [`CapturedOutput`]).
+//! the output are kept: the last part contains the reason of a failure. It consists of segments, of which the oldest are
+//! removed when new bytes exceed its size (see [`CapturedOutput`]).
 
 use super::supervisor_log::log_line;
 use crate::attempt::{CapturedOutput, open_output};
@@ -22,9 +22,12 @@ const CHUNK: usize = 64 << 10;
 /// keep writing.
 const MAX_FINAL_READS: usize = 32;
 
-/// Number of segments of the last part. The oldest segment is removed when another one begins, so 7 to 8 eighths of the
-/// last part are kept.
+/// Number of full segments of the last part. The oldest segment is removed when new bytes exceed the size of the last
+/// part, so 7 to 8 eighths of it are kept.
 const SEGMENTS: u64 = 8;
+
+/// Maximum number of segments. Each failed write ends a segment early, so there may be more than [`SEGMENTS`].
+const MAX_SEGMENTS: usize = 64;
 
 /// Running copy of one output.
 pub(super) struct Capture {
@@ -91,6 +94,14 @@ fn drain(pipe: &Receiver, kept: &mut CaptureFile, chunk: &mut [u8]) {
     }
 }
 
+/// File of a later part of the output.
+struct Segment {
+    /// Position of its first byte in the stream.
+    start: u64,
+    /// Length of the file.
+    bytes: u64,
+}
+
 /// Writer of a captured output: the head is half of the cap, the segments together the other half.
 struct CaptureFile {
     output: CapturedOutput,
@@ -101,8 +112,8 @@ struct CaptureFile {
     /// Position in the stream: bytes that were written or lost.
     position: u64,
     segment_bytes: u64,
-    /// Positions of the segments, in ascending order.
-    segments: VecDeque<u64>,
+    /// The segments, by ascending position.
+    segments: VecDeque<Segment>,
     /// Whether a failed write was logged.
     is_failure_logged: bool,
 }
@@ -150,7 +161,10 @@ impl CaptureFile {
     fn write_part(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.remaining_bytes == 0 {
             self.file = open_output(&self.output.segment(self.position))?;
-            self.segments.push_back(self.position);
+            self.segments.push_back(Segment {
+                start: self.position,
+                bytes: 0,
+            });
             self.remaining_bytes = self.segment_bytes;
         }
         let room = usize::try_from(self.remaining_bytes).unwrap_or(usize::MAX);
@@ -158,13 +172,24 @@ impl CaptureFile {
         self.file.write_all(part)?;
         self.position += part.len() as u64;
         self.remaining_bytes -= part.len() as u64;
+        if let Some(newest) = self.segments.back_mut() {
+            newest.bytes += part.len() as u64;
+        }
         // Only now: while nothing can be written, the earlier segments are the end of the output.
-        while self.segments.len() as u64 > SEGMENTS
+        self.remove_oldest();
+        Ok(part.len())
+    }
+
+    /// Removes the oldest segments until the last part has at most its size. Their number alone does not decide: on a
+    /// disk that is almost full, many segments have a few bytes each.
+    fn remove_oldest(&mut self) {
+        let mut kept: u64 = self.segments.iter().map(|segment| segment.bytes).sum();
+        while (kept > self.segment_bytes * SEGMENTS || self.segments.len() > MAX_SEGMENTS)
             && let Some(oldest) = self.segments.pop_front()
         {
-            let _ = std::fs::remove_file(self.output.segment(oldest));
+            kept -= oldest.bytes;
+            let _ = std::fs::remove_file(self.output.segment(oldest.start));
         }
-        Ok(part.len())
     }
 
     /// Counts bytes as left out. The next bytes begin a new segment: a disk that was full may have space again.
@@ -174,10 +199,16 @@ impl CaptureFile {
                 "output cannot be written; it is lost until it can: {error}"
             ));
         }
-        if self.segments.back() == Some(&self.position) {
-            // Nothing was recorded as written into this segment.
-            let _ = std::fs::remove_file(self.output.segment(self.position));
-            self.segments.pop_back();
+        if let Some(newest) = self.segments.back_mut() {
+            let path = self.output.segment(newest.start);
+            if newest.start == self.position {
+                // Nothing was recorded as written into this segment.
+                let _ = std::fs::remove_file(path);
+                self.segments.pop_back();
+            } else if let Ok(file) = std::fs::metadata(path) {
+                // The failed write may have written some of its bytes.
+                newest.bytes = file.len();
+            }
         }
         self.remaining_bytes = 0;
         self.position += count as u64;
@@ -318,5 +349,40 @@ mod tests {
         let (kept, left_out) = read_on(&mut reader, &mut 0, b"first lostlast");
         assert_eq!((kept, left_out), (10, 4));
         assert_eq!(file.output.segments().unwrap(), [10]);
+    }
+
+    /// Each failed write ends a segment. The short segments must not displace the full ones.
+    #[test]
+    fn failed_writes_do_not_shrink_the_last_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = capture(folder.path(), 1600);
+        let stream: Vec<u8> = (0..10_160).map(|n| b'a' + (n % 26) as u8).collect();
+        let (start, rest) = stream.split_at(10_000);
+        file.append(&start[..9950]);
+        file.append(&start[9950..]);
+        for pair in rest.chunks(8) {
+            // A file that is open for reading only takes no output.
+            file.file = File::open(file.output.head()).unwrap();
+            file.append(&pair[..3]);
+            file.append(&pair[3..]);
+        }
+        let mut reader = OutputReader::new(file.output.clone(), 0);
+        let (kept, left_out) = read_on(&mut reader, &mut 0, &stream);
+        assert_eq!(kept + left_out, 10_160);
+        // The head has 800 bytes, and so has the last part at most.
+        assert!((800 + 600..=1600).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn number_of_segments_is_limited() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = capture(folder.path(), 16_000);
+        file.append(&b"x".repeat(8000));
+        for _ in 0..100 {
+            file.append(b"kept");
+            file.file = File::open(file.output.head()).unwrap();
+            file.append(b"lost");
+        }
+        assert_eq!(file.output.segments().unwrap().len(), MAX_SEGMENTS);
     }
 }

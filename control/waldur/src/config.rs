@@ -211,7 +211,7 @@ impl WaldurConfig {
 
     fn used_variables(&self) -> Vec<String> {
         self.references()
-            .filter_map(|(_, text)| match text.parse() {
+            .filter_map(|(_, text)| match text.parse::<SecretRef>() {
                 Ok(SecretRef::Env(name)) => Some(name),
                 _ => None,
             })
