@@ -8,11 +8,13 @@ use crate::{
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use lattice_api::x509;
-use lattice_host::{durable, private_file};
+use lattice_host::{durable::NewFile, private_file};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use std::{
     fs,
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, fchown},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -93,12 +95,13 @@ fn renew(args: &HttpsArgs, format: Format) -> anyhow::Result<()> {
         certificate_pem,
         key_pem,
     } = renewed.with_context(|| args.out.display().to_string())?;
-    let replace = |name: &str, text: &str, mode| {
-        let path = path(name);
-        durable::replace(&path, text.as_bytes(), mode).with_context(|| path.display().to_string())
-    };
-    replace(KEY, key_pem.expose_secret(), 0o600)?;
-    replace(CERTIFICATE, &certificate_pem, 0o644)?;
+    // Neither file is replaced before both are written: a full disk must not separate the key from its certificate.
+    let key = prepare(&path(KEY), key_pem.expose_secret(), 0o600)?;
+    let certificate = prepare(&path(CERTIFICATE), &certificate_pem, 0o644)?;
+    for file in [key, certificate] {
+        let about = file.path().display().to_string();
+        file.commit().context(about)?;
+    }
     let folder = args.out.display().to_string();
     let sentence = format!(
         "renewed {folder} for {}, {} days; a control that reads these files presents it within seconds",
@@ -107,6 +110,33 @@ fn renew(args: &HttpsArgs, format: Format) -> anyhow::Result<()> {
     );
     let renewed = json!({"folder": folder, "hosts": hosts});
     output::print_done(format, &renewed, &sentence)
+}
+
+/// Writes the file that is to replace `path`, with the owner of the present file: the control may run as another user
+/// than the operator, and must be able to read its key.
+fn prepare(path: &Path, text: &str, mode: u32) -> anyhow::Result<NewFile> {
+    let about = || path.display().to_string();
+    let mut new = NewFile::create(path, mode).with_context(about)?;
+    match fs::metadata(path) {
+        Ok(present) => {
+            let own = new.file().metadata().with_context(about)?;
+            let (uid, gid) = (present.uid(), present.gid());
+            if (own.uid(), own.gid()) != (uid, gid) {
+                fchown(new.file(), Some(uid), Some(gid)).with_context(|| {
+                    format!(
+                        "{}: the new file cannot have the owner of the present one (uid {uid}, gid {gid}); \
+                         run the command as this user or as root",
+                        path.display()
+                    )
+                })?;
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(about),
+    }
+    new.write_all(text.as_bytes()).with_context(about)?;
+    new.file().sync_all().with_context(about)?;
+    Ok(new)
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
@@ -128,4 +158,30 @@ fn hosts_of(path: &Path) -> anyhow::Result<Vec<String>> {
         path.display()
     );
     Ok(hosts)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::os::unix::fs::chown;
+
+    /// Only root can give a file to another user; for others, the owner is the user of the test.
+    #[test]
+    fn replaced_file_keeps_its_owner_and_stays_until_the_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(KEY);
+        fs::write(&path, "present").unwrap();
+        if fs::metadata(&path).unwrap().uid() == 0 {
+            chown(&path, Some(1234), Some(1235)).unwrap();
+        }
+        let before = fs::metadata(&path).unwrap();
+        let new = prepare(&path, "new", 0o600).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "present");
+        new.commit().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+        assert_eq!(after.mode() & 0o777, 0o600);
+    }
 }
