@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use lattice_config::{PREFIX, Source, environment, log, online};
 use lattice_mesh::Credentials;
 use lattice_quorum::{
-    App, Config, Edges, Settings, authorities, check_online, check_restore, restore, restore_advice,
-    utc,
+    App, Config, Edges, Settings, authorities, check_online, check_restore, restore,
+    restore_advice, utc,
 };
 use std::{
     io::{IsTerminal as _, Write},

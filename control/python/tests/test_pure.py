@@ -136,7 +136,8 @@ def test_a_context_is_looked_for_where_the_command_looks(
     other = plant(home / "lattice" / "demo-2.json", os.getpid())
     with pytest.raises(EndpointError, match="several demos are running") as error:
         contexts.find()
-    assert str(demo) in str(error.value) and str(other) in str(error.value)
+    assert str(demo) in str(error.value)
+    assert str(other) in str(error.value)
     plant(home / "config" / "lattice" / "context.json", 1)
     assert contexts.find().demo_pid == 1
     monkeypatch.setenv(contexts.VARIABLE, str(plant(home / "named.json", 2)))

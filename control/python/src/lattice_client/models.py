@@ -92,11 +92,14 @@ __all__ = [
     "NodeChange",
     "NodeEventView",
     "NodeHealthView",
+    "NodeProblemView",
     "NodeView",
     "NotReadView",
     "NvlinkView",
     "ObservedChanges",
     "OutlookView",
+    "OutputPlaceView",
+    "OutputView",
     "Page",
     "PairView",
     "PausedProjectView",
@@ -264,14 +267,27 @@ class AllocationView(Model):
     """Array elements by state."""
     ended_at: Optional[str] = None
     """Time at which the allocation ended."""
+    ends_at: Optional[str] = None
+    """End of the walltime, by the nodes' clocks, while the processes run; absent when unbounded."""
+    kill_at: Optional[str] = None
+    """Time at which SIGKILL is due: the walltime has ended, or the allocation is being stopped,
+    and processes still run."""
     mutex: Optional[str] = None
     """Mutex: of the same user's allocations with this mutex, one is eligible at a time."""
     name: Optional[str] = None
     """Free-text name."""
+    node_problems: list[NodeProblemView] = _field(default_factory=list)
+    """Nodes of the allocation that are out of order, out of service or unknown, while it holds
+    them; worst first."""
+    output: Optional[OutputView] = None
+    """Places of the output; only in the answer for a single allocation, for a caller that may
+    see the workload, while the records that name the files can be read."""
     preempted: Optional[int] = None
     """Number of preemptions."""
     reason: Optional[str] = None
-    """Why the allocation waits, as of the last scheduling cycle."""
+    """Why the allocation waits, as of the last scheduling cycle; or, while it holds nodes, what
+    is wrong: nodes that do not answer or are faulty, a time limit that was reached, and the due
+    SIGKILL."""
     reservation: Optional[str] = None
     """Reservation that provides the nodes."""
     scale: Optional[ScaleBody] = None
@@ -465,18 +481,19 @@ class BrakeView(Model):
 
 @dataclass(frozen=True, repr=False)
 class CertificateView(Model):
-    """Certificates of one member, as far as the quorum has records."""
+    """Certificates of one member, as far as the quorum has records or the member is connected."""
 
     name: str
-    """Name of the member."""
+    """Name of the member; of the control for `https`."""
     role: str
-    """`agent`, `control` or `quorum`."""
+    """`agent`, `control` or `quorum`: the certificate of a member in the mesh. `https`: that of
+    a control's TLS port."""
     state: str
     """State of the newest certificate."""
     expires_at: Optional[str] = None
     """Expiry time of the newest certificate."""
     issued_at: Optional[str] = None
-    """Issue time of the newest certificate; absent if it was not issued by enrolment."""
+    """Issue time of the newest certificate; absent if it is unknown."""
     revoked: Optional[RevocationView] = None
     """Last revocation. A newer certificate may be valid in spite of it."""
 
@@ -820,6 +837,8 @@ class DependencyView(Model):
     """Required end of the other allocation: `success`, `failure`, `any` or `corresponding`."""
     on: int
     """Allocation that must end first."""
+    element: Optional[ElementView] = None
+    """Array of which that allocation is an element."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1009,8 +1028,18 @@ class ExplanationView(Model):
     """Time of the scheduling cycle that produced this explanation."""
     blocker: Optional[str] = None
     """Blocking condition, if the allocation waits."""
+    element: Optional[ElementView] = None
+    """Array of which the allocation is an element."""
+    ends_at: Optional[str] = None
+    """End of the walltime, by the nodes' clocks, while the processes run; absent when unbounded."""
     estimated_start: Optional[str] = None
     """Estimated start."""
+    kill_at: Optional[str] = None
+    """Time at which SIGKILL is due: the walltime has ended, or the allocation is being stopped,
+    and processes still run."""
+    node_problems: list[NodeProblemView] = _field(default_factory=list)
+    """Nodes of the allocation that are out of order, out of service or unknown, while it holds
+    them; worst first."""
     reserved: Optional[str] = None
     """Nodes that are reserved for the allocation from the estimated start on, as a hostlist."""
     score: Optional[ScoreView] = None
@@ -1264,6 +1293,8 @@ class HolderView(Model):
     """Allocation number."""
     attempt: int
     """Attempt number."""
+    element: Optional[ElementView] = None
+    """Array of which the allocation is an element."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1536,6 +1567,18 @@ class NodeHealthView(Model):
 
 
 @dataclass(frozen=True, repr=False)
+class NodeProblemView(Model):
+    """Nodes of an allocation with the same problem."""
+
+    nodes: str
+    """Nodes, as a hostlist."""
+    status: str
+    """Combined status of the nodes, such as `unreachable`, `suspect`, `faulty` or `draining`."""
+    reason: Optional[str] = None
+    """Reason for the status, if it is known."""
+
+
+@dataclass(frozen=True, repr=False)
 class NodeView(Model):
     """Node as shown."""
 
@@ -1590,6 +1633,11 @@ class NodeView(Model):
     power: Optional[PowerView] = None
     """Power draw and limit, read from the BMC. If control does not read the BMC, the agent's own
     measurement, only in the answer for a single node; else absent."""
+    status: Optional[str] = None
+    """Combined status, the worst of liveness, health, lifecycle, claim and use. From worst to
+    best: `unreachable`, `suspect`, `faulty`, `quarantined`, `unclean`, `drained`, `draining`,
+    `unregistered`, `joining`, `unknown`, `degraded`, `releasing`, `allocated`, `claimed`,
+    `ready`; `retired` replaces all others."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1647,6 +1695,34 @@ class OutlookView(Model):
     """Score, with the topology and conformance factors of these nodes."""
     span: Optional[int] = None
     """Number of topology groups; each node without a known group counts as one."""
+
+
+@dataclass(frozen=True, repr=False)
+class OutputPlaceView(Model):
+    """Place of one output stream: a file of the user, or the nodes of the allocation."""
+
+    file: Optional[str] = None
+    """File of the user; relative paths are below the working directory. Allocation, array and
+    index are filled in; `%r` and `%n` remain if the allocation has several ranks. Absent: the
+    nodes keep the stream, readable as logs."""
+    kept_for: Optional[str] = None
+    """Time for which the nodes keep the stream after the end of the allocation. Absent for a
+    file, and while a node does not report it."""
+    kept_until: Optional[str] = None
+    """Time until which every node keeps the stream; present with `kept_for` once the allocation
+    has ended."""
+    nodes: Optional[str] = None
+    """Nodes of the current or last attempt, as a hostlist; absent before the first attempt."""
+
+
+@dataclass(frozen=True, repr=False)
+class OutputView(Model):
+    """Places of both output streams of an allocation."""
+
+    stderr: OutputPlaceView
+    """Place of the standard error."""
+    stdout: OutputPlaceView
+    """Place of the standard output."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1990,6 +2066,8 @@ class ReservationConflictView(Model):
     """Allocation number."""
     nodes: str
     """Reserved nodes that the allocation holds, as a hostlist."""
+    element: Optional[ElementView] = None
+    """Array of which the allocation is an element."""
     until: Optional[str] = None
     """End of the walltime; absent if the allocation has none."""
 
@@ -2171,13 +2249,21 @@ class ScoreView(Model):
     ahead: int
     """Number of allocations of the queue that the last cycle considered before this one."""
     budget: float
-    """Budget factor of the tenant: 1 up to 80 % used, 0.05 when used up."""
+    """Budget factor of the tenant: 1 up to 80 % of a budget used, 0.05 when it is used up."""
     factors: list[FactorView]
     """The nine factors, in the order of the scheduling document."""
     sum: float
     """Sum of the values times the weights."""
     total: float
-    """Product of sum and budget factor, by which the queue is ordered."""
+    """Product of the sum and the lowest of the factors `budget`, `share` and `accounting`, by
+    which the queue is ordered."""
+    accounting: Optional[float] = None
+    """Accounting factor of the tenant: 0.05 while the accounting system requests that its
+    allocations rank behind those of others, else 1."""
+    share: Optional[float] = None
+    """Share factor of the tenant: 0.05 while it holds at least as many nodes as its burst
+    allowance permits, else 1. An earlier version of control leaves this field and `accounting`
+    out, and combines all three factors in `budget`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2278,11 +2364,11 @@ class SystemLimitsView(Model):
 
 @dataclass(frozen=True, repr=False)
 class TenantUsage(Model):
-    """Usage of a tenant in a window of days that ends now, with its budgets and share."""
+    """Usage of a tenant in a window of days that ends now, with its budgets and share. Clients
+    ignore fields that they do not know, so that later versions of control may add some."""
 
     budget_factor: float
-    """Factor on the scores of the tenant's pending allocations: 1 up to 0.8 of a budget, 0.05
-    when it is used up."""
+    """Budget factor: 1 up to 0.8 of a budget, 0.05 when it is used up."""
     budget_period_days: int
     """Days of the rolling window to which budgets apply."""
     days: int
@@ -2318,6 +2404,9 @@ class TenantUsage(Model):
     """Tenant name."""
     until: str
     """End of the window; running allocations are counted up to this time."""
+    accounting_factor: Optional[float] = None
+    """Accounting factor: 0.05 while the accounting system requests that the tenant's allocations
+    rank behind those of others, else 1."""
     budget_used: Optional[float] = None
     """Used fraction of the budget that is used most, 1 when it is used up; `null` without a
     budget."""
@@ -2330,6 +2419,13 @@ class TenantUsage(Model):
     """GPU hours in the budget; `null`: no budget."""
     node_hours_budget: Optional[float] = None
     """Node hours in the budget; `null`: no budget."""
+    priority_factor: Optional[float] = None
+    """Lowest of the three factors, by which the scores of the tenant's pending allocations are
+    multiplied."""
+    share_factor: Optional[float] = None
+    """Share factor: 0.05 while the tenant holds at least as many nodes as its burst allowance
+    permits, else 1. An earlier version of control leaves out this field and the next two, and
+    combines all factors in `budget_factor`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2363,6 +2459,9 @@ class TenantView(Model):
     node_hours_budget: Optional[float] = None
     """Node hours that the tenant may use in the budget period; `null`: no budget. Of two budgets
     the one that is used more counts."""
+    on_limit: Optional[str] = None
+    """Handling of submits that fit the limits, but not with the present usage, and state no
+    handling themselves: `reject` or `wait`."""
     overcommitted: bool = False
     """Whether the projects' limits add up to more than the tenant's own, after a forced change.
     Requests must still fit the tenant's own limits."""

@@ -129,17 +129,24 @@ class AllocationRequest(_AllocationRequestNeeded, _AllocationRequestWords, total
     env: dict[str, str]
     """Environment variables, added to a minimal environment. The values are never shown again."""
     error: Optional[str]
-    """File for standard error; written like `output`."""
+    """File for standard error; written like `output`. Left out, on a site with a default file:
+    the file of standard output."""
     hold: bool
     """Submit the allocation on hold."""
     mutex: Optional[str]
     """Mutex name: like `singleton`, but by this name instead of the allocation's name."""
     name: Optional[str]
     """Free-text name."""
+    on_limit: Optional[str]
+    """Handling of a request that fits the limits, but not with the present usage: `reject`, or
+    `wait` to accept the allocation, which then waits for quota headroom. Left out: the setting
+    of the tenant. A request above a limit itself is always refused. An allocation with
+    dependencies, and a member of a DAG, always waits."""
     output: Optional[str]
     """File for standard output, which each node opens as the user and appends to. `%j` is the
     allocation, `%A` the array, `%a` the index in the array, `%r` the rank, `%n` the node. Left
-    out: each node keeps the output, readable as logs."""
+    out: the default file of the site, if it has one. Otherwise, and for `-`, each node keeps the
+    first and the last part of the output for some days, readable as logs."""
     requeue: Optional[str]
     """Policy after the loss of a node: `never` (default), `once` or `always`."""
     reservation: Optional[str]
@@ -497,15 +504,22 @@ class MemberRequest(_MemberRequestNeeded, _MemberRequestWords, total=False):
     env: dict[str, str]
     """Environment variables, added to a minimal environment. The values are never shown again."""
     error: Optional[str]
-    """File for standard error; written like `output`."""
+    """File for standard error; written like `output`. Left out, on a site with a default file:
+    the file of standard output."""
     hold: bool
     """Submit the allocation on hold."""
     mutex: Optional[str]
     """Mutex name: like `singleton`, but by this name instead of the allocation's name."""
+    on_limit: Optional[str]
+    """Handling of a request that fits the limits, but not with the present usage: `reject`, or
+    `wait` to accept the allocation, which then waits for quota headroom. Left out: the setting
+    of the tenant. A request above a limit itself is always refused. An allocation with
+    dependencies, and a member of a DAG, always waits."""
     output: Optional[str]
     """File for standard output, which each node opens as the user and appends to. `%j` is the
     allocation, `%A` the array, `%a` the index in the array, `%r` the rank, `%n` the node. Left
-    out: each node keeps the output, readable as logs."""
+    out: the default file of the site, if it has one. Otherwise, and for `-`, each node keeps the
+    first and the last part of the output for some days, readable as logs."""
     requeue: Optional[str]
     """Policy after the loss of a node: `never` (default), `once` or `always`."""
     reservation: Optional[str]
@@ -797,11 +811,15 @@ class TenantRequest(_TenantRequestNeeded, total=False):
     """Nodes held at the same time; 0 when left out."""
     node_hours_budget: Optional[float]
     """Node hours that the tenant may use in the budget period; no budget when left out."""
+    on_limit: Optional[str]
+    """Handling of submits that fit the limits, but not with the present usage, and state no
+    handling themselves: `reject` (when left out) or `wait`."""
 
 
 class TenantUpdate(TypedDict, total=False):
-    """Change to a tenant's hard and soft limits, applied completely or not at all. A field left
-    out keeps its value; `null` removes the limit where that is allowed."""
+    """Change to a tenant's hard and soft limits and to the handling of its submits, applied
+    completely or not at all. A field left out keeps its value; `null` removes the limit where
+    that is allowed."""
 
     burst_allowance: Optional[float]
     """Multiple of the fair share that the tenant may hold while others need nothing, 1 to 10000;
@@ -819,6 +837,9 @@ class TenantUpdate(TypedDict, total=False):
     """Nodes held at the same time; a number."""
     node_hours_budget: Optional[float]
     """Node hours that the tenant may use in the budget period; `null` removes the budget."""
+    on_limit: Optional[str]
+    """Handling of submits that fit the limits, but not with the present usage, and state no
+    handling themselves: `reject` or `wait`. For administrators."""
 
 
 class _TokenRequestNeeded(TypedDict):
