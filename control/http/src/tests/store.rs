@@ -31,7 +31,7 @@ struct Inner {
     revision: watch::Sender<Revision>,
     down: AtomicBool,
     unreadable: AtomicBool,
-    /// Allocations whose single records are never returned.
+    /// Allocations with single records that are never returned.
     silent: Mutex<BTreeSet<AllocationId>>,
 }
 
