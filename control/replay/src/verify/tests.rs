@@ -18,6 +18,7 @@ use lattice_quorum_types::{AllocationState, Revision, event::AllocationChange};
 use std::{io::Cursor, path::Path};
 
 mod events;
+mod scene;
 
 /// Writes a record as a control does.
 #[derive(Default)]
