@@ -3,7 +3,9 @@
 
 mod admin;
 mod bad_input;
+mod certificates;
 mod common;
+mod completions;
 mod demo;
 mod formats;
 mod host;

@@ -202,3 +202,36 @@ pub fn copy_tree(from: &Path, to: &Path) {
         .unwrap();
     assert!(copied.success());
 }
+
+/// Checks that a command fails with this exit code, with these words on stderr and nothing on stdout.
+#[track_caller]
+pub fn refused(sandbox: &Sandbox, args: &[&str], code: i32, words: &[&str]) {
+    let done = sandbox.lattice(args);
+    assert_eq!(done.code, Some(code), "{args:?}: {done:?}");
+    for word in words {
+        assert!(
+            done.stderr.contains(word),
+            "{args:?}: {word:?} is missing in {}",
+            done.stderr
+        );
+    }
+    assert_eq!(done.stdout, "", "{args:?}");
+}
+
+/// Returns a context file with a server that is never contacted: the mistakes are reported before.
+pub fn context(sandbox: &Sandbox) -> String {
+    let folder = sandbox.path("https");
+    let file = sandbox.path("context.json");
+    let (folder, path) = (folder.to_str().unwrap(), file.to_str().unwrap().to_owned());
+    if file.exists() {
+        return path;
+    }
+    let args = ["admin", "https", "--host", "localhost", "--out", folder];
+    assert_eq!(sandbox.lattice(&args).code, Some(0));
+    let ca_pem = fs::read_to_string(format!("{folder}/https-ca.pem")).unwrap();
+    let server = "https://localhost:1";
+    let text = serde_json::json!({"server": server, "ca_pem": ca_pem, "token": "t"});
+    fs::write(&file, text.to_string()).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
