@@ -38,7 +38,6 @@ mod reservations;
 mod restored;
 mod roles;
 mod run_condition;
-mod store;
 mod submission;
 mod tenants;
 mod terms;

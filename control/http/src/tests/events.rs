@@ -1,6 +1,6 @@
 //! Event stream endpoint.
 
-use super::fixture::{ApiFixture, PATIENCE, job};
+use super::fixture::{ApiFixture, PATIENCE, admin_envelope, job};
 use futures::StreamExt;
 use lattice_client::{
     SubmitOptions,
@@ -8,7 +8,11 @@ use lattice_client::{
 };
 use lattice_engine::observed_state;
 use lattice_placement::Liveness;
-use lattice_quorum_types::{NodeId, Revision};
+use lattice_quorum_types::{
+    Command, Envelope, NodeId, ProjectPath, Revision,
+    command::LimitChange,
+    limit::{LimitPatch, Patch},
+};
 use lattice_view::PingOutcome;
 use std::collections::BTreeMap;
 
@@ -31,6 +35,18 @@ fn submitted(changes: &Changes) -> Vec<u64> {
         _ => None,
     });
     ids.collect()
+}
+
+/// Command of an administrator that changes the limit of a project.
+fn limit_change(path: &str, max_nodes: u64) -> Envelope {
+    let path = ProjectPath::new(path).unwrap();
+    let patch = LimitPatch {
+        max_nodes: Patch::Set(max_nodes),
+        max_concurrent_allocations: Patch::Unchanged,
+    };
+    admin_envelope(Command::SetLimits {
+        changes: vec![LimitChange { path, patch }],
+    })
 }
 
 #[tokio::test]
@@ -163,7 +179,8 @@ async fn slow_reader_blocks_no_others_and_learns_gap() {
         let store = fixture.store.clone();
         async move {
             for n in 0..changes_made {
-                store.set_limit("atlas/web", 40 + n % 10);
+                let change = limit_change("atlas/web", 40 + n % 10);
+                store.apply(&change).unwrap();
                 if n % 100 == 0 {
                     tokio::task::yield_now().await;
                 }

@@ -1,7 +1,6 @@
 //! Interfaces of a control on loopback: real TLS, real sockets, the real state machine behind the store (one copy
 //! instead of three), and an agent's interface on the mesh.
 
-use super::store::SingleCopy;
 use crate::Auth;
 use crate::{
     Stores,
@@ -24,7 +23,7 @@ use lattice_engine::{
     preimages::Preimages,
     tasks::{
         scheduler_parts::{PlanningTurns, SchedulerParts},
-        testing::world::World,
+        testing::{store::SingleCopy, world::World},
     },
 };
 use lattice_mesh::{
@@ -260,7 +259,7 @@ pub(super) async fn ask(
 impl ApiFixture {
     /// A serving fixture without projects and nodes, which has read this state.
     pub(super) async fn empty() -> Self {
-        let fixture = Self::start(SingleCopy::new());
+        let fixture = Self::start(SingleCopy::default());
         tokio::time::timeout(PATIENCE, fixture.core.first_view())
             .await
             .expect("the state is read");
@@ -269,7 +268,7 @@ impl ApiFixture {
 
     /// A serving fixture without a view: no majority of the quorum answers until [`SingleCopy::set_down`] is reset.
     pub(super) fn without_view() -> Self {
-        let store = SingleCopy::new();
+        let store = SingleCopy::default();
         store.set_down(true);
         Self::start(store)
     }

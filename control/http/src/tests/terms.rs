@@ -11,7 +11,7 @@ use lattice_client::{
 };
 use lattice_quorum_types::{
     AllocationId, UnixMillis, allocation::RankExit, checkpoint::CheckpointOutcome,
-    command::RankReport, progress::RankCheckpoint,
+    command::RankReport, progress::RankCheckpoint, view::Query,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -591,7 +591,10 @@ async fn unread_names_do_not_delay_a_response() {
         ended.push(first);
     }
     fixture.settled().await;
-    fixture.store.set_silent(ended.iter().copied());
+    let unread = ended.clone();
+    fixture.store.leave_unanswered(
+        move |query| matches!(query, Query::Allocation { id } if unread.contains(id)),
+    );
     let begun = std::time::Instant::now();
     let all = AllocationFilter::default();
     let list = alice.allocations(&all).await.unwrap();
@@ -616,7 +619,9 @@ async fn unread_array_does_not_delay_its_element() {
     let exit = RankExit::Exited { code: 0 };
     fixture.ends(placed, "gpu001", exit).await;
     assert!(alice.allocation(placed).await.unwrap().output.is_some());
-    fixture.store.set_silent([array]);
+    let of_array = Query::Allocation { id: array };
+    let store = &fixture.store;
+    store.leave_unanswered(move |query| *query == of_array);
     let begun = std::time::Instant::now();
     let shown = alice.allocation(placed).await.unwrap();
     let elapsed = begun.elapsed();

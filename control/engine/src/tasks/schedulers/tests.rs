@@ -116,7 +116,7 @@ async fn failed_renewal_is_retried_soon() {
     }
     assert_eq!(request_delay(names.len()), MAX_REQUEST_DELAY);
     sleep(RENEWAL).await;
-    world.loses_answers(true);
+    world.copy().set_loses_answers(true);
     control.round(&mut known).await;
     let tried_at = Instant::now();
     assert_eq!(held(&control).len(), names.len());

@@ -358,7 +358,8 @@ async fn lost_work_is_ended_while_the_audit_gives_no_answer() {
     let mut world = World::new();
     let key = world.start("b1");
     world.restore_from_backup();
-    world.holds_audit(true);
+    let copy = world.copy();
+    copy.leave_unanswered(|query| matches!(query, Query::AuditSearch { .. }));
     let lost = AttemptKey {
         allocation: AllocationId(key.allocation.0 + 1),
         attempt: 1,

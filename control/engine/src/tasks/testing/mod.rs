@@ -9,6 +9,7 @@ mod day;
 mod direct;
 #[cfg(test)]
 mod launches;
+pub mod store;
 #[cfg(test)]
 mod walltimes;
 pub mod world;

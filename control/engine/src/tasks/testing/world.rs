@@ -3,6 +3,7 @@
 use super::{
     agent::{self, AgentAnswers},
     id,
+    store::SingleCopy,
 };
 use crate::{
     History, Store, Timings,
@@ -30,8 +31,6 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, Revision,
     UnixMillis, VclusterName,
-    audit::AuditAction,
-    backup::RESTORER,
     baseline::{
         BaselineDefinition, ClassRule, Constraint, DriftPolicy, Rule, Scalar, SensitivePolicy,
     },
@@ -51,7 +50,10 @@ use lattice_quorum_types::{
 use lattice_view::{PingOutcome, node::JournalPosition};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, OnceLock, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use tokio::time::Instant;
@@ -61,44 +63,31 @@ pub use super::agent::health;
 /// Name of the only node.
 pub const NODE: &str = "a";
 
-/// State machine, with the core that holds the view. [`Self::fold`] updates the view; there is no watch.
+/// The single copy, with the core that holds the view. [`Self::fold`] updates the view; there is no watch.
 #[derive(Default)]
-struct StateStore {
-    state: Mutex<State>,
+struct WorldStore {
+    copy: SingleCopy,
     core: OnceLock<Weak<Core>>,
     reads: Mutex<Vec<Query>>,
     /// Bytes of the longest proposed command.
-    longest: Mutex<usize>,
-    /// Proposals are committed, and the answers are lost.
-    loses_answers: Mutex<bool>,
-    /// Searches of the audit get no answer.
-    holds_audit: Mutex<bool>,
+    longest: AtomicUsize,
 }
 
 #[async_trait::async_trait]
-impl Store for StateStore {
+impl Store for WorldStore {
     async fn propose(
         &self,
         envelopes: Vec<Envelope>,
     ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
         let longest = envelopes.iter().map(size::encoded_bytes).max().unwrap_or(0);
-        let mut known = self.longest.lock().unwrap();
-        *known = longest.max(*known);
-        drop(known);
-        let answers = envelopes.iter().map(|e| self.apply(e)).collect();
-        match *self.loses_answers.lock().unwrap() {
-            true => Err(Unavailable::OutcomeUnknown),
-            false => Ok(answers),
-        }
+        self.longest.fetch_max(longest, Ordering::Relaxed);
+        self.copy.propose(envelopes).await
     }
     async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
         self.reads.lock().unwrap().push(query.clone());
-        let holds_audit = *self.holds_audit.lock().unwrap();
-        if holds_audit && matches!(query, Query::AuditSearch { .. }) {
-            return std::future::pending().await;
-        }
-        let answer = self.state().query(&query);
-        if query == Query::Revision {
+        let is_revision = query == Query::Revision;
+        let answer = self.copy.read(query).await?;
+        if is_revision {
             self.fold();
         }
         Ok(answer)
@@ -108,26 +97,23 @@ impl Store for StateStore {
     }
 }
 
-impl StateStore {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+impl WorldStore {
     fn fold(&self) {
-        let Answer::Hot(hot) = self.state().query(&Query::Hot) else {
+        let Answer::Hot(hot) = self.copy.state().query(&Query::Hot) else {
             panic!("another answer")
         };
         let core = self.core.get().and_then(Weak::upgrade).unwrap();
         core.heard();
-        let Answer::Baselines(baselines) = self.state().query(&Query::Baselines) else {
+        let Answer::Baselines(baselines) = self.copy.state().query(&Query::Baselines) else {
             panic!("another answer")
         };
-        let Answer::Budgets(budgets) = self.state().query(&Query::Budgets) else {
+        let Answer::Budgets(budgets) = self.copy.state().query(&Query::Budgets) else {
             panic!("another answer")
         };
-        let Answer::OnLimits(on_limits) = self.state().query(&Query::OnLimits) else {
+        let Answer::OnLimits(on_limits) = self.copy.state().query(&Query::OnLimits) else {
             panic!("another answer")
         };
-        let facts = self.state().usage_records_head().last;
+        let facts = self.copy.state().usage_records_head().last;
         core.restart(|view| {
             view.replace(*hot);
             view.replace_baselines(*baselines);
@@ -136,11 +122,6 @@ impl StateStore {
             view.on_limits = Arc::new(on_limits);
             view.usage_records = facts;
         });
-    }
-    fn apply(&self, envelope: &Envelope) -> Result<Applied, Refusal> {
-        let mut state = self.state();
-        let index = state.last_index() + 1;
-        state.apply(index, envelope)
     }
 }
 
@@ -151,7 +132,7 @@ pub struct World {
     pub readings: Readings,
     pub usage: Arc<UsageLedger>,
     pub checkpoints: Arc<CheckpointStorage>,
-    store: Arc<StateStore>,
+    store: Arc<WorldStore>,
     agent: Mesh,
     pub agent_answers: Arc<Mutex<AgentAnswers>>,
     /// Fence of the lease `schedule.default`, which the tests use for every reconciler.
@@ -190,7 +171,7 @@ impl World {
             today,
         );
         agent.serve(router(says.clone(), signer.unwrap())).unwrap();
-        let store = Arc::new(StateStore::default());
+        let store = Arc::new(WorldStore::default());
         let core = Core::new(Parts {
             cluster: "test".to_owned(),
             name: "c1".to_owned(),
@@ -417,7 +398,7 @@ impl World {
 
     /// Bytes of the longest proposed command.
     pub fn longest_proposal(&self) -> usize {
-        *self.store.longest.lock().unwrap()
+        self.store.longest.load(Ordering::Relaxed)
     }
 
     /// Simulates a quorum member that enrols another machine under the node's name.
@@ -450,17 +431,12 @@ impl World {
 
     /// Number of committed commands, whatever their results.
     pub fn commands(&self) -> u64 {
-        self.store.state().last_index()
+        self.copy().state().last_index()
     }
 
-    /// Sets whether proposals are committed with their answers lost, as when the quorum's leader fails.
-    pub fn loses_answers(&self, is_lost: bool) {
-        *self.store.loses_answers.lock().unwrap() = is_lost;
-    }
-
-    /// Sets whether searches of the audit get no answer, as those of a long audit that is read from slow disks.
-    pub fn holds_audit(&self, is_held: bool) {
-        *self.store.holds_audit.lock().unwrap() = is_held;
+    /// Copy of the state machine, for the faults that tests cause.
+    pub fn copy(&self) -> &SingleCopy {
+        &self.store.copy
     }
 
     /// Simulates another control that takes over the lease; returns the fence of that control.
@@ -481,23 +457,17 @@ impl World {
 
     /// Simulates a restore of the quorum from a backup of the present state. The lease is acquired again.
     pub fn restore_from_backup(&mut self) {
-        let note = Envelope {
-            schema: SCHEMA,
-            principal: Principal {
-                name: RESTORER.to_owned(),
-                privilege: Privilege::Admin,
-            },
-            key: None,
-            at: SystemClock.now(),
-            fence: None,
-            command: Command::NoteQuorum {
-                action: Box::new(AuditAction::SteppedDown {
-                    member: 1,
-                    to: None,
-                }),
-            },
-        };
-        self.store.state().begin_restored(&note).unwrap();
+        self.restore(self.saved());
+    }
+
+    /// Copy of the state, for [`Self::restore`].
+    pub fn saved(&self) -> State {
+        self.copy().saved()
+    }
+
+    /// Simulates a restore of the quorum from a backup of this state. The lease is acquired again.
+    pub fn restore(&mut self, backup: State) {
+        self.copy().restore(backup);
         self.fence.epoch = 0;
         let acquired = self.service(Command::AcquireLease {
             lease: self.fence.lease.clone(),
@@ -554,7 +524,7 @@ impl World {
             fence,
             command,
         };
-        self.store.apply(&envelope).unwrap().outcome
+        self.copy().apply(&envelope).unwrap().outcome
     }
 
     /// Submits an allocation for one node.
@@ -642,11 +612,11 @@ impl World {
     }
 
     pub fn node(&self) -> Node {
-        self.store.state().node(&id(NODE)).unwrap().clone()
+        self.copy().state().node(&id(NODE)).unwrap().clone()
     }
 
     pub fn allocation(&self, id: AllocationId) -> Allocation {
-        match self.store.state().query(&Query::Allocation { id }) {
+        match self.copy().state().query(&Query::Allocation { id }) {
             Answer::Allocation(Some(found)) => *found,
             other => panic!("{other:?}"),
         }

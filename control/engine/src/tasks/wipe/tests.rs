@@ -197,11 +197,11 @@ async fn committed_outcome_is_not_repeated() {
     let mut wipes = Wipes::new(world.core.clone());
     let number = given_back(&world);
     stands(&world, number, wiped());
-    world.loses_answers(true);
+    world.copy().set_loses_answers(true);
     // Another control proposes on a view in which the node still waits.
     let late = world.core.view();
     assert_eq!(wipes.reconcile(&world.fence).await, 0, "nobody knows yet");
-    world.loses_answers(false);
+    world.copy().set_loses_answers(false);
     assert_eq!(due(&late).len(), 1);
     let freed = world.node();
     assert_eq!(freed.node_claim, None);
