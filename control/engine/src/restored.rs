@@ -5,7 +5,7 @@ use crate::store::Store;
 use lattice_quorum_types::{
     AllocationId, Revision, UnixMillis,
     audit::{AuditAction, AuditEntry, AuditFilter, AuditOrder, AuditSearch},
-    backup::{RESTORER, REVISION_GAP},
+    backup::{RESTORER, is_restored_between},
     view::{Answer, Query},
     wire::Unavailable,
 };
@@ -59,8 +59,7 @@ pub(crate) struct RestoreHistory(Mutex<Option<KnownRestores>>);
 
 #[derive(Debug)]
 struct KnownRestores {
-    /// Revision of the view when the audit was read. A restore raises that of the backup, which may be lower, by
-    /// [`REVISION_GAP`].
+    /// Revision of the view when the audit was read.
     read_at: Revision,
     skipped: Vec<SkippedNumbers>,
 }
@@ -77,14 +76,13 @@ impl RestoreHistory {
         revision: Revision,
         id: AllocationId,
     ) -> Result<Option<SkippedNumbers>, Unavailable> {
-        // A cluster that was never restored does not reach this revision.
-        if revision.0 < REVISION_GAP {
+        if !is_restored_between(Revision(0), revision) {
             return Ok(None);
         }
         let mut known = self.0.lock().await;
         let is_current = known
             .as_ref()
-            .is_some_and(|known| revision.0.saturating_sub(known.read_at.0) < REVISION_GAP / 2);
+            .is_some_and(|known| !is_restored_between(known.read_at, revision));
         if !is_current {
             let skipped = read_skipped(store).await?;
             *known = Some(KnownRestores {
@@ -133,15 +131,28 @@ mod tests {
     use futures::stream::{self, BoxStream, StreamExt};
     use lattice_quorum_types::{
         Applied, Envelope, Refusal,
+        audit::{AuditHead, AuditPage},
+        backup::REVISION_GAP,
         command::{Principal, Privilege},
         view::WatchItem,
     };
+    use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Store that answers every read as a query for the revision.
-    struct RevisionStore;
+    /// Store that gives one answer to all reads, and counts them.
+    struct OneAnswer {
+        answer: Answer,
+        reads: AtomicU32,
+    }
+
+    impl OneAnswer {
+        fn new(answer: Answer) -> Self {
+            let reads = AtomicU32::new(0);
+            Self { answer, reads }
+        }
+    }
 
     #[async_trait::async_trait]
-    impl Store for RevisionStore {
+    impl Store for OneAnswer {
         async fn propose(
             &self,
             _: Vec<Envelope>,
@@ -149,7 +160,8 @@ mod tests {
             Err(Unavailable::NoMajority)
         }
         async fn read(&self, _: Query) -> Result<Answer, Unavailable> {
-            Ok(Answer::Revision(Revision(1)))
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            Ok(self.answer.clone())
         }
         fn watch(&self, _: Revision) -> BoxStream<'static, WatchItem> {
             stream::pending().boxed()
@@ -159,16 +171,39 @@ mod tests {
     #[tokio::test]
     async fn answer_to_another_query_does_not_mean_that_nothing_was_restored() {
         let history = RestoreHistory::default();
+        let store = OneAnswer::new(Answer::Revision(Revision(1)));
         // The second call shows that the first answer is not kept.
         for _ in 0..2 {
             let found = history
-                .skipping(&RevisionStore, Revision(REVISION_GAP), AllocationId(2))
+                .skipping(&store, Revision(REVISION_GAP), AllocationId(2))
                 .await;
             assert!(
                 matches!(&found, Err(Unavailable::Rejected { reason })
                     if reason == "the answer is for another query"),
                 "{found:?}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn audit_is_read_again_after_restore_of_older_backup() {
+        let history = RestoreHistory::default();
+        let store = OneAnswer::new(Answer::AuditSearch(Box::new(AuditPage {
+            entries: Vec::new(),
+            next: None,
+            head: AuditHead::default(),
+        })));
+        // The second backup was made 80 changes after the first restore, and 20 before the last read.
+        for (revision, reads) in [
+            (90, 0),
+            (REVISION_GAP + 5, 1),
+            (REVISION_GAP + 100, 1),
+            (2 * REVISION_GAP + 80, 2),
+            (2 * REVISION_GAP + 90, 2),
+        ] {
+            let found = history.skipping(&store, Revision(revision), AllocationId(2));
+            assert_eq!(found.await, Ok(None), "{revision}");
+            assert_eq!(store.reads.load(Ordering::Relaxed), reads, "{revision}");
         }
     }
 

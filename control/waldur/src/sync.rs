@@ -22,7 +22,7 @@ use crate::{
     step::{Step, StepObserver},
 };
 use lattice_ledger::Month;
-use lattice_quorum_types::{ProjectPath, Revision, UnixMillis, backup::REVISION_GAP};
+use lattice_quorum_types::{ProjectPath, Revision, UnixMillis};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -203,10 +203,9 @@ impl AccountingSync {
                     continue;
                 }
             }
-            if head.last < self.collected || self.has_gap(head.revision) {
-                // The cluster was restored from a backup, so its later usage records differ. It may already have more
-                // records than were read before, so the revision is compared too. The events in the journal are either in
-                // the usage records that are read again, or belong to usage that the cluster has lost.
+            if head.is_restored_since(self.collected, self.seen) {
+                // The events in the journal are either in the usage records that are read again, or belong to usage that
+                // the restored cluster has lost.
                 tracing::warn!(
                     read = self.collected,
                     last = head.last,
@@ -258,15 +257,6 @@ impl AccountingSync {
             self.collected = last.number;
             self.count_events();
         }
-    }
-
-    /// Whether the quorum was restored since the last read. A restore adds [`REVISION_GAP`] to the revision of the
-    /// backup, which is lower than the last one read. Half of the gap therefore counts as a restore; no cluster makes
-    /// that many revisions between two reads.
-    fn has_gap(&self, revision: Revision) -> bool {
-        let distance = |seen: Revision| revision.0.saturating_sub(seen.0);
-        self.seen
-            .is_some_and(|seen| distance(seen) >= REVISION_GAP / 2)
     }
 
     fn open(&mut self, acknowledged: u64) -> Result<(), JournalError> {

@@ -6,7 +6,7 @@
 
 use crate::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
-    budget::SoftLimits, limit::Limits,
+    backup::is_restored_between, budget::SoftLimits, limit::Limits,
 };
 use serde::{Deserialize, Serialize};
 
@@ -208,4 +208,39 @@ pub struct UsageRecordsHead {
     pub revision: Revision,
     /// State time at that revision.
     pub at: UnixMillis,
+}
+
+impl UsageRecordsHead {
+    /// Whether the quorum was restored from a backup after a read of the records up to `last` at revision `read_at`
+    /// (`None`: unknown). The records of a restored cluster continue after those of the backup, so they use the numbers
+    /// of the lost records again. Fewer records than were read show the restore, and otherwise the revision does.
+    pub fn is_restored_since(&self, last: u64, read_at: Option<Revision>) -> bool {
+        let is_later = |read_at| is_restored_between(read_at, self.revision);
+        self.last < last || read_at.is_some_and(is_later)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backup::REVISION_GAP;
+
+    #[test]
+    fn restore_shows_in_last_record_or_revision() {
+        let head = |last, revision| UsageRecordsHead {
+            last,
+            revision: Revision(revision),
+            ..UsageRecordsHead::default()
+        };
+        let read_at = Some(Revision(40));
+        assert!(!head(7, 40).is_restored_since(7, read_at));
+        assert!(!head(9, 45).is_restored_since(7, read_at));
+        assert!(head(6, 45).is_restored_since(7, read_at));
+        // The backup was made at revision 30, and the restored cluster has as many records as were read, or more.
+        for last in [7, 9] {
+            let restored = head(last, 30 + REVISION_GAP + 5);
+            assert!(restored.is_restored_since(7, read_at), "{last}");
+            assert!(!restored.is_restored_since(7, None), "{last}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::{
 use gpus::GpuCounts;
 use lattice_ledger::{Ledger, UsageScope};
 use lattice_quorum_types::{
-    NodeId, ProjectPath, UnixMillis,
+    NodeId, ProjectPath, Revision, UnixMillis,
     budget::TenantBudget,
     usage_record::{UsageRecord, UsageRecordsHead},
     view::{Answer, Query},
@@ -58,6 +58,8 @@ struct LedgerUpdater<'a> {
     /// Tenants with an exhausted budget, as published to subscribers.
     exhausted: BTreeSet<ProjectPath>,
     forgot_at: UnixMillis,
+    /// Revision of the last read of usage records.
+    read_at: Revision,
 }
 
 impl<'a> LedgerUpdater<'a> {
@@ -94,6 +96,8 @@ impl<'a> LedgerUpdater<'a> {
             nodes: view.nodes.clone(),
             exhausted: BTreeSet::new(),
             forgot_at: head.at,
+            // Pages of a quorum that was restored meanwhile do not match; the next read notices the restore.
+            read_at: head.revision,
         })
     }
 
@@ -124,14 +128,16 @@ impl<'a> LedgerUpdater<'a> {
         let mut after = known;
         loop {
             let (facts, head) = read(&self.core, after, UnixMillis(0)).await?;
-            if head.last < after {
+            if head.is_restored_since(after, Some(self.read_at)) {
                 tracing::info!(
                     known = after,
                     last = head.last,
-                    "quorum has fewer usage records than the ledger; reading all usage records again"
+                    revision = head.revision.0,
+                    "quorum has other usage records than the ledger; reading all usage records again"
                 );
                 return Ok(false);
             }
+            self.read_at = head.revision;
             let view = self.core.view();
             let has_news = !Arc::ptr_eq(&self.nodes, &view.nodes);
             let since = UnixMillis(head.at.0.saturating_sub(KEPT_DAYS * DAY_MS));

@@ -1,6 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::tasks::testing::world::{NODE, World};
+use lattice_agent_rpc::AttemptKey;
 use lattice_ledger::UsageScope;
 use lattice_quorum_types::{
     AllocationState, Command, NodeId, ProjectPath, UnixMillis,
@@ -121,6 +122,62 @@ fn solver_receives_steps() {
     assert!(at(10_000).is_exhausted());
 }
 
+/// The restored cluster has more usage records than the ledger, so only its revision shows the restore. The allocation
+/// ended after the backup, and runs in the restored cluster.
+#[tokio::test]
+async fn ledger_of_restored_cluster_with_more_records_is_read_again() {
+    let mut world = World::new();
+    let key = world.start("b1");
+    let tenant = world.allocation(key.allocation).spec.project.tenant();
+    let backup = world.saved();
+    end_allocation(&world, key);
+    world.fold();
+    let (core, usage) = (world.core.clone(), world.usage.clone());
+    let following = tokio::spawn(follow(core.clone(), usage.clone()));
+    let read_to = |last| {
+        let is_read = usage.ask(|ledger| ledger.last() == last);
+        is_read.filter(|is_read| *is_read)
+    };
+    until(|| read_to(2)).await;
+
+    world.restore(backup);
+    for node_ms in [HOUR_MS, 2 * HOUR_MS] {
+        world.admin(Command::UpdateTenant {
+            tenant: tenant.clone(),
+            limits: LimitPatch::default(),
+            soft: SoftPatch {
+                node_ms_budget: Patch::Set(node_ms),
+                ..SoftPatch::default()
+            },
+            force: false,
+        });
+    }
+    world.fold();
+    until(|| read_to(3)).await;
+    let used_ms = || {
+        let now = core.now();
+        let used = usage.ask(|ledger| ledger.usage(UsageScope::Tenant(&tenant), UnixMillis(0), now));
+        used.map(|used| used.work.node_ms)
+    };
+    let early = used_ms().unwrap();
+    until(|| used_ms().filter(|used| *used > early)).await;
+    following.abort();
+}
+
+/// Ends the only rank of an allocation.
+fn end_allocation(world: &World, key: AttemptKey) {
+    world.service(Command::Report {
+        id: key.allocation,
+        attempt: key.attempt,
+        node: NodeId::new(NODE).unwrap(),
+        report: RankReport::Ended {
+            at: world.core.now(),
+            exit: RankExit::Exited { code: 0 },
+            fault: None,
+        },
+    });
+}
+
 async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
@@ -199,16 +256,7 @@ async fn running_usage_exhausts_budget() {
     let solved = lattice_view::tenants(&core.view());
     assert!(solved[&tenant].budget_used() >= 1.0);
 
-    world.service(Command::Report {
-        id: key.allocation,
-        attempt: key.attempt,
-        node: NodeId::new(NODE).unwrap(),
-        report: RankReport::Ended {
-            at: core.now(),
-            exit: RankExit::Exited { code: 0 },
-            fault: None,
-        },
-    });
+    end_allocation(&world, key);
     world.fold();
     let ended = until(|| {
         let (a, b) = (used(&core)?, used(&core)?);
