@@ -1,8 +1,10 @@
 //! DAG operations.
 
 use super::{
-    allocations::visibility, job_refs, paging, propose, propose_submission, read, submit,
-    unexpected,
+    allocations::visibility,
+    job_refs,
+    names::{self, Names},
+    paging, propose, propose_submission, read, submit, unexpected,
 };
 use crate::{caller::Caller, state::Api};
 use lattice_api::{
@@ -246,15 +248,30 @@ pub(crate) async fn cancel(
 async fn dag_view(core: &Core, caller: &Caller, dag: &Dag) -> Result<DagView, Problem> {
     let view = core.view();
     let ended = read_ended_members(core, &view, dag).await?;
+    let mentioned: Vec<AllocationId> = dag
+        .members
+        .iter()
+        .filter_map(|member| record_of_member(&view, &ended, member.allocation))
+        .filter_map(names::mentioned_in_stop)
+        .collect();
+    let names = Names::of(core, &view, mentioned).await;
     Ok(DagView::with_members(dag, |id| {
-        let live = view.allocation(id).map(|live| &**live);
-        let Some(record) = live.or_else(|| ended.get(&id)) else {
+        let Some(record) = record_of_member(&view, &ended, id) else {
             return (None, None);
         };
         let sight = visibility(&view, caller, record);
-        let stop = stop_reason(record, sight, &|id| view.name_of(id));
+        let stop = stop_reason(record, sight, &|id| names.get(id));
         (Some(record.state.to_string()), stop)
     }))
+}
+
+fn record_of_member<'a>(
+    view: &'a View,
+    ended: &'a BTreeMap<AllocationId, Allocation>,
+    id: AllocationId,
+) -> Option<&'a Allocation> {
+    let live = view.allocation(id).map(|live| &**live);
+    live.or_else(|| ended.get(&id))
 }
 
 /// Members that are no longer in the view. Members that are not arrays have consecutive numbers, so one read returns

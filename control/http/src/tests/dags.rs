@@ -522,3 +522,29 @@ async fn members_may_come_after_what_is_not_in_the_graph() {
     };
     assert_eq!(problem.field.as_deref(), Some("members.a.dependency"));
 }
+
+/// The member waited for an element of an array outside of the DAG, which the view no longer has.
+#[tokio::test]
+async fn member_stop_names_element_of_ended_array() {
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let request = AllocationRequest {
+        array: Some("0-3".to_owned()),
+        ..job("atlas/web", 1)
+    };
+    let array = alice.submit(&request, SubmitOptions::default()).await;
+    let array = array.unwrap().id.unwrap();
+    let dependent = json!({ "dependency": format!("afterok:{array}_2") });
+    let dag = graph(vec![member("a", dependent)]);
+    let id = alice.submit_dag(&dag, None).await.unwrap().id;
+    runs(&fixture, AllocationId(array.0 + 3), &["gpu001"], 1).await;
+    let stop = format!("allocation {array}_2 was failed; this one waited for success");
+    for is_array_ended in [false, true] {
+        if is_array_ended {
+            alice.cancel(array).await.unwrap();
+        }
+        let dag = alice.dag(id).await.unwrap();
+        let shown = dag.members[0].stop.as_deref();
+        assert_eq!(shown, Some(&*stop), "{is_array_ended}");
+    }
+}
