@@ -9,7 +9,7 @@ pub(crate) use tenant_multiplier::TenantMultiplier;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, ResultList, or_dash, time, until},
+    output::{self, Columns, Fitting, Format, ResultList, or_dash, time, until},
 };
 use clap::Args;
 use futures::StreamExt as _;
@@ -223,7 +223,13 @@ pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Fa
     let found = connection.client.allocations(&filter).await?;
     let now = SystemClock.now();
     let rows = found.iter().map(|a| row(a, now));
-    output::print_ranked(connection.format, &found, LIST, DROPPED_FIRST, rows)?;
+    output::print_fitted(
+        connection.format,
+        &found,
+        LIST,
+        Fitting::Lines(DROPPED_FIRST),
+        rows,
+    )?;
     if found.is_empty() && !args.all {
         output::message!(
             "nothing is queued or running; `lattice status --all` shows what has ended"

@@ -8,7 +8,7 @@ mod selection;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, contrast, digest, or_dash, time},
+    output::{self, Columns, Fitting, contrast, digest, or_dash, time},
 };
 use baseline::BaselineCommand;
 use brake::BrakeCommand;
@@ -86,11 +86,11 @@ async fn drift(args: &NodeClassArgs, connection: &Connection) -> Result<(), Fail
     let only = args.read(connection).await?;
     let mut report = connection.client.drift().await?;
     only.retain_drift(&mut report);
-    output::print_ranked(
+    output::print_fitted(
         connection.format,
         &report,
         COLUMNS,
-        DROPPED_FIRST,
+        Fitting::Lines(DROPPED_FIRST),
         rows(&report.drifted, connection),
     )?;
     summarise(&report.drifted);
@@ -173,11 +173,11 @@ fn rows(drifted: &[DriftView], connection: &Connection) -> Vec<Vec<String>> {
 
 /// Prints the drift rows alone, for one baseline.
 fn print_drift(drifted: &[DriftView], connection: &Connection) -> Result<(), Failure> {
-    output::print_ranked(
+    output::print_fitted(
         connection.format,
         &drifted,
         COLUMNS,
-        DROPPED_FIRST,
+        Fitting::Lines(DROPPED_FIRST),
         rows(drifted, connection),
     )?;
     if drifted.is_empty() {

@@ -3,7 +3,7 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, ResultList, counted, or_dash, time},
+    output::{self, Columns, Fitting, Format, ResultList, counted, or_dash, time},
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
@@ -93,7 +93,13 @@ pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Fai
         DagCommand::List(args) => {
             let mut all = client.dags(args.tenant.as_deref()).await?;
             all.retain(|dag| args.all || dag.ended_at.is_none());
-            output::print_ranked(format, &all, LIST, DROPPED_FIRST, all.iter().map(row))?;
+            output::print_fitted(
+                format,
+                &all,
+                LIST,
+                Fitting::Lines(DROPPED_FIRST),
+                all.iter().map(row),
+            )?;
             if all.is_empty() && !args.all {
                 output::message!("no DAG is running; `lattice dag list --all` includes ended DAGs");
             }
@@ -195,7 +201,7 @@ async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure
 
 /// Prints the result of a dry run.
 fn print_dry_run(judged: &DagDryRunResult, format: Format) -> Result<(), Failure> {
-    if matches!(format, Format::Table | Format::Wide) {
+    if format.is_for_reading() {
         let revision = judged.revision.0;
         let members = counted(judged.members.len(), "member");
         output::message!(
@@ -261,7 +267,7 @@ fn row(dag: &DagView) -> Vec<String> {
 }
 
 fn status(dag: &DagView, format: Format) -> Result<(), Failure> {
-    let is_table = matches!(format, Format::Table | Format::Wide);
+    let is_table = format.is_for_reading();
     if is_table {
         let headers = LIST.narrow.iter().chain(LIST.wide);
         let lines = headers

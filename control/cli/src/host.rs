@@ -1,7 +1,7 @@
 //! `lattice host`: compares captured hosts without a cluster. `lattice-agent probe` shows one host, and `lattice-agent
 //! capture` captures it.
 
-use crate::output::{self, Columns, Format, contrast, digest};
+use crate::output::{self, Columns, Fitting, Format, contrast, digest};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_conformance::{
@@ -220,7 +220,7 @@ fn drift_hosts(args: &DriftArgs, format: Format) -> anyhow::Result<()> {
         vec![d.node.clone(), d.key.clone(), expected, found]
     });
     let columns = Columns::only(&["node", "key", "expected", "found"]);
-    output::print_ranked(format, &report, columns, &["key"], rows)?;
+    output::print_fitted(format, &report, columns, Fitting::Lines(&["key"]), rows)?;
     if !report.alone.is_empty() {
         output::message!(
             "not compared (fewer than 4 similar nodes): {}",

@@ -11,7 +11,7 @@ mod reprobe;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, contrast, or_dash, time, until},
+    output::{self, Columns, Fitting, Format, contrast, or_dash, time, until},
 };
 use claim::{ClaimArgs, ReleaseArgs};
 use clap::{Args, Subcommand};
@@ -302,11 +302,11 @@ async fn inventory(name: &str, classes: &[Class], connection: &Connection) -> Re
     }
     let rows = crate::host::inventory_rows(&inventory);
     let columns = Columns::only(&["class", "key", "value"]);
-    Ok(output::print_texts(
+    Ok(output::print_fitted(
         connection.format,
         &inventory,
         columns,
-        &["class"],
+        Fitting::Texts(&["class"]),
         rows,
     )?)
 }

@@ -74,11 +74,11 @@ impl<'a> Columns<'a> {
 /// Treatment of a table that is wider than the terminal. `-o wide` folds all values, and prints lines of name and value
 /// if that is not enough.
 #[derive(Clone, Copy, Debug)]
-enum Fitting<'a> {
+pub enum Fitting<'a> {
     /// One line per row: long values are shortened, and these columns are left out, in this order. Without names, the
     /// columns are left out from the last to the second.
     Lines(&'a [&'a str]),
-    /// Values are folded into several lines; if that is not enough, as for `Lines`.
+    /// For texts that must be complete: values are folded into several lines; if that is not enough, as for `Lines`.
     Texts(&'a [&'a str]),
     /// Values are folded, and a row becomes lines of name and value if that is not enough.
     Record,
@@ -96,31 +96,7 @@ pub fn print<T: Serialize>(
     columns: Columns<'_>,
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> anyhow::Result<()> {
-    print_ranked(format, value, columns, &[], rows)
-}
-
-/// Prints as [`print`] does. A narrow terminal leaves out the columns `dropped_first`, in this order, and always shows
-/// the others.
-pub fn print_ranked<T: Serialize>(
-    format: Format,
-    value: &T,
-    columns: Columns<'_>,
-    dropped_first: &[&str],
-    rows: impl IntoIterator<Item = Vec<String>>,
-) -> anyhow::Result<()> {
-    print_fitted(format, value, columns, Fitting::Lines(dropped_first), rows)
-}
-
-/// Prints as [`print_ranked`] does, for texts that must be complete: they are folded into several lines while all columns
-/// fit.
-pub fn print_texts<T: Serialize>(
-    format: Format,
-    value: &T,
-    columns: Columns<'_>,
-    dropped_first: &[&str],
-    rows: impl IntoIterator<Item = Vec<String>>,
-) -> anyhow::Result<()> {
-    print_fitted(format, value, columns, Fitting::Texts(dropped_first), rows)
+    print_fitted(format, value, columns, Fitting::Lines(&[]), rows)
 }
 
 /// Prints differences between two sides, with the rows verdict, class, key and both values. Tables have the names of the
@@ -136,8 +112,8 @@ pub fn print_difference<T: Serialize>(
         false => ["left", "right"],
     };
     let columns = ["verdict", "class", "key", names[0], names[1]];
-    let dropped_first = &["class", "verdict"];
-    print_texts(format, value, Columns::only(&columns), dropped_first, rows)
+    let fitting = Fitting::Texts(&["class", "verdict"]);
+    print_fitted(format, value, Columns::only(&columns), fitting, rows)
 }
 
 /// Prints one object, as a document or a table of one row. In a narrow terminal, each value is a line with its name.
@@ -199,7 +175,11 @@ pub fn print_problem(format: Format, failure: &Failure) {
     let _ = text.and_then(|text| print_document(&text));
 }
 
-fn print_fitted<T: Serialize>(
+/// Prints `value` as a document, or its rows (narrow cells first) as a table that fits a narrow terminal by `fitting`.
+///
+/// # Errors
+/// A value that cannot be written in the format, or an output that cannot be written.
+pub fn print_fitted<T: Serialize>(
     format: Format,
     value: &T,
     columns: Columns<'_>,

@@ -192,23 +192,23 @@ async fn tree(args: &TreeArgs, connection: &Connection) -> Result<(), Failure> {
     let labelled = tree_rows(connection.client.projects(args.path.as_deref()).await?);
     let values: Vec<_> = labelled.iter().map(|(_, project)| project).collect();
     // Documents and CSV contain the complete path; tables show the path by indentation.
-    let for_people = matches!(connection.format, Format::Table | Format::Wide);
-    let rows = labelled.iter().map(|(label, project)| match for_people {
-        true => row(label.clone(), project),
-        false => row(project.path.clone(), project),
-    });
+    let is_for_reading = connection.format.is_for_reading();
+    let rows = labelled
+        .iter()
+        .map(|(label, project)| match is_for_reading {
+            true => row(label.clone(), project),
+            false => row(project.path.clone(), project),
+        });
     Ok(output::print(connection.format, &values, COLUMNS, rows)?)
 }
 
+fn print_project(project: &ProjectView, format: Format) -> Result<(), Failure> {
+    let row = row(project.path.clone(), project);
+    Ok(output::print_record(format, project, COLUMNS, row)?)
+}
+
 async fn show(path: &str, connection: &Connection) -> Result<(), Failure> {
-    let project = connection.client.project(path).await?;
-    let row = row(project.path.clone(), &project);
-    Ok(output::print_record(
-        connection.format,
-        &project,
-        COLUMNS,
-        row,
-    )?)
+    print_project(&connection.client.project(path).await?, connection.format)
 }
 
 /// Prints a line for each level that counts, the project first, and one for the headroom over all levels.
@@ -265,13 +265,7 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
         description: args.description,
     };
     let project = connection.client.create_project(&request, None).await?;
-    let row = row(project.path.clone(), &project);
-    Ok(output::print_record(
-        connection.format,
-        &project,
-        COLUMNS,
-        row,
-    )?)
+    print_project(&project, connection.format)
 }
 
 async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {

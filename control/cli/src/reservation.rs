@@ -4,7 +4,7 @@ use crate::{
     connect::Connection,
     failure::Failure,
     node::node_args::expand,
-    output::{self, Columns, Format, ResultList, or_dash, time, until},
+    output::{self, Columns, Fitting, Format, ResultList, or_dash, time, until},
 };
 use clap::{ArgGroup, Args, Subcommand, builder::NonEmptyStringValueParser};
 use lattice_api::{
@@ -141,11 +141,11 @@ pub async fn run(command: ReservationCommand, connection: &Connection) -> Result
         ReservationCommand::List => {
             let all = client.reservations().await?;
             let rows = all.iter().map(row);
-            Ok(output::print_ranked(
+            Ok(output::print_fitted(
                 format,
                 &all,
                 LIST,
-                DROPPED_FIRST,
+                Fitting::Lines(DROPPED_FIRST),
                 rows,
             )?)
         }

@@ -4,7 +4,7 @@ use super::short_pin;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, digest, time, until},
+    output::{self, Columns, Fitting, Format, digest, time, until},
 };
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
@@ -180,11 +180,11 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
         .iter()
         .map(|authority| row(connection.format, authority));
     let dropped_first = &["subject", "since", "certificates"];
-    Ok(output::print_ranked(
+    Ok(output::print_fitted(
         connection.format,
         &all,
         LIST,
-        dropped_first,
+        Fitting::Lines(dropped_first),
         rows,
     )?)
 }

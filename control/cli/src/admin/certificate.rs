@@ -3,7 +3,7 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, ResultList, or_dash, time, until},
+    output::{self, Columns, Fitting, Format, ResultList, or_dash, time, until},
 };
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -124,7 +124,13 @@ async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
             && last.is_none_or(|last| ends_at.is_some_and(|end| end <= last))
     });
     let rows = all.iter().map(|c| row(connection.format, c));
-    output::print_ranked(connection.format, &all, LIST, DROPPED_FIRST, rows)?;
+    output::print_fitted(
+        connection.format,
+        &all,
+        LIST,
+        Fitting::Lines(DROPPED_FIRST),
+        rows,
+    )?;
     if all.is_empty() {
         let which = match (&args.role, within) {
             (None, None) => "",

@@ -5,7 +5,7 @@ mod backup;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, or_dash},
+    output::{self, Columns, Fitting, Format, or_dash},
 };
 use clap::{Args, Subcommand};
 use lattice_api::quorum::{QuorumMemberView, QuorumStep, QuorumView};
@@ -251,7 +251,7 @@ async fn status(connection: &Connection) -> Result<(), Failure> {
 /// Prints the state of the quorum after a change: one line and the warnings or, as JSON, YAML or CSV, all members.
 async fn print_quorum(connection: &Connection) -> Result<(), Failure> {
     let view = connection.client.quorum().await?;
-    if matches!(connection.format, Format::Table | Format::Wide) {
+    if connection.format.is_for_reading() {
         output::message!("{}", headline(&view));
         for warning in &view.warnings {
             output::message!("warning: {warning}");
@@ -264,11 +264,11 @@ async fn print_quorum(connection: &Connection) -> Result<(), Failure> {
 fn print_members(connection: &Connection, view: &QuorumView) -> Result<(), Failure> {
     let format = connection.format;
     let rows = view.members.iter().map(|member| row(member, format));
-    Ok(output::print_ranked(
+    Ok(output::print_fitted(
         format,
         view,
         STATUS,
-        DROPPED_FIRST,
+        Fitting::Lines(DROPPED_FIRST),
         rows,
     )?)
 }

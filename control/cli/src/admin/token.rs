@@ -3,7 +3,7 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, ResultList, or_dash, until},
+    output::{self, Columns, Fitting, Format, ResultList, or_dash, until},
 };
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -129,7 +129,7 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
             return Err(error.into());
         }
     };
-    if matches!(connection.format, Format::Table | Format::Wide) {
+    if connection.format.is_for_reading() {
         // The token is the only text on standard output, so that it can be redirected into a file.
         output::message_lines(&in_words(&request, &created));
         return match created.token.is_empty() {
@@ -261,7 +261,13 @@ fn row(format: Format, token: &TokenView) -> Vec<String> {
 async fn list(connection: &Connection) -> Result<(), Failure> {
     let tokens = connection.client.tokens().await?;
     let rows = tokens.iter().map(|token| row(connection.format, token));
-    output::print_ranked(connection.format, &tokens, LIST, DROPPED_FIRST, rows)?;
+    output::print_fitted(
+        connection.format,
+        &tokens,
+        LIST,
+        Fitting::Lines(DROPPED_FIRST),
+        rows,
+    )?;
     if tokens.is_empty() {
         output::message!("no token can be used now; `lattice admin token create` makes one");
     }

@@ -318,7 +318,7 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
             let from = args.from;
             let request = VclusterNodesRequest { nodes, from };
             let done = client.assign_vcluster(&args.name, &request, None).await?;
-            if matches!(format, Format::Table | Format::Wide) {
+            if format.is_for_reading() {
                 output::message!("moved to vCluster {}: {}", done.vcluster, done.nodes);
                 return Ok(());
             }

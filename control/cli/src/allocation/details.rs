@@ -16,7 +16,7 @@ use lattice_mesh::{Clock as _, SystemClock};
 pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Failure> {
     let a = connection.client.allocation(id).await?;
     let cells = row(&a, SystemClock.now());
-    if !matches!(connection.format, Format::Table | Format::Wide) {
+    if !connection.format.is_for_reading() {
         return Ok(output::print_record(connection.format, &a, LIST, cells)?);
     }
     let headers: Vec<&str> = LIST.narrow.iter().chain(LIST.wide).copied().collect();

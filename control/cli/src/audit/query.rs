@@ -4,7 +4,7 @@ use super::{DROPPED_FIRST, LIST, NextPage, PAGE, pages, row};
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, time},
+    output::{self, Fitting, time},
 };
 use clap::Args;
 use lattice_api::audit::AuditView;
@@ -89,7 +89,13 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
         output::title(connection.format, &title)?;
     }
     let rows = found.iter().map(row);
-    output::print_texts(connection.format, &found, LIST, DROPPED_FIRST, rows)?;
+    output::print_fitted(
+        connection.format,
+        &found,
+        LIST,
+        Fitting::Texts(DROPPED_FIRST),
+        rows,
+    )?;
     match (found.last(), more, filter.newest_first) {
         (None, ..) => output::message!("no matching entry"),
         (_, false, _) => {}

@@ -4,7 +4,7 @@ use crate::{
     connect::Connection,
     failure::Failure,
     node::difference_row,
-    output::{self, Columns, or_dash, time},
+    output::{self, Columns, Fitting, or_dash, time},
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
@@ -389,7 +389,13 @@ async fn list(connection: &Connection) -> Result<(), Failure> {
         wide: &["by", "at", "bytes", "description"],
     };
     let dropped_first = &["classes", "cohort", "unknown", "compared_count", "nodes"];
-    output::print_ranked(connection.format, &found, columns, dropped_first, rows)?;
+    output::print_fitted(
+        connection.format,
+        &found,
+        columns,
+        Fitting::Lines(dropped_first),
+        rows,
+    )?;
     Ok(())
 }
 
@@ -414,7 +420,13 @@ async fn show(args: &ShowArgs, connection: &Connection) -> Result<(), Failure> {
         wide: &["kind", "digest"],
     };
     let dropped_first = &["sensitive", "policy", "class"];
-    output::print_texts(connection.format, &found, columns, dropped_first, rows)?;
+    output::print_fitted(
+        connection.format,
+        &found,
+        columns,
+        Fitting::Texts(dropped_first),
+        rows,
+    )?;
     output::message!(
         "{} v{} of {}, by {}, for {}",
         found.name,

@@ -3,7 +3,7 @@
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, time},
+    output::{self, Columns, Fitting, time},
 };
 use clap::{Args, Subcommand};
 
@@ -33,7 +33,13 @@ pub async fn run(command: BrakeCommand, connection: &Connection) -> Result<(), F
                 .iter()
                 .map(|held| vec![time(&held.since), held.by.clone(), held.reason.clone()]);
             let columns = Columns::only(&["since", "by", "reason"]);
-            output::print_texts(connection.format, &state, columns, &[], rows)?;
+            output::print_fitted(
+                connection.format,
+                &state,
+                columns,
+                Fitting::Texts(&[]),
+                rows,
+            )?;
             if state.held.is_none() {
                 output::message!("automatic draining is active");
             }

@@ -4,7 +4,7 @@ use super::selection::NodeClassArgs;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, contrast, time},
+    output::{self, Columns, Fitting, contrast, time},
 };
 use clap::Args;
 use lattice_api::history::ChangesView;
@@ -58,7 +58,13 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
         wide: &["first", "causes"],
     };
     let dropped_first = &["last", "class", "verdict", "count"];
-    output::print_ranked(connection.format, &found, columns, dropped_first, rows)?;
+    output::print_fitted(
+        connection.format,
+        &found,
+        columns,
+        Fitting::Lines(dropped_first),
+        rows,
+    )?;
     if found.changes.is_empty() {
         output::message!("nothing changed since {since}");
     }

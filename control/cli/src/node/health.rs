@@ -4,7 +4,7 @@ use super::node_args::single_node;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, time},
+    output::{self, Columns, Fitting, time},
 };
 use clap::Args;
 use lattice_api::health::{ClearRequest, NodeHealthView, ReasonView};
@@ -95,7 +95,13 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
     };
     let rows = found.reasons.iter().map(row);
     let dropped_first = &["source", "first_seen", "action"];
-    output::print_texts(connection.format, &found, columns, dropped_first, rows)?;
+    output::print_fitted(
+        connection.format,
+        &found,
+        columns,
+        Fitting::Texts(dropped_first),
+        rows,
+    )?;
     match &args.clear {
         None => {}
         Some(clear) if found.cleared == 0 => return Err(not_cleared_failure(clear, &found)),

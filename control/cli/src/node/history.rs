@@ -4,7 +4,7 @@ use super::node_args::single_node;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, contrast, time},
+    output::{self, Columns, Fitting, Format, contrast, time},
 };
 use clap::Args;
 use lattice_api::{
@@ -229,7 +229,13 @@ pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), F
         None => COLUMNS,
     };
     let dropped_first = &["kind", "number", "distance", "at"];
-    output::print_texts(format, &page.items, columns, dropped_first, rows)?;
+    output::print_fitted(
+        format,
+        &page.items,
+        columns,
+        Fitting::Texts(dropped_first),
+        rows,
+    )?;
     if page.items.is_empty() {
         match asked.is_empty() {
             true => output::message!("no history of {} is kept yet", args.node),

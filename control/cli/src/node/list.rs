@@ -8,7 +8,7 @@ use super::{
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Format, counted, digest, or_dash},
+    output::{self, Columns, Fitting, Format, counted, digest, or_dash},
 };
 use clap::Args;
 use lattice_api::{
@@ -154,7 +154,7 @@ pub async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failur
     nodes.retain(|node| args.matches(node));
     let format = connection.format;
     let rows = nodes.iter().map(|node| row(node, format));
-    output::print_ranked(format, &nodes, COLUMNS, DROPPED_FIRST, rows)?;
+    output::print_fitted(format, &nodes, COLUMNS, Fitting::Lines(DROPPED_FIRST), rows)?;
     if nodes.is_empty() && all > 0 {
         output::message!("none of {} matches", counted(all, "node"));
     }

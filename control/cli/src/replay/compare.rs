@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    output::{self, Columns, Format},
+    output::{self, Columns, Fitting, Format},
 };
 use anyhow::Context as _;
 use clap::Args;
@@ -273,7 +273,13 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
         }
         cells
     });
-    output::print_texts(format, report, Columns::only(&columns), &[], rows)?;
+    output::print_fitted(
+        format,
+        report,
+        Columns::only(&columns),
+        Fitting::Texts(&[]),
+        rows,
+    )?;
     let orders = report.policies.iter().zip(&report.orders);
     let orders: Vec<String> = orders
         .map(|(policy, order)| format!("{policy}: {order}"))
