@@ -13,7 +13,7 @@ pub use online::check_online;
 
 use crate::data_dir::DataDir;
 use crate::settings::{CONFIRM_AFTER, GossipSettings, JoinSettings, PROBE_INTERVAL, Settings};
-use lattice_config::{Check, Problems};
+use lattice_config::{Check, ConfigErrors, Problems};
 use lattice_conformance::{Class, health::TableError};
 use lattice_gossip::CellName;
 use lattice_host::private_file::{self, ExposedFile, PrivateFileError};
@@ -349,22 +349,17 @@ pub enum ConfigError {
         /// Error of the token parser.
         source: InvalidToken,
     },
-    /// The site's health table cannot be read.
-    #[error("health.table: {}", path.display())]
+    /// The site's health table cannot be read, or has mistakes.
+    #[error("health.table")]
     HealthTable {
         /// Path of the health table.
         path: PathBuf,
-        /// Error of the operating system.
-        source: std::io::Error,
+        /// All mistakes.
+        source: ConfigErrors,
     },
-    /// The site's health table is not valid YAML of the expected form, or contains invalid entries.
-    #[error("health.table: {}", path.display())]
-    HealthChecks {
-        /// Path of the health table.
-        path: PathBuf,
-        /// Error of the parser, or all invalid entries.
-        source: TableError,
-    },
+    /// The shipped health table cannot be used.
+    #[error("shipped health table")]
+    ShippedHealthTable(#[from] TableError),
     /// The host name is not a valid node name, or the configuration has a value that [`Check`] rejects. The second case
     /// does not occur with a configuration from [`lattice_config::load`].
     #[error("{key}: {reason}")]

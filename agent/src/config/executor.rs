@@ -238,7 +238,9 @@ impl ExecutorConfig {
         if let Some(path) = &self.user_map
             && let Err(error) = UserMap::open(path, agent)
         {
-            problems.add("user_map", reason(&error));
+            for reason in reasons(&error) {
+                problems.add("user_map", reason);
+            }
         }
         problems.check_part("hooks", |problems| {
             for (key, cause) in self.hooks.settings().distrusted(agent) {
@@ -277,12 +279,17 @@ impl ExecutorConfig {
     }
 }
 
-/// Reason that the user map cannot be used, without the configuration key.
-fn reason(error: &UserMapError) -> String {
+/// Reasons that the user map cannot be used, without the configuration key.
+fn reasons(error: &UserMapError) -> Vec<String> {
     match error {
-        UserMapError::Io { path, source } => format!("{}: {source}", path.display()),
-        UserMapError::Untrusted(cause) => with_causes(cause),
-        UserMapError::Malformed { path, reason } => format!("{}: {reason}", path.display()),
+        UserMapError::Io { path, source } => vec![format!("{}: {source}", path.display())],
+        UserMapError::Untrusted(cause) => vec![with_causes(cause)],
+        UserMapError::Malformed { path, mistakes } => {
+            let mistakes = mistakes.iter();
+            mistakes
+                .map(|mistake| format!("{}: {mistake}", path.display()))
+                .collect()
+        }
     }
 }
 

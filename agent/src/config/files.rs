@@ -24,11 +24,9 @@ impl Config {
         match self.health.table() {
             Ok(_) => {}
             Err(ConfigError::HealthTable { path, source }) => {
-                problems.add("health.table", format!("{}: {source}", path.display()));
-            }
-            Err(ConfigError::HealthChecks { path, source }) => {
-                let source = with_causes(&source);
-                problems.add("health.table", format!("{}: {source}", path.display()));
+                for problem in source.problems() {
+                    problems.add("health.table", format!("{}: {problem}", path.display()));
+                }
             }
             Err(error) => problems.add("health.table", with_causes(&error)),
         }

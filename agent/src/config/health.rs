@@ -1,7 +1,7 @@
 //! Section `health` of the configuration file.
 
 use super::ConfigError;
-use crate::health::{HEALTH_INTERVAL, HealthSettings};
+use crate::health::{HEALTH_INTERVAL, HealthSettings, site_table};
 use lattice_config::{Check, Problems};
 use lattice_conformance::health::Table;
 use serde::Deserialize;
@@ -49,14 +49,9 @@ impl HealthConfig {
         let Some(path) = &self.table else {
             return Ok(None);
         };
-        let text = std::fs::read_to_string(path).map_err(|source| {
+        let table = site_table::read(path, Table::shipped()?).map_err(|source| {
             let path = path.clone();
             ConfigError::HealthTable { path, source }
-        })?;
-        let table = Table::shipped().and_then(|shipped| shipped.with_site(&text));
-        let table = table.map_err(|source| {
-            let path = path.clone();
-            ConfigError::HealthChecks { path, source }
         })?;
         Ok(Some(table))
     }

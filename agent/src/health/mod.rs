@@ -13,6 +13,7 @@ mod listen;
 mod nics;
 mod pass;
 mod requests;
+pub(crate) mod site_table;
 mod state;
 mod store;
 #[cfg(test)]

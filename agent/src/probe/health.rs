@@ -1,5 +1,6 @@
 //! Health verdict of one probe run, in the form of the gossip announcement.
 
+use crate::health::site_table;
 use anyhow::Context as _;
 use lattice_conformance::{
     Inventory, Reading,
@@ -31,9 +32,7 @@ pub(super) fn checks(site: Option<&Path>) -> anyhow::Result<Table> {
     let Some(path) = site else {
         return Ok(shipped);
     };
-    let name = || format!("--health-table {}", path.display());
-    let text = std::fs::read_to_string(path).with_context(name)?;
-    shipped.with_site(&text).with_context(name)
+    site_table::read(path, shipped).context("--health-table")
 }
 
 /// Health of `inventory` by `table`. A single run cannot evaluate checks of counters that rise over time.

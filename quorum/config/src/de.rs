@@ -1,17 +1,12 @@
 //! Deserialization of a YAML value that records, by path, known keys, unknown keys and wrong types.
 
-use crate::{Problems, env::Overrides, suggestion, wording};
+use crate::{env::Overrides, suggestion, wording};
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess,
     SeqAccess, Unexpected, Visitor, value::StringDeserializer,
 };
 use serde_yaml_ng::{Mapping, Value};
 use std::{cell::RefCell, collections::BTreeMap, fmt};
-
-/// Maximum number of wrong or missing values that are replaced to find further mistakes.
-const MAX_WRONG: usize = 64;
-/// Texts that replace a value: one of them is valid for most keys of text type, and for addresses.
-const TEXTS: [&str; 4] = ["", "a", "127.0.0.1:1", "127.0.0.2:2"];
 
 /// Keys found during deserialization.
 #[derive(Debug, Default)]
@@ -34,6 +29,11 @@ impl SeenKeys {
             .unwrap_or_default()
     }
 
+    /// Words that the key at `path` allows.
+    pub(crate) fn variants_at(&self, path: &[String]) -> &'static [&'static str] {
+        self.variants.get(path).copied().unwrap_or_default()
+    }
+
     /// Paths of all known keys. The keys of an absent optional section are not among them.
     pub(crate) fn known_paths(&self) -> impl Iterator<Item = Vec<String>> + '_ {
         self.fields.iter().flat_map(|(above, fields)| {
@@ -46,7 +46,7 @@ impl SeenKeys {
     }
 
     /// Unknown key next to the missing key `field` of the struct at `above`, if its name resembles `field`.
-    fn misspelt(&self, above: &[String], field: &'static str) -> Option<&Vec<String>> {
+    pub(crate) fn misspelt(&self, above: &[String], field: &'static str) -> Option<&Vec<String>> {
         self.unknown.iter().find(|path| {
             let Some((last, parents)) = path.split_last() else {
                 return false;
@@ -59,13 +59,21 @@ impl SeenKeys {
 /// A mistake with its path.
 #[derive(Debug)]
 pub(crate) struct PathMistake {
-    path: Option<Vec<String>>,
-    message: String,
+    pub(crate) path: Option<Vec<String>>,
+    pub(crate) message: String,
     /// Missing key below `path`, if that is the mistake.
-    missing: Option<&'static str>,
+    pub(crate) missing: Option<&'static str>,
+    /// Name of the key that the type refuses as unknown, if that is the mistake.
+    unknown: Option<String>,
 }
 
 impl PathMistake {
+    /// Path of the key that the type refuses as unknown, if that is the mistake.
+    pub(crate) fn unknown_key(&self) -> Option<&Vec<String>> {
+        let name = self.unknown.as_ref()?;
+        self.path.as_ref().filter(|path| path.last() == Some(name))
+    }
+
     fn at(mut self, path: &[String]) -> Self {
         self.path.get_or_insert_with(|| path.to_vec());
         self
@@ -83,6 +91,7 @@ impl de::Error for PathMistake {
             path: None,
             message: wording::reword(message.to_string()),
             missing: None,
+            unknown: None,
         }
     }
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -100,13 +109,15 @@ impl de::Error for PathMistake {
     }
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
         let known = known.join(", ");
-        Self::custom(format!("unknown key `{field}`; known here: {known}"))
+        Self {
+            unknown: Some(field.to_owned()),
+            ..Self::custom(format!("unknown key `{field}`; known here: {known}"))
+        }
     }
     fn missing_field(field: &'static str) -> Self {
         Self {
-            path: None,
-            message: format!("the key `{field}` is missing"),
             missing: Some(field),
+            ..Self::custom(format!("the key `{field}` is missing"))
         }
     }
     fn duplicate_field(field: &'static str) -> Self {
@@ -114,135 +125,8 @@ impl de::Error for PathMistake {
     }
 }
 
-/// Configuration that was read, possibly with mistakes.
-#[derive(Debug)]
-pub(crate) struct Reading<T> {
-    /// Value. If the text has mistakes, the wrong and missing values in it are replaced; `None` if no replacement fits.
-    pub(crate) value: Option<T>,
-    /// The value once more, with other replacements. `None` without mistakes, or if only one replacement fits.
-    pub(crate) alternative: Option<T>,
-    pub(crate) seen: SeenKeys,
-    /// Paths of the replaced values.
-    pub(crate) replaced: Vec<Vec<String>>,
-    /// Unknown keys that resemble a missing key, with that key. The missing key has no report of its own.
-    pub(crate) misspelt: BTreeMap<Vec<String>, &'static str>,
-}
-
-/// A wrong or missing value that is replaced.
-#[derive(Debug, Clone)]
-struct Repair {
-    path: Vec<String>,
-    /// Number of replacements tried.
-    tried: usize,
-}
-
-/// Replacement of a value.
-#[derive(Debug)]
-enum Replacement {
-    /// Removes the key, so that an optional key gets its default.
-    Remove,
-    Set(Value),
-}
-
-impl Repair {
-    /// Makes the next replacement in `root`. Returns `false` after the last one.
-    fn apply_next(&mut self, root: &mut Value, seen: &SeenKeys) -> bool {
-        let variants = seen.variants.get(&self.path).copied().unwrap_or_default();
-        while let Some(with) = replacements(variants).into_iter().nth(self.tried) {
-            self.tried += 1;
-            if replace(root, &self.path, with) {
-                return true;
-            }
-        }
-        false
-    }
-}
-
-/// Replacements in the order of the attempts. The words of the key are last, because they are known only after an
-/// attempt with a text.
-fn replacements(variants: &[&str]) -> Vec<Replacement> {
-    let text = |text: &&str| Value::String((*text).to_owned());
-    let others = [
-        Value::Number(0.into()),
-        Value::Number(1.into()),
-        Value::Bool(false),
-        Value::Bool(true),
-        Value::Sequence(Vec::new()),
-        Value::Mapping(Mapping::new()),
-    ];
-    let values = TEXTS.iter().map(text).chain(others);
-    let values = values.chain(variants.iter().map(text));
-    std::iter::once(Replacement::Remove)
-        .chain(values.map(Replacement::Set))
-        .collect()
-}
-
-/// Reads `root`. A wrong or missing value is recorded and replaced, and the rest is read again, so that one report
-/// names all mistakes. A key that is missing only because its value was replaced is not reported.
-pub(crate) fn read_all<T: DeserializeOwned>(
-    mut root: Value,
-    overrides: &Overrides,
-    problems: &mut Problems,
-) -> Reading<T> {
-    let mut repairs: Vec<Repair> = Vec::new();
-    let mut misspelt = BTreeMap::new();
-    loop {
-        let (read, seen) = read_once::<T>(&root, overrides);
-        let wrong = match read {
-            Ok(value) => {
-                let alternative = read_alternative(root, repairs.clone(), overrides, &seen);
-                return Reading {
-                    value: Some(value),
-                    alternative,
-                    seen,
-                    replaced: repairs.into_iter().map(|repair| repair.path).collect(),
-                    misspelt,
-                };
-            }
-            Err(wrong) => wrong,
-        };
-        let path = wrong.path.unwrap_or_default();
-        let mut target = path.clone();
-        target.extend(wrong.missing.map(str::to_owned));
-        let place = match repairs.iter().position(|repair| repair.path == target) {
-            Some(place) => place,
-            None => {
-                let is_caused = |repair: &Repair| {
-                    let named = repair.path.last().map(|key| format!("`{key}`"));
-                    let is_named = named.is_some_and(|key| wrong.message.contains(&key));
-                    target.starts_with(&repair.path) || repair.path.starts_with(&path) && is_named
-                };
-                if !repairs.iter().any(is_caused) {
-                    let near = |field| Some((seen.misspelt(&path, field)?.clone(), field));
-                    match wrong.missing.and_then(near) {
-                        Some((unknown, field)) => {
-                            misspelt.insert(unknown, field);
-                        }
-                        None => report(&path, wrong.message, overrides, problems),
-                    }
-                }
-                repairs.push(Repair {
-                    path: target,
-                    tried: 0,
-                });
-                repairs.len() - 1
-            }
-        };
-        // A mistake of the complete text has no value of its own to replace.
-        let is_repaired = repairs.len() <= MAX_WRONG && repairs[place].apply_next(&mut root, &seen);
-        if !is_repaired {
-            return Reading {
-                value: None,
-                alternative: None,
-                seen,
-                replaced: Vec::new(),
-                misspelt,
-            };
-        }
-    }
-}
-
-fn read_once<T: DeserializeOwned>(
+/// Reads `root` up to the first mistake.
+pub(crate) fn read_once<T: DeserializeOwned>(
     root: &Value,
     overrides: &Overrides,
 ) -> (Result<T, PathMistake>, SeenKeys) {
@@ -254,76 +138,6 @@ fn read_once<T: DeserializeOwned>(
         overrides,
     });
     (read, seen.into_inner())
-}
-
-/// Reads the value with another replacement of each wrong value that has one.
-fn read_alternative<T: DeserializeOwned>(
-    mut root: Value,
-    repairs: Vec<Repair>,
-    overrides: &Overrides,
-    seen: &SeenKeys,
-) -> Option<T> {
-    let mut alternative = None;
-    for mut repair in repairs {
-        let (mut changed, mut latest) = (root.clone(), None);
-        while repair.apply_next(&mut changed, latest.as_ref().unwrap_or(seen)) {
-            let (read, seen) = read_once::<T>(&changed, overrides);
-            if let Ok(value) = read {
-                alternative = Some(value);
-                root = changed;
-                break;
-            }
-            latest = Some(seen);
-        }
-    }
-    alternative
-}
-
-fn report(path: &[String], message: String, overrides: &Overrides, problems: &mut Problems) {
-    let variable = overrides.variable(path);
-    match variable.filter(|_| overrides.text(path).is_some()) {
-        Some(variable) => problems.add(path.join("."), format!("{message} (from {variable})")),
-        None => problems.add(path.join("."), message),
-    }
-}
-
-/// Replaces the value at `path`. Returns `false` if there is no such place. An item of a list is never removed, because
-/// later items must keep their positions in the file.
-fn replace(at: &mut Value, path: &[String], with: Replacement) -> bool {
-    let Some((first, rest)) = path.split_first() else {
-        return false;
-    };
-    // A section with nothing below it is an empty section.
-    if at.is_null() && matches!(with, Replacement::Set(_)) {
-        *at = Value::Mapping(Mapping::new());
-    }
-    match (at, with) {
-        (Value::Mapping(map), Replacement::Remove) if rest.is_empty() => {
-            map.remove(first.as_str()).is_some()
-        }
-        (Value::Mapping(map), Replacement::Set(value)) if rest.is_empty() => {
-            map.insert(Value::String(first.clone()), value);
-            true
-        }
-        (Value::Mapping(map), with) => map
-            .get_mut(first.as_str())
-            .is_some_and(|value| replace(value, rest, with)),
-        (Value::Sequence(items), with) => {
-            let index = first.parse::<usize>().ok();
-            let Some(item) = index.and_then(|index| items.get_mut(index)) else {
-                return false;
-            };
-            match with {
-                Replacement::Remove if rest.is_empty() => false,
-                Replacement::Set(value) if rest.is_empty() => {
-                    *item = value;
-                    true
-                }
-                with => replace(item, rest, with),
-            }
-        }
-        _ => false,
-    }
 }
 
 struct Node<'a> {
@@ -572,17 +386,12 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
         let Some((key, value)) = self.entries.next() else {
             return Ok(None);
         };
-        let text = match &key {
-            Value::String(text) => text.clone(),
-            Value::Number(n) => n.to_string(),
-            Value::Bool(b) => b.to_string(),
-            other => {
-                let message = format!("a key must be a text, found {}", wording::kind(other));
-                let mistake: PathMistake = de::Error::custom(message);
-                return Err(mistake.at(&self.node.path));
-            }
+        let Some(text) = key_text(&key) else {
+            let message = format!("a key must be a text, found {}", wording::kind(&key));
+            let mistake: PathMistake = de::Error::custom(message);
+            return Err(mistake.at(&self.node.path));
         };
-        let seeded = seed.deserialize(text.clone().into_deserializer());
+        let seeded = seed.deserialize(Key(text.clone()));
         let path = self.node.below(Value::Null, &text).path;
         self.next = Some((text, value));
         seeded.map(Some).map_err(|e: PathMistake| e.at(&path))
@@ -597,5 +406,72 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
         let node = self.node.below(value, &key);
         let path = node.path.clone();
         seed.deserialize(node).map_err(|e| e.at(&path))
+    }
+}
+
+/// Text of a key, as paths have it. `None` for a key that is a list, a map or nothing.
+pub(crate) fn key_text(key: &Value) -> Option<String> {
+    match key {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) | Value::Tagged(_) => None,
+    }
+}
+
+/// Key of a map, for maps by text and by number.
+struct Key(String);
+
+impl Key {
+    fn visit_number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
+        match (self.0.parse(), self.0.parse()) {
+            (Ok(number), _) => visitor.visit_u64(number),
+            (Err(_), Ok(number)) => visitor.visit_i64(number),
+            (Err(_), Err(_)) => visitor.visit_string(self.0),
+        }
+    }
+}
+
+macro_rules! key_numbers {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
+            self.visit_number(visitor)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Key {
+    type Error = PathMistake;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
+        visitor.visit_string(self.0)
+    }
+
+    key_numbers! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16
+        deserialize_u32 deserialize_u64
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, PathMistake> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, PathMistake> {
+        let word: StringDeserializer<PathMistake> = self.0.into_deserializer();
+        visitor.visit_enum(word)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i128 u128 f32 f64 char str string bytes byte_buf option unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
     }
 }

@@ -7,7 +7,7 @@
 //!   report. For the check, wrong and missing values are replaced. Its mistakes are reported if they are the same with
 //!   other replacements.
 //! * [`check_all`], for `--check-config`, adds the mistakes in the files that the configuration names, and every
-//!   variable that names no key.
+//!   variable that names no key. [`load_named`] reads such a file by the same rules.
 //!
 //! # The environment
 //!
@@ -31,6 +31,7 @@ mod env;
 pub mod log;
 pub mod online;
 mod problem;
+mod repair;
 mod suggestion;
 mod wording;
 
@@ -40,8 +41,8 @@ mod tests;
 pub use env::{PREFIX, environment};
 pub use problem::{ConfigErrors, Problem, Problems};
 
-use de::Reading;
-use serde::de::DeserializeOwned;
+use repair::Reading;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_yaml_ng::{Mapping, Value};
 use std::path::Path;
 
@@ -108,6 +109,31 @@ pub fn check_all<T: DeserializeOwned + Check>(
     examined.into_result(source)
 }
 
+/// Reads a YAML file that a configuration names, as [`load`] reads a configuration, without variables. `check` adds the
+/// mistakes that only the caller can find.
+///
+/// # Errors
+/// All mistakes of types and values. An unreadable file or malformed YAML is the only mistake reported.
+pub fn load_named<T: DeserializeOwned>(
+    source: Source<'_>,
+    check: impl Fn(&T, &mut Problems),
+) -> Result<T, ConfigErrors> {
+    let check = |value: &Unchecked<T>, problems: &mut Problems| check(&value.0, problems);
+    let read = examine(source, std::iter::empty(), PREFIX, check);
+    let read = read.and_then(|(examined, _)| examined.into_result(source));
+    read.map(|Unchecked(value)| value)
+        .map_err(ConfigErrors::of_named_file)
+}
+
+/// Value without a check of its own.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Unchecked<T>(T);
+
+impl<T> Check for Unchecked<T> {
+    fn check(&self, _problems: &mut Problems) {}
+}
+
 /// Variables with `prefix` that [`load`] ignores because they name no key, each with a suggestion if one is near. Empty
 /// if the source cannot be read.
 pub fn ignored_variables<T: DeserializeOwned + Check>(
@@ -154,7 +180,7 @@ fn examine<T: DeserializeOwned + Check>(
     let left_alone = variables_left_alone::<T>(&root, &env, prefix);
     env.retain(|(name, _)| !left_alone.contains(name));
     let overrides = env::apply(&mut root, env, prefix, &mut problems);
-    let read = de::read_all::<T>(root, &overrides, &mut problems);
+    let read = repair::read_all::<T>(root, &overrides, &mut problems);
     let ignored = report_unknown(&read, &overrides, prefix, &mut problems);
     let problems_of = |value: &T| {
         let mut problems = Problems::default();
@@ -184,7 +210,7 @@ fn variables_left_alone<T: DeserializeOwned + Check>(
     }
     let (mut root, mut problems) = (root.clone(), Problems::default());
     let overrides = env::apply(&mut root, env.iter().cloned(), prefix, &mut problems);
-    let read = de::read_all::<T>(root, &overrides, &mut problems);
+    let read = repair::read_all::<T>(root, &overrides, &mut problems);
     let used = read
         .value
         .as_ref()

@@ -112,7 +112,11 @@ impl Problems {
         let is_near = |problem: &Problem| {
             let parts = problem.key.split(['.', '[', ']']);
             let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
-            let is_prefix = |path: &Vec<String>| path.iter().zip(&parts).all(|(a, b)| a == b);
+            // A key of a map may contain dots.
+            let is_prefix = |path: &Vec<String>| {
+                let replaced = path.iter().flat_map(|key| key.split('.'));
+                replaced.zip(&parts).all(|(a, b)| a == *b)
+            };
             !parts.is_empty() && replaced.iter().any(is_prefix)
         };
         let independent = found.found.into_iter().filter(|problem| {
@@ -162,17 +166,30 @@ impl Problems {
     }
 }
 
-/// All mistakes of a configuration.
+/// All mistakes of a configuration, or of a file that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors {
+    subject: &'static str,
     origin: Option<String>,
     problems: Vec<Problem>,
 }
 
 impl ConfigErrors {
     pub(crate) fn new(origin: Option<String>, problems: Vec<Problem>) -> Self {
-        Self { origin, problems }
+        Self {
+            subject: "the configuration",
+            origin,
+            problems,
+        }
     }
+
+    pub(crate) fn of_named_file(self) -> Self {
+        Self {
+            subject: "the file",
+            ..self
+        }
+    }
+
     /// The mistakes in the order found. Never empty.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -181,7 +198,7 @@ impl ConfigErrors {
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the configuration")?;
+        f.write_str(self.subject)?;
         if let Some(origin) = &self.origin {
             write!(f, " {origin}")?;
         }

@@ -1,6 +1,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+mod named_file;
+
 use super::*;
-use serde::Deserialize;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Deserialize, PartialEq)]

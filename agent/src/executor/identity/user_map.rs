@@ -9,6 +9,7 @@
 use super::accounts::is_account_name;
 use super::ids::AgentUser;
 use super::trusted::{self, DistrustCause};
+use lattice_config::{ConfigErrors, Problems, Source};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -36,12 +37,12 @@ pub enum UserMapError {
     #[error("executor.user_map")]
     Untrusted(#[from] DistrustCause),
     /// The content is not `principal: account` lines, or an account name is invalid or `root`.
-    #[error("executor.user_map: {}: {reason}", path.display())]
+    #[error("executor.user_map: {}: {}", path.display(), mistakes.join("; "))]
     Malformed {
         /// Path of the file.
         path: PathBuf,
-        /// Error of the YAML parser, or all invalid entries.
-        reason: String,
+        /// All mistakes, each with its principal.
+        mistakes: Vec<String>,
     },
 }
 
@@ -140,32 +141,28 @@ fn read(path: &Path, agent: AgentUser) -> Result<LoadedMap, UserMapError> {
     };
     let of = Version::of(&std::fs::metadata(&real).map_err(failed)?);
     let text = std::fs::read_to_string(&real).map_err(failed)?;
-    let accounts = parse(&text).map_err(|reason| UserMapError::Malformed {
+    let accounts = parse(&text).map_err(|errors| UserMapError::Malformed {
         path: path.to_owned(),
-        reason,
+        mistakes: errors.problems().iter().map(ToString::to_string).collect(),
     })?;
     Ok(LoadedMap { of, accounts })
 }
 
-fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
-    // Parsed by way of `Value`, which rejects a principal that is listed twice.
-    let read: serde_yaml_ng::Value =
-        serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
-    let read: Option<BTreeMap<String, String>> =
-        serde_yaml_ng::from_value(read).map_err(|error| error.to_string())?;
-    let accounts = read.unwrap_or_default();
-    let is_wrong = |account: &str| account != DENIED && !is_account_name(account);
-    let wrong = accounts.iter().filter(|(_, account)| is_wrong(account));
-    let mut mistakes: Vec<String> = wrong
-        .map(|(principal, account)| format!("{principal}: {account:?} is not a valid account name"))
-        .collect();
-    let roots = accounts.iter().filter(|(_, account)| *account == "root");
-    mistakes.extend(roots.map(|(principal, _)| format!("{principal}: jobs never run as root")));
-    if mistakes.is_empty() {
-        Ok(accounts)
-    } else {
-        Err(mistakes.join("; "))
-    }
+/// A principal that is listed twice is a mistake.
+fn parse(text: &str) -> Result<BTreeMap<String, String>, ConfigErrors> {
+    let check = |accounts: &BTreeMap<String, String>, problems: &mut Problems| {
+        for (principal, account) in accounts {
+            if account == "root" {
+                problems.add(principal, "jobs never run as root");
+            } else if account != DENIED && !is_account_name(account) {
+                problems.add(
+                    principal,
+                    format!("{account:?} is not a valid account name"),
+                );
+            }
+        }
+    };
+    lattice_config::load_named(Source::Text(text), check)
 }
 
 #[cfg(test)]
@@ -212,6 +209,15 @@ mod tests {
         write(&path, "a: -x\nb: root\nc: fine\nd: '1000'\n");
         let text = error();
         for part in ["a: \"-x\"", "b: jobs never run as root", "d: \"1000\""] {
+            assert!(text.contains(part), "{text}");
+        }
+        write(&path, "a: -x\nb: [c, d]\n2: {e: f}\n");
+        let text = error();
+        for part in [
+            "a: \"-x\"",
+            "b: must be a text, not a list",
+            "2: must be a text, not keys and values",
+        ] {
             assert!(text.contains(part), "{text}");
         }
         write(&path, "a: b\na: c\n");

@@ -1,7 +1,7 @@
 //! BMC file: list of BMCs and polling settings.
 
 use lattice_config::{Check, PREFIX, Problems, Source};
-use lattice_conformance::health::Table;
+use lattice_conformance::health::{SiteTable, Table};
 use lattice_host::{error_text::with_causes, private_file};
 use lattice_quorum_types::{NodeId, hostlist};
 use lattice_redfish::{
@@ -156,7 +156,8 @@ impl BmcPlan {
         })?;
         let mut wrong = Vec::new();
         let targets = file.targets(&mut |index, why| wrong.push(format!("bmcs.{index}: {why}")));
-        let table = table(file.table.as_deref()).map_err(|why| wrong.push(why));
+        let table = table(file.table.as_deref());
+        let table = table.map_err(|mistakes| wrong.extend(mistakes));
         // The check has read the same files before; they may have changed since.
         let (Ok(table), []) = (table, &wrong[..]) else {
             return Err(invalid(wrong));
@@ -213,23 +214,30 @@ impl Check for File {
                 problems.add("", format!("node {node} is listed twice"));
             }
         }
-        if let Err(why) = table(self.table.as_deref()) {
-            problems.add("", why);
+        for mistake in table(self.table.as_deref()).err().unwrap_or_default() {
+            problems.add("", mistake);
         }
     }
 }
 
-/// Reads the shipped table of checks, with the changes from the site's file.
-fn table(site: Option<&Path>) -> Result<Table, String> {
-    let shipped = Table::shipped().map_err(|error| format!("table: {error}"))?;
+/// Reads the shipped table of checks, with the changes from the site's file, or returns all mistakes.
+fn table(site: Option<&Path>) -> Result<Table, Vec<String>> {
+    let shipped = Table::shipped().map_err(|error| vec![format!("table: {error}")])?;
     let Some(path) = site else {
         return Ok(shipped);
     };
-    let failed = |error: String| format!("table: {}: {error}", path.display());
-    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    shipped
-        .with_site(&text)
-        .map_err(|error| failed(error.to_string()))
+    let check = |site: &SiteTable, problems: &mut Problems| {
+        let (_, mistakes) = shipped.clone().with_changes(site.clone());
+        for mistake in mistakes {
+            problems.add(mistake.key, mistake.reason);
+        }
+    };
+    let site = lattice_config::load_named(Source::File(path), check).map_err(|errors| {
+        let mistakes = errors.problems().iter();
+        let named = mistakes.map(|mistake| format!("table: {}: {mistake}", path.display()));
+        named.collect::<Vec<_>>()
+    })?;
+    Ok(shipped.with_changes(site).0)
 }
 
 impl Entry {

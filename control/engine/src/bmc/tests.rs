@@ -527,6 +527,19 @@ fn a_sites_table_is_read_with_the_file_and_checked() {
     let changes = |line: &str| fs::write(&table, format!("version: s\nchecks: {{{line}}}\n"));
     changes("bmc.sytem_critical: {severity: faulty}").unwrap();
     assert!(refused().contains("bmc.sytem_critical"), "{}", refused());
+    let wrong = "bmc.sytem_critical: {severity: faulty}, bmc.manager_critical: {severity: fault}, \
+                 bmc.system_critical: {for_s: soon, actoin: update}";
+    changes(wrong).unwrap();
+    for part in [
+        "checks.bmc.sytem_critical: unknown check",
+        "checks.bmc.manager_critical.severity: must be one of inform, degraded, faulty, not \"fault\"",
+        "checks.bmc.system_critical.for_s: must be a whole number, 0 or more, not the text \"soon\"",
+        "checks.bmc.system_critical.actoin: unknown key; did you mean \
+         checks.bmc.system_critical.action?",
+    ] {
+        let part = format!("table: {}: {part}", table.display());
+        assert!(refused().contains(&part), "{part}\n{}", refused());
+    }
     changes("bmc.system_critical: {severity: faulty}").unwrap();
     let checks = BmcPlan::load(&path).unwrap().table.checks;
     assert_eq!(checks["bmc.system_critical"].severity, Severity::Faulty);

@@ -1,7 +1,7 @@
 //! Health of a node's hardware, determined by checks that are data.
 //!
 //! A [`Table`] holds the checks and the classes of events (XIDs, and those of other drivers). The table has a version,
-//! and a site overrides single entries ([`Table::with_site`]). The [`Engine`] evaluates each pass over the node and
+//! and a site overrides single entries ([`SiteTable`]). The [`Engine`] evaluates each pass over the node and
 //! keeps the [`Reason`]s: stable code, entity, evidence, first and last seen, and the action. A check creates a reason
 //! only from an explicit bad reading, and ends it only on an explicit good reading; an unreadable value does neither. A
 //! reboot and an operator end reasons too.
@@ -12,6 +12,7 @@ mod condition;
 mod engine;
 mod event;
 mod pattern;
+mod site;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,8 @@ mod tests;
 pub use condition::{Condition, CounterRise};
 pub use engine::{Engine, EngineState, HealthReport};
 pub use pattern::Pattern;
-pub use table::{Check, EventClass, Table, TableError, XidClass};
+pub use site::SiteTable;
+pub use table::{Check, EventClass, Table, TableError, TableMistake, XidClass};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -115,49 +115,6 @@ pub struct EventClass {
     pub source: String,
 }
 
-/// Changes of a site to the table.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Site {
-    version: String,
-    #[serde(default)]
-    checks: BTreeMap<String, CheckPatch>,
-    /// Single XIDs, by number.
-    #[serde(default)]
-    xids: BTreeMap<u32, EventPatch>,
-    /// Single SXids, by number.
-    #[serde(default)]
-    sxids: BTreeMap<u32, EventPatch>,
-    /// Events of other drivers, by reason code.
-    #[serde(default)]
-    events: BTreeMap<String, EventPatch>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CheckPatch {
-    about: Option<String>,
-    key: Option<Pattern>,
-    finding: Option<String>,
-    when: Option<Condition>,
-    for_s: Option<u64>,
-    severity: Option<Severity>,
-    action: Option<Action>,
-    observe_only: Option<bool>,
-    /// Removes the check.
-    #[serde(default)]
-    off: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EventPatch {
-    severity: Option<Severity>,
-    action: Option<Action>,
-    counts_for_s: Option<u64>,
-    observe_only: Option<bool>,
-}
-
 /// Errors of a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
@@ -168,8 +125,24 @@ pub enum TableError {
         why: String,
     },
     /// All invalid entries.
-    #[error("{}", .0.join("; "))]
-    Invalid(Vec<String>),
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Invalid(Vec<TableMistake>),
+}
+
+/// Invalid entry of a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {reason}")]
+pub struct TableMistake {
+    /// Path of the entry, such as `checks.gpu.pcie.width`.
+    pub key: String,
+    /// Reason why the entry is invalid.
+    pub reason: String,
+}
+
+impl TableMistake {
+    pub(super) const fn new(key: String, reason: String) -> Self {
+        Self { key, reason }
+    }
 }
 
 impl Table {
@@ -187,103 +160,11 @@ impl Table {
     /// The text does not have the expected form, or entries are invalid; every invalid entry is listed.
     pub fn parse(yaml: &str) -> Result<Self, TableError> {
         let table: Self = serde_yaml_ng::from_str(yaml).map_err(|e| unreadable(&e))?;
-        let wrong = table.invalid_entries();
-        match wrong.is_empty() {
+        let mistakes = table.mistakes();
+        match mistakes.is_empty() {
             true => Ok(table),
-            false => Err(TableError::Invalid(wrong)),
+            false => Err(TableError::Invalid(mistakes)),
         }
-    }
-
-    /// Applies the changes of a site. The site's file names checks and events by code and gives only the changed
-    /// fields; a new check gives all fields.
-    ///
-    /// # Errors
-    /// The text does not have the expected form, or entries are invalid; every invalid entry is listed.
-    pub fn with_site(mut self, yaml: &str) -> Result<Self, TableError> {
-        let site: Site = serde_yaml_ng::from_str(yaml).map_err(|e| unreadable(&e))?;
-        let mut wrong = Vec::new();
-        for (code, patch) in site.checks {
-            let result = self.patch_check(&code, patch);
-            wrong.extend(result.err().map(|why| format!("checks.{code}: {why}")));
-        }
-        for (code, patch) in site.xids {
-            let old = self.class_of(code).map(|(_, class)| class.clone());
-            patch_number(&mut self.xids, old, code, &patch);
-        }
-        for (code, patch) in site.sxids {
-            let old = self.sxid_class_of(code).map(|(_, class)| class.clone());
-            patch_number(&mut self.sxids, old, code, &patch);
-        }
-        for (code, patch) in site.events {
-            let result = self.patch_event(&code, &patch);
-            wrong.extend(result.err().map(|why| format!("events.{code}: {why}")));
-        }
-        wrong.extend(self.invalid_entries());
-        self.version = format!("{}+{}", self.version, site.version);
-        match wrong.is_empty() {
-            true => Ok(self),
-            false => Err(TableError::Invalid(wrong)),
-        }
-    }
-
-    fn patch_check(&mut self, code: &str, patch: CheckPatch) -> Result<(), String> {
-        if patch.off {
-            let known = self.checks.remove(code).is_some();
-            return known
-                .then_some(())
-                .ok_or_else(|| no_such(code, "check", &self.checks));
-        }
-        if let Some(check) = self.checks.get_mut(code) {
-            if patch.key.is_some() || patch.finding.is_some() {
-                return Err(
-                    "the key or finding of a shipped check cannot be changed; add a \
-                     check with a code of your own"
-                        .to_owned(),
-                );
-            }
-            check.about = patch.about.unwrap_or_else(|| check.about.clone());
-            check.when = patch.when.unwrap_or_else(|| check.when.clone());
-            check.for_s = patch.for_s.unwrap_or(check.for_s);
-            check.severity = patch.severity.unwrap_or(check.severity);
-            check.action = patch.action.unwrap_or(check.action);
-            check.observe_only = patch.observe_only.unwrap_or(check.observe_only);
-            check.source = format!("{}; changed by the site", check.source);
-            return Ok(());
-        }
-        let (Some(about), Some(severity), Some(action)) =
-            (patch.about, patch.severity, patch.action)
-        else {
-            return Err(format!(
-                "{}, and a check of your own needs about, key (or finding), when, severity, action",
-                no_such(code, "check", &self.checks)
-            ));
-        };
-        let check = Check {
-            about,
-            key: patch.key,
-            finding: patch.finding,
-            covers: Vec::new(),
-            when: patch.when.unwrap_or_default(),
-            for_s: patch.for_s.unwrap_or(0),
-            severity,
-            action,
-            observe_only: patch.observe_only.unwrap_or(false),
-            source: "the site".to_owned(),
-        };
-        self.checks.insert(code.to_owned(), check);
-        Ok(())
-    }
-
-    fn patch_event(&mut self, code: &str, patch: &EventPatch) -> Result<(), String> {
-        let Some(class) = self.events.get_mut(code) else {
-            return Err(no_such(code, "event", &self.events));
-        };
-        class.severity = patch.severity.unwrap_or(class.severity);
-        class.action = patch.action.unwrap_or(class.action);
-        class.counts_for_s = patch.counts_for_s.or(class.counts_for_s);
-        class.observe_only = patch.observe_only.unwrap_or(class.observe_only);
-        class.source = "the site".to_owned();
-        Ok(())
     }
 
     /// The class of an XID, with its name.
@@ -303,38 +184,53 @@ impl Table {
         class_in(&self.sxids, code).or_else(other)
     }
 
-    fn invalid_entries(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
+    pub(super) fn mistakes(&self) -> Vec<TableMistake> {
+        let mut found = Vec::new();
         for (code, check) in &self.checks {
-            wrong.extend(check.mistake().map(|why| format!("checks.{code}: {why}")));
+            let mut add = |reason: String| {
+                found.push(TableMistake::new(format!("checks.{code}"), reason));
+            };
+            if let Some(mistake) = check.mistake() {
+                add(mistake);
+            }
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
             if code.len() > 64 || !code.chars().all(is_plain) {
-                wrong.push(format!(
-                    "checks.{code}: a code has letters, digits, `.`, `_`, `-`, 64 at most"
-                ));
+                add("a code has letters, digits, `.`, `_`, `-`, 64 at most".to_owned());
             }
         }
-        let is_strange = |code: &&String| EventCode::from_reason(code).is_none();
         for (section, classes) in [("xids", &self.xids), ("sxids", &self.sxids)] {
             let mut seen: BTreeMap<u32, &str> = BTreeMap::new();
             for (name, class) in classes {
+                let mut add = |reason: String| {
+                    found.push(TableMistake::new(format!("{section}.{name}"), reason));
+                };
                 for code in &class.codes {
                     if let Some(other) = seen.insert(*code, name) {
-                        wrong.push(format!("{section}.{name}: {code} is in {other} too"));
+                        add(format!("{code} is in {other} too"));
                     }
                 }
-                let strange = class.ends.iter().filter(is_strange);
-                let strange = strange.map(|end| format!("{section}.{name}: {end} is not an event"));
-                wrong.extend(strange);
+                unknown_events(&class.ends).for_each(|end| add(not_an_event(end)));
             }
         }
         for (code, class) in &self.events {
             let named = std::iter::once(code).chain(&class.ends);
-            let strange = named.filter(is_strange);
-            wrong.extend(strange.map(|other| format!("events.{code}: {other} is not an event")));
+            let mistake =
+                |end: &String| TableMistake::new(format!("events.{code}"), not_an_event(end));
+            found.extend(unknown_events(named).map(mistake));
         }
-        wrong
+        found
     }
+}
+
+fn unknown_events<'a>(
+    codes: impl IntoIterator<Item = &'a String>,
+) -> impl Iterator<Item = &'a String> {
+    let is_unknown = |code: &&String| EventCode::from_reason(code).is_none();
+    codes.into_iter().filter(is_unknown)
+}
+
+fn not_an_event(code: &str) -> String {
+    format!("{code} is not an event")
 }
 
 impl Check {
@@ -378,51 +274,8 @@ fn class_in(classes: &BTreeMap<String, XidClass>, code: u32) -> Option<(&str, &X
     found.map(|(name, class)| (name.as_str(), class))
 }
 
-/// Moves a changed number out of its class `old` into a class of its own.
-fn patch_number(
-    classes: &mut BTreeMap<String, XidClass>,
-    old: Option<XidClass>,
-    code: u32,
-    patch: &EventPatch,
-) {
-    for class in classes.values_mut() {
-        class.codes.remove(&code);
-    }
-    let mut class = old.unwrap_or_else(|| XidClass {
-        about: "not in the shipped table".to_owned(),
-        codes: BTreeSet::new(),
-        severity: Severity::Inform,
-        action: Action::None,
-        counts_for_s: Some(86_400),
-        observe_only: false,
-        ends: Vec::new(),
-        source: String::new(),
-    });
-    class.codes = BTreeSet::from([code]);
-    class.severity = patch.severity.unwrap_or(class.severity);
-    class.action = patch.action.unwrap_or(class.action);
-    class.counts_for_s = patch.counts_for_s.or(class.counts_for_s);
-    class.observe_only = patch.observe_only.unwrap_or(class.observe_only);
-    class.source = "the site".to_owned();
-    classes.insert(format!("{SITE_CLASS}{code}"), class);
-}
-
-fn unreadable(error: &serde_yaml_ng::Error) -> TableError {
+pub(super) fn unreadable(error: &serde_yaml_ng::Error) -> TableError {
     TableError::Unreadable {
         why: error.to_string(),
-    }
-}
-
-fn no_such<T>(code: &str, what: &str, known: &BTreeMap<String, T>) -> String {
-    let family = code.split('.').next().unwrap_or(code);
-    let like: Vec<&str> = known
-        .keys()
-        .map(String::as_str)
-        .filter(|known| known.split('.').next() == Some(family))
-        .take(8)
-        .collect();
-    match like.is_empty() {
-        true => format!("unknown {what}"),
-        false => format!("unknown {what} (similar: {})", like.join(", ")),
     }
 }

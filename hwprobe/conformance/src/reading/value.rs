@@ -22,7 +22,10 @@ pub enum Value {
 // Human-readable formats get the bare value, binary formats a tag: the former would be hard to read with `{"text":
 // "x"}`, and the latter cannot infer a type.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "must be true or false, a whole number, a text or a list of texts"
+)]
 enum UntaggedValue {
     Flag(bool),
     Number(i64),

@@ -1,0 +1,119 @@
+//! Files that a configuration names.
+
+use super::*;
+
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct Checks {
+    version: String,
+    #[serde(default)]
+    checks: BTreeMap<String, Limit>,
+    #[serde(default)]
+    codes: BTreeMap<u32, Limit>,
+    #[serde(default)]
+    offsets: BTreeMap<i64, u64>,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    at_most: Option<u64>,
+    mode: Option<Mode>,
+    window: Option<Window>,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Window {
+    from: u64,
+    to: u64,
+}
+
+fn read(text: &str) -> Result<Checks, ConfigErrors> {
+    load_named(Source::Text(text), |checks: &Checks, problems| {
+        for (name, limit) in &checks.checks {
+            if limit.mode.is_none() {
+                problems.add(format!("checks.{name}"), "needs a mode");
+            }
+        }
+    })
+}
+
+fn mistakes(text: &str) -> Vec<String> {
+    let errors = read(text).expect_err("must be refused");
+    errors.problems().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn keys_of_a_map_are_texts_or_numbers() {
+    let text = "version: 1a\nchecks: {7: {mode: act}}\ncodes: {63: {at_most: 1}, '64': {}}\n\
+                offsets: {-3: 1}\n";
+    let found = read(text).unwrap();
+    assert_eq!(found.checks.keys().collect::<Vec<_>>(), ["7"]);
+    assert_eq!(found.codes.keys().collect::<Vec<_>>(), [&63, &64]);
+    assert_eq!(found.codes[&63].at_most, Some(1));
+    assert_eq!(found.offsets[&-3], 1);
+}
+
+/// A type that refuses unknown keys hides no other mistake, and has the same report of unknown keys.
+#[test]
+fn one_report_has_all_mistakes() {
+    let text = "versoin: a\nchecks:\n  gpu.a: {at_mots: 1, mode: acts}\n  gpu.b: {at_most: 1}\n  \
+                gpu.c: {mode: act, xyzzy: 1}\ncodes: {63: {at_most: many, mode: 1}, all: {}}\n";
+    assert_eq!(
+        mistakes(text),
+        [
+            "checks.gpu.a.mode: must be one of observe, act, not \"acts\"; did you mean act?",
+            "codes.63.at_most: must be a whole number, 0 or more, not the text \"many\"",
+            "codes.63.mode: must be one of observe, act, not 1",
+            "codes.all: must be a whole number from 0 to 4294967295, not the text \"all\"",
+            "versoin: unknown key; did you mean version? That key is required and missing",
+            "checks.gpu.a.at_mots: unknown key; did you mean checks.gpu.a.at_most?",
+            "checks.gpu.c.xyzzy: unknown key; known here: at_most, mode, window",
+            "checks.gpu.b: needs a mode",
+        ]
+    );
+}
+
+/// The removal of a wrong value must not cause a second mistake, also below a key with dots.
+#[test]
+fn wrong_value_below_a_dotted_key_is_one_mistake() {
+    let text = "version: a\nchecks: {gpu.a: {window: soon}, gpu.b: {}}\n";
+    let errors = load_named(Source::Text(text), |checks: &Checks, problems| {
+        for (name, limit) in &checks.checks {
+            if limit.window.is_none() {
+                problems.add(format!("checks.{name}"), "needs a window");
+            }
+        }
+    });
+    let errors = errors.expect_err("must be refused");
+    let found: Vec<String> = errors.problems().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            "checks.gpu.a.window: must be keys and values (from, to), not the text \"soon\"",
+            "checks.gpu.b: needs a window",
+        ]
+    );
+}
+
+#[test]
+fn the_report_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checks.yaml");
+    let refused = || {
+        let error = load_named(Source::File(&path), |_: &Checks, _| {}).unwrap_err();
+        error.to_string()
+    };
+    let start = format!("the file {} has a mistake:\n  ", path.display());
+    assert!(
+        refused().starts_with(&format!("{start}cannot be read: ")),
+        "{}",
+        refused()
+    );
+    std::fs::write(&path, "version: [\n").unwrap();
+    assert!(
+        refused().starts_with(&format!("{start}malformed YAML: ")),
+        "{}",
+        refused()
+    );
+}
