@@ -1,8 +1,8 @@
 //! Start and end of a rank.
 
-use crate::{AttemptKey, AttemptStatus, CheckpointSetup};
+use crate::{AttemptKey, AttemptStatus, CheckpointSetup, attempt_names};
 use lattice_quorum_types::{
-    NodeId, Revision,
+    AllocationName, NameLookup, NodeId, Revision,
     rpc::{Role, Rpc},
     spec::Workload,
 };
@@ -77,6 +77,48 @@ pub enum LaunchRefused {
         /// Present boot id.
         current: String,
     },
+    /// Other attempts keep jobs away from the node.
+    #[error("{}", by.text(attempts, &AllocationName::of_id))]
+    Blocked {
+        /// State of these attempts.
+        by: BlockedBy,
+        /// The attempts.
+        attempts: Vec<AttemptKey>,
+    },
+}
+
+/// State of attempts that keep jobs away from a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BlockedBy {
+    /// Their processes are running, and the node has no record of them.
+    Orphans,
+    /// Their epilog or wipe has not completed since the node rebooted.
+    Finishing,
+}
+
+impl BlockedBy {
+    fn text(self, attempts: &[AttemptKey], name: NameLookup<'_>) -> String {
+        let names = attempt_names(attempts, name);
+        match self {
+            Self::Orphans => {
+                format!("processes of attempts without a record are running: {names}")
+            }
+            Self::Finishing => format!(
+                "the node has rebooted, and the epilog or wipe of {names} has not completed"
+            ),
+        }
+    }
+}
+
+impl LaunchRefused {
+    /// Reason in words; `name`: names of the allocations that it mentions.
+    #[must_use]
+    pub fn text(&self, name: NameLookup<'_>) -> String {
+        match self {
+            Self::Blocked { by, attempts } => by.text(attempts, name),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// Ends one rank: SIGTERM, grace period, SIGKILL. An unknown attempt is recorded as stopped, so that a late launch has
@@ -92,4 +134,41 @@ impl Rpc for Terminate {
     const METHOD: &'static str = "agent.terminate";
     const CALLERS: &'static [Role] = &[Role::Control];
     type Reply = Result<AttemptStatus, LaunchRefused>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_quorum_types::{AllocationId, progress::ArrayElement};
+
+    #[test]
+    fn refused_launch_names_elements() {
+        let key = |allocation| AttemptKey {
+            allocation: AllocationId(allocation),
+            attempt: 2,
+        };
+        let element = ArrayElement {
+            array: AllocationId(3),
+            index: 50,
+        };
+        let name = |id: AllocationId| AllocationName::new(id, (id.0 == 8).then_some(element));
+        let refused = |by| LaunchRefused::Blocked {
+            by,
+            attempts: vec![key(7), key(8)],
+        };
+        assert_eq!(
+            refused(BlockedBy::Orphans).text(&name),
+            "processes of attempts without a record are running: allocation 7 attempt 2, allocation 3_50 attempt 2"
+        );
+        assert_eq!(
+            refused(BlockedBy::Finishing).text(&name),
+            "the node has rebooted, and the epilog or wipe of allocation 7 attempt 2, allocation 3_50 attempt 2 has \
+             not completed"
+        );
+        let stale = LaunchRefused::StaleEpoch {
+            given: 1,
+            current: 2,
+        };
+        assert_eq!(stale.text(&name), stale.to_string());
+    }
 }

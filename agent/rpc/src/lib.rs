@@ -20,7 +20,7 @@ mod usage;
 mod walltime;
 mod wipe;
 
-pub use attempt::{AttemptKey, AttemptStatus, ListAttempts};
+pub use attempt::{AttemptKey, AttemptStatus, ListAttempts, attempt_names};
 pub use attestation::GetAttestation;
 pub use checkpoint::{
     CheckpointOrder, CheckpointRefused, CheckpointSetup, CheckpointStatus, Restore, WriteCheckpoint,
@@ -28,7 +28,7 @@ pub use checkpoint::{
 pub use health::{CheckHealth, ClearReason, GateFailed, GetHealth};
 pub use history::{GetHistory, HistoryPage};
 pub use inventory::{GetInventory, GetPreimage};
-pub use launch::{Launch, LaunchRefused, Terminate};
+pub use launch::{BlockedBy, Launch, LaunchRefused, Terminate};
 pub use liveness::{Ping, PingPeer, PingReply};
 pub use log::{LogStream, ReadLog, covered_bytes, left_out_line};
 pub use report::{Report, ReportAnswer};

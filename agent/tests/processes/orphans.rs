@@ -6,7 +6,7 @@ use crate::support::{
     terminate,
 };
 use lattice_agent::executor::{BlockReason, CgroupUse, Executor, OpenError, OrphanPolicy};
-use lattice_agent_rpc::{LaunchRefused, Report};
+use lattice_agent_rpc::{BlockedBy, LaunchRefused, Report};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use rustix::process::{Pid, Signal, kill_process};
@@ -370,10 +370,13 @@ async fn orphans_are_left_alone_where_the_site_wants_it_but_never_silently() {
     for number in [1, 2] {
         let refused = second.launch(shell(key(number), "true")).await.unwrap_err();
         assert!(
-            matches!(refused, LaunchRefused::JournalFailed { .. }),
+            matches!(refused, LaunchRefused::Blocked { by: BlockedBy::Orphans, ref attempts } if *attempts == [key(1)]),
             "{refused}"
         );
-        assert!(refused.to_string().contains("1.1"), "{refused}");
+        assert!(
+            refused.to_string().contains("allocation 1 attempt 1"),
+            "{refused}"
+        );
     }
     assert!(runs(main) && runs(supervisor));
     // On request, the agent ends the processes.

@@ -2,7 +2,7 @@
 
 use crate::attempt::{AttemptDir, CheckpointPlan, GpuChoice, LaunchRecord, RecordError};
 use crate::executor::{BlockReason, JobAccount, Shared};
-use lattice_agent_rpc::{AttemptKey, CheckpointSetup, Launch, LaunchRefused};
+use lattice_agent_rpc::{AttemptKey, BlockedBy, CheckpointSetup, Launch, LaunchRefused};
 
 impl Shared {
     /// Records an attempt, or removes its folder on failure: a rejected launch must not start later.
@@ -32,25 +32,18 @@ impl Shared {
                 current: current.clone(),
             });
         }
-        let names = |hindrance| {
-            let attempts = self.block_reasons.attempts(hindrance).into_iter();
-            let names = attempts.map(|key| format!("{}.{}", key.allocation, key.attempt));
-            names.collect::<Vec<_>>().join(", ")
-        };
-        let orphans = self.block_reasons.attempts(BlockReason::Orphans);
-        let finishing = self.block_reasons.attempts(BlockReason::Finishing);
-        let reason = match (orphans.is_empty(), finishing.is_empty()) {
-            (true, true) => return Ok(()),
-            (false, _) => format!(
-                "processes of attempts without a record are running: {}",
-                names(BlockReason::Orphans)
-            ),
-            (true, false) => format!(
-                "the node has rebooted, and the epilog or wipe of {} has not completed",
-                names(BlockReason::Finishing)
-            ),
-        };
-        Err(LaunchRefused::JournalFailed { reason })
+        let blocked = [
+            (BlockedBy::Orphans, BlockReason::Orphans),
+            (BlockedBy::Finishing, BlockReason::Finishing),
+        ];
+        for (by, reason) in blocked {
+            let attempts = self.block_reasons.attempts(reason);
+            if !attempts.is_empty() {
+                let attempts = attempts.into_iter().collect();
+                return Err(LaunchRefused::Blocked { by, attempts });
+            }
+        }
+        Ok(())
     }
 
     /// Checkpoint plan of an attempt. Each agent has its own folder, with one subfolder for each attempt.

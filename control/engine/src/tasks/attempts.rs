@@ -22,7 +22,7 @@ use crate::{
     },
 };
 use futures::future::join_all;
-use lattice_agent_rpc::{AttemptKey, AttemptStatus, Terminate};
+use lattice_agent_rpc::{AttemptKey, AttemptStatus, Terminate, attempt_names};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, NodeId, Refusal,
@@ -426,7 +426,7 @@ async fn note_unknown(
 /// [`faults::Readmit`] clears the drain reason.
 async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[AttemptKey]) {
     let view = core.view();
-    let names = orphans::names(orphans, &|id| view.name_of(id));
+    let names = attempt_names(orphans, &|id| view.name_of(id));
     tracing::error!(%node, orphans = names, "agent runs orphaned attempts; ending them");
     let known = view
         .node(node)
@@ -448,7 +448,7 @@ async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[Attem
         match core.agents.call(&view, node, &request, CALL_TIMEOUT).await {
             Ok(Ok(_)) => {}
             Ok(Err(refused)) => {
-                let refused = sanitize::shortened(refused.to_string());
+                let refused = sanitize::shortened(refused.text(&|id| view.name_of(id)));
                 tracing::warn!(%node, refused, "orphaned attempt not ended yet");
             }
             Err(error) => tracing::warn!(%node, %error, "orphaned attempt not ended yet"),

@@ -3,14 +3,9 @@
 
 use crate::{core::Core, error::AgentError};
 use lattice_agent_rpc::{AttemptKey, AttemptStatus};
-use lattice_quorum_types::{
-    Allocation, NameLookup, NodeId, command::RankReport, wire::Unavailable,
-};
+use lattice_quorum_types::{Allocation, NodeId, command::RankReport, wire::Unavailable};
 use lattice_view::View;
 use std::collections::BTreeSet;
-
-/// Maximum number of attempts named in a text; the others are only counted.
-const NAMED: usize = 4;
 
 /// Reason why orphans could not be determined.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -88,26 +83,12 @@ fn holds(allocation: &Allocation, key: AttemptKey, node: &NodeId) -> bool {
         && rank.is_some_and(|rank| !rank.phase.is_over())
 }
 
-/// Readable list of attempts; `name`: names of their allocations.
-pub(crate) fn names(attempts: &[AttemptKey], name: NameLookup<'_>) -> String {
-    let text = |key: &AttemptKey| {
-        let name = name(key.allocation);
-        format!("allocation {name} attempt {}", key.attempt)
-    };
-    let names: Vec<String> = attempts.iter().take(NAMED).map(text).collect();
-    let names = names.join(", ");
-    match attempts.len().saturating_sub(NAMED) {
-        0 => names,
-        more => format!("{names} and {more} more"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tasks::testing::{self, KEY};
     use lattice_quorum_types::{
-        AllocationName, UnixMillis,
+        UnixMillis,
         allocation::{RankExit, RankPhase},
     };
 
@@ -118,19 +99,6 @@ mod tests {
     fn orphans(told: &[AttemptStatus], phase: RankPhase) -> Vec<AttemptKey> {
         let view = testing::view_of_rank("a", Some("b1"), phase, Some("b1"));
         not_held(&view, &testing::id("a"), told)
-    }
-
-    #[test]
-    fn few_are_named_however_many_are_claimed() {
-        let claimed = |n| -> Vec<AttemptKey> {
-            let key = |attempt| AttemptKey { attempt, ..KEY };
-            (1..=n).map(key).collect()
-        };
-        let number = AllocationName::of_id;
-        assert_eq!(names(&claimed(1), &number), "allocation 7 attempt 1");
-        let many = names(&claimed(10_000), &number);
-        assert!(many.ends_with("attempt 4 and 9996 more"), "{many}");
-        assert!(many.len() < 200);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::{
         orphans::{self, OrphansError},
     },
 };
-use lattice_agent_rpc::{AttemptKey, CheckHealth};
+use lattice_agent_rpc::{AttemptKey, CheckHealth, attempt_names};
 use lattice_quorum_types::{NodeId, wire::Unavailable};
 use std::{
     mem::{Discriminant, discriminant},
@@ -138,7 +138,7 @@ pub(crate) async fn check_site(core: &Core, node: &NodeId) -> Result<(), GateErr
     if !attempts.is_empty() {
         return Err(GateError::StillRuns {
             node: node.clone(),
-            names: orphans::names(&attempts, &|id| view.name_of(id)),
+            names: attempt_names(&attempts, &|id| view.name_of(id)),
             attempts,
         });
     }

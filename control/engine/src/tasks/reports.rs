@@ -5,6 +5,7 @@ use crate::{core::Core, error::ProposeError, sanitize};
 use lattice_agent_rpc::{Report, ReportAnswer};
 use lattice_mesh::{Caller, HandlerFailed, Router};
 use lattice_quorum_types::{Command, NodeId, Refusal, wire::Unavailable};
+use lattice_view::View;
 use std::sync::{Arc, Weak};
 
 /// Adds the handler of [`Report`]. The handler holds the core weakly, because the router must not keep the core alive.
@@ -41,23 +42,48 @@ pub(crate) async fn commit(
     match core.propose_as_service(None, command).await {
         Ok(_) => Ok(ReportAnswer::Committed),
         Err(ProposeError::Unavailable(unavailable)) => Err(unavailable),
-        Err(ProposeError::Refused(refusal)) => answer_refused(&refusal),
+        Err(ProposeError::Refused(refusal)) => answer_refused(&core.view(), &refusal),
     }
 }
 
 /// Returns the answer for a rejected report. The agent may discard a report that no later state can accept; it must
 /// send any other report again.
-fn answer_refused(refusal: &Refusal) -> Result<ReportAnswer, Unavailable> {
+fn answer_refused(view: &View, refusal: &Refusal) -> Result<ReportAnswer, Unavailable> {
     match refusal {
         Refusal::StaleAttempt { .. }
         | Refusal::UnknownAllocation { .. }
         | Refusal::WrongState { .. }
         | Refusal::Invalid { .. } => Ok(ReportAnswer::Superseded {
-            reason: refusal.to_string(),
+            reason: refusal.text(&|id| view.name_of(id)),
         }),
         other => {
             tracing::error!(refusal = %other, "report refused because of a fault of this control");
             Err(Unavailable::Busy)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::testing::{self, KEY};
+    use lattice_quorum_types::{AllocationId, AllocationState, progress::ArrayElement};
+
+    #[test]
+    fn superseded_report_names_the_element() {
+        let mut element = testing::allocation(AllocationState::Running, Vec::new());
+        element.progress.element = Some(ArrayElement {
+            array: AllocationId(3),
+            index: 50,
+        });
+        let view = testing::view_of([], element);
+        let refusal = Refusal::StaleAttempt {
+            id: KEY.allocation,
+            given: 1,
+            current: 2,
+        };
+        let reason = "stale attempt 1 of allocation 3_50; current is 2".to_owned();
+        let answer = answer_refused(&view, &refusal);
+        assert_eq!(answer.ok(), Some(ReportAnswer::Superseded { reason }));
     }
 }

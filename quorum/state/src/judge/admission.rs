@@ -98,7 +98,7 @@ pub(super) fn check_begin(case: Case<'_>, present: &Allocation) -> Result<(), Re
         Some(begin_at) if begin_at > case.now => {
             let reason = format!(
                 "allocation {} starts at {begin_at} at the earliest",
-                present.id
+                present.name()
             );
             Err(invalid("id", reason))
         }

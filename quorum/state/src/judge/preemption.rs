@@ -60,7 +60,7 @@ fn check_lent(case: Case<'_>, present: &Allocation, home: &VclusterName) -> Resu
     if nodes.any(|node| node.home == *home && node.current != *home) {
         return Ok(());
     }
-    let reason = format!("allocation {} has no node lent by {home}", present.id);
+    let reason = format!("allocation {} has no node lent by {home}", present.name());
     Err(invalid("reason", reason))
 }
 
@@ -173,8 +173,9 @@ pub(super) fn preempt(
         return Err(wrong_state(pending, "preempt for"));
     }
     if case.state.order.is_promised(id) {
+        let name = pending.name();
         let reason =
-            format!("nodes are already promised to allocation {id}; withdraw the promise first");
+            format!("nodes are already promised to allocation {name}; withdraw the promise first");
         return Err(invalid("id", reason));
     }
     check_numbers(pending, nodes, victims)?;
@@ -244,12 +245,12 @@ fn preempt_change(
             id: victim.id,
             reason: format!(
                 "its class is {own}; only classes below {other} are preempted for allocation {}",
-                pending.id
+                pending.name()
             ),
         });
     }
     if !present.kept_nodes().any(|node| nodes.contains(node)) {
-        let reason = format!("allocation {} has none of the nodes", victim.id);
+        let reason = format!("allocation {} has none of the nodes", present.name());
         return Err(invalid("victims", reason));
     }
     let by = pending.id;

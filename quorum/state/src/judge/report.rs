@@ -36,13 +36,14 @@ pub(super) fn report(
     let Some(position) = present.ranks.iter().position(|rank| rank.node == *node) else {
         return Err(invalid(
             "node",
-            format!("node {node} has no rank in allocation {id}"),
+            format!("node {node} has no rank in allocation {}", present.name()),
         ));
     };
     let phase = &present.ranks[position].phase;
     if force::ended_by_force(phase) {
+        let name = present.name();
         let reason =
-            format!("node {node} was released by force from allocation {id} before this report");
+            format!("node {node} was released by force from allocation {name} before this report");
         return Err(invalid("node", reason));
     }
     if let RankReport::Checkpoint { of } = report {

@@ -35,8 +35,9 @@ pub(super) fn grow(
     // An agent runs one rank per attempt: it would not start a second one.
     let again = |chosen: &&ExpectedNode| present.nodes().any(|node| *node == chosen.node);
     if let Some(ExpectedNode { node, .. }) = expected.iter().find(again) {
+        let name = present.name();
         let reason =
-            format!("node {node} has, or had, a rank in this attempt of allocation {id} already");
+            format!("node {node} has, or had, a rank in this attempt of allocation {name} already");
         return Err(invalid("nodes", reason));
     }
     check_constraints(present, expected)?;
@@ -77,16 +78,16 @@ pub(super) fn grow(
 /// Rejects nodes that the submitted constraints exclude: once requeued, the allocation would wait for more nodes than
 /// it may ever get.
 fn check_constraints(allocation: &Allocation, chosen: &[ExpectedNode]) -> Result<(), Refusal> {
-    let (id, constraints) = (allocation.id, &allocation.spec.constraints);
+    let (name, constraints) = (allocation.name(), &allocation.spec.constraints);
     for ExpectedNode { node, .. } in chosen {
         if constraints.exclude.contains(node) {
-            let reason = format!("allocation {id} excludes node {node}; choose another");
+            let reason = format!("allocation {name} excludes node {node}; choose another");
             return Err(invalid("nodes", reason));
         }
         if !constraints.nodelist.is_empty() && !constraints.nodelist.contains(node) {
             let list = hostlist::fold(&constraints.nodelist);
             let reason = format!(
-                "node {node} is not in the nodelist of allocation {id}; choose from {list}"
+                "node {node} is not in the nodelist of allocation {name}; choose from {list}"
             );
             return Err(invalid("nodes", reason));
         }
@@ -109,7 +110,7 @@ pub(super) fn shrink(
     let (mut record, mut back, mut changed) = (present.clone(), Vec::new(), false);
     for node in nodes {
         let Some(rank) = record.ranks.iter_mut().find(|rank| rank.node == *node) else {
-            let reason = format!("node {node} has no rank in allocation {id}");
+            let reason = format!("node {node} has no rank in allocation {}", present.name());
             return Err(invalid("nodes", reason));
         };
         rank.phase = match &rank.phase {

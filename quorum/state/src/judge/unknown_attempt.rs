@@ -1,7 +1,7 @@
 //! Attempts of allocations without a record: a node runs them because they were submitted after the backup from which
 //! the cluster was restored. See `../../../0009-backup.md`.
 
-use super::{Case, audited, invalid};
+use super::{Case, audited, element, invalid};
 use crate::change::Verdict;
 use lattice_quorum_types::{AllocationId, NodeId, Refusal, audit::AuditAction};
 
@@ -18,7 +18,8 @@ pub(super) fn note(
         || state.archive.ended(allocation).is_some()
         || state.order.array_of(allocation).is_some();
     if has_record {
-        let reason = format!("allocation {allocation} has a record; report the end of its attempt");
+        let name = element::name_of(case, allocation);
+        let reason = format!("allocation {name} has a record; report the end of its attempt");
         return Err(invalid("allocation", reason));
     }
     let action = AuditAction::UnknownAttemptEnded {

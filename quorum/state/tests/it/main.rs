@@ -9,6 +9,7 @@ mod common;
 mod dags;
 mod demand;
 mod dependencies;
+mod element_names;
 mod force;
 mod lending;
 mod life;

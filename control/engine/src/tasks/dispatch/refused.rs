@@ -75,8 +75,10 @@ pub(super) async fn handle_refusal(
         other_boot(core, fence, boots, &what, over).await;
         return;
     }
-    let cause = if is_fault_of_node(&core.view(), &target.node, refused) {
-        let reason = sanitize::shortened(refused.to_string());
+    let view = core.view();
+    let reason = refused.text(&|id| view.name_of(id));
+    let cause = if is_fault_of_node(&view, &target.node, refused) {
+        let reason = sanitize::shortened(reason);
         // Drain first, or the allocation would receive the same node again.
         if let Err(error) =
             faults::drain_for_fault(core, fence.clone(), &target.node, &reason).await
@@ -92,7 +94,7 @@ pub(super) async fn handle_refusal(
         StopCause::RankFailed {
             rank: target.rank,
             exit: RankExit::SpawnFailed {
-                reason: sanitize::shortened(format!("node {}: {refused}", target.node)),
+                reason: sanitize::shortened(format!("node {}: {reason}", target.node)),
             },
         }
     };
@@ -155,7 +157,7 @@ async fn other_boot(
 /// Whether the agent would refuse any other job as well.
 fn is_fault_of_node(view: &View, node: &NodeId, refused: &LaunchRefused) -> bool {
     match refused {
-        LaunchRefused::JournalFailed { .. } => true,
+        LaunchRefused::JournalFailed { .. } | LaunchRefused::Blocked { .. } => true,
         LaunchRefused::UserNotAllowed { .. } => view
             .node(node)
             .is_some_and(|node| node.rejects_allocations()),

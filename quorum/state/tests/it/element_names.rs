@@ -1,0 +1,75 @@
+//! Names of array elements in refusals: array and index, whichever program requested the change.
+
+use crate::common::{Cluster, dependencies::*, node, preemption::*};
+use lattice_quorum_types::{
+    AllocationId, AllocationState, Command, VclusterName, command::RankReport, progress::MoveReason,
+};
+
+/// Cluster with the array, and its element with index 50, which runs on n000.
+fn running_element() -> (Cluster, AllocationId, AllocationId) {
+    let mut c = cluster();
+    let mut spec = of_class(1, 2);
+    spec.terms.array = Some("50-51".parse().unwrap());
+    let array = c.submit(spec).unwrap();
+    let element = AllocationId(array.0 + 1);
+    assign(&mut c, element, &[0]).unwrap();
+    c.start_all(element);
+    assert_eq!(c.state_of(element), AllocationState::Running);
+    (c, array, element)
+}
+
+#[test]
+fn scheduler_refusals_name_the_element() {
+    let (mut c, array, element) = running_element();
+    let high = c.submit(of_class(1, 6)).unwrap();
+    let present = victim(&c, element, false);
+    let (_, reason) = fault(preempt(&mut c, high, &[3], vec![present.clone()]));
+    assert_eq!(
+        reason,
+        format!("allocation {array}_50 has none of the nodes")
+    );
+    let lend = Command::MakeRoom {
+        victim: present,
+        reason: MoveReason::Reclaimed {
+            home: VclusterName::new("other").unwrap(),
+        },
+    };
+    let (_, reason) = fault(c.service(lend));
+    assert_eq!(
+        reason,
+        format!("allocation {array}_50 has no node lent by other")
+    );
+    let nodes = c.expected(&names(&[0]));
+    let (_, reason) = fault(c.admin(Command::Grow { id: element, nodes }));
+    assert_eq!(
+        reason,
+        format!("node n000 has, or had, a rank in this attempt of allocation {array}_50 already")
+    );
+    let nodes = names(&[4]);
+    let (_, reason) = fault(c.admin(Command::Shrink { id: element, nodes }));
+    assert_eq!(
+        reason,
+        format!("node n004 has no rank in allocation {array}_50")
+    );
+}
+
+#[test]
+fn report_refusals_name_the_element() {
+    let (mut c, array, element) = running_element();
+    let report = RankReport::Started { at: c.now() };
+    let (_, reason) = fault(c.report(element, &node("n003"), report));
+    assert_eq!(
+        reason,
+        format!("node n003 has no rank in allocation {array}_50")
+    );
+    let unknown = Command::NoteUnknownAttempt {
+        node: node("n000"),
+        allocation: element,
+        attempt: 1,
+    };
+    let (_, reason) = fault(c.service(unknown));
+    assert_eq!(
+        reason,
+        format!("allocation {array}_50 has a record; report the end of its attempt")
+    );
+}
