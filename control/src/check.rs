@@ -11,7 +11,7 @@ use futures::future::join_all;
 use lattice_config::{Check, Problems, online::OnlineCheck};
 use lattice_engine::{
     bmc::{BmcFileError, BmcPlan, check_access},
-    inputs::check_source_files,
+    inputs::{check_source_files, check_sources},
 };
 use lattice_host::error_text::with_causes;
 use lattice_http::{AuthError, HttpsIdentity, Issuer, IssuerError};
@@ -189,17 +189,21 @@ fn check_pair(config: &HttpsConfig, identity: HttpsIdentity, problems: &mut Prob
     }
 }
 
-/// Tries the quorum members, the issuer, Waldur and the BMCs of a checked configuration, all at the same time. Takes a
-/// minute at most, and some seconds without BMCs.
+/// Tries the quorum members, the issuer, Waldur, the BMCs and the scheduling sources of a checked configuration, all at
+/// the same time. Takes a minute at most, some seconds without BMCs, and longer only with a longer `deadline_s` of a
+/// source.
 pub async fn check_online(config: &Config, settings: &Settings) -> Vec<OnlineCheck> {
-    let (members, issuer, waldur, bmcs) = tokio::join!(
+    let now = SystemClock.now();
+    let (members, issuer, waldur, bmcs, sources) = tokio::join!(
         check_members(config, &settings.quorum),
         check_issuer(settings),
         check_waldur(settings),
         check_all_bmcs(settings),
+        check_sources(&settings.scheduling, now),
     );
     let web = issuer.into_iter().chain(waldur);
-    members.into_iter().chain(web).chain(bmcs).collect()
+    let rest = bmcs.into_iter().chain(sources);
+    members.into_iter().chain(web).chain(rest).collect()
 }
 
 fn member_subject(n: usize, addr: SocketAddr) -> String {

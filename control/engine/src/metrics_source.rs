@@ -99,6 +99,11 @@ impl Metrics {
         Self { web, base }
     }
 
+    /// URL of the Prometheus.
+    pub(crate) const fn base(&self) -> &Url {
+        &self.base
+    }
+
     /// A client without a token.
     #[cfg(test)]
     pub(crate) fn at(base: &str) -> Self {

@@ -257,7 +257,10 @@ fn online_check_has_a_line_for_each_service() {
     );
     let text = format!(
         "{}bmcs: {at}/bmcs.yaml\naccounting: {{enabled: true, waldur: {{api_url: \
-         'http://{addr}', token_secret_ref: 'file://{at}/waldur.token'}}}}\n",
+         'http://{addr}', token_secret_ref: 'file://{at}/waldur.token'}}}}\n\
+         scheduling:\n  energy_price: {{url: 'http://{addr}/prices?key=hidden'}}\n  \
+         data_readiness: {{url: 'http://{addr}/{{id}}'}}\n  prometheus: {{url: 'http://{addr}'}}\n  \
+         storage: {{scratch: {{bandwidth_gb_s: 1, utilisation: {{url: 'http://{addr}/used'}}}}}}\n",
         good.replace(&https, &oidc)
     );
     let output = run(&folder, &text, &["--check-config", "--online"]);
@@ -268,12 +271,19 @@ fn online_check_has_a_line_for_each_service() {
         format!("failed   https.oidc.issuer https://{addr}/realm: "),
         format!("failed   accounting.waldur.api_url http://{addr}/api/: "),
         format!("failed   bmcs https://{addr}: "),
+        format!("failed   scheduling.energy_price.url http://{addr}/prices: no answer: "),
+        format!("failed   scheduling.data_readiness.url http://{addr}/{{id}}: no answer: "),
+        format!("failed   scheduling.prometheus.url http://{addr}/: no answer: "),
+        format!(
+            "failed   scheduling.storage.scratch.utilisation.url http://{addr}/used: no answer: "
+        ),
     ] {
         assert!(found.contains(&part), "{part}\nis missing in: {found}");
     }
-    assert_eq!(found.matches("; next: ").count(), 4, "{found}");
+    assert!(!found.contains("hidden"), "{found}");
+    assert_eq!(found.matches("; next: ").count(), 8, "{found}");
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("4 of 4 online checks failed"), "{errors}");
+    assert!(errors.contains("8 of 8 online checks failed"), "{errors}");
 }
 
 #[test]

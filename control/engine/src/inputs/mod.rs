@@ -14,6 +14,7 @@ mod storage;
 pub use sources::SourceError;
 pub use sources::Sources;
 pub use sources::check_source_files;
+pub use sources::check_sources;
 
 pub use lattice_view::{
     Inputs, remaining_bandwidth,

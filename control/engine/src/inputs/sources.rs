@@ -1,9 +1,11 @@
 //! Sources of scheduling inputs named in section `scheduling` of the configuration, with the tasks that poll them.
 
+mod online;
 mod prices;
 mod readiness;
 mod utilisation;
 
+pub use online::check_sources;
 #[cfg(test)]
 pub(crate) use prices::Origin;
 pub(crate) use prices::Prices;

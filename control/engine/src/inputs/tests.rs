@@ -2,6 +2,7 @@
 
 mod energy;
 mod metrics;
+mod online;
 mod prices;
 mod readiness;
 mod readiness_requests;

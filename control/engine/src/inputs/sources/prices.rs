@@ -10,6 +10,7 @@ use crate::{
     scheduling_config::{EnergyPriceConfig, seconds},
     web_client::{DiskFile, WebClient},
 };
+use lattice_quorum_types::UnixMillis;
 use reqwest::{Client, Url};
 use std::{path::PathBuf, time::Duration};
 use tokio::{sync::watch, time::sleep};
@@ -74,15 +75,9 @@ impl Prices {
                 Err(error) => Err(error.to_string()),
             };
             let came = came.and_then(|series| {
-                let (ends_at, now) = (series.ends_at(), core.now());
+                let current = check_current(&series, core.now());
                 read.send_replace(Some(series));
-                match now >= ends_at {
-                    true => Err(format!(
-                        "the price series ended at {}; no current price",
-                        lattice_api::text::time(ends_at)
-                    )),
-                    false => Ok(()),
-                }
+                current
             });
             let came = came.map_err(|why| format!("{}: {why}", self.origin));
             note(core, &Source::EnergyPrice, came);
@@ -117,8 +112,20 @@ impl std::fmt::Display for Origin {
     }
 }
 
+/// Rejects a series that has ended.
+pub(super) fn check_current(series: &Series, now: UnixMillis) -> Result<(), String> {
+    let ends_at = series.ends_at();
+    match now >= ends_at {
+        true => Err(format!(
+            "the price series ended at {}; no current price",
+            lattice_api::text::time(ends_at)
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Parses a series on a blocking thread, since it may have many lines.
-async fn parse(bytes: Vec<u8>) -> Result<Series, String> {
+pub(super) async fn parse(bytes: Vec<u8>) -> Result<Series, String> {
     let parsed = tokio::task::spawn_blocking(move || Series::parse(&bytes)).await;
     let parsed = parsed.map_err(|_| "price reading task panicked".to_owned())?;
     parsed.map_err(|faults| faults.to_string())

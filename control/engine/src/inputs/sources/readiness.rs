@@ -117,21 +117,30 @@ impl Readiness {
     }
 
     fn ask(&self, of: &Allocation) -> BoxFuture<'static, ReadinessAnswer> {
-        let url = filled(&self.template, |name| match name {
-            "id" => Some(of.id.to_string()),
-            "project" => Some(of.spec.project.to_string()),
-            "user" => Some(of.user.clone()),
-            _ => None,
-        });
-        let url = url.and_then(|url| Url::parse(&url).map_err(|error| error.to_string()));
+        let url = self.url(of.id, of.spec.project.as_str(), &of.user);
         let (id, web) = (of.id, self.web.clone());
         Box::pin(async move {
             let answer = match url {
                 Ok(url) => readiness::fraction_from(web.get(&url).await),
-                Err(reason) => Err(AskError::Url { reason }),
+                Err(error) => Err(error),
             };
             (id, answer)
         })
+    }
+
+    /// URL for an allocation.
+    ///
+    /// # Errors
+    /// The template with these values is not a valid URL.
+    pub(super) fn url(&self, id: AllocationId, project: &str, user: &str) -> Result<Url, AskError> {
+        let url = filled(&self.template, |name| match name {
+            "id" => Some(id.to_string()),
+            "project" => Some(project.to_owned()),
+            "user" => Some(user.to_owned()),
+            _ => None,
+        });
+        let url = url.and_then(|url| Url::parse(&url).map_err(|error| error.to_string()));
+        url.map_err(|reason| AskError::Url { reason })
     }
 }
 

@@ -103,7 +103,7 @@ impl Utilisation {
         }
     }
 
-    async fn used(&self) -> Result<u64, UsedError> {
+    pub(super) async fn used(&self) -> Result<u64, UsedError> {
         let body = self.web.get(&self.url).await?;
         storage::used(&body, &self.pointer, self.unit)
     }
