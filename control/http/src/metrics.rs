@@ -13,6 +13,7 @@ use axum::{
 use lattice_engine::{Core, exposition::Exposition};
 use lattice_quorum_types::{AllocationState, UnixMillis};
 use lattice_view::View;
+use lattice_waldur::status::SyncStatus;
 use std::{collections::BTreeMap, time::Instant};
 
 /// Measures the time to the response head; the body of a stream may last for days.
@@ -75,7 +76,9 @@ fn of_view(all: &mut Exposition, api: &Api, caller: &Caller, view: &View, age_ms
     );
     nodes(all, view);
     // The journal of the accounting system is opened at a usage record that the quorum reports.
-    accounting(all, api);
+    if let Some(connection) = &api.stores().accounting {
+        accounting(all, &connection.status(), api.core().now());
+    }
     power(all, api, view);
     inputs::expose(view, all);
     // Only operators and tenant administrators see project names, each within the visible tenants.
@@ -161,41 +164,48 @@ fn control(all: &mut Exposition, core: &Core, view: &View) {
     );
 }
 
-fn accounting(all: &mut Exposition, api: &Api) {
-    let core = api.core();
-    let Some(connection) = api.stores().accounting.as_ref() else {
-        return;
-    };
-    let status = connection.status();
+/// Metrics of the accounting system. A number that this control has not read yet has no series: it is unknown, not 0.
+fn accounting(all: &mut Exposition, status: &SyncStatus, now: UnixMillis) {
+    let is_collected = status.collected_at.is_some();
+    let events = [("memory", status.in_memory), ("disk", status.on_disk)];
     all.gauges(
         "lattice_accounting_buffered_events",
-        "Events not yet delivered to the accounting system.",
+        "Events not yet delivered to the accounting system; no series before this control has read \
+         its buffer.",
         ["in"],
-        [("memory", status.in_memory), ("disk", status.on_disk)]
+        events
+            .into_iter()
+            .filter(|_| is_collected)
             .map(|(place, n)| ([place.to_owned()], n as f64)),
     );
     all.gauge(
         "lattice_accounting_buffer_full",
-        "1 while the accounting buffer on disk is full and the next event would be dropped.",
-        f64::from(status.is_full),
+        "1 while the accounting buffer on disk is full and the next event would be dropped; no \
+         series before this control has read its buffer.",
+        is_collected.then(|| f64::from(status.is_full)),
     );
+    let is_tried = status.pushed_at.is_some() || !status.parked.is_empty();
     all.gauge(
         "lattice_accounting_rejected_requests",
-        "Accounting requests rejected by the accounting system.",
-        status.parked.len() as f64,
+        "Accounting requests rejected by the accounting system; no series before this control has \
+         sent all requests once.",
+        is_tried.then_some(status.parked.len() as f64),
     );
+    let unacknowledged = status.last.saturating_sub(status.acknowledged);
     all.gauge(
         "lattice_accounting_unacknowledged_usage_records",
-        "Usage records not yet acknowledged by the accounting system.",
-        status.last.saturating_sub(status.acknowledged) as f64,
+        "Usage records not yet acknowledged by the accounting system; no series before this control \
+         has read them.",
+        is_collected.then_some(unacknowledged as f64),
     );
-    if let Some(pushed_at) = status.pushed_at {
-        all.gauge(
-            "lattice_accounting_sync_age_seconds",
-            "Seconds since the accounting system last had all events and reports.",
-            core.now().since(pushed_at) as f64 / 1_000.0,
-        );
-    }
+    all.gauge(
+        "lattice_accounting_sync_age_seconds",
+        "Seconds since the accounting system last had all events and reports; no series before the \
+         first time.",
+        status
+            .pushed_at
+            .map(|pushed_at| now.since(pushed_at) as f64 / 1_000.0),
+    );
     all.counter(
         "lattice_accounting_events_dropped_total",
         "Accounting events dropped because memory and disk buffers were full.",
@@ -290,4 +300,62 @@ fn live_by_state(view: &View) -> BTreeMap<String, u64> {
         view.allocations.values().map(|a| a.state.as_str()),
     ));
     tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_waldur::status::Parked;
+
+    fn samples(status: &SyncStatus) -> Vec<String> {
+        let mut all = Exposition::default();
+        accounting(&mut all, status, UnixMillis(70_000));
+        let text = all.text();
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples
+            .filter_map(|line| line.strip_prefix("lattice_accounting_"))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Counters begin at 0 with the process; every other number is unknown until it was read.
+    #[test]
+    fn accounting_gauges_begin_with_the_first_read() {
+        let counters = [
+            "events_dropped_total 0",
+            "events_sent_total 0",
+            "reports_total 0",
+        ];
+        let mut status = SyncStatus::default();
+        assert_eq!(samples(&status), counters);
+        status.collected_at = Some(UnixMillis(10_000));
+        let collected = [
+            "buffered_events{in=\"memory\"} 0",
+            "buffered_events{in=\"disk\"} 0",
+            "buffer_full 0",
+            "unacknowledged_usage_records 0",
+        ];
+        assert_eq!(samples(&status), [&collected[..], &counters].concat());
+        status.pushed_at = Some(UnixMillis(10_000));
+        let found = samples(&status);
+        for line in ["rejected_requests 0", "sync_age_seconds 60"] {
+            assert!(found.iter().any(|found| found == line), "{line}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn request_rejected_before_the_end_of_the_first_round_counts() {
+        let rejected = Parked {
+            since: UnixMillis(1),
+            tried_at: UnixMillis(1),
+            reason: "no such offering".to_owned(),
+        };
+        let mut status = SyncStatus::default();
+        status.parked.insert("event 7-1".to_owned(), rejected);
+        let found = samples(&status);
+        assert!(
+            found.contains(&"rejected_requests 1".to_owned()),
+            "{found:?}"
+        );
+    }
 }

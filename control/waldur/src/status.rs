@@ -9,6 +9,9 @@ pub struct SyncStatus {
     /// End of the last round without a failure; `None` before the first. A rejected request that is set aside is not a
     /// failure.
     pub pushed_at: Option<UnixMillis>,
+    /// Time of the last complete read of the usage records and the journal. `None` before the first: the numbers of
+    /// records and events are unknown, and 0 here.
+    pub collected_at: Option<UnixMillis>,
     /// Error of the last attempt; `None` if it succeeded, or before the first attempt.
     pub failure: Option<String>,
     /// Time of the next attempt after a failure.

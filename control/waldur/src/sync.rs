@@ -236,6 +236,8 @@ impl AccountingSync {
                 status.acknowledged = head.acknowledged;
             });
             let Some(last) = facts.last() else {
+                let now = self.cluster.now();
+                self.note(|status| status.collected_at = Some(now));
                 return Ok(());
             };
             let cluster = self.cluster.clone();

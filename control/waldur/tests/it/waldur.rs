@@ -668,6 +668,9 @@ async fn full_buffer_drops_newest_and_keeps_totals() {
     );
     assert!(status.is_full);
     assert_eq!(status.dropped_unacknowledged, 6);
+    // The counts need no answer of Waldur.
+    assert_eq!(status.collected_at, Some(fixture.world.now()));
+    assert_eq!(status.pushed_at, None);
     assert_eq!(fixture.world.head().dropped, 0);
     fixture.waldur.up().await;
     fixture.wait(10 * 60_000);

@@ -193,8 +193,10 @@ async fn totals_wait_for_node_resources() {
     );
     fixture.world.start("b1");
     fixture.counted(1).await;
+    assert_eq!(fixture.connection.status().collected_at, None);
     let status = fixture.pass().await;
     assert_eq!((status.last, status.acknowledged), (1, 0));
+    assert!(status.collected_at.is_some(), "totals may be unknown yet");
     let cluster = fixture.reconciler.cluster.clone();
     assert_eq!(
         cluster.totals(UnixMillis(0), fixture.world.core.now()),
