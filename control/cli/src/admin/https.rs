@@ -33,7 +33,8 @@ pub struct HttpsArgs {
     /// Name or address of the server; repeat for several. With --renew: the names of the present certificate by default.
     #[arg(long = "host", required_unless_present = "renew")]
     hosts: Vec<String>,
-    /// Folder for the files; existing files are not replaced without --renew.
+    /// Folder for the files; existing files are not replaced without --renew. With --renew: the folder that this command
+    /// made.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Validity, days.
@@ -74,6 +75,12 @@ fn create(args: &HttpsArgs, format: Format) -> anyhow::Result<()> {
 
 fn renew(args: &HttpsArgs, format: Format) -> anyhow::Result<()> {
     let path = |name: &str| args.out.join(name);
+    ensure!(
+        args.out.is_dir(),
+        "{}: no such folder; give with --out the folder that `lattice admin https` made, the one of \
+         `https.certificate` in control's configuration",
+        args.out.display()
+    );
     let ca_key = path(CA_KEY);
     if !ca_key.exists() {
         bail!(

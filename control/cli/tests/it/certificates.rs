@@ -67,6 +67,20 @@ fn https_certificate_is_renewed_under_its_ca() {
     assert_eq!(first.hosts, ["login1.example", "10.0.0.7"]);
 
     let renew = ["admin", "https", "--renew", "--out", out];
+    let nowhere = sandbox.path("nowhere");
+    refused(
+        &sandbox,
+        &[
+            "admin",
+            "https",
+            "--renew",
+            "--out",
+            nowhere.to_str().unwrap(),
+        ],
+        1,
+        &["nowhere: no such folder", "give with --out the folder"],
+    );
+    assert!(!nowhere.exists());
     let done = sandbox.lattice(&[&renew[..], &["--days", "30"]].concat());
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stderr.contains("login1.example, 10.0.0.7"), "{done:?}");
