@@ -32,6 +32,22 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
+    /// Whether Prometheus is installed. Without it prints that `what` is skipped.
+    ///
+    /// # Panics
+    /// When Prometheus is not installed and `LATTICE_REQUIRE_PEERS` is set.
+    pub fn is_installed_or_skips(what: &str) -> bool {
+        match Command::new(PROGRAM).arg("--version").output() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let required = std::env::var_os("LATTICE_REQUIRE_PEERS").is_some();
+                assert!(!required, "{PROGRAM} is not installed");
+                eprintln!("SKIPPED: {what}: {PROGRAM} is not installed");
+                false
+            }
+            _ => true,
+        }
+    }
+
     /// Starts Prometheus and waits until it answers. `None` where it is not installed.
     ///
     /// # Panics

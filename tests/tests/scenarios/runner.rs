@@ -1,12 +1,13 @@
 //! Scenario runner: each feature on a thread and a cluster of its own, several at a time, its scenarios in sequence.
 
 use crate::{
+    scaling,
     steps::{Step, StepMatch, Steps},
     world::World,
 };
 use futures::FutureExt as _;
 use gherkin::{Feature, GherkinEnv, Scenario};
-use lattice_tests::{Programs, matrix::Matrix};
+use lattice_tests::{Programs, matrix::Matrix, prometheus::Prometheus};
 use std::{
     any::Any,
     cell::RefCell,
@@ -39,6 +40,16 @@ struct ResolvedScenario<'a> {
 struct File<'a> {
     path: PathBuf,
     plays: Vec<ResolvedScenario<'a>>,
+}
+
+impl File<'_> {
+    /// Whether the peers of the file's scenarios are installed; prints that the file is skipped if not.
+    fn has_its_peers(&self) -> bool {
+        let steps = self.plays.iter().flat_map(|play| &play.steps);
+        let mut steps = steps.map(|(step, ..)| &step.value);
+        !steps.any(|step| step.ends_with(scaling::WITH_PROMETHEUS))
+            || Prometheus::is_installed_or_skips(&shown(&self.path))
+    }
 }
 
 /// Result of a scenario.
@@ -144,6 +155,7 @@ pub fn run(programs: Programs, steps: &Steps, filter: Option<&str>) -> ExitCode 
             return ExitCode::FAILURE;
         }
     };
+    let files: Vec<_> = files.into_iter().filter(File::has_its_peers).collect();
     let at_once = std::env::var("LATTICE_SCENARIOS_AT_ONCE").ok();
     let at_once = at_once.and_then(|text| text.parse().ok());
     let (next, results, begun) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Instant::now());

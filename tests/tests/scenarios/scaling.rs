@@ -160,6 +160,9 @@ pub async fn runs_on(world: &World, name: &str, nodes: u64) {
         .await;
 }
 
+/// End of the step that starts a Prometheus.
+pub const WITH_PROMETHEUS: &str = "with a Prometheus";
+
 pub fn steps() -> Vec<Step> {
     [given(), nodes(), told()].concat()
 }
@@ -171,8 +174,8 @@ fn given() -> Vec<Step> {
             |world, said| {
                 if world.prometheus.is_none() {
                     let started = Prometheus::start().await;
-                    world.prometheus =
-                        Some(started.expect("prometheus is not installed (Debian: prometheus)"));
+                    // The runner skips the file where Prometheus is not installed.
+                    world.prometheus = Some(started.expect("prometheus is installed"));
                 }
                 let (url, directory) = (prometheus(world).url(), checkpoint_directory(world));
                 let plan = Plan {
