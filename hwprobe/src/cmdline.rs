@@ -116,7 +116,7 @@ pub(crate) fn mask_except(
                 let value = kept.unwrap_or_else(|| MASKED.to_owned());
                 out.push(format!("{name}={value}"));
             }
-            Some((name, value)) => out.push(format!("{name}={}", own.mask(value))),
+            Some((name, value)) => out.push(format!("{name}={}", own.mask_value(name, value))),
             None => {
                 is_secret_next = argument.starts_with("--") && is_secret(&fold(&argument));
                 out.push(own.mask(&argument));
@@ -265,6 +265,24 @@ mod tests {
                 "systemd.mount-extra=<masked>:/scratch:xfs",
             ),
             ("boot=/dev/sda2", "boot=/dev/sda2"),
+            // The tag as the argument itself.
+            (
+                "uuid=1b2c3d4e-0000 UUID=6f7a ro",
+                "uuid=<masked> UUID=<masked> ro",
+            ),
+            (
+                "PARTLABEL=swap017 LABEL=x",
+                "PARTLABEL=<masked> LABEL=<masked>",
+            ),
+            ("ID=wwn-0x5000 id=5 uuid=", "ID=<masked> id=5 uuid="),
+            (
+                "swap=/dev/mapper/luks-1b2c3d4e-0000-4000-8000-000000000001",
+                "swap=/dev/mapper/luks-<masked>",
+            ),
+            (
+                "resume=/dev/sda2 rd.luks.uuid=luks-1b2c",
+                "resume=<masked> rd.luks.uuid=<masked>",
+            ),
         ] {
             assert_eq!(masked(line), expected);
         }

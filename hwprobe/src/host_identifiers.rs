@@ -4,6 +4,11 @@
 //! of argument names is never complete. The value itself identifies the host. Such a value differs between equal nodes
 //! and is no configuration, so it is replaced before a comparison.
 
+mod disks;
+mod hardware_address;
+
+pub(crate) use hardware_address::NAMED_BY_ADDRESS;
+
 use crate::Root;
 use lattice_conformance::Reading;
 use std::cmp::Reverse;
@@ -19,6 +24,10 @@ const MASKED_HOST: &str = "masked";
 
 const DMI: &str = "/sys/class/dmi/id";
 const NET: &str = "/sys/class/net";
+const RDMA: &str = "/sys/class/infiniband";
+
+/// Addresses of an interface. All members of a bond have the address of the bond, and their own in the second file.
+const ADDRESS_FILES: [&str; 2] = ["address", "bonding_slave/perm_hwaddr"];
 
 /// Serial numbers of the machine; readable by root only.
 const SERIAL_FILES: [&str; 3] = ["product_serial", "board_serial", "chassis_serial"];
@@ -26,20 +35,8 @@ const SERIAL_FILES: [&str; 3] = ["product_serial", "board_serial", "chassis_seri
 /// Network state of the host, and of the agent if that of process 1 is unreadable.
 const NETWORK_STATE: [&str; 2] = ["/proc/1/net", "/proc/net"];
 
-/// Maximum number of interfaces; a large node with virtual functions has a few hundred.
+/// Maximum number of interfaces, and of RDMA devices; a large node with virtual functions has a few hundred.
 const MAX_INTERFACES: usize = 512;
-
-/// Tags before the identifier of a disk, as in mount(8) and the kernel's `root=`. `UUID=` is part of `PARTUUID=`.
-const DISK_TAGS: [&str; 4] = ["PARTUUID=", "PARTLABEL=", "UUID=", "LABEL="];
-
-/// Folders with one link per disk, named by an identifier of the disk.
-const DISK_FOLDERS: [&str; 5] = [
-    "/dev/disk/by-uuid/",
-    "/dev/disk/by-partuuid/",
-    "/dev/disk/by-label/",
-    "/dev/disk/by-partlabel/",
-    "/dev/disk/by-id/",
-];
 
 /// Host names that are ordinary values of kernel arguments (`iommu=on`) or the kernel's text for no name (`(none)`), and
 /// so identify nothing.
@@ -48,8 +45,19 @@ const COMMON_VALUES: [&str; 15] = [
     "off", "on", "passive", "quiet", "strict",
 ];
 
-/// Length in bytes below which a host name must not be joined to another word by `-` or `_`.
+/// Host names that are also ordinary folders. In a path such a name is not masked.
+const COMMON_FOLDERS: [&str; 24] = [
+    "bin", "boot", "data", "dev", "etc", "export", "exports", "home", "image", "images", "lib",
+    "media", "mnt", "nfs", "opt", "proc", "root", "run", "scratch", "shared", "srv", "tmp", "usr",
+    "var",
+];
+
+/// Length in bytes below which a host name with a digit may be part of another term that `-` or `_` joins (`build-n8`).
+/// Only at the start of a value or of a part of it does such a name have a suffix (`n8-ib0`).
 const SHORT_NAME_BYTES: usize = 5;
+
+/// Characters between the parts of a value: of paths, addresses, lists and assignments.
+const PART_SEPARATORS: &str = "/:,;=@[(\"'";
 
 /// Minimum length of a serial number, in bytes; without a letter, a number of this kind is longer.
 const MIN_SERIAL_BYTES: usize = 5;
@@ -77,7 +85,8 @@ struct Identifier {
 enum IdentifierKind {
     /// A host name with a digit: found anywhere in a text, as a whole word.
     NumberedHost,
-    /// A host name without a digit. It may be an ordinary word, so only a text that consists of it matches.
+    /// A host name without a digit. It may be an ordinary word, so it matches only as the complete text, or as a
+    /// complete part of a path or URL.
     NamedHost,
     /// An id, a serial number or a hardware address: found anywhere in a text, as a whole word.
     Id,
@@ -103,11 +112,16 @@ impl HostIdentifiers {
                 own.add_serial(&serial);
             }
         }
-        let interfaces = root.list(NET);
-        let interfaces = interfaces.present().into_iter().flatten();
-        for name in interfaces.take(MAX_INTERFACES) {
-            if let Reading::Present(address) = root.line(format!("{NET}/{name}/address")) {
-                own.add_hardware_address(&address);
+        for name in names(root, NET) {
+            for file in ADDRESS_FILES {
+                if let Reading::Present(address) = root.line(format!("{NET}/{name}/{file}")) {
+                    own.add_hardware_address(&address);
+                }
+            }
+        }
+        for name in names(root, RDMA) {
+            if let Reading::Present(guid) = root.line(format!("{RDMA}/{name}/node_guid")) {
+                own.add_hardware_address(&guid);
             }
         }
         let state = |file: &str| {
@@ -127,13 +141,21 @@ impl HostIdentifiers {
     pub fn mask(&self, text: &str) -> String {
         let lower = text.to_ascii_lowercase();
         let mut ranges = Vec::new();
-        find_disks(text, &mut ranges);
+        disks::find(text, &lower, &mut ranges);
         for identifier in &self.words {
             identifier.find(&lower, &mut ranges);
         }
         self.find_addresses(text, &mut ranges);
         ranges.retain(|range| !is_masked(text, range));
         replace(text, ranges)
+    }
+
+    /// As [`HostIdentifiers::mask`], for the value of the argument `name`, which may itself refer to a disk.
+    pub(crate) fn mask_value(&self, name: &str, value: &str) -> String {
+        match disks::is_tag(name) && !value.is_empty() {
+            true => MASKED.to_owned(),
+            false => self.mask(value),
+        }
     }
 
     fn add_host_name(&mut self, name: &str) {
@@ -192,25 +214,10 @@ impl HostIdentifiers {
         }
     }
 
-    /// Adds a MAC address, or the port GUID at the end of an IPoIB address, with the usual separators and without.
+    /// Adds a MAC, an InfiniBand address or a GUID in every notation.
     fn add_hardware_address(&mut self, text: &str) {
-        let text = text.trim().to_ascii_lowercase();
-        let parts: Vec<&str> = text.split(':').collect();
-        let own = match parts.len() {
-            6 => &parts[..],
-            20 => &parts[12..],
-            _ => return,
-        };
-        let is_pair = |part: &&str| part.len() == 2 && is_hex(part);
-        if !own.iter().all(is_pair) || is_filler(&own.concat()) {
-            return;
-        }
-        for separator in [":", "-", ""] {
-            self.add_id(own.join(separator));
-        }
-        if own.len() == 8 {
-            let groups: Vec<String> = own.chunks(2).map(|pair| pair.concat()).collect();
-            self.add_id(groups.join(":"));
+        for notation in hardware_address::notations(text) {
+            self.add_id(notation);
         }
     }
 
@@ -254,9 +261,9 @@ impl Identifier {
                 IdentifierKind::Id => end,
                 _ => end_of_domain(lower, end),
             };
-            let is_complete = lower[..at].trim_start_matches('"').is_empty()
-                && lower[end..].trim_end_matches('"').is_empty();
-            if self.kind != IdentifierKind::NamedHost || is_complete {
+            let around = (&lower[..at], &lower[end..]);
+            if self.kind != IdentifierKind::NamedHost || is_all(around) || self.is_path_part(around)
+            {
                 ranges.push(at..end);
             }
         }
@@ -264,15 +271,42 @@ impl Identifier {
 
     /// Whether no other part of a word is next to the match.
     fn is_word(&self, lower: &str, found: Range<usize>) -> bool {
+        let (before, after) = (&lower[..found.start], &lower[found.end..]);
+        if after.starts_with(char::is_alphanumeric) {
+            return false;
+        }
+        let letters = before.trim_end_matches(char::is_alphanumeric).len();
+        let joined = &before[letters..];
+        if !joined.is_empty() {
+            let is_prefix = joined == "0x" || NAMED_BY_ADDRESS.contains(&joined);
+            return self.kind == IdentifierKind::Id && is_prefix;
+        }
         let is_short =
             self.kind == IdentifierKind::NumberedHost && self.text.len() < SHORT_NAME_BYTES;
-        let joins = |c: Option<char>| {
-            c.is_some_and(|c| c.is_alphanumeric() || (is_short && matches!(c, '-' | '_')))
-        };
-        let before = lower[..found.start].chars().next_back();
-        let after = lower[found.end..].chars().next();
-        !joins(before) && !joins(after)
+        let is_dash = |c: char| matches!(c, '-' | '_');
+        !is_short
+            || (!before.ends_with(is_dash) && (!after.starts_with(is_dash) || begins_part(before)))
     }
+
+    /// Whether the text between `before` and `after` is a complete part of a path or URL.
+    fn is_path_part(&self, (before, after): (&str, &str)) -> bool {
+        let is_first = before.trim_start_matches('"').is_empty() && after.starts_with('/');
+        let is_end = |c: char| c.is_whitespace() || "/:,;?#\"'".contains(c);
+        let ends = after.is_empty() || after.starts_with(is_end);
+        let is_common = COMMON_FOLDERS.contains(&self.text.as_str());
+        (is_first || before.ends_with('/')) && ends && !is_common
+    }
+}
+
+/// Whether the text between `before` and `after` is the complete text, apart from quotes.
+fn is_all((before, after): (&str, &str)) -> bool {
+    before.trim_start_matches('"').is_empty() && after.trim_end_matches('"').is_empty()
+}
+
+/// Whether a part of a value begins after `before`.
+fn begins_part(before: &str) -> bool {
+    let is_separator = |c: char| c.is_whitespace() || PART_SEPARATORS.contains(c);
+    before.is_empty() || before.ends_with(is_separator)
 }
 
 /// End of the fully qualified domain name that begins with a host name ending at `end`.
@@ -284,23 +318,6 @@ fn end_of_domain(lower: &str, end: usize) -> usize {
     match domain.starts_with('.') {
         true => end + domain.len(),
         false => end,
-    }
-}
-
-/// Finds tags with the identifier of a disk (`UUID=…`), and paths below [`DISK_FOLDERS`].
-fn find_disks(text: &str, ranges: &mut Vec<Range<usize>>) {
-    for prefix in DISK_TAGS.iter().chain(&DISK_FOLDERS) {
-        for (at, _) in text.match_indices(prefix) {
-            let is_joined = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
-            let before = text[..at].chars().next_back();
-            let begin = at + prefix.len();
-            let is_end = |c: char| c.is_whitespace() || ",;:/&\"')".contains(c);
-            let length = text[begin..].find(is_end);
-            let end = length.map_or(text.len(), |length| begin + length);
-            if end > begin && !before.is_some_and(is_joined) {
-                ranges.push(at..end);
-            }
-        }
     }
 }
 
@@ -365,6 +382,13 @@ fn ipv6_addresses(table: &str) -> Vec<IpAddr> {
     numbers
         .map(|number| IpAddr::V6(Ipv6Addr::from(number)))
         .collect()
+}
+
+/// Names in a folder of `/sys/class`, at most [`MAX_INTERFACES`].
+fn names(root: &Root, folder: &str) -> Vec<String> {
+    let names = root.list(folder);
+    let names = names.present().into_iter().flatten();
+    names.take(MAX_INTERFACES).cloned().collect()
 }
 
 fn is_hex(text: &str) -> bool {

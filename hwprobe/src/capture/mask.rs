@@ -1,5 +1,6 @@
 //! Masking of captures: replacement of strings that identify one machine.
 
+use crate::host_identifiers::NAMED_BY_ADDRESS;
 use lattice_conformance::{Inventory, Reading};
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -8,12 +9,6 @@ use std::collections::BTreeSet;
 
 /// Minimum length of a secret, in bytes. Shorter strings would match text that identifies no machine.
 const MIN_SECRET_BYTES: usize = 5;
-
-/// Prefixes of interface and RDMA device names that contain a MAC or GUID: systemd's Ethernet, serial and wireless
-/// interfaces, and rdma-core's devices by transport.
-const NAMED_BY_ADDRESS: [&str; 9] = [
-    "enx", "slx", "wlx", "wwx", "ibx", "rocex", "iwx", "opax", "usnicx",
-];
 
 /// Identity fields with values that many machines share. A field `name` holds a generic name ("System"), never the name
 /// of a machine.

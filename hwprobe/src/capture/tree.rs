@@ -4,7 +4,7 @@ use super::mask::Secrets;
 use super::{CaptureError, CaptureSummary, Privacy};
 use crate::probe::{nic, software, storage};
 use crate::root::{AccessedPath, AccessedPaths, UNREADABLE};
-use crate::{Host, commands, smbios};
+use crate::{Host, HostIdentifiers, commands, smbios};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +16,7 @@ pub(super) struct Writer<'a> {
     out: &'a Path,
     privacy: Privacy,
     secrets: &'a Secrets,
+    own: HostIdentifiers,
     pub(super) captured: CaptureSummary,
 }
 
@@ -31,6 +32,7 @@ impl<'a> Writer<'a> {
             out,
             privacy,
             secrets,
+            own: HostIdentifiers::read(&host.root),
             captured: CaptureSummary::default(),
         }
     }
@@ -151,7 +153,10 @@ impl<'a> Writer<'a> {
             // The command line is masked already, so no identifier is compared with these.
             "machine-id" => b"00000000000000000000000000000000\n".to_vec(),
             "fib_trie" | "if_inet6" => Vec::new(),
-            "mountinfo" => storage::kept_mounts(&known),
+            "mountinfo" => storage::kept_mounts(&known, &self.own),
+            _ if path.starts_with("/sys/module") && has_part(path, "parameters") => {
+                self.module_parameter(known)
+            }
             // A header, and the length of the following text.
             "vpd_pg80" => b"\0\x80\0\x06MASKED".to_vec(),
             _ if known != bytes => known,
@@ -164,7 +169,7 @@ impl<'a> Writer<'a> {
             "hostname" => b"masked\n".to_vec(),
             // The address of a disk is its position on the bus.
             "address" if path.starts_with("/sys/class/nvme") || has_part(path, "nvme") => known,
-            "address" => b"02:00:00:00:00:00\n".to_vec(),
+            "address" | "perm_hwaddr" => b"02:00:00:00:00:00\n".to_vec(),
             "node_guid" => b"0200:0000:0000:0000\n".to_vec(),
             _ => known,
         }
@@ -179,6 +184,15 @@ impl<'a> Writer<'a> {
         let mut line = self.secrets.mask(&line);
         line.push('\n');
         line.into_bytes()
+    }
+
+    /// Parameter of a module, with the identifiers masked that the probe masks. The captured host, which has lost its
+    /// name, would not recognise them.
+    fn module_parameter(&self, bytes: Vec<u8>) -> Vec<u8> {
+        match String::from_utf8(bytes) {
+            Ok(text) => format!("{}\n", self.own.mask(text.trim())).into_bytes(),
+            Err(error) => error.into_bytes(),
+        }
     }
 
     /// Records the output of programs.

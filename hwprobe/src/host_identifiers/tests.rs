@@ -45,6 +45,14 @@ fn own() -> HostIdentifiers {
         ("sys/class/net/lo/address", "00:00:00:00:00:00"),
         ("sys/class/net/eno1/address", "a0:88:c2:00:11:22"),
         (
+            "sys/class/net/eno1/bonding_slave/perm_hwaddr",
+            "a0:88:c2:77:66:55",
+        ),
+        (
+            "sys/class/infiniband/mlx5_3/node_guid",
+            "506b:4b03:00ca:bc01",
+        ),
+        (
             "sys/class/net/ib0/address",
             "00:00:10:29:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:ab:cd:ef",
         ),
@@ -77,6 +85,13 @@ fn masks_identifiers_in_every_notation() {
         "a0-88-c2-00-11-22",
         "a088c2001122",
         "a088:c203:00ab:cdef",
+        // The MAC that boot firmware derives from a GUID, and the complete address.
+        "a0:88:c2:ab:cd:ef",
+        "00:00:10:29:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:ab:cd:ef",
+        // A member of a bond, and an RDMA device without an interface.
+        "a0:88:c2:77:66:55",
+        "506B:4B03:00CA:BC01",
+        "506b4b0300cabc01",
         "10.1.3.7",
         "fd00::7",
         "fd00:0:0:0:0:0:0:7",
@@ -84,6 +99,13 @@ fn masks_identifiers_in_every_notation() {
         "PARTUUID=6f7a8b9c-01",
         "LABEL=scratch017",
         "PARTLABEL=boot",
+        "LABEL=/scratch017",
+        "uuid=1b2c3d4e-0000-4000-8000-000000000001",
+        "partlabel=swap017",
+        "UUID=1b2c3d4e000040008000000000000001",
+        "ID=nvme-eui.0025385b71b01234",
+        "/dev/disk/by-label/scratch017",
+        "/dev/disk/by-diskseq/17",
         "/dev/disk/by-uuid/1B2C-3D4E",
         "/dev/disk/by-id/nvme-eui.0025385b71b01234",
     ] {
@@ -105,6 +127,28 @@ fn keeps_the_rest_of_a_value() {
             "6665@<masked>/eno1,6666@10.1.0.1/",
         ),
         ("gpu017-ib0:rack4", "<masked>-ib0:rack4"),
+        ("enxa088c2001122:dhcp", "enx<masked>:dhcp"),
+        ("0xa088c20300abcdef", "0x<masked>"),
+        (
+            "/dev/mapper/luks-1b2c3d4e-0000-4000-8000-000000000001",
+            "/dev/mapper/luks-<masked>",
+        ),
+        (
+            "/dev/mapper/luks-1b2c3d4e000040008000000000000001:ext4",
+            "/dev/mapper/luks-<masked>:ext4",
+        ),
+        (
+            "/dev/mapper/3600508b400105e210000900000490000-part2",
+            "/dev/mapper/<masked>-part2",
+        ),
+        (
+            "/dev/disk/by-path/pci-0000:c1:00.0-sas-0x5000c500a1b2c3d4-lun-0",
+            "/dev/disk/by-path/pci-0000:c1:00.0-sas-0x<masked>-lun-0",
+        ),
+        (
+            "luks-1B2C3D4E-0000-4000-8000-000000000001,wwn-0x5000c500a1b2c3d4",
+            "luks-<masked>,wwn-0x<masked>",
+        ),
         ("01-a0-88-c2-00-11-22", "01-<masked>"),
         ("[fd00::7]:80", "[<masked>]:80"),
         ("UUID=1b2c:/boot:xfs:ro", "<masked>:/boot:xfs:ro"),
@@ -135,7 +179,12 @@ fn keeps_values_that_only_resemble_identifiers() {
         "GPT_UUID=1",
         "SELABEL=x",
         "UUID=",
+        "id=5",
+        "xluks-1b2c3d4e-0000-4000-8000-000000000001",
+        "luks-1b2c3d4e-0000-4000-8000-00000000000z",
+        "/images/1b2c3d4e-0000-4000-8000-000000000001",
         "/dev/sda2",
+        "/dev/mapper/vg0-root",
         "/dev/disk/by-path/pci-0000:c1:00.0-nvme-1",
         "<masked>",
         "größe=gpu01é",
@@ -148,13 +197,51 @@ fn keeps_values_that_only_resemble_identifiers() {
 fn short_and_ordinary_host_names_match_less() {
     let named = |name: &str| HostIdentifiers::read(&tree(&[("proc/sys/kernel/hostname", name)]).1);
     let short = named("n8");
-    assert_eq!(short.mask("n8"), MASKED);
-    assert_eq!(short.mask("http://head/n8/ks"), "http://head/<masked>/ks");
-    assert_eq!(short.mask("build-n8"), "build-n8");
+    for (text, expected) in [
+        ("n8", MASKED),
+        ("n8-ib0", "<masked>-ib0"),
+        ("n8_ib0.hpc.example", "<masked>_ib0.hpc.example"),
+        ("n8-ib0:rack4", "<masked>-ib0:rack4"),
+        ("http://head/n8/ks", "http://head/<masked>/ks"),
+        ("http://head/n8-boot/ks", "http://head/<masked>-boot/ks"),
+        ("a=1,node=n8-ib0", "a=1,node=<masked>-ib0"),
+    ] {
+        assert_eq!(short.mask(text), expected);
+    }
+    for text in [
+        "build-n8",
+        "build-n8-x",
+        "n80",
+        "n8x",
+        "n80-ib0",
+        "115200n8",
+        "8",
+    ] {
+        assert_eq!(short.mask(text), text);
+    }
     let word = named("hopper");
-    assert_eq!(word.mask("hopper"), MASKED);
-    assert_eq!(word.mask("hopper.hpc.example"), MASKED);
-    assert_eq!(word.mask("image-hopper/1"), "image-hopper/1");
+    for (text, expected) in [
+        ("hopper", MASKED),
+        ("hopper.hpc.example", MASKED),
+        ("http://head/hopper/ks", "http://head/<masked>/ks"),
+        ("http://head/state/Hopper", "http://head/state/<masked>"),
+        ("nfs:head:/state/hopper:ro", "nfs:head:/state/<masked>:ro"),
+        ("http://hopper:8080/ks", "http://<masked>:8080/ks"),
+        ("hopper/ks", "<masked>/ks"),
+    ] {
+        assert_eq!(word.mask(text), expected);
+    }
+    for text in [
+        "image-hopper/1",
+        "http://head/hopper-sm90/ks",
+        "http://head/my_hopper/ks",
+        "/grasshopper/hoppers",
+        "arch=hopper",
+    ] {
+        assert_eq!(word.mask(text), text);
+    }
+    // A folder that many hosts have.
+    assert_eq!(named("home").mask("/home/x"), "/home/x");
     for name in ["on", "auto", "localhost", "17", "(none)"] {
         assert_eq!(named(name).mask(name), name);
     }

@@ -92,6 +92,53 @@ fn identifiers_in_arguments_are_in_no_masked_capture_and_change_no_digest() {
     );
 }
 
+/// Names that are too short, or too ordinary, to be replaced in every file of a capture.
+#[test]
+fn masked_captures_of_short_names_keep_digests() {
+    for name in ["n8", "vis"] {
+        let tree = Tree::node();
+        tree.file("/proc/sys/kernel/hostname", name)
+            .file(
+                "/proc/cmdline",
+                &format!("ro site.ks=http://head/{name}/ks"),
+            )
+            .file(
+                "/proc/1/mountinfo",
+                &format!(
+                    "31 22 0:51 / /state rw - nfs nfs01:/state/{name} rw,vers=3,nodename={name}"
+                ),
+            )
+            .file(
+                "/sys/module/lnet/parameters/config_file",
+                &format!("/etc/lnet/{name}/lnet.conf"),
+            );
+        let original = tree.probe();
+        let export = original.records[&Class::Storage].get("storage.mount./state.export");
+        assert_eq!(export.to_string(), "/state/<masked>");
+        let (_out, again) = captured(&tree.host(), Privacy::Mask);
+        assert_eq!(again.marks(), original.marks(), "{name}");
+    }
+}
+
+#[test]
+fn masked_capture_hides_addresses_of_bond_members() {
+    let tree = Tree::node();
+    tree.file(
+        "/sys/class/net/eno1/bonding_slave/perm_hwaddr",
+        "a0:88:c2:77:66:55",
+    )
+    .file("/proc/cmdline", "ro boot.nic=a0:88:c2:77:66:55");
+    let (out, again) = captured(&tree.host(), Privacy::Mask);
+    assert_eq!(again.marks(), tree.probe().marks());
+    for file in [
+        "proc/cmdline",
+        "sys/class/net/eno1/bonding_slave/perm_hwaddr",
+    ] {
+        let text = fs::read_to_string(out.path().join(file)).unwrap();
+        assert!(!text.contains("77:66:55"), "{file}: {text}");
+    }
+}
+
 #[test]
 fn a_capture_never_mixes_with_what_is_there() {
     let tree = Tree::node();

@@ -128,6 +128,27 @@ const OWN_ARGUMENTS: &[(&str, &str, &str)] = &[
         "boot.nic=a0-88-c2-00-11-02",
         "boot.nic=<masked>",
     ),
+    // A member of a bond: the address of its interface is that of the bond.
+    (
+        "boot.nic=a0:88:c2:77:66:01",
+        "boot.nic=a0:88:c2:77:66:02",
+        "boot.nic=<masked>",
+    ),
+    (
+        "boot.hca=a0:88:c2:00:cc:01",
+        "boot.hca=a0:88:c2:00:cc:02",
+        "boot.hca=<masked>",
+    ),
+    (
+        "swap=/dev/mapper/luks-1b2c3d4e-0000-4000-8000-000000000001",
+        "swap=/dev/mapper/luks-6f7a8b9c-0000-4000-8000-000000000002",
+        "swap=/dev/mapper/luks-<masked>",
+    ),
+    (
+        "boot=uuid=1b2c3d4e000040008000000000000001",
+        "boot=uuid=6f7a8b9c000040008000000000000002",
+        "boot=<masked>",
+    ),
     (
         "netconsole=6665@10.1.3.1/eno1,6666@10.1.0.1/",
         "netconsole=6665@10.1.3.2/eno1,6666@10.1.0.1/",
@@ -156,6 +177,14 @@ fn equal_node(number: usize, argument: &str) -> Tree {
         .file(
             "/sys/class/net/eno1/address",
             &format!("a0:88:c2:00:11:0{number}"),
+        )
+        .file(
+            "/sys/class/net/eno1/bonding_slave/perm_hwaddr",
+            &format!("a0:88:c2:77:66:0{number}"),
+        )
+        .file(
+            "/sys/class/infiniband/mlx5_0/node_guid",
+            &format!("a088:c203:0000:cc0{number}"),
         )
         .file(
             "/proc/net/fib_trie",

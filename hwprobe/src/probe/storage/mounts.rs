@@ -215,8 +215,8 @@ fn unescaped(raw: &str) -> String {
     out
 }
 
-/// The table as a capture keeps it: the relevant lines, without addresses.
-pub(crate) fn without_identity(table: &[u8]) -> Vec<u8> {
+/// The table as a capture keeps it: the relevant lines, without addresses and without identifiers of the host `own`.
+pub(crate) fn without_identity(table: &[u8], own: &HostIdentifiers) -> Vec<u8> {
     let mut out = Vec::new();
     for line in lines(table) {
         let Some(parsed) = mount(line) else {
@@ -229,10 +229,11 @@ pub(crate) fn without_identity(table: &[u8]) -> Vec<u8> {
             continue;
         }
         let source = match parsed.source.rsplit_once(":/") {
-            Some((_, path)) => format!("masked:/{path}"),
-            None => parsed.source,
+            Some((_, path)) => format!("masked:{}", own.mask(&format!("/{path}"))),
+            None => own.mask(&parsed.source),
         };
-        let options: Vec<String> = parsed.options.iter().map(|option| masked(option)).collect();
+        let options = parsed.options.iter().map(|option| masked(option));
+        let options: Vec<String> = options.map(|option| own.mask(&option)).collect();
         out.extend_from_slice(b"0 0 0:0 / ");
         out.extend_from_slice(escaped(&parsed.point).as_bytes());
         if !parsed.is_text {

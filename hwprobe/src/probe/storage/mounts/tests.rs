@@ -12,6 +12,11 @@ const TABLE: &str = "\
 36 22 0:56 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw,fd=29
 37 22 0:57 / /gpfs/fs1 rw - gpfs gpfs0 rw,relatime";
 
+/// Identifiers of a host of which nothing is known.
+fn unnamed() -> HostIdentifiers {
+    HostIdentifiers::default()
+}
+
 #[test]
 fn persistent_network_mounts_differ_from_transient() {
     let mounts = parse(TABLE);
@@ -60,7 +65,7 @@ fn the_export_is_what_every_client_sees() {
 
 #[test]
 fn capture_preserves_mount_table() {
-    let kept = String::from_utf8(without_identity(TABLE.as_bytes())).unwrap();
+    let kept = String::from_utf8(without_identity(TABLE.as_bytes(), &unnamed())).unwrap();
     assert!(!kept.contains("10.1.") && !kept.contains("nfs01"), "{kept}");
     let all = |table: &str| -> Vec<(String, String, String)> {
         let mounts = parse(table);
@@ -81,7 +86,7 @@ fn capture_preserves_mount_table() {
     assert_eq!(of(&kept), of(&table));
     assert_eq!(root_read_only(&kept), root_read_only(&table));
     assert!(matches!(
-        parse(without_identity(b"x")),
+        parse(without_identity(b"x", &unnamed())),
         Reading::Failed { .. }
     ));
 }
@@ -129,7 +134,7 @@ fn what_an_ordinary_user_mounts_is_no_configuration() {
     let table = with(&users);
     let own = parse(TABLE);
     let seen = parse(&table);
-    let kept = parse(without_identity(&table));
+    let kept = parse(without_identity(&table, &unnamed()));
     let found = permanent_network_mounts(seen.present().unwrap());
     assert_eq!(found, permanent_network_mounts(own.present().unwrap()));
     assert!(
@@ -139,7 +144,10 @@ fn what_an_ordinary_user_mounts_is_no_configuration() {
     );
     // Mounts by root count, in a capture too.
     let roots = b"93 22 0:93 / /jfs rw - fuse.juicefs JuiceFS:a rw,user_id=0,group_id=0";
-    for table in [with(&[roots]), without_identity(&with(&[roots]))] {
+    for table in [
+        with(&[roots]),
+        without_identity(&with(&[roots]), &unnamed()),
+    ] {
         let mounts = parse(&table);
         assert!(permanent_network_mounts(mounts.present().unwrap()).contains_key("/jfs"));
     }
@@ -159,7 +167,10 @@ fn a_name_that_is_no_text_hides_nothing_but_itself() {
     let local = b"94 22 8:3 / /data/\xff rw - ext4 /dev/sdb1 rw";
     assert_eq!(names(&with(&[local])), names(TABLE.as_bytes()));
     let network = b"95 22 0:95 / /data/\xff rw - nfs4 nfs01:/x rw";
-    for table in [with(&[network]), without_identity(&with(&[network]))] {
+    for table in [
+        with(&[network]),
+        without_identity(&with(&[network]), &unnamed()),
+    ] {
         let (mounts, automount) = names(&table);
         assert!(matches!(mounts, Reading::Failed { .. }), "{mounts:?}");
         assert_eq!(automount, names(TABLE.as_bytes()).1);
