@@ -38,10 +38,13 @@ fn sxid(text: &str) -> Option<KernelLine> {
     })
 }
 
-/// PCI address, number and message of `PCI:0000:5d:00): 79, GPU has fallen off the bus.`
+/// PCI address, number and message of `PCI:0000:5d:00): 79, GPU has fallen off the bus.` With MIG, the names of the
+/// instances follow the address: `PCI:0000:01:00 GPU-I:05): 145, …`.
 fn numbered_message(text: &str) -> Option<(String, u32, &str)> {
     let (place, rest) = text.split_once("): ")?;
-    let place = place.strip_prefix("PCI:").unwrap_or(place).trim();
+    let place = place.trim_start();
+    let place = place.strip_prefix("PCI:").unwrap_or(place);
+    let place = place.split_whitespace().next()?;
     // The driver of GPUs omits the function number.
     let place = match place.rsplit_once('.') {
         Some(_) => place.to_owned(),

@@ -34,6 +34,15 @@ fn lines_of_all_driver_generations_are_read() {
         read("NVRM: Xid (PCI:00010000:01:00): 43"),
         is("10000:01:00.0", 43, "")
     );
+    // Of a GPU in MIG mode: with the GPU instance, and with the compute instance.
+    assert_eq!(
+        read("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 145, RLW_REMAP Nonfatal XC0 i0 Link -1"),
+        is("0000:01:00.0", 145, "RLW_REMAP Nonfatal XC0 i0 Link -1")
+    );
+    assert_eq!(
+        read("NVRM: Xid (PCI:0000:5d:00.0 GPU-I:05 GPU-CI:00): 43, pid=1, name=x, Ch 00000008"),
+        is(ONE, 43, "pid=1, name=x, Ch 00000008")
+    );
 }
 
 #[test]
@@ -54,6 +63,11 @@ fn fatal_errors_of_nvswitches_are_read_and_their_further_lines_are_not() {
             19,
             "Fatal",
         ),
+        (
+            "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, [Fatal] Link 48",
+            20034,
+            "[Fatal] Link 48",
+        ),
     ] {
         let told = line(text).unwrap();
         assert_eq!(told.address, "0000:06:00.0", "{text}");
@@ -65,6 +79,7 @@ fn fatal_errors_of_nvswitches_are_read_and_their_further_lines_are_not() {
     for text in [
         "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 12028, Non-fatal, Link 32 egress non-posted \
          PRIV error (First)",
+        "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 12028, severity=NON_FATAL, Link 32",
         "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 20034, Severity 1 Engine instance 60 \
          Sub-engine instance 00",
         "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 20034, Data {0x10000000, 0x00000000}",
@@ -84,6 +99,8 @@ fn other_and_broken_lines_are_none() {
         "NVRM: GPU at PCI:0000:5d:00: GPU-e5dbb4d7",
         "NVRM: Xid (PCI:0000:5d:00)",
         "NVRM: Xid (PCI:zz): 79, x",
+        "NVRM: Xid (PCI: ): 79, x",
+        "NVRM: Xid ( GPU-I:05): 79, x",
         "NVRM: Xid (PCI:0000:5d:00): , x",
         "NVRM: Xid (PCI:0000:5d:00): 99999999999999, x",
         "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal",

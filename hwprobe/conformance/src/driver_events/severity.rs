@@ -16,17 +16,22 @@ pub enum MessageSeverity {
 }
 
 impl MessageSeverity {
-    /// The first severity in `message`, the text after the code of an error; `None` if the message names none. The name
-    /// of a process in the message is skipped: its owner chooses it.
+    /// The first severity in `message`, the text after the code of an error; `None` if the message names none. Drivers
+    /// differ in spelling and punctuation (`Nonfatal`, `severity=NON_FATAL`, `[Non-Fatal]`), so any character other than
+    /// a letter or digit ends a word. The name of a process in the message is skipped: its owner chooses it.
     #[must_use]
     pub fn of(message: &str) -> Option<Self> {
-        let is_separator = |c: char| c.is_whitespace() || ",;:.()[]".contains(c);
-        let words = without_process(message).split(is_separator);
+        let (before, after) = around_process(message);
+        Self::in_words(before).or_else(|| Self::in_words(after))
+    }
+
+    fn in_words(text: &str) -> Option<Self> {
+        let words = text.split(|c: char| !c.is_alphanumeric());
         let mut before = String::new();
         for word in words.filter(|word| !word.is_empty()) {
             let word = word.to_ascii_lowercase();
             match word.as_str() {
-                "nonfatal" | "non-fatal" | "non_fatal" => return Some(Self::Nonfatal),
+                "nonfatal" => return Some(Self::Nonfatal),
                 "fatal" if before == "non" || before == "not" => return Some(Self::Nonfatal),
                 "fatal" => return Some(Self::Fatal),
                 _ => before = word,
@@ -36,22 +41,25 @@ impl MessageSeverity {
     }
 }
 
-/// The message without the process that it names first: `pid=4711, name=python, …`. The name may contain any character,
-/// so it ends at the last separator that its maximum length permits.
-fn without_process(message: &str) -> &str {
+/// The parts of the message before and after the process that it names: `pid=4711, name=python, …`. The name may contain
+/// any character, so it ends at the last separator that its maximum length permits.
+fn around_process(message: &str) -> (&str, &str) {
     const SEPARATOR: &str = ", ";
-    let Some(process) = message.strip_prefix("pid=") else {
-        return message;
+    let is_joined = |at: usize| message[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    let mut places = message.match_indices("pid=").map(|(at, _)| at);
+    let Some(at) = places.find(|at| !is_joined(*at)) else {
+        return (message, "");
     };
+    let (before, process) = message.split_at(at);
     let Some((_, rest)) = process.split_once(SEPARATOR) else {
-        return "";
+        return (before, "");
     };
     let Some(name) = rest.strip_prefix("name=") else {
-        return rest;
+        return (before, rest);
     };
     let ends = name.match_indices(SEPARATOR).map(|(at, _)| at);
     let end = ends.take_while(|at| *at <= MAX_PROCESS_NAME_BYTES).last();
-    end.map_or("", |end| &name[end + SEPARATOR.len()..])
+    (before, end.map_or("", |end| &name[end + SEPARATOR.len()..]))
 }
 
 #[cfg(test)]
@@ -79,12 +87,23 @@ mod tests {
             ("an error that is not fatal.", Some(Nonfatal)),
             ("Non fatal", Some(Nonfatal)),
             ("NONFATAL", Some(Nonfatal)),
+            ("severity=Nonfatal", Some(Nonfatal)),
+            ("severity=Fatal, Link 3", Some(Fatal)),
+            ("Nonfatal/RLW_REMAP XC0", Some(Nonfatal)),
+            ("Fatal/NETIR_LINK_EVT", Some(Fatal)),
+            ("[Non-Fatal] Link 12", Some(Nonfatal)),
+            ("NON_FATAL", Some(Nonfatal)),
+            ("<non--fatal>", Some(Nonfatal)),
+            ("NonFatal|Link 3", Some(Nonfatal)),
+            ("an error\u{2014}fatal", Some(Fatal)),
             (
                 "pid='<unknown>', name=<unknown>, TLW_RX Nonfatal XC1",
                 Some(Nonfatal),
             ),
             ("pid=4711, name=python, TLW_RX Fatal XC1", Some(Fatal)),
             ("pid=4711, Nonfatal", Some(Nonfatal)),
+            ("Fatal, pid=4711, name=Nonfatal, x", Some(Fatal)),
+            ("RLW, stupid=1, Nonfatal", Some(Nonfatal)),
             ("GPU has fallen off the bus.", None),
             ("Severity 1 Engine instance 60 Sub-engine instance 00", None),
             ("GPU_FATALITY fatally prefatal", None),
@@ -103,6 +122,8 @@ mod tests {
             "pid=4711, name=Fatal",
             "pid=4711",
             "pid=Fatal",
+            "Ch 00000010, pid=4711, name=my_fatal_job, off the bus",
+            "[pid=4711, name=[non-fatal], off the bus",
         ] {
             assert_eq!(MessageSeverity::of(message), None, "{message}");
         }
