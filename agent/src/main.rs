@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use lattice_agent::probe::{self, CaptureArgs, ProbeArgs};
 use lattice_agent::{App, Config, Dependencies, StartError, check_online};
 use lattice_config::{PREFIX, Source, environment, log, online};
+use lattice_host::terminal::{message_lines, print_lines};
 use lattice_mesh::EnrolError;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("lattice-agent: {error:#}");
+            message_lines(&format!("lattice-agent: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -94,17 +94,18 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// Checks the configuration with its files, and with `--online` the quorum members and controls.
 fn check(args: &Args, source: Source<'_>) -> anyhow::Result<()> {
     let config: Config = lattice_config::check_all(source, environment(), PREFIX)?;
-    let mut out = std::io::stdout();
     match &args.config {
-        Some(path) => writeln!(out, "{}: configuration is valid", path.display())?,
-        None => writeln!(out, "the configuration is valid")?,
+        Some(path) => print_lines(&format!("{}: configuration is valid", path.display()))?,
+        None => print_lines("the configuration is valid")?,
     }
     if args.online {
         let runtime = runtime()?;
         let checks = runtime.block_on(check_online(&config));
         // A resolver that does not answer must not delay the exit.
         runtime.shutdown_background();
-        write!(out, "{}", online::report(&checks))?;
+        for line in online::report(&checks).lines() {
+            print_lines(line)?;
+        }
         online::require_all(&checks)?;
     }
     Ok(())
@@ -142,12 +143,8 @@ async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {
         Err(error) => return Err(error.into()),
     };
     // A failed write is ignored: no program needs the line, and standard output may be on a full disk.
-    let _ = writeln!(
-        std::io::stdout(),
-        "lattice-agent {} listens on udp {}",
-        app.node(),
-        app.addr()
-    );
+    let (node, addr) = (app.node(), app.addr());
+    let _ = print_lines(&format!("lattice-agent {node} listens on udp {addr}"));
     app.start().await?;
     loop {
         tokio::select! {

@@ -5,8 +5,9 @@ use anyhow::Context as _;
 use clap::Parser;
 use lattice_config::{PREFIX, Source, environment, log, online};
 use lattice_control::{App, Config, Edges, Settings, StartError, check_online, enrol, read_tokens};
+use lattice_host::terminal::{message_lines, print_lines};
 use lattice_mesh::EnrolError;
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lattice-control: {error:#}");
+            message_lines(&format!("lattice-control: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -74,15 +75,19 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 fn check(args: &Args) -> anyhow::Result<()> {
     let source = Source::File(&args.config);
     let config: Config = lattice_config::check_all(source, environment(), PREFIX)?;
-    let mut out = std::io::stdout();
-    writeln!(out, "{}: configuration is valid", args.config.display())?;
+    print_lines(&format!(
+        "{}: configuration is valid",
+        args.config.display()
+    ))?;
     if args.online {
         let settings = settings_of(&config)?;
         let runtime = runtime()?;
         let checks = runtime.block_on(check_online(&config, &settings));
         // A resolver that does not answer must not delay the exit.
         runtime.shutdown_background();
-        write!(out, "{}", online::report(&checks))?;
+        for line in online::report(&checks).lines() {
+            print_lines(line)?;
+        }
         online::require_all(&checks)?;
     }
     Ok(())
@@ -123,12 +128,11 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
     let mut app = App::bind(settings, edges).await?;
     app.start(Vec::new()).await?;
     // Writing may fail, for example on a full disk. The line is informational only.
-    let _ = writeln!(
-        std::io::stdout(),
+    let _ = print_lines(&format!(
         "lattice-control: control of {cluster} listens on UDP {} and https://{}",
         app.mesh_addr(),
         app.https_addr()
-    );
+    ));
     let unserved = loop {
         tokio::select! {
             _ = terminate.recv() => break false,

@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use lattice_config::{PREFIX, Source, environment, log, online};
+use lattice_host::terminal::{message_lines, print_lines};
 use lattice_mesh::Credentials;
 use lattice_quorum::{
     App, Config, Edges, Settings, authorities, check_online, check_restore, restore,
@@ -78,7 +79,7 @@ fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lattice-quorum: {error:#}");
+            message_lines(&format!("lattice-quorum: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -108,7 +109,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
             yes,
         }) => {
             let plan = check_restore(&settings, file, *incarnation)?;
-            writeln!(std::io::stdout(), "{plan}\n")?;
+            print_lines(&format!("{plan}\n"))?;
             if !yes {
                 confirm(settings.id)?;
             }
@@ -128,11 +129,15 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 fn check(args: &Args) -> anyhow::Result<()> {
     let source = Source::File(&args.config);
     let config: Config = lattice_config::check_all(source, environment(), PREFIX)?;
-    let mut out = std::io::stdout();
-    writeln!(out, "{}: configuration is valid", args.config.display())?;
+    print_lines(&format!(
+        "{}: configuration is valid",
+        args.config.display()
+    ))?;
     if args.online {
         let checks = runtime()?.block_on(check_online(&config));
-        write!(out, "{}", online::report(&checks))?;
+        for line in online::report(&checks).lines() {
+            print_lines(line)?;
+        }
         online::require_all(&checks)?;
     }
     Ok(())
@@ -164,8 +169,7 @@ async fn restored(
     let made = restore(settings, file, number).await?;
     let members: Vec<String> = made.members.keys().map(ToString::to_string).collect();
     let (id, header) = (settings.id, &made.header);
-    let said = writeln!(
-        std::io::stdout(),
+    print_lines(&format!(
         "member {id} restored at revision {} of cluster {:?} as of {} (backup of incarnation {}), as \
          incarnation {}\nvoters: {}\nnext: restore the same file on each of them, then start them",
         header.revision,
@@ -174,11 +178,10 @@ async fn restored(
         header.incarnation,
         made.incarnation,
         members.join(", "),
-    );
-    said?;
+    ))?;
     let known = edges.credentials.trust();
     let then = restore_advice(&made.trust, header.at, known);
-    Ok(writeln!(std::io::stdout(), "{then}")?)
+    Ok(print_lines(&then)?)
 }
 
 async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Result<()> {
@@ -190,11 +193,10 @@ async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Res
     app.set_issuing_keys(authorities(config)?);
     app.start(Vec::new()).await?;
     // Errors are ignored: the message is optional, and the disk of stdout may be full.
-    let _ = writeln!(
-        std::io::stdout(),
-        "lattice-quorum: member {id} of {cluster} listens on UDP {}",
-        app.addr()
-    );
+    let addr = app.addr();
+    let _ = print_lines(&format!(
+        "lattice-quorum: member {id} of {cluster} listens on UDP {addr}"
+    ));
     let failed = loop {
         tokio::select! {
             _ = terminate.recv() => break None,

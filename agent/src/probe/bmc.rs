@@ -4,7 +4,7 @@ use super::source::Source;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use lattice_conformance::{Class, Inventory, ProbeResult};
-use lattice_host::private_file;
+use lattice_host::{private_file, terminal::message_line};
 use lattice_redfish::http::{Bmc, Endpoint, Environment, Pin, ReadOnly, Settings, Trust};
 use lattice_redfish::{
     Breadth, NoSystemReason, NodeReport, Scope, Selector, contradictions, unread_records,
@@ -144,7 +144,7 @@ impl BmcArgs {
             let (secret, exposed) =
                 private_file::read_exposed_secret(path).context("--bmc-password-file")?;
             if let Some(exposed) = exposed {
-                eprintln!("warning: --bmc-password-file: {exposed}");
+                message_line(&format!("warning: --bmc-password-file: {exposed}"));
             }
             return Ok(secret);
         }

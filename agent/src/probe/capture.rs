@@ -5,9 +5,11 @@ use super::source::{PROGRAM, Source, SourceArgs};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use lattice_conformance::{Class, Inventory};
+use lattice_host::terminal::message_line;
 use lattice_hwprobe::capture::{Privacy, archive, capture_isolated, host_of, secrets_with};
 use lattice_hwprobe::probe_isolated;
 use lattice_redfish::{NodeReport, SystemName};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -56,23 +58,29 @@ pub(super) fn run(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
         Privacy::Keep => "with identities",
         Privacy::Mask => "identities masked",
     };
-    eprintln!(
+    message_line(&format!(
         "{shown}: {} files, {} links, {masked}",
         captured.files, captured.links
-    );
-    if !captured.unreadable.is_empty() {
-        match captured.unreadable.len() {
-            1 => eprintln!("1 place could not be read and is marked in the archive"),
-            count => eprintln!("{count} places could not be read and are marked in the archive"),
-        }
-        for (place, why) in captured.unreadable.iter().take(MAX_LISTED_PATHS) {
-            eprintln!("  {}: {why}", place.display());
-        }
+    ));
+    for line in unreadable_lines(&captured.unreadable) {
+        message_line(&line);
     }
     for (probe, loss) in &captured.lost {
-        eprintln!("{}", loss.why(probe));
+        message_line(&loss.why(probe));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Number of the unreadable places, and the first of them with their reasons.
+fn unreadable_lines(unreadable: &BTreeMap<PathBuf, String>) -> Vec<String> {
+    let count = match unreadable.len() {
+        0 => return Vec::new(),
+        1 => "1 place could not be read and is marked in the archive".to_owned(),
+        count => format!("{count} places could not be read and are marked in the archive"),
+    };
+    let listed = unreadable.iter().take(MAX_LISTED_PATHS);
+    let listed = listed.map(|(place, why)| format!("  {}: {why}", place.display()));
+    std::iter::once(count).chain(listed).collect()
 }
 
 /// Checks that the archive reads like its machine: an archive with other readings is worse than none.

@@ -5,12 +5,28 @@ use lattice_conformance::{
     Class, ClassRecord, ClassState, Fingerprint, Inventory, LimitState, Milliwatts, Power, Reading,
     Vitals,
 };
+use lattice_host::terminal::{escape_json, escape_yaml};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The document as JSON.
+pub(super) fn json(inventory: &Inventory, health: &Health) -> anyhow::Result<String> {
+    let document = document(inventory, health);
+    Ok(escape_json(&serde_json::to_string_pretty(&document)?))
+}
+
+/// The document as YAML.
+pub(super) fn yaml(inventory: &Inventory, health: &Health) -> anyhow::Result<String> {
+    let document = document(inventory, health);
+    let text = serde_yaml_ng::to_string(&document)?;
+    Ok(escape_yaml(text, || {
+        serde_json::to_string_pretty(&document)
+    })?)
+}
+
 /// Complete document as one object. An unknown value is `null` next to its state, never 0.
-pub(super) fn document(inventory: &Inventory, health: &Health) -> Json {
+fn document(inventory: &Inventory, health: &Health) -> Json {
     let fingerprint = inventory.fingerprint();
     let (state, incomplete) = match &fingerprint {
         Fingerprint::Complete { .. } => ("complete", Vec::new()),

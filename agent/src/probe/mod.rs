@@ -17,7 +17,7 @@ pub use source::SourceArgs;
 
 use clap::{Args, ValueEnum};
 use lattice_conformance::{Class, ClassState, Inventory};
-use std::io::Write;
+use lattice_host::terminal::print_lines;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -63,16 +63,13 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     args.bmc.add_to(&mut inventory, &source)?;
     let health = health::evaluate(&inventory, checks, document::now_ms());
     let text = match args.output {
-        Output::Json => {
-            let document = document::document(&inventory, &health);
-            format!("{}\n", serde_json::to_string_pretty(&document)?)
-        }
-        Output::Yaml => serde_yaml_ng::to_string(&document::document(&inventory, &health))?,
+        Output::Json => document::json(&inventory, &health)?,
+        Output::Yaml => document::yaml(&inventory, &health)?,
         Output::Table => table::render(&inventory, &health, table::Detail::Summary),
         Output::Wide => table::render(&inventory, &health, table::Detail::EveryKey),
     };
     // A failed write is ignored: the reader may have closed the pipe.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = print_lines(text.trim_end_matches('\n'));
     Ok(match incomplete(&inventory).is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(INCOMPLETE),

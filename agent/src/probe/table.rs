@@ -1,4 +1,7 @@
 //! Table output of `probe`, 100 columns wide.
+//!
+//! Names and values come from firmware and devices. Unsafe characters are escaped in each cell: the table counts what the
+//! terminal shows, and a line feed in a text begins no line of its own.
 
 use super::health::Health;
 use super::source::LEFT_OUT;
@@ -7,6 +10,7 @@ use comfy_table::{ContentArrangement, Table};
 use lattice_conformance::{
     Class, ClassRecord, ClassState, Fingerprint, Inventory, Power, Reading, ReadingState, Value,
 };
+use lattice_host::terminal::{printable, printable_lines};
 use std::fmt::Write;
 
 const COLUMNS: u16 = 100;
@@ -86,7 +90,7 @@ fn heading(inventory: &Inventory, health: &Health) -> String {
     rows.push(("health", format!("{}{of}{reasons}", health.verdict)));
     let mut table = bare();
     for (name, value) in rows {
-        table.add_row([name.to_owned(), value]);
+        table.add_row([name.to_owned(), printable_lines(&value).into_owned()]);
     }
     format!("{}\n", trimmed(&table))
 }
@@ -187,7 +191,7 @@ fn classes(inventory: &Inventory) -> String {
             entries.to_string(),
             unknown.min(entries).to_string(),
             format!("{:.1} ms", took_us as f64 / 1000.0),
-            note,
+            printable(&note).into_owned(),
         ]);
     }
     trimmed(&table)
@@ -239,7 +243,10 @@ fn keys(record: &ClassRecord) -> String {
     for (key, reading) in &record.entries {
         let is_required = record.required.contains(key);
         let mark = if is_required { "*" } else { "" };
-        table.add_row([format!("  {key}{mark}"), reading.to_string()]);
+        table.add_row([
+            printable(&format!("  {key}{mark}")),
+            printable(&reading.to_string()),
+        ]);
     }
     trimmed(&table)
 }
@@ -256,7 +263,7 @@ fn section(text: &mut String, title: &str, lines: &[String]) {
     }
     let mut table = bare();
     for line in lines {
-        table.add_row([format!("  {line}")]);
+        table.add_row([printable(&format!("  {line}"))]);
     }
     let _ = writeln!(text, "\n{title}\n{}", trimmed(&table));
 }

@@ -207,6 +207,48 @@ fn a_class_without_a_required_key_is_an_exit_code_and_named() {
     );
 }
 
+/// Texts of firmware and names of devices must not clear or colour the terminal, or reverse a line.
+#[test]
+fn text_of_firmware_does_not_control_the_terminal() {
+    let tree = copy("gpu101");
+    let model = "EVIL\u{1b}[31m\u{202e}X";
+    fs::write(tree.path().join("sys/class/dmi/id/product_name"), model).unwrap();
+    // An interface with an unreadable address.
+    let interface = "sys/class/net/e\u{1b}[2J\u{202e}0/address";
+    fs::create_dir_all(tree.path().join(interface)).unwrap();
+    let root = tree.path().to_str().unwrap();
+    let is_unsafe = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+    let run = |args: &[&str]| {
+        let output = agent(&[args, &["--root", root]].concat()).output().unwrap();
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        for text in [&text, &said(&output)] {
+            assert!(!text.contains(is_unsafe), "{args:?}: {text:?}");
+        }
+        (text, output)
+    };
+    for format in ["table", "wide"] {
+        let (text, _) = run(&["probe", "-o", format]);
+        assert!(text.contains(r"EVIL\u{1b}[31m\u{202e}X"), "{text}");
+    }
+    // Documents have the exact text.
+    let (text, output) = run(&["probe", "-o", "json"]);
+    assert_eq!(
+        json(&output)["identity"]["product"]["value"],
+        model,
+        "{text}"
+    );
+    let (text, _) = run(&["probe", "-o", "yaml"]);
+    let found: Json = serde_yaml_ng::from_str(&text).unwrap();
+    assert_eq!(found["identity"]["product"]["value"], model, "{text}");
+
+    let folder = TempDir::new().unwrap();
+    let archive = folder.path().join("host.tar.zst");
+    let (_, made) = run(&["capture", "--output", archive.to_str().unwrap()]);
+    assert_eq!(code(&made), 0, "{}", said(&made));
+    let named = r"e\u{1b}[2J\u{202e}0/address";
+    assert!(said(&made).contains(named), "{}", said(&made));
+}
+
 #[test]
 fn unsupported_differs_from_unknown() {
     let run = |args: &[&str]| agent(args).output().unwrap();

@@ -82,6 +82,14 @@ fn an_unknown_key_is_named_with_the_one_that_was_meant() {
     );
 }
 
+/// Escape sequences and characters that reverse a line do not reach the terminal.
+#[test]
+fn unsafe_characters_in_mistakes_are_escaped() {
+    let text = complaint(&format!("{GOOD}\"a\\e[31m\\u202eb\": 1\n"), &[]);
+    assert!(text.contains(r"a\u{1b}[31m\u{202e}b"), "{text:?}");
+    assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
+}
+
 #[test]
 fn malformed_yaml_is_named_with_its_place() {
     let text = complaint("listen: [1\nnode: }\n", &[]);

@@ -113,6 +113,10 @@ fn bad_files_are_named() {
 
     let text = check(&format!("{good}auto_registr: true\n"));
     assert!(text.contains("auto_registr"), "{text}");
+    // Escape sequences and characters that reverse a line do not reach the terminal.
+    let text = check(&format!("{good}\"a\\e[31m\\u202eb\": 1\n"));
+    assert!(text.contains(r"a\u{1b}[31m\u{202e}b"), "{text:?}");
+    assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
     let text = check(&format!("{good}  : : broken\n"));
     assert!(text.contains("malformed YAML"), "{text}");
     let text = check(&good.replace("server.key", "no.key"));

@@ -90,9 +90,12 @@ pub struct OnlineChecksFailed {
     pub total: usize,
 }
 
-/// Formats the checks, one line each.
+/// Formats the checks, one line each. Line breaks in the text of a service become blanks.
 pub fn report(checks: &[OnlineCheck]) -> String {
-    checks.iter().map(|check| format!("{check}\n")).collect()
+    let lines = checks.iter().map(ToString::to_string);
+    lines
+        .map(|line| format!("{}\n", line.replace(['\n', '\r'], " ")))
+        .collect()
 }
 
 /// Returns an error if one of the checks failed.
@@ -137,6 +140,11 @@ mod tests {
              skipped  control.0 c1:7200: this node is not enrolled\n\
              failed   https.oidc.issuer https://id.example.org: no answer within 10 s; next: \
              correct the URL\n"
+        );
+        let answer = OnlineCheck::passed("waldur http://w", "version 1\r\nok       x: y");
+        assert_eq!(
+            report(&[answer]),
+            "ok       waldur http://w: version 1  ok       x: y\n"
         );
     }
 }

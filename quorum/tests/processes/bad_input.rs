@@ -82,6 +82,17 @@ fn every_mistake_of_the_configuration_is_named_at_once() {
     assert!(!site.data_dir(1).exists());
 }
 
+/// Escape sequences and characters that reverse a line do not reach the terminal.
+#[test]
+fn unsafe_characters_in_mistakes_are_escaped() {
+    let site = Site::prepare("");
+    let text = site.config_text(1, "\"a\\e[31m\\u202eb\": 1\n");
+    std::fs::write(site.config(1), text).unwrap();
+    let found = error(&site.run(1, &["--check-config"]));
+    assert!(found.contains(r"a\u{1b}[31m\u{202e}b"), "{found:?}");
+    assert!(!found.contains(['\u{1b}', '\u{202e}']), "{found:?}");
+}
+
 #[test]
 fn check_names_every_file() {
     let site = Site::prepare("");

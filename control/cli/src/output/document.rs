@@ -1,56 +1,30 @@
 //! Documents for programs. Their values are exact: unsafe characters are escaped as the format allows.
 
-use crate::terminal::is_unsafe;
+use crate::terminal::{escape_json, escape_yaml};
 use serde::Serialize;
 
-/// Formats a value as JSON. `serde_json` escapes control characters below space only.
+/// Formats a value as JSON.
 pub fn json(value: &impl Serialize) -> anyhow::Result<String> {
-    let text = serde_json::to_string_pretty(value)?;
-    Ok(escape(text, |c| {
-        let mut units = [0; 2];
-        let units = c.encode_utf16(&mut units).iter();
-        units.map(|unit| format!("\\u{unit:04x}")).collect()
-    }))
+    Ok(escape_json(&serde_json::to_string_pretty(value)?))
 }
 
-/// Formats a value as YAML. Where a plain text would contain unsafe characters, all strings are quoted: the document is
-/// then written as JSON is, which is YAML too.
+/// Formats a value as YAML, or as JSON where its text would contain unsafe characters.
 pub fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
     let text = serde_yaml_ng::to_string(value)?;
-    if is_safe(&text) {
-        return Ok(text.trim_end().to_owned());
-    }
-    let text = serde_json::to_string_pretty(value)?;
-    Ok(escape(text, |c| match u32::from(c) {
-        code @ 0..=0xffff => format!("\\u{code:04x}"),
-        code => format!("\\U{code:08x}"),
-    }))
-}
-
-fn is_safe(text: &str) -> bool {
-    text.chars().all(|c| c == '\n' || !is_unsafe(c))
-}
-
-/// Escapes the unsafe characters of a document in which they occur only within quoted strings.
-fn escape(text: String, escaped: impl Fn(char) -> String) -> String {
-    if is_safe(&text) {
-        return text;
-    }
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c == '\n' || !is_unsafe(c) {
-            true => shown.push(c),
-            false => shown.push_str(&escaped(c)),
-        }
-    }
-    shown
+    let text = escape_yaml(text, || serde_json::to_string_pretty(value))?;
+    Ok(text.trim_end().to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use lattice_host::terminal::is_unsafe;
     use serde_json::{Value, json};
+
+    fn is_safe(text: &str) -> bool {
+        text.chars().all(|c| c == '\n' || !is_unsafe(c))
+    }
 
     #[test]
     fn documents_are_exact_and_safe() {
