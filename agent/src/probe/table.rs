@@ -1,7 +1,7 @@
 //! Table output of `probe`, 100 columns wide.
 //!
-//! Names and values come from firmware and devices. Unsafe characters are escaped in each cell: the table counts what the
-//! terminal shows, and a line feed in a text begins no line of its own.
+//! Names and values come from firmware and devices. Unsafe characters are escaped in each cell: the widths are those
+//! that the terminal shows, and a line feed in a text begins no line of its own.
 
 use super::health::Health;
 use super::source::LEFT_OUT;

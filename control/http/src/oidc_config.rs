@@ -17,8 +17,8 @@ pub struct OidcConfig {
     pub ca_file: Option<PathBuf>,
     /// Claim with the principal's name; `preferred_username`, or else `sub`, when left out.
     pub name_claim: Option<String>,
-    /// Claim with the principal's roles: a name, or a path with dots such as `realm_access.roles`; `lattice_roles` when
-    /// left out. Its value is a list, or one text with spaces between the roles.
+    /// Claim with the principal's roles: a name, or a path with dots such as `realm_access.roles`, in which a name may
+    /// itself have dots; `lattice_roles` when left out. Its value is a list, or one text with spaces between the roles.
     #[serde(default = "lattice_roles")]
     pub roles_claim: String,
     /// Mapping from values of the roles claim to roles of Lattice.

@@ -73,13 +73,16 @@ fn not_allowed<T>(text: String) -> Result<T, ClaimsError> {
 
 type Claims = Map<String, Value>;
 
-/// Claim with this name, or at the end of this path (`realm_access.roles`).
+/// Claim with this name, or at the end of this path (`realm_access.roles`). Each name in the path may contain dots, as
+/// the ids of clients do (`resource_access.my.client.roles`). The complete name is tried first, then the shortest first
+/// name.
 fn claim_at_path<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
-    if let Some(value) = claims.get(path) {
-        return Some(value);
-    }
-    let (first, rest) = path.split_once('.')?;
-    claim_at_path(claims.get(first)?.as_object()?, rest)
+    let below = |at: usize| {
+        let inner = claims.get(&path[..at])?.as_object()?;
+        claim_at_path(inner, &path[at + 1..])
+    };
+    let mut dots = path.match_indices('.').map(|(at, _)| at);
+    claims.get(path).or_else(|| dots.find_map(below))
 }
 
 /// Words of a claim: a list of texts, or one text separated by spaces.
@@ -391,6 +394,15 @@ mod tests {
         assert_eq!(roles(json!(["hpc-user", "hpc-admin"])), "ada admin");
         assert_eq!(roles(json!("waldur hpc-user")), "ada user");
         assert_eq!(roles(json!(["waldur"])), "ada service");
+        let of_client = Rules {
+            roles_claim: "resource_access.my.client.roles".to_owned(),
+            ..rules.clone()
+        };
+        let client = json!({"my.client": {"roles": ["hpc-admin"]}});
+        assert_eq!(
+            says(&of_client, json!({"resource_access": client})),
+            "ada admin"
+        );
         // A role name of Lattice has no meaning in a token unless the site maps it.
         let none = roles(json!(["admin"]));
         assert!(none.contains("no value of the token's claim `realm_access.roles`"));
@@ -512,5 +524,22 @@ mod tests {
         );
         assert_eq!(claim_at_path(&claims, "b.c.d"), Some(&json!(1)));
         assert_eq!(claim_at_path(&claims, "b.c"), None);
+        let Value::Object(claims) = json!({
+            "resource_access": {"my": {"roles": 1}, "my.client": {"roles": ["x"]}, "other": 7},
+            "a.b": {"c.d": {"e.f": 2}, "c": {"d": 3}}, "a": {"b": {"c": {"d": 4}}},
+        }) else {
+            unreachable!()
+        };
+        for (path, found) in [
+            ("resource_access.my.client.roles", Some(json!(["x"]))),
+            ("resource_access.my.roles", Some(json!(1))),
+            ("a.b.c.d.e.f", Some(json!(2))),
+            ("a.b.c.d", Some(json!(4))),
+            ("resource_access.my.client.role", None),
+            ("resource_access.other.roles", None),
+            (".", None),
+        ] {
+            assert_eq!(claim_at_path(&claims, path), found.as_ref(), "{path}");
+        }
     }
 }
