@@ -38,6 +38,7 @@ mod reservations;
 mod restored;
 mod roles;
 mod run_condition;
+mod silent_agent;
 mod submission;
 mod tenants;
 mod terms;

@@ -73,17 +73,26 @@ pub(crate) fn list(
 /// control has none from the BMC.
 pub(crate) async fn show(api: &Api, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
     let core = api.core();
+    let id = node_id(node)?;
+    let is_without_power = get(api, node)?.power.is_none();
+    let power = async {
+        match is_without_power {
+            true => in_band_power(api, &id).await,
+            false => None,
+        }
+    };
+    let certificate = async {
+        match caller.is_cluster_operator() {
+            true => of_node(core, &id).await,
+            false => None,
+        }
+    };
+    // Agent and quorum may take long, and the agent may have ended meanwhile: the view is read after their answers.
+    let (power, certificate) = tokio::join!(power, certificate);
     let mut shown = hide_foreign_claim(caller, get(api, node)?);
-    if shown.power.is_none() {
-        let power = in_band_power(api, &node_id(node)?).await;
-        // The agent may have taken long, or have ended: the rest of the answer must not be older than its end.
-        shown = hide_foreign_claim(caller, get(api, node)?);
-        shown.power = shown.power.or(power);
-    }
+    shown.power = shown.power.or(power);
+    shown.certificate = certificate;
     add_last_complete(api, &mut shown).await;
-    if caller.is_cluster_operator() {
-        shown.certificate = of_node(core, &node_id(node)?).await;
-    }
     Ok(shown)
 }
 
