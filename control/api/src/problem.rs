@@ -5,7 +5,9 @@
 mod grpc;
 
 use lattice_quorum_types::{
-    AllocationName, NameLookup, Refusal, limit_policy::LimitFault, refusal::ViolatedLevel,
+    AllocationName, NameLookup, Refusal,
+    limit_policy::LimitFault,
+    refusal::{SENSITIVE_POOL_LIMIT, ViolatedLevel},
     wire::Unavailable,
 };
 use serde::{Deserialize, Serialize};
@@ -29,23 +31,42 @@ pub fn field_of(member: &str, field: &str) -> String {
     format!("members.{member}.{field}")
 }
 
-/// Level of the project tree at which a request would exceed a limit.
+/// Limit that a request would exceed, at a level of the project tree or of the whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Violation {
-    /// Project or tenant.
+    /// Project or tenant; empty for the limit of the whole cluster, `sensitive_pool_size`.
     pub path: String,
-    /// Limit: `max_nodes` or `max_concurrent_allocations`.
+    /// Limit: `max_nodes`, `max_concurrent_allocations` or `sensitive_pool_size`.
     pub limit_name: String,
-    /// Usage at this level. For a change of limits, the sum of the children's limits, or 0 if a child would be
-    /// unlimited.
+    /// Usage that counts against the limit. For a change of limits, the sum of the children's limits, or 0 if a child
+    /// would be unlimited.
     pub current: u64,
     /// Amount requested; 0 for a change of limits.
     pub requested: u64,
-    /// Ceiling at this level.
+    /// The limit.
     pub limit: u64,
 }
 
 impl Violation {
+    /// Creates the violations of a refusal by limits; empty for another refusal.
+    fn of_refusal(refusal: &Refusal) -> Vec<Self> {
+        match refusal {
+            Refusal::LimitExceeded { levels, .. } => levels.iter().map(Self::from).collect(),
+            Refusal::SensitivePool {
+                current,
+                requested,
+                limit,
+            } => vec![Self {
+                path: String::new(),
+                limit_name: SENSITIVE_POOL_LIMIT.to_owned(),
+                current: *current,
+                requested: *requested,
+                limit: *limit,
+            }],
+            _ => Vec::new(),
+        }
+    }
+
     /// Creates the violation of a level that is exceeded by the limits of its children; `None` for another fault.
     fn of_fault(fault: &LimitFault) -> Option<Self> {
         match fault {
@@ -184,14 +205,14 @@ pub struct Problem {
     pub title: String,
     /// HTTP status.
     pub status: u16,
-    /// What is wrong and what to do next, with one block per violated level, the project first.
+    /// What is wrong and what to do next, with one block per violated limit, the project first.
     pub detail: String,
     /// Stable code, e.g. `limit_exceeded`.
     pub code: String,
     /// Invalid field, if a field is at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Violated levels, the project first.
+    /// Violated limits, the project first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
 }
@@ -328,9 +349,9 @@ impl Problem {
         }
         let mut problem = Self::new(kind_of(refusal), refusal.code(), refusal.text(name));
         match refusal {
-            Refusal::LimitExceeded { levels, .. } => {
+            Refusal::LimitExceeded { .. } | Refusal::SensitivePool { .. } => {
                 problem.title = "A limit would be exceeded".to_owned();
-                problem.violations = levels.iter().map(Violation::from).collect();
+                problem.violations = Violation::of_refusal(refusal);
             }
             Refusal::LimitConflict { faults } => {
                 problem.violations = faults.iter().filter_map(Violation::of_fault).collect();

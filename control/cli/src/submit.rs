@@ -142,7 +142,7 @@ fn on_limit(waits: bool) -> OnLimit {
 fn wait_note(error: &ClientError) -> Option<&'static str> {
     let problem = error.problem()?;
     let violations = &problem.violations;
-    let could_wait = problem.code == "limit_exceeded"
+    let could_wait = matches!(&*problem.code, "limit_exceeded" | "sensitive_pool")
         && !violations.is_empty()
         && violations
             .iter()

@@ -3,8 +3,9 @@
 
 use crate::priority::factors::Score;
 use lattice_quorum_types::{
-    AllocationId, AllocationName, NameLookup, ProjectPath, UnixMillis, id::ReservationName,
-    refusal::ViolatedLevel,
+    AllocationId, AllocationName, NameLookup, ProjectPath, UnixMillis,
+    id::ReservationName,
+    refusal::{LimitNumbers, LimitOwner, SENSITIVE_POOL_LIMIT, ViolatedLevel},
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -367,18 +368,8 @@ impl fmt::Display for Blocker {
             Blocker::QuotaHeadroom { levels } => {
                 f.write_str("waiting for quota headroom")?;
                 for level in levels {
-                    let (path, name) = (&level.path, level.resource.limit_name());
-                    let kind = if path.is_tenant() {
-                        "tenant"
-                    } else {
-                        "project"
-                    };
-                    write!(
-                        f,
-                        "; {kind} \"{path}\" {name} (current: {}, ",
-                        level.current
-                    )?;
-                    write!(f, "requested: {}, limit: {})", level.requested, level.limit)?;
+                    let (owner, name) = (level.owner(), level.resource.limit_name());
+                    write!(f, "; {owner} {name} {}", level.numbers())?;
                     if level.requested > level.limit {
                         f.write_str(ABOVE_LIMIT)?;
                     }
@@ -390,11 +381,13 @@ impl fmt::Display for Blocker {
                 requested,
                 limit,
             } => {
-                write!(
-                    f,
-                    "waiting for quota headroom; sensitive_pool_size of the cluster (current: {current}, \
-                     requested: {requested}, limit: {limit})"
-                )?;
+                let numbers = LimitNumbers {
+                    current: *current,
+                    requested: *requested,
+                    limit: *limit,
+                };
+                let (owner, name) = (LimitOwner::Cluster, SENSITIVE_POOL_LIMIT);
+                write!(f, "waiting for quota headroom; {owner} {name} {numbers}")?;
                 match requested > limit {
                     true => f.write_str(ABOVE_LIMIT),
                     false => Ok(()),

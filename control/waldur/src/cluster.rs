@@ -22,7 +22,7 @@ pub enum ClusterError {
     /// The quorum refused the command.
     #[error("{text}")]
     Refused {
-        /// Complete text of the refusal, one violated level per line.
+        /// Complete text of the refusal, with one block per violated level.
         text: String,
     },
 }

@@ -15,7 +15,7 @@ use crate::{
     node::UnavailableNode,
 };
 pub use attestation_fault::{NodeProofFault, ProofFault};
-pub use limit::{LimitRequest, ViolatedLevel};
+pub use limit::{LimitNumbers, LimitOwner, LimitRequest, SENSITIVE_POOL_LIMIT, ViolatedLevel};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 

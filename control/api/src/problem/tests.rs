@@ -39,6 +39,29 @@ fn a_limit_refusal_has_one_block_and_one_violation_per_level() {
     assert_eq!(Problem::from_grpc(&status), Some(problem));
 }
 
+/// The fields of a limit refusal do not depend on the owner of the limit.
+#[test]
+fn refusal_by_the_sensitive_pool_has_a_violation() {
+    let refusal = Refusal::SensitivePool {
+        current: 3,
+        requested: 2,
+        limit: 4,
+    };
+    let problem = Problem::from(&refusal);
+    assert_eq!((problem.status, &*problem.code), (409, "sensitive_pool"));
+    assert_eq!(problem.title, "A limit would be exceeded");
+    let json = serde_json::to_value(&problem).unwrap();
+    assert_eq!(
+        json["violations"],
+        serde_json::json!([{
+            "path": "", "limit_name": "sensitive_pool_size", "current": 3, "requested": 2, "limit": 4,
+        }])
+    );
+    let status = problem.to_grpc();
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition);
+    assert_eq!(Problem::from_grpc(&status), Some(problem));
+}
+
 #[test]
 fn every_kind_has_its_grpc_code() {
     use tonic::Code;

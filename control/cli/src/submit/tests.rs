@@ -352,8 +352,8 @@ fn wait_for_limit_is_a_flag_of_line_and_script() {
 
 #[test]
 fn refusal_names_wait_for_limit_where_it_helps() {
-    let refused = |requested, limit| {
-        let mut problem = Problem::new(Kind::Conflict, "limit_exceeded", "allocation rejected");
+    let refused = |code, requested, limit| {
+        let mut problem = Problem::new(Kind::Conflict, code, "allocation rejected");
         problem.violations = vec![Violation {
             path: "acme".to_owned(),
             limit_name: "max_nodes".to_owned(),
@@ -363,9 +363,11 @@ fn refusal_names_wait_for_limit_where_it_helps() {
         }];
         ClientError::Refused(Box::new(problem))
     };
-    assert!(wait_note(&refused(3, 4)).is_some());
-    assert_eq!(wait_note(&refused(5, 4)), None, "it could never start");
-    let other = Problem::new(Kind::Conflict, "sensitive_pool", "sensitive use rejected");
+    for code in ["limit_exceeded", "sensitive_pool"] {
+        assert!(wait_note(&refused(code, 3, 4)).is_some(), "{code}");
+        assert_eq!(wait_note(&refused(code, 5, 4)), None, "{code}");
+    }
+    let other = Problem::new(Kind::Conflict, "paused", "the project is paused");
     assert_eq!(wait_note(&ClientError::Refused(Box::new(other))), None);
 }
 

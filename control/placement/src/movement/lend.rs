@@ -278,8 +278,8 @@ pub enum BorrowRefusal {
     NotAllowed,
     /// The vCluster of the job would exceed its borrowing limit.
     #[error(
-        "the vCluster would exceed its borrowing limit: {borrowed} borrowed, {missing} more needed, \
-         limit {limit}"
+        "the vCluster would exceed its borrowing_limit (current: {borrowed}, requested: {missing}, \
+         limit: {limit})"
     )]
     Limit {
         /// Nodes missing.

@@ -102,9 +102,9 @@ fn a_full_sensitive_pool_holds_back_only_sensitive_work() {
     let plan = planned(view.clone(), &jobs);
     assert_eq!(nodes_of(&plan, 2).map(|nodes| nodes.len()), Some(6));
     let why = plan.waiting.get(AllocationId(1)).unwrap().to_string();
-    let told = "waiting for quota headroom; sensitive_pool_size of the cluster (current: 5, \
-                requested: 4, limit: 8)";
-    assert!(why.ends_with(told), "{why}");
+    let expected = "waiting for quota headroom; the cluster sensitive_pool_size (current: 5, \
+                    requested: 4, limit: 8)";
+    assert!(why.ends_with(expected), "{why}");
 
     // Claimed nodes are already in the pool, and earlier placements count.
     owned_by(&mut view, "n0-03", "alice");

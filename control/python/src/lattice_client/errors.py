@@ -81,7 +81,7 @@ class Problem(LatticeError):
 
     @property
     def violations(self) -> list[Violation]:
-        """Violated levels, the project first."""
+        """Violated limits, the project first."""
         return self.document.violations or []
 
 

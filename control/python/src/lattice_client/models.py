@@ -1827,7 +1827,7 @@ class ProblemDocument(Model):
     code: str
     """Stable code, e.g. `limit_exceeded`."""
     detail: str
-    """What is wrong and what to do next, with one block per violated level, the project first."""
+    """What is wrong and what to do next, with one block per violated limit, the project first."""
     status: int
     """HTTP status."""
     title: str
@@ -1837,7 +1837,7 @@ class ProblemDocument(Model):
     field: Optional[str] = None
     """Invalid field, if a field is at fault."""
     violations: list[Violation] = _field(default_factory=list)
-    """Violated levels, the project first."""
+    """Violated limits, the project first."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2673,17 +2673,17 @@ class VersionView(Model):
 
 @dataclass(frozen=True, repr=False)
 class Violation(Model):
-    """Level of the project tree at which a request would exceed a limit."""
+    """Limit that a request would exceed, at a level of the project tree or of the whole cluster."""
 
     current: int
-    """Usage at this level. For a change of limits, the sum of the children's limits, or 0 if a
-    child would be unlimited."""
+    """Usage that counts against the limit. For a change of limits, the sum of the children's
+    limits, or 0 if a child would be unlimited."""
     limit: int
-    """Ceiling at this level."""
+    """The limit."""
     limit_name: str
-    """Limit: `max_nodes` or `max_concurrent_allocations`."""
+    """Limit: `max_nodes`, `max_concurrent_allocations` or `sensitive_pool_size`."""
     path: str
-    """Project or tenant."""
+    """Project or tenant; empty for the limit of the whole cluster, `sensitive_pool_size`."""
     requested: int
     """Amount requested; 0 for a change of limits."""
 

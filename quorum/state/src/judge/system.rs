@@ -8,6 +8,7 @@ use lattice_quorum_types::{
     limit::SystemLimitPatch,
     limit_policy::{LimitPolicy, SystemView},
     project::Project,
+    refusal::SENSITIVE_POOL_LIMIT,
 };
 
 /// Changes cluster-wide limits. A limit may go below usage: no allocation is stopped, and none that counts against the
@@ -20,7 +21,7 @@ pub(super) fn set_limits(case: Case<'_>, patch: &SystemLimitPatch) -> Result<Ver
     }
     let action = AuditAction::SystemLimitsChanged {
         limits: vec![ChangedLimit {
-            name: "sensitive_pool_size".to_owned(),
+            name: SENSITIVE_POOL_LIMIT.to_owned(),
             before: before.limits.sensitive_pool_size,
             after: limits.sensitive_pool_size,
         }],

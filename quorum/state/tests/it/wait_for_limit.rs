@@ -110,8 +110,8 @@ fn request_above_the_limit_itself_is_refused() {
     let text = |limit| {
         format!(
             "allocation rejected: tenant \"t\" would exceed max_nodes quota (current: 2, requested: 5, \
-             limit: {limit}); the request exceeds the limit by itself and could never start\n  Hint: \
-             Request less, or contact your tenant admin."
+             limit: {limit})\n  Hint: The request exceeds the limit by itself and could never start: \
+             request less, or contact your tenant admin."
         )
     };
     let refused = wait(&mut c, "t", 5).unwrap_err();
@@ -244,7 +244,8 @@ fn sensitive_work_waits_for_the_pool() {
     assert_eq!(
         refused.to_string(),
         "sensitive use rejected: the cluster would exceed sensitive_pool_size quota (current: 2, \
-         requested: 3, limit: 2); the request exceeds the limit by itself and could never start"
+         requested: 3, limit: 2)\n  Hint: The request exceeds the limit by itself: request less, or \
+         contact an administrator of the cluster."
     );
 }
 

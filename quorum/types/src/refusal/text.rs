@@ -2,7 +2,7 @@
 
 use super::{
     Refusal,
-    limit::{fmt_exceeded, fmt_pool},
+    limit::{LimitNumbers, fmt_exceeded, fmt_pool},
 };
 use crate::{
     AllocationId, AllocationName, NameLookup, Revision, cidr, hostlist,
@@ -270,7 +270,14 @@ impl Refusal {
                 current,
                 requested,
                 limit,
-            } => fmt_pool(f, (*current, *requested, *limit)),
+            } => fmt_pool(
+                f,
+                LimitNumbers {
+                    current: *current,
+                    requested: *requested,
+                    limit: *limit,
+                },
+            ),
             Refusal::NotConforming { faults, more } => {
                 f.write_str("these nodes cannot be claimed for sensitive allocations:")?;
                 for fault in faults {
