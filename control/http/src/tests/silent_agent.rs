@@ -1,4 +1,4 @@
-//! The view of a node while its agent does not answer.
+//! The view of a node while its agent, or the quorum, does not answer.
 
 use super::fixture::api_of;
 use crate::{Caller, Role, ops::nodes};
@@ -6,6 +6,7 @@ use lattice_agent_rpc::GetInventory;
 use lattice_engine::tasks::testing::world::{NODE, World};
 use lattice_mesh::Router;
 use lattice_placement::Liveness;
+use lattice_quorum_types::view::Query;
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{
     sync::Notify,
@@ -20,6 +21,15 @@ fn hanging_agent(requested: Arc<Notify>) -> Router {
     })
 }
 
+fn caller(role: Role) -> Caller {
+    Caller {
+        name: "olga".into(),
+        role,
+        tenants: None,
+        expires_at: None,
+    }
+}
+
 /// The agent is requested for its power, then turns suspect. The clock stands still from then on: it advances only if
 /// the answer waits for a timer.
 #[tokio::test]
@@ -27,12 +37,7 @@ async fn view_of_silent_node_is_sent_at_once() {
     let requested = Arc::new(Notify::new());
     let world = World::with_agent(|_, _| hanging_agent(requested.clone()));
     let api = api_of(&world);
-    let viewer = Caller {
-        name: "eve".into(),
-        role: Role::Viewer,
-        tenants: None,
-        expires_at: None,
-    };
+    let viewer = caller(Role::Viewer);
     let show = nodes::show(&api, &viewer, NODE);
     let suspected = async {
         requested.notified().await;
@@ -45,4 +50,31 @@ async fn view_of_silent_node_is_sent_at_once() {
     let shown = shown.unwrap();
     assert_eq!(shown.liveness, "suspect");
     assert_eq!(shown.power, None);
+}
+
+/// The node turns suspect while the quorum is requested for its certificate, which then times out.
+#[tokio::test]
+async fn view_of_node_is_read_after_its_certificate() {
+    let queried = Arc::new(Notify::new());
+    let world = World::new();
+    let query = queried.clone();
+    world.copy().leave_unanswered(move |asked| {
+        let is_certificates = *asked == Query::Certificates;
+        if is_certificates {
+            query.notify_one();
+        }
+        is_certificates
+    });
+    let api = api_of(&world);
+    let operator = caller(Role::Operator);
+    let show = nodes::show(&api, &operator, NODE);
+    let suspected = async {
+        queried.notified().await;
+        world.set_liveness(Liveness::Suspect);
+        pause();
+    };
+    let (shown, ()) = tokio::join!(show, suspected);
+    let shown = shown.unwrap();
+    assert_eq!(shown.liveness, "suspect");
+    assert_eq!(shown.certificate, None);
 }
