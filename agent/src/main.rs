@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use lattice_agent::probe::{self, CaptureArgs, ProbeArgs};
 use lattice_agent::{App, Config, Dependencies, StartError, check_online};
-use lattice_config::{PREFIX, Source, environment, log, online};
+use lattice_config::{PREFIX, Source, environment, log, online::CheckReport};
 use lattice_host::terminal::{message_lines, print_lines};
 use lattice_mesh::EnrolError;
 use std::path::PathBuf;
@@ -30,8 +30,8 @@ struct Args {
     /// every mistake in the configuration, its files and the LATTICE_ variables.
     #[arg(long)]
     check_config: bool,
-    /// With --check-config: also connect to the quorum members and controls. Prints one line for each, and takes some
-    /// seconds at most.
+    /// With --check-config: also connect to the quorum members and controls. Prints a line for each as its check ends,
+    /// and takes some seconds at most.
     #[arg(long, requires = "check_config")]
     online: bool,
 }
@@ -100,13 +100,11 @@ fn check(args: &Args, source: Source<'_>) -> anyhow::Result<()> {
     }
     if args.online {
         let runtime = runtime()?;
-        let checks = runtime.block_on(check_online(&config));
+        let report = CheckReport::new(print_lines);
+        runtime.block_on(check_online(&config, &|check| report.add(&check)));
         // A resolver that does not answer must not delay the exit.
         runtime.shutdown_background();
-        for line in online::report(&checks).lines() {
-            print_lines(line)?;
-        }
-        online::require_all(&checks)?;
+        report.finish()?;
     }
     Ok(())
 }

@@ -8,7 +8,10 @@ use crate::{
     tls,
 };
 use futures::future::join_all;
-use lattice_config::{Check, Problems, online::OnlineCheck};
+use lattice_config::{
+    Check, Problems,
+    online::{OnCheck, OnlineCheck},
+};
 use lattice_engine::{
     bmc::{BmcFileError, BmcPlan, check_access},
     inputs::{check_source_files, check_sources},
@@ -190,20 +193,17 @@ fn check_pair(config: &HttpsConfig, identity: HttpsIdentity, problems: &mut Prob
 }
 
 /// Tries the quorum members, the issuer, Waldur, the BMCs and the scheduling sources of a checked configuration, all at
-/// the same time. Takes a minute at most, some seconds without BMCs, and longer only with a longer `deadline_s` of a
-/// source.
-pub async fn check_online(config: &Config, settings: &Settings) -> Vec<OnlineCheck> {
+/// the same time, and passes on each check as it ends. Takes a minute at most, some seconds without BMCs, and longer
+/// only with a longer `deadline_s` of a source.
+pub async fn check_online(config: &Config, settings: &Settings, on_check: OnCheck<'_>) {
     let now = SystemClock.now();
-    let (members, issuer, waldur, bmcs, sources) = tokio::join!(
-        check_members(config, &settings.quorum),
-        check_issuer(settings),
-        check_waldur(settings),
-        check_all_bmcs(settings),
-        check_sources(&settings.scheduling, now),
+    tokio::join!(
+        check_members(config, &settings.quorum, on_check),
+        async { check_issuer(settings).await.into_iter().for_each(on_check) },
+        async { check_waldur(settings).await.into_iter().for_each(on_check) },
+        check_all_bmcs(settings, on_check),
+        check_sources(&settings.scheduling, now, on_check),
     );
-    let web = issuer.into_iter().chain(waldur);
-    let rest = bmcs.into_iter().chain(sources);
-    members.into_iter().chain(web).chain(rest).collect()
 }
 
 fn member_subject(n: usize, addr: SocketAddr) -> String {
@@ -212,13 +212,13 @@ fn member_subject(n: usize, addr: SocketAddr) -> String {
 
 /// Connects to the quorum members with the certificate of this control or, before it has one, with its join token. The
 /// token is not used up.
-async fn check_members(config: &Config, members: &[SocketAddr]) -> Vec<OnlineCheck> {
+async fn check_members(config: &Config, members: &[SocketAddr], on_check: OnCheck<'_>) {
     if let Some(join) = join::is_due(config) {
         return match join::read_token(&join.token) {
-            Ok(token) => check_with_token(&token, members).await,
+            Ok(token) => check_with_token(&token, members, on_check).await,
             Err(error) => {
                 let next = "create a token with `lattice admin token create --role control`";
-                vec![OnlineCheck::failed("join.token", reason(&error), next)]
+                on_check(OnlineCheck::failed("join.token", reason(&error), next));
             }
         };
     }
@@ -227,27 +227,26 @@ async fn check_members(config: &Config, members: &[SocketAddr]) -> Vec<OnlineChe
         Err(error) => {
             let subject = format!("credentials {}", config.credentials.display());
             let next = "correct the files";
-            return vec![OnlineCheck::failed(subject, with_causes(&error), next)];
+            return on_check(OnlineCheck::failed(subject, with_causes(&error), next));
         }
     };
-    let expected = |addr: &SocketAddr| (*addr, ExpectedIdentity::role(Role::Quorum));
-    let peers: Vec<_> = members.iter().map(expected).collect();
-    let found = reach(&credentials, &peers, &MeshConfig::default()).await;
-    let found = members.iter().zip(found).enumerate();
-    let checks = found.map(|(n, (addr, found))| match found {
-        Ok(identity) => OnlineCheck::passed(member_subject(n, *addr), identity.uri()),
-        Err(error) => {
-            let next = next_step(&error);
-            OnlineCheck::failed(member_subject(n, *addr), with_causes(&error), next)
-        }
-    });
-    checks.collect()
-}
-
-async fn check_with_token(token: &JoinToken, members: &[SocketAddr]) -> Vec<OnlineCheck> {
+    let (credentials, mesh) = (&credentials, &MeshConfig::default());
     let dials = members.iter().enumerate().map(|(n, addr)| async move {
         let subject = member_subject(n, *addr);
-        match verify_member(*addr, token, &MeshConfig::default()).await {
+        let expected = ExpectedIdentity::role(Role::Quorum);
+        on_check(match reach(credentials, *addr, expected, mesh).await {
+            Ok(identity) => OnlineCheck::passed(subject, identity.uri()),
+            Err(error) => OnlineCheck::failed(subject, with_causes(&error), next_step(&error)),
+        });
+    });
+    join_all(dials).await;
+}
+
+async fn check_with_token(token: &JoinToken, members: &[SocketAddr], on_check: OnCheck<'_>) {
+    let dials = members.iter().enumerate().map(|(n, addr)| async move {
+        let subject = member_subject(n, *addr);
+        let found = verify_member(*addr, token, &MeshConfig::default()).await;
+        on_check(match found {
             Ok(()) => OnlineCheck::passed(subject, "belongs to the cluster of the join token"),
             Err(error) => {
                 let next = match &error {
@@ -258,9 +257,9 @@ async fn check_with_token(token: &JoinToken, members: &[SocketAddr]) -> Vec<Onli
                 };
                 OnlineCheck::failed(subject, with_causes(&error), next)
             }
-        }
+        });
     });
-    join_all(dials).await
+    join_all(dials).await;
 }
 
 async fn check_issuer(settings: &Settings) -> Option<OnlineCheck> {
@@ -331,16 +330,16 @@ fn waldur_client(settings: &AccountingSettings) -> Result<WaldurClient, String> 
     Ok(WaldurClient::new(http, api, secrets, token))
 }
 
-async fn check_all_bmcs(settings: &Settings) -> Vec<OnlineCheck> {
+async fn check_all_bmcs(settings: &Settings, on_check: OnCheck<'_>) {
     let Some(path) = &settings.bmcs else {
-        return Vec::new();
+        return;
     };
     match BmcPlan::load(path) {
-        Ok(plan) => check_access(&plan, BMCS_TIMEOUT).await,
+        Ok(plan) => check_access(&plan, BMCS_TIMEOUT, on_check).await,
         Err(error) => {
             let subject = format!("bmcs {}", path.display());
             let next = "correct the file";
-            vec![OnlineCheck::failed(subject, with_causes(&error), next)]
+            on_check(OnlineCheck::failed(subject, with_causes(&error), next));
         }
     }
 }

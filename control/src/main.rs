@@ -3,7 +3,7 @@
 
 use anyhow::Context as _;
 use clap::Parser;
-use lattice_config::{PREFIX, Source, environment, log, online};
+use lattice_config::{PREFIX, Source, environment, log, online::CheckReport};
 use lattice_control::{App, Config, Edges, Settings, StartError, check_online, enrol, read_tokens};
 use lattice_host::terminal::{message_lines, print_lines};
 use lattice_mesh::EnrolError;
@@ -28,8 +28,8 @@ struct Args {
     /// files and the LATTICE_ variables.
     #[arg(long)]
     check_config: bool,
-    /// With --check-config: also try the quorum members, the OIDC issuer, Waldur and the BMCs. Prints one line for each,
-    /// and takes a minute at most.
+    /// With --check-config: also try the quorum members, the OIDC issuer, Waldur, the BMCs and the scheduling sources.
+    /// Prints a line for each as its check ends, and takes a minute at most.
     #[arg(long, requires = "check_config")]
     online: bool,
 }
@@ -82,13 +82,13 @@ fn check(args: &Args) -> anyhow::Result<()> {
     if args.online {
         let settings = settings_of(&config)?;
         let runtime = runtime()?;
-        let checks = runtime.block_on(check_online(&config, &settings));
+        let report = CheckReport::new(print_lines);
+        runtime.block_on(check_online(&config, &settings, &|check| {
+            report.add(&check)
+        }));
         // A resolver that does not answer must not delay the exit.
         runtime.shutdown_background();
-        for line in online::report(&checks).lines() {
-            print_lines(line)?;
-        }
-        online::require_all(&checks)?;
+        report.finish()?;
     }
     Ok(())
 }

@@ -5,7 +5,11 @@ use crate::{
     certificates::authority::authority_folders, config::Config, edges::check_names,
     error::StartError,
 };
-use lattice_config::{Check, Problems, online::OnlineCheck};
+use futures::future::join_all;
+use lattice_config::{
+    Check, Problems,
+    online::{OnCheck, OnlineCheck},
+};
 use lattice_host::error_text::with_causes;
 use lattice_mesh::{
     Authority, Credentials, ExpectedIdentity, Identity, MeshConfig, Role, next_step, reach,
@@ -63,30 +67,29 @@ fn check_files(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// Connects to every other member that a checked configuration lists, as this member. Takes some seconds at most.
-pub async fn check_online(config: &Config) -> Vec<OnlineCheck> {
+/// Connects to every other member that a checked configuration lists, as this member, and passes on each check as it
+/// ends. Takes some seconds at most.
+pub async fn check_online(config: &Config, on_check: OnCheck<'_>) {
     let credentials = match Credentials::load(&config.credentials) {
         Ok(credentials) => credentials,
         Err(error) => {
             let subject = format!("credentials {}", config.credentials.display());
             let next = "correct the files";
-            return vec![OnlineCheck::failed(subject, with_causes(&error), next)];
+            return on_check(OnlineCheck::failed(subject, with_causes(&error), next));
         }
     };
     let others = config.members.iter().enumerate().filter_map(|(n, member)| {
         let expected = ExpectedIdentity::exactly(Role::Quorum, member.id.to_string());
         let addr: SocketAddr = member.addr.parse().ok()?;
-        (member.id != config.id).then_some((n, (addr, expected)))
+        (member.id != config.id).then_some((n, addr, expected))
     });
-    let (places, peers): (Vec<usize>, Vec<_>) = others.unzip();
-    let found = reach(&credentials, &peers, &MeshConfig::default()).await;
-    let lines = places.into_iter().zip(&peers).zip(found);
-    let checks = lines.map(|((n, (addr, _)), found)| {
+    let (credentials, mesh) = (&credentials, &MeshConfig::default());
+    let dials = others.map(|(n, addr, expected)| async move {
         let subject = format!("members.{n} {addr}");
-        match found {
+        on_check(match reach(credentials, addr, expected, mesh).await {
             Ok(identity) => OnlineCheck::passed(subject, identity.uri()),
             Err(error) => OnlineCheck::failed(subject, with_causes(&error), next_step(&error)),
-        }
+        });
     });
-    checks.collect()
+    join_all(dials).await;
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use lattice_config::{PREFIX, Source, environment, log, online};
+use lattice_config::{PREFIX, Source, environment, log, online::CheckReport};
 use lattice_host::terminal::{message_lines, print_lines};
 use lattice_mesh::Credentials;
 use lattice_quorum::{
@@ -37,7 +37,8 @@ struct Args {
     /// the configuration, its files and the LATTICE_ variables.
     #[arg(long)]
     check_config: bool,
-    /// With --check-config: also connect to the other members. Prints one line for each, and takes some seconds at most.
+    /// With --check-config: also connect to the other members. Prints a line for each as its check ends, and takes some
+    /// seconds at most.
     #[arg(long, requires = "check_config")]
     online: bool,
     #[command(subcommand)]
@@ -134,11 +135,9 @@ fn check(args: &Args) -> anyhow::Result<()> {
         args.config.display()
     ))?;
     if args.online {
-        let checks = runtime()?.block_on(check_online(&config));
-        for line in online::report(&checks).lines() {
-            print_lines(line)?;
-        }
-        online::require_all(&checks)?;
+        let report = CheckReport::new(print_lines);
+        runtime()?.block_on(check_online(&config, &|check| report.add(&check)));
+        report.finish()?;
     }
     Ok(())
 }

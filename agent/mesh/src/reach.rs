@@ -1,31 +1,30 @@
-//! Trial connections: whether peers answer and accept this process, before a daemon starts.
+//! Trial connections: whether a peer answers and accepts this process, before a daemon starts.
 
 use crate::{Credentials, ExpectedIdentity, Identity, Mesh, MeshConfig, MeshError};
-use futures::future::join_all;
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
-/// Dials each address once from a free port, all at the same time, and closes the connections. Returns the identity
-/// that answers at each address, in the order of `peers`, after [`MeshConfig::connect_timeout`] at the latest. Must run
-/// inside a tokio runtime.
+/// Dials the address once from a free port, and closes the connection. Returns the identity that answers, after
+/// [`MeshConfig::connect_timeout`] at the latest. Must run inside a tokio runtime.
+///
+/// # Errors
+/// No port is free, or no peer with the expected identity answers and accepts these credentials.
 pub async fn reach(
     credentials: &Credentials,
-    peers: &[(SocketAddr, ExpectedIdentity)],
+    addr: SocketAddr,
+    expect: ExpectedIdentity,
     config: &MeshConfig,
-) -> Vec<Result<Identity, MeshError>> {
-    let dials = peers.iter().map(|(addr, expect)| async move {
-        let any: SocketAddr = match addr {
-            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        let mesh = Mesh::bind(any, credentials.clone(), config.clone())?;
-        let answer = mesh.peer(*addr, expect.clone()).connected().await;
-        mesh.shutdown(Duration::ZERO).await;
-        answer
-    });
-    join_all(dials).await
+) -> Result<Identity, MeshError> {
+    let any: SocketAddr = match addr {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let mesh = Mesh::bind(any, credentials.clone(), config.clone())?;
+    let answer = mesh.peer(addr, expect).connected().await;
+    mesh.shutdown(Duration::ZERO).await;
+    answer
 }
 
 /// Next step for an operator after a trial connection has failed.
@@ -75,20 +74,17 @@ mod tests {
             connect_timeout: Duration::from_millis(500),
             ..MeshConfig::default()
         };
-        let member = |addr| (addr, ExpectedIdentity::role(Role::Quorum));
-        let control = (first.local_addr(), ExpectedIdentity::role(Role::Control));
-        let peers = [
-            member(first.local_addr()),
-            member(silent.local_addr().unwrap()),
-            member(other.local_addr()),
-            control,
-        ];
         let own = credentials(&ours, Role::Control, "c1");
-        let found = reach(&own, &peers, &config).await;
-        assert_eq!(found[0].as_ref().unwrap(), &first.identity());
-        assert!(matches!(found[1], Err(MeshError::Unreachable { .. })));
-        assert!(matches!(found[2], Err(MeshError::NotTrusted { .. })));
-        assert!(matches!(found[3], Err(MeshError::UnexpectedPeer { .. })));
+        let dial = |addr, role| reach(&own, addr, ExpectedIdentity::role(role), &config);
+        let (silent_addr, other_addr) = (silent.local_addr().unwrap(), other.local_addr());
+        let found = dial(first.local_addr(), Role::Quorum).await;
+        assert_eq!(found.unwrap(), first.identity());
+        let found = dial(silent_addr, Role::Quorum).await;
+        assert!(matches!(found, Err(MeshError::Unreachable { .. })));
+        let found = dial(other_addr, Role::Quorum).await;
+        assert!(matches!(found, Err(MeshError::NotTrusted { .. })));
+        let found = dial(first.local_addr(), Role::Control).await;
+        assert!(matches!(found, Err(MeshError::UnexpectedPeer { .. })));
         for mesh in [first, other] {
             mesh.shutdown(Duration::ZERO).await;
         }

@@ -4,10 +4,10 @@ use super::Config;
 use crate::data_dir::{DataDir, EnrolmentRecord};
 use crate::with_causes;
 use futures::future::join_all;
-use lattice_config::online::OnlineCheck;
+use lattice_config::online::{OnCheck, OnlineCheck};
 use lattice_mesh::{
-    Credentials, EnrolError, ExpectedIdentity, JoinToken, MeshConfig, MeshError, Role, next_step,
-    reach, verify_member,
+    Credentials, EnrolError, ExpectedIdentity, JoinToken, MeshConfig, Role, next_step, reach,
+    verify_member,
 };
 use std::net::SocketAddr;
 use std::path::Path;
@@ -27,8 +27,8 @@ struct ConfiguredPeer {
 }
 
 /// Tries every quorum member and control of a checked configuration, with the certificate of this node or, before it
-/// has one, with the join token. The token is not used up. Takes some seconds at most.
-pub async fn check_online(config: &Config) -> Vec<OnlineCheck> {
+/// has one, with the join token. The token is not used up. Passes on each check as it ends; takes some seconds at most.
+pub async fn check_online(config: &Config, on_check: OnCheck<'_>) {
     let join = config.join.as_ref();
     let mut members = match join {
         Some(join) => resolve("join.quorum", Role::Quorum, &join.quorum).await,
@@ -38,34 +38,33 @@ pub async fn check_online(config: &Config) -> Vec<OnlineCheck> {
     if DataDir::is_enrolled(&config.data_dir) {
         members.extend(controls);
         return match Credentials::load(&config.data_dir.join("identity")) {
-            Ok(credentials) => with_certificate(&credentials, members).await,
+            Ok(credentials) => with_certificate(&credentials, members, on_check).await,
             Err(error) => {
                 let subject = format!("data_dir {}", config.data_dir.display());
                 let next = "enrol this node again";
-                vec![OnlineCheck::failed(subject, with_causes(&error), next)]
+                on_check(OnlineCheck::failed(subject, with_causes(&error), next));
             }
         };
     }
     let reason = "this node is not enrolled yet";
-    let skipped = controls.into_iter().map(|peer| match peer.addr {
-        Ok(_) => OnlineCheck::skipped(peer.subject, reason),
-        Err(why) => unresolved(peer.subject, why),
-    });
-    let skipped: Vec<OnlineCheck> = skipped.collect();
-    let mut checks = match join.map(super::Join::read_token) {
-        Some(Ok(token)) => with_token(&token, members).await,
+    for peer in controls {
+        on_check(match peer.addr {
+            Ok(_) => OnlineCheck::skipped(peer.subject, reason),
+            Err(why) => unresolved(peer.subject, why),
+        });
+    }
+    match join.map(super::Join::read_token) {
+        Some(Ok(token)) => with_token(&token, members, on_check).await,
         Some(Err(error)) => {
             let next = "create a token with `lattice admin token create`";
-            vec![OnlineCheck::failed("join", with_causes(&error), next)]
+            on_check(OnlineCheck::failed("join", with_causes(&error), next));
         }
-        None => vec![OnlineCheck::failed(
+        None => on_check(OnlineCheck::failed(
             "join",
             "this node is not enrolled, and no join token is configured",
             "set join.token_file and join.quorum",
-        )],
-    };
-    checks.extend(skipped);
-    checks
+        )),
+    }
 }
 
 async fn resolve(key: &str, role: Role, names: &[String]) -> Vec<ConfiguredPeer> {
@@ -111,29 +110,31 @@ fn unresolved(subject: String, why: String) -> OnlineCheck {
 async fn with_certificate(
     credentials: &Credentials,
     peers: Vec<ConfiguredPeer>,
-) -> Vec<OnlineCheck> {
+    on_check: OnCheck<'_>,
+) {
     let dials = peers.into_iter().map(|peer| async move {
         let addr = match peer.addr {
             Ok(addr) => addr,
-            Err(why) => return unresolved(peer.subject, why),
+            Err(why) => return on_check(unresolved(peer.subject, why)),
         };
-        let expected = [(addr, ExpectedIdentity::role(peer.role))];
-        let mut found = reach(credentials, &expected, &MeshConfig::default()).await;
-        match found.pop().unwrap_or(Err(MeshError::Closed)) {
+        let expected = ExpectedIdentity::role(peer.role);
+        let found = reach(credentials, addr, expected, &MeshConfig::default()).await;
+        on_check(match found {
             Ok(identity) => OnlineCheck::passed(peer.subject, identity.uri()),
             Err(error) => OnlineCheck::failed(peer.subject, with_causes(&error), next_step(&error)),
-        }
+        });
     });
-    join_all(dials).await
+    join_all(dials).await;
 }
 
-async fn with_token(token: &JoinToken, members: Vec<ConfiguredPeer>) -> Vec<OnlineCheck> {
+async fn with_token(token: &JoinToken, members: Vec<ConfiguredPeer>, on_check: OnCheck<'_>) {
     let dials = members.into_iter().map(|peer| async move {
         let addr = match peer.addr {
             Ok(addr) => addr,
-            Err(why) => return unresolved(peer.subject, why),
+            Err(why) => return on_check(unresolved(peer.subject, why)),
         };
-        match verify_member(addr, token, &MeshConfig::default()).await {
+        let found = verify_member(addr, token, &MeshConfig::default()).await;
+        on_check(match found {
             Ok(()) => {
                 let answer = "belongs to the cluster of the join token";
                 OnlineCheck::passed(peer.subject, answer)
@@ -147,7 +148,7 @@ async fn with_token(token: &JoinToken, members: Vec<ConfiguredPeer>) -> Vec<Onli
                 };
                 OnlineCheck::failed(peer.subject, with_causes(&error), next)
             }
-        }
+        });
     });
-    join_all(dials).await
+    join_all(dials).await;
 }

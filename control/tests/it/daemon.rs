@@ -5,7 +5,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{
     fs::Permissions,
     io::{BufRead as _, BufReader},
-    net::{TcpListener, TcpStream, UdpSocket},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, Command, Output, Stdio},
@@ -288,6 +288,46 @@ fn online_check_has_a_line_for_each_service() {
     assert_eq!(found.matches("; next: ").count(), 8, "{found}");
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("8 of 8 online checks failed"), "{errors}");
+}
+
+/// A service that does not answer delays no line of another.
+#[test]
+fn online_check_prints_each_line_at_once() {
+    let folder = folder(Role::Control);
+    write(&folder, "password", "secret\n");
+    let closed = TcpListener::bind(ANY).unwrap();
+    // Accepts connections, and answers nothing.
+    let silent = TcpListener::bind(ANY).unwrap();
+    let (closed_addr, silent_addr) = (closed.local_addr().unwrap(), silent.local_addr().unwrap());
+    drop(closed);
+    let at = folder.path().display();
+    let entry = |addr: SocketAddr, node: &str| {
+        format!(
+            "- {{url: 'https://{addr}', user: a, nodes: {node}, insecure: true, password_file: {at}/password}}\n"
+        )
+    };
+    let bmcs = [entry(closed_addr, "n1"), entry(silent_addr, "n2")].concat();
+    write(&folder, "bmcs.yaml", &format!("bmcs:\n{bmcs}"));
+    let text = format!("{}bmcs: {at}/bmcs.yaml\n", config(folder.path(), ANY, ANY));
+    write(&folder, "control.yaml", &text);
+    let child = Command::new(env!("CARGO_BIN_EXE_lattice-control"))
+        .args(["--check-config", "--online", "--config"])
+        .arg(folder.path().join("control.yaml"))
+        .env_clear()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut running = Running(child);
+    let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
+    says(&mut lines, &format!("failed   bmcs https://{closed_addr}"));
+    running.0.kill().unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(
+        rest.iter()
+            .all(|line| !line.contains(&silent_addr.to_string())),
+        "{rest:?}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Checks of a configuration against the services that it names, for `--check-config --online`: their results, one line
-//! each.
+//! each, written as each check ends.
 
-use std::fmt;
+use std::{cell::RefCell, fmt, io};
 
 /// Result of one check against a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,36 +80,73 @@ impl fmt::Display for OnlineCheck {
     }
 }
 
-/// Some of the checks failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{failed} of {total} online checks failed")]
-pub struct OnlineChecksFailed {
-    /// Number of failed checks.
-    pub failed: usize,
-    /// Number of all checks.
-    pub total: usize,
+/// Receiver of each check as it ends. The checks run at the same time, and some take much longer than others.
+pub type OnCheck<'a> = &'a dyn Fn(OnlineCheck);
+
+/// Report of checks: writes a line for each check as it ends, and counts the checks. Line breaks in the text of a
+/// service become blanks.
+#[derive(Debug)]
+pub struct CheckReport<W> {
+    write_line: W,
+    counts: RefCell<CheckCounts>,
 }
 
-/// Formats the checks, one line each. Line breaks in the text of a service become blanks.
-pub fn report(checks: &[OnlineCheck]) -> String {
-    let lines = checks.iter().map(ToString::to_string);
-    lines
-        .map(|line| format!("{}\n", line.replace(['\n', '\r'], " ")))
-        .collect()
+#[derive(Debug, Default)]
+struct CheckCounts {
+    failed: usize,
+    total: usize,
+    /// Error of the first line that could not be written.
+    error: Option<io::Error>,
 }
 
-/// Returns an error if one of the checks failed.
-///
-/// # Errors
-/// At least one check failed.
-pub fn require_all(checks: &[OnlineCheck]) -> Result<(), OnlineChecksFailed> {
-    let failed = checks.iter().filter(|check| check.is_failed()).count();
-    match failed {
-        0 => Ok(()),
-        failed => Err(OnlineChecksFailed {
-            failed,
-            total: checks.len(),
-        }),
+/// Result of a report other than success.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckReportError {
+    /// Some of the checks failed.
+    #[error("{failed} of {total} online checks failed")]
+    Failed {
+        /// Number of failed checks.
+        failed: usize,
+        /// Number of all checks.
+        total: usize,
+    },
+    /// A line could not be written.
+    #[error("cannot write the report of the online checks")]
+    Unwritten(#[source] io::Error),
+}
+
+impl<W: Fn(&str) -> io::Result<()>> CheckReport<W> {
+    /// Creates a report without checks. `write_line` writes a line, which it escapes, without delay.
+    pub fn new(write_line: W) -> Self {
+        Self {
+            write_line,
+            counts: RefCell::default(),
+        }
+    }
+
+    /// Writes the line of a check at once.
+    pub fn add(&self, check: &OnlineCheck) {
+        let written = (self.write_line)(&check.to_string().replace(['\n', '\r'], " "));
+        let mut counts = self.counts.borrow_mut();
+        counts.total += 1;
+        counts.failed += usize::from(check.is_failed());
+        if let Err(error) = written {
+            counts.error.get_or_insert(error);
+        }
+    }
+
+    /// Ends the report.
+    ///
+    /// # Errors
+    /// At least one check failed, or a line could not be written.
+    pub fn finish(self) -> Result<(), CheckReportError> {
+        let counts = self.counts.into_inner();
+        let (failed, total) = (counts.failed, counts.total);
+        match counts.error {
+            Some(error) => Err(CheckReportError::Unwritten(error)),
+            None if failed > 0 => Err(CheckReportError::Failed { failed, total }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -119,32 +156,55 @@ mod tests {
 
     #[test]
     fn each_check_is_one_line_and_one_failure_is_an_error() {
-        let mut checks = vec![
-            OnlineCheck::passed("quorum.0 10.0.0.1:7101", "spiffe://site/quorum/1"),
-            OnlineCheck::skipped("control.0 c1:7200", "this node is not enrolled"),
-        ];
-        assert_eq!(require_all(&checks), Ok(()));
-        checks.push(OnlineCheck::failed(
+        let text = RefCell::new(String::new());
+        let write_line = |line: &str| {
+            text.borrow_mut().push_str(&format!("{line}\n"));
+            Ok(())
+        };
+        let report = CheckReport::new(write_line);
+        report.add(&OnlineCheck::passed(
+            "quorum.0 10.0.0.1:7101",
+            "spiffe://site/quorum/1",
+        ));
+        report.add(&OnlineCheck::skipped(
+            "control.0 c1:7200",
+            "this node is not enrolled",
+        ));
+        assert!(report.finish().is_ok());
+        let report = CheckReport::new(write_line);
+        report.add(&OnlineCheck::passed("quorum.1 10.0.0.2:7101", "again"));
+        report.add(&OnlineCheck::failed(
             "https.oidc.issuer https://id.example.org",
             "no answer within 10 s",
             "correct the URL",
         ));
-        let error = OnlineChecksFailed {
-            failed: 1,
-            total: 3,
-        };
-        assert_eq!(require_all(&checks), Err(error));
+        let ended = report.finish().map_err(|error| error.to_string());
+        assert_eq!(ended, Err("1 of 2 online checks failed".to_owned()));
         assert_eq!(
-            report(&checks),
+            text.take(),
             "ok       quorum.0 10.0.0.1:7101: spiffe://site/quorum/1\n\
              skipped  control.0 c1:7200: this node is not enrolled\n\
+             ok       quorum.1 10.0.0.2:7101: again\n\
              failed   https.oidc.issuer https://id.example.org: no answer within 10 s; next: \
              correct the URL\n"
         );
-        let answer = OnlineCheck::passed("waldur http://w", "version 1\r\nok       x: y");
+        let report = CheckReport::new(write_line);
+        let answer = "version 1\r\nok       x: y";
+        report.add(&OnlineCheck::passed("waldur http://w", answer));
         assert_eq!(
-            report(&[answer]),
+            text.take(),
             "ok       waldur http://w: version 1  ok       x: y\n"
         );
+    }
+
+    /// A closed pipe must not look like success.
+    #[test]
+    fn unwritten_line_is_an_error() {
+        let report = CheckReport::new(|_: &str| Err(io::ErrorKind::BrokenPipe.into()));
+        report.add(&OnlineCheck::passed("quorum.0 10.0.0.1:7101", "yes"));
+        assert!(matches!(
+            report.finish(),
+            Err(CheckReportError::Unwritten(_))
+        ));
     }
 }

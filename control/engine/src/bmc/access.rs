@@ -2,7 +2,7 @@
 
 use super::config::{BmcPlan, BmcTarget, client};
 use futures::StreamExt as _;
-use lattice_config::online::OnlineCheck;
+use lattice_config::online::{OnCheck, OnlineCheck};
 use lattice_conformance::Reading;
 use lattice_host::error_text::with_causes;
 use lattice_redfish::ResourcePath;
@@ -16,12 +16,16 @@ const AT_A_TIME: usize = 64;
 /// Longest duration of a login, the resource and the logout.
 const BMC_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Logs in to each BMC of the plan, reads its list of systems, and logs out. Ends within `limit`.
-pub async fn check_access(plan: &BmcPlan, limit: Duration) -> Vec<OnlineCheck> {
+/// Logs in to each BMC of the plan, reads its list of systems, and logs out. Passes on each check as it ends, and ends
+/// within `limit`.
+pub async fn check_access(plan: &BmcPlan, limit: Duration, on_check: OnCheck<'_>) {
     let until = Instant::now() + limit;
-    let checks = plan.targets.iter().map(|target| check(target, until));
-    let checks = futures::stream::iter(checks).buffered(AT_A_TIME.min(plan.at_a_time.max(1)));
-    checks.collect().await
+    let at_a_time = AT_A_TIME.min(plan.at_a_time.max(1));
+    futures::stream::iter(&plan.targets)
+        .for_each_concurrent(at_a_time, |target| async move {
+            on_check(check(target, until).await);
+        })
+        .await;
 }
 
 async fn check(target: &BmcTarget, until: Instant) -> OnlineCheck {

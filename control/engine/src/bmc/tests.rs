@@ -18,6 +18,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+mod access;
 mod events;
 mod power;
 mod slow;

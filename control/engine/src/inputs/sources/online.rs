@@ -15,7 +15,7 @@ use crate::{
     web_client::{FetchError, WebClient},
 };
 use futures::future::join_all;
-use lattice_config::online::OnlineCheck;
+use lattice_config::online::{OnCheck, OnlineCheck};
 use lattice_host::error_text::with_causes;
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use reqwest::Url;
@@ -27,25 +27,25 @@ const NO_NAME: &str = "none";
 /// Query that every Prometheus can answer.
 const METRICS_QUERY: &str = "vector(1)";
 
-/// Sends one request to each source with a URL, as control does, and returns a check for each. `now`: time at which the
-/// prices must be current. A file of prices is among the files that [`super::check_source_files`] checks.
-pub async fn check_sources(config: &SchedulingConfig, now: UnixMillis) -> Vec<OnlineCheck> {
+/// Sends one request to each source with a URL, as control does, and passes on each check as it ends. `now`: time at
+/// which the prices must be current. A file of prices is among the files that [`super::check_source_files`] checks.
+pub async fn check_sources(config: &SchedulingConfig, now: UnixMillis, on_check: OnCheck<'_>) {
     let sources = match Sources::new(config) {
         Ok(sources) => sources,
         Err(error) => {
             let next = "correct section `scheduling`";
-            return vec![OnlineCheck::failed("scheduling", with_causes(&error), next)];
+            return on_check(OnlineCheck::failed("scheduling", with_causes(&error), next));
         }
     };
-    let requests = sources.requests.iter().map(|request| request.check(now));
+    let requests = sources.requests.iter().map(|request| async move {
+        request.check(now).await.into_iter().for_each(on_check);
+    });
     let metrics = async {
-        match &sources.metrics {
-            Some(metrics) => Some(check_metrics(metrics).await),
-            None => None,
+        if let Some(metrics) = &sources.metrics {
+            on_check(check_metrics(metrics).await);
         }
     };
-    let (checks, metrics) = tokio::join!(join_all(requests), metrics);
-    checks.into_iter().flatten().chain(metrics).collect()
+    tokio::join!(join_all(requests), metrics);
 }
 
 /// Unusable answer, with the next step.

@@ -2,8 +2,10 @@
 
 use super::site::{ServiceBehaviour, Site};
 use crate::{inputs::check_sources, scheduling_config::SchedulingConfig};
+use lattice_config::online::OnlineCheck;
 use lattice_quorum_types::UnixMillis;
 use serde_json::json;
+use std::cell::RefCell;
 
 /// 2026-11-23T12:00:00Z.
 const NOON: UnixMillis = UnixMillis(1_795_435_200_000);
@@ -23,9 +25,18 @@ fn config(site: &Site) -> SchedulingConfig {
     .unwrap()
 }
 
+/// Lines of the checks, sorted: the checks end in any order.
+async fn lines_of(config: &SchedulingConfig, now: UnixMillis) -> Vec<String> {
+    let ended = RefCell::new(Vec::new());
+    let on_check = |check: OnlineCheck| ended.borrow_mut().push(check.to_string());
+    check_sources(config, now, &on_check).await;
+    let mut ended = ended.into_inner();
+    ended.sort();
+    ended
+}
+
 async fn lines(site: &Site, now: UnixMillis) -> Vec<String> {
-    let checks = check_sources(&config(site), now).await;
-    checks.iter().map(ToString::to_string).collect()
+    lines_of(&config(site), now).await
 }
 
 fn answers() -> ServiceBehaviour {
@@ -47,15 +58,15 @@ async fn online_check_has_a_line_for_each_source() {
     assert_eq!(
         lines(&site, NOON).await,
         [
-            format!("ok       scheduling.energy_price.url {url}/prices: current price 80"),
             format!(
                 "ok       scheduling.data_readiness.url {url}/ready/{{id}}/{{project}}: no data for allocation 0, \
                  which does not exist"
             ),
+            format!("ok       scheduling.energy_price.url {url}/prices: current price 80"),
+            format!("ok       scheduling.prometheus.url {url}/: answers queries"),
             format!(
                 "ok       scheduling.storage.scratch.utilisation.url {url}/used: 1500 MB/s in use"
             ),
-            format!("ok       scheduling.prometheus.url {url}/: answers queries"),
         ]
     );
     let ended = lines(&site, UnixMillis(NOON.0 + 7_200_000)).await;
@@ -108,5 +119,5 @@ async fn rejected_readiness_request_is_an_answer() {
 async fn file_of_prices_has_no_online_check() {
     let config = json!({"energy_price": {"file": "/nowhere/prices.csv"}});
     let config: SchedulingConfig = serde_json::from_value(config).unwrap();
-    assert_eq!(check_sources(&config, NOON).await, []);
+    assert_eq!(lines_of(&config, NOON).await, Vec::<String>::new());
 }
