@@ -1,12 +1,13 @@
 //! Notices on standard error about waits: what a command waits for, once the wait is longer than 2 s.
 //!
 //! One thread watches the requests of the command's client, so that every request of every command is covered. Streams
-//! are read through [`next_item`].
+//! are read through [`next_item`], and any other wait is awaited through [`noticed`].
 
 use crate::terminal;
 use futures::{Stream, StreamExt as _};
 use lattice_client::{Client, PendingRequest};
 use std::{
+    pin::pin,
     thread,
     time::{Duration, Instant},
 };
@@ -46,6 +47,19 @@ impl NoticeTimes {
         }
         self.due_at = now + NOTICE_INTERVAL;
         Some(now.saturating_duration_since(self.since))
+    }
+
+    /// Returns the notice if one is due at `now`. `what` describes what is waited for.
+    fn due(&mut self, now: Instant, what: impl Fn() -> String) -> Option<String> {
+        let waited = self.take_due(now)?;
+        Some(format!("waiting for {} ({} s)", what(), waited.as_secs()))
+    }
+
+    /// Prints the notice if one is due. `what` describes what is waited for.
+    pub fn print_due(&mut self, what: impl Fn() -> String) {
+        if let Some(notice) = self.due(Instant::now(), what) {
+            terminal::message!("{notice}");
+        }
     }
 }
 
@@ -132,13 +146,21 @@ pub async fn next_item<S: Stream + Unpin>(
     times: &mut NoticeTimes,
     what: impl Fn() -> String,
 ) -> Option<S::Item> {
+    noticed(items.next(), times, what).await
+}
+
+/// Returns the result of a wait. Prints notices at `times`: `what` describes what is waited for.
+pub async fn noticed<F: Future>(
+    wait: F,
+    times: &mut NoticeTimes,
+    what: impl Fn() -> String,
+) -> F::Output {
+    let mut wait = pin!(wait);
     loop {
-        if let Some(waited) = times.take_due(Instant::now()) {
-            terminal::message!("waiting for {} ({} s)", what(), waited.as_secs());
-        }
+        times.print_due(&what);
         let until_due = times.until_due(Instant::now());
-        if let Ok(item) = tokio::time::timeout(until_due, items.next()).await {
-            return item;
+        if let Ok(done) = tokio::time::timeout(until_due, wait.as_mut()).await {
+            return done;
         }
     }
 }
@@ -223,6 +245,20 @@ mod tests {
                 .unwrap()
                 .ends_with("2 s)")
         );
+    }
+
+    #[test]
+    fn steps_with_the_same_times_are_one_wait() {
+        let start = Instant::now();
+        let mut times = NoticeTimes::new(start);
+        let jobs = || "the jobs to end".to_owned();
+        assert_eq!(times.due(start + SECOND, jobs), None);
+        let first = times.due(start + 2 * SECOND, jobs);
+        assert_eq!(first.unwrap(), "waiting for the jobs to end (2 s)");
+        let agents = || "24 agents to stop".to_owned();
+        assert_eq!(times.due(start + 11 * SECOND, agents), None);
+        let second = times.due(start + 12 * SECOND, agents);
+        assert_eq!(second.unwrap(), "waiting for 24 agents to stop (12 s)");
     }
 
     #[tokio::test]

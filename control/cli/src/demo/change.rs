@@ -6,7 +6,10 @@ use super::{
     fixtures::{DemoNode, PLANTED},
     groups::GroupLine,
 };
-use crate::progress::Progress;
+use crate::{
+    progress::Progress,
+    waiting::{NoticeTimes, noticed},
+};
 use anyhow::Context as _;
 use lattice_api::{conformance::DriftView, history::HistoryEntryView};
 use lattice_client::{Client, HistoryQuery};
@@ -125,6 +128,8 @@ async fn with_timeout<T>(
     what: &str,
     step: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
+    let mut notices = NoticeTimes::new(Instant::now());
+    let step = noticed(step, &mut notices, || what.to_owned());
     let done = timeout(STEP_TIMEOUT, step).await;
     done.with_context(|| format!("waited {} s for {what}", STEP_TIMEOUT.as_secs()))?
 }

@@ -8,8 +8,9 @@ use super::{
     stretched,
 };
 use crate::{
-    output,
+    output::{self, counted},
     progress::Progress,
+    waiting::{NoticeTimes, noticed},
     web_tls::{self, WebTls},
 };
 use futures::{StreamExt as _, future::join_all, stream};
@@ -25,7 +26,7 @@ use std::{
     path::PathBuf,
     sync::Arc,
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 use tokio::time::timeout;
 
@@ -183,24 +184,36 @@ impl Cluster {
     /// Stops all daemons. Processes of allocations outlive their agents by design; in a temporary demo they are ended
     /// first.
     pub async fn stop(self, throw_away: bool) {
+        let mut notices = NoticeTimes::new(Instant::now());
         if throw_away {
-            if let Ok(Err(error)) = timeout(CANCEL_TIMEOUT, self.cancel_all()).await {
-                tracing::warn!(%error, "not all allocations could be cancelled");
-            }
-            let ending = self
-                .agents
-                .iter()
-                .map(|a| a.executor().end_all_ranks(END_TIMEOUT));
-            let left: usize = join_all(ending).await.into_iter().sum();
-            if left > 0 {
-                output::message!("{left} processes are still running after the time limit");
-            }
+            let jobs = || "the jobs of the demo to end".to_owned();
+            noticed(self.end_jobs(), &mut notices, jobs).await;
         }
-        join_all(self.agents.into_iter().map(lattice_agent::App::stop)).await;
-        self.control.stop().await;
+        let agents = counted(self.agents.len(), "agent");
+        let stopped = join_all(self.agents.into_iter().map(lattice_agent::App::stop));
+        noticed(stopped, &mut notices, || format!("{agents} to stop")).await;
+        let control = || "the control to stop".to_owned();
+        noticed(self.control.stop(), &mut notices, control).await;
         // Control has closed its sessions with the BMCs.
         drop(self.bmcs);
-        join_all(self.quorum.into_iter().map(lattice_quorum::App::stop)).await;
+        let stopped = join_all(self.quorum.into_iter().map(lattice_quorum::App::stop));
+        let members = || "the quorum members to stop".to_owned();
+        noticed(stopped, &mut notices, members).await;
+    }
+
+    /// Cancels all allocations, and ends the processes that remain.
+    async fn end_jobs(&self) {
+        if let Ok(Err(error)) = timeout(CANCEL_TIMEOUT, self.cancel_all()).await {
+            tracing::warn!(%error, "not all allocations could be cancelled");
+        }
+        let ending = self
+            .agents
+            .iter()
+            .map(|a| a.executor().end_all_ranks(END_TIMEOUT));
+        let left: usize = join_all(ending).await.into_iter().sum();
+        if left > 0 {
+            output::message!("{left} processes are still running after the time limit");
+        }
     }
 
     async fn cancel_all(&self) -> anyhow::Result<()> {

@@ -25,6 +25,7 @@ use crate::{
     output::{self, Format},
     progress::Progress,
     terminal::LogWriter,
+    waiting::{NoticeTimes, noticed},
 };
 use capacity::Machine;
 use clap::Args;
@@ -185,6 +186,9 @@ impl Demo {
         ));
         let hosts = (&self.fixtures, self.nodes.as_slice());
         let start = Cluster::start(&self.folder, hosts, args.listen);
+        let mut notices = NoticeTimes::new(Instant::now());
+        let daemons = || "the quorum members and the control to start".to_owned();
+        let start = noticed(start, &mut notices, daemons);
         let mut cluster = tokio::select! {
             cluster = start => cluster?,
             () = &mut interrupted => return Ok(ExitCode::from(INTERRUPTED)),
@@ -296,12 +300,17 @@ impl Demo {
     /// its results may be collected before control has read the inventories of the nodes.
     async fn settle(&self, client: &Client, outcome: &mut Outcome) -> anyhow::Result<()> {
         let ends_at = Instant::now() + SETTLE_TIMEOUT;
-        while !verdict::has_planted(&outcome.drifted, &self.nodes) && Instant::now() < ends_at {
+        let mut notices = NoticeTimes::new(Instant::now());
+        loop {
+            let missing = verdict::missing_planted(&outcome.drifted, &self.nodes);
+            if missing.is_empty() || Instant::now() >= ends_at {
+                return Ok(());
+            }
+            notices.print_due(|| format!("the planted differences {}", missing.join(", ")));
             tokio::time::sleep(SETTLE_INTERVAL).await;
             outcome.drifted = client.drift().await?.drifted;
             outcome.conformance_groups = verdict::groups(client).await?;
         }
-        Ok(())
     }
 
     async fn outcome(

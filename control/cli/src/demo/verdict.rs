@@ -216,11 +216,11 @@ fn is_found(drifted: &[DriftView], node: &str, key: &str) -> bool {
     drifted.iter().any(|d| d.node == node && d.key == key)
 }
 
-/// Whether every planted difference was found.
-pub fn has_planted(drifted: &[DriftView], nodes: &[DemoNode]) -> bool {
-    let planted = planted_in(nodes);
-    let mut planted = planted.iter();
-    planted.all(|(node, key)| is_found(drifted, node, key))
+/// Returns the planted differences that were not found, each as node and key.
+pub fn missing_planted(drifted: &[DriftView], nodes: &[DemoNode]) -> Vec<String> {
+    let planted = planted_in(nodes).into_iter();
+    let missing = planted.filter(|(node, key)| !is_found(drifted, node, key));
+    missing.map(|(node, key)| format!("{node} {key}")).collect()
 }
 
 /// Returns all deviations from the expected results.
@@ -376,6 +376,15 @@ mod tests {
         assert!(texts[2].contains("gpu002 differs in nic.3.firmware"));
         assert!(texts[3].contains("kth-001 ended as failed, the log has state completed"));
         assert!(texts[4].contains("the refusal lacks"));
+    }
+
+    #[test]
+    fn missing_differences_are_named() {
+        let mut outcome = good();
+        let missing = |outcome: &Outcome| missing_planted(&outcome.drifted, &nodes(24));
+        assert_eq!(missing(&outcome), [""; 0]);
+        outcome.drifted.remove(1);
+        assert_eq!(missing(&outcome), ["gpu108 kernel.cmdline"]);
     }
 
     #[test]

@@ -155,6 +155,24 @@ fn interrupted_start_leaves_no_folder() {
     assert!(sandbox.contexts().is_empty());
 }
 
+/// A job that ignores SIGTERM delays the end of the demo.
+#[test]
+fn slow_stop_is_explained() {
+    let sandbox = Sandbox::new();
+    let mut demo = Demo::start(&sandbox, &["--nodes", "8"]);
+    demo.wait_for("8 nodes are ready", JOIN);
+    wait_until("there are projects", JOIN, || {
+        let tree = sandbox.lattice(&["project", "tree"]).stdout;
+        tree.contains("\n    simulation")
+    });
+    let stubborn = submit(&sandbox, "1", "trap '' TERM; while :; do sleep 1; done");
+    reaches(&sandbox, &stubborn, "running");
+    let (code, said) = demo.interrupt();
+    assert_eq!(code, Some(130), "{said}");
+    let notice = "waiting for the jobs of the demo to end (";
+    assert!(said.contains(notice), "{said}");
+}
+
 #[test]
 fn another_terminal_uses_it_and_a_kept_folder_resumes() {
     let sandbox = Sandbox::new();
