@@ -201,6 +201,7 @@ impl From<AllocationView> for v1::Allocation {
             preempted: a.preempted,
             checkpoints: a.checkpoints.map(Into::into),
             ends_at: a.ends_at,
+            time_left: a.time_left,
             kill_at: a.kill_at,
             node_problems: a.node_problems.into_iter().map(Into::into).collect(),
         }
@@ -465,6 +466,7 @@ impl From<AccountingStatus> for v1::AccountingStatus {
             retry_at: view.retry_at,
             last: view.last,
             acknowledged: view.acknowledged,
+            behind: view.behind,
             in_memory: view.in_memory,
             buffer_size: view.buffer_size,
             on_disk: view.on_disk,
@@ -587,6 +589,8 @@ impl From<HeadroomView> for v1::Headroom {
             max_nodes: level.limits.max_nodes,
             max_concurrent_allocations: level.limits.max_concurrent_allocations,
             counted: Some(level.counted.into()),
+            nodes_left: level.nodes_left,
+            allocations_left: level.allocations_left,
         });
         Self {
             path: view.path,

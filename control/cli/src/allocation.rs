@@ -17,11 +17,9 @@ use lattice_api::{
     allocation::{AllocationView, CheckpointRequest, ExtendRequest, name_text},
     explanation::{ExplanationView, ScoreView},
     problem::FieldError,
-    text::{read_time, rounded_duration},
 };
 use lattice_client::{AllocationFilter, JobRef, LogOptions, LogOutput};
-use lattice_mesh::{Clock as _, SystemClock};
-use lattice_quorum_types::{AllocationState, UnixMillis};
+use lattice_quorum_types::AllocationState;
 use serde::Serialize;
 use std::{
     borrow::Cow,
@@ -149,12 +147,7 @@ const DROPPED_FIRST: &[&str] = &[
     "project",
 ];
 
-/// Returns the row of an allocation with the remaining time as of now.
-fn row_now(a: &AllocationView) -> Vec<String> {
-    row(a, SystemClock.now())
-}
-
-fn row(a: &AllocationView, now: UnixMillis) -> Vec<String> {
+fn row(a: &AllocationView) -> Vec<String> {
     vec![
         name(a),
         or_dash(a.name.as_deref()),
@@ -163,7 +156,7 @@ fn row(a: &AllocationView, now: UnixMillis) -> Vec<String> {
         a.nodes.to_string(),
         or_dash(Some(&a.nodelist).filter(|_| !waits(a)).map(String::as_str)),
         time(&a.state_since),
-        or_dash(time_left(a, now).as_deref()),
+        or_dash(a.time_left.as_deref()),
         or_dash(state_reason(a).as_deref()),
         or_dash(a.ends_at.as_deref().map(time).as_deref()),
         a.user.clone(),
@@ -178,13 +171,6 @@ fn row(a: &AllocationView, now: UnixMillis) -> Vec<String> {
 
 fn name(a: &AllocationView) -> String {
     name_text(a.id, a.element.as_ref())
-}
-
-/// Returns the time until the walltime ends, rounded; `0 s` once it has ended, and `None` if the allocation does not
-/// run or has no walltime.
-fn time_left(a: &AllocationView, now: UnixMillis) -> Option<String> {
-    let ends_at = read_time(a.ends_at.as_deref()?)?;
-    Some(rounded_duration(ends_at.since(now)))
 }
 
 /// Returns the reason for the state. For an allocation that waits again, the reason for the wait takes precedence over
@@ -221,8 +207,7 @@ pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Fa
         user: None,
     };
     let found = connection.client.allocations(&filter).await?;
-    let now = SystemClock.now();
-    let rows = found.iter().map(|a| row(a, now));
+    let rows = found.iter().map(row);
     output::print_fitted(
         connection.format,
         &found,
@@ -289,7 +274,7 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
             Err(error) => all.refuse(&id.to_string(), error.into()),
         }
     }
-    all.finish(LIST, row_now)
+    all.finish(LIST, row)
 }
 
 /// Runs `lattice suspend`.
@@ -312,7 +297,7 @@ pub async fn extend(args: &ExtendArgs, connection: &Connection) -> Result<(), Fa
     let sentence = format!("{}: walltime is now {walltime}", name(&extended));
     let mut all = ResultList::for_count(connection.format, 1);
     all.add(extended, &sentence);
-    all.finish(LIST, row_now)
+    all.finish(LIST, row)
 }
 
 /// Runs `lattice checkpoint`.
@@ -338,7 +323,7 @@ pub async fn checkpoint(args: &CheckpointArgs, connection: &Connection) -> Resul
     };
     let mut all = ResultList::for_count(connection.format, 1);
     all.add(shown, &sentence);
-    all.finish(LIST, row_now)
+    all.finish(LIST, row)
 }
 
 /// Runs `lattice logs`.
@@ -564,15 +549,15 @@ mod tests {
     }
 
     fn cell(a: &AllocationView, name: &str) -> String {
-        let now = read_time("2026-11-23T04:30:00Z").unwrap();
         let mut names = LIST.narrow.iter().chain(LIST.wide);
         let place = names.position(|column| *column == name).unwrap();
-        row(a, now).swap_remove(place)
+        row(a).swap_remove(place)
     }
 
     #[test]
     fn running_row_shows_time_left_and_problem() {
-        let fine = shown(serde_json::json!({"ends_at": "2026-11-23T06:30:00.000Z"}));
+        let fine = serde_json::json!({"ends_at": "2026-11-23T06:30:00.000Z", "time_left": "2 h"});
+        let fine = shown(fine);
         assert_eq!(
             ["time_left", "ends_at", "reason"].map(|name| cell(&fine, name)),
             ["2 h", "2026-11-23T06:30:00Z", "-"]
@@ -581,7 +566,7 @@ mod tests {
         assert_eq!(cell(&silent, "reason"), "node gpu001 unreachable");
         assert_eq!(cell(&silent, "time_left"), "-");
         let over = shown(serde_json::json!({
-            "ends_at": "2026-11-23T04:29:48Z", "kill_at": "2026-11-23T04:30:18Z",
+            "ends_at": "2026-11-23T04:29:48Z", "time_left": "0 s", "kill_at": "2026-11-23T04:30:18Z",
             "reason": "time limit reached, SIGKILL in 18 s",
         }));
         assert_eq!(cell(&over, "time_left"), "0 s");

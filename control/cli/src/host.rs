@@ -5,7 +5,7 @@ use crate::output::{self, Columns, Fitting, Format, contrast, digest};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_conformance::{
-    ClassRecord, Digest, DriftReport, Groups, Inventory, NodeView, Scope, diff_by_parts, drift,
+    ClassRecord, Digest, DriftReport, Group, Groups, Inventory, NodeView, Scope, diff_by_parts, drift,
     groups,
 };
 use lattice_hwprobe::{
@@ -14,6 +14,7 @@ use lattice_hwprobe::{
     probe_all,
 };
 use lattice_quorum_types::name_order::compare_names;
+use serde::Serialize;
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -185,6 +186,34 @@ fn sort_drift(report: &mut DriftReport) {
     report.alone.sort_by(|a, b| compare_names(a, b));
 }
 
+/// Groups of hosts, as a document.
+#[derive(Serialize)]
+struct HostGroups<'a> {
+    groups: Vec<HostGroup<'a>>,
+    unknown: &'a [String],
+}
+
+#[derive(Serialize)]
+struct HostGroup<'a> {
+    #[serde(flatten)]
+    group: &'a Group,
+    /// Number of hosts.
+    count: usize,
+}
+
+impl<'a> From<&'a Groups> for HostGroups<'a> {
+    fn from(found: &'a Groups) -> Self {
+        let with_count = |group: &'a Group| HostGroup {
+            group,
+            count: group.nodes.len(),
+        };
+        Self {
+            groups: found.groups.iter().map(with_count).collect(),
+            unknown: &found.unknown,
+        }
+    }
+}
+
 fn group_hosts(args: &GroupsArgs, format: Format) -> anyhow::Result<()> {
     let (views, _) = probe_many(&args.roots)?;
     let mut found = groups(&views, &args.class);
@@ -198,7 +227,7 @@ fn group_hosts(args: &GroupsArgs, format: Format) -> anyhow::Result<()> {
     });
     output::print(
         format,
-        &found,
+        &HostGroups::from(&found),
         Columns::only(&["digest", "count", "nodes"]),
         rows,
     )?;

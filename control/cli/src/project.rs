@@ -223,7 +223,6 @@ async fn headroom(path: &str, connection: &Connection) -> Result<(), Failure> {
         "allocations_left",
     ]);
     let room = connection.client.headroom(path).await?;
-    let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
     let mut rows: Vec<Vec<String>> = Vec::new();
     for level in &room.levels {
         let (nodes, allocations) = (
@@ -234,10 +233,10 @@ async fn headroom(path: &str, connection: &Connection) -> Result<(), Failure> {
             level.path.clone(),
             limit(nodes),
             level.counted.nodes.to_string(),
-            limit(left(nodes, level.counted.nodes)),
+            limit(level.nodes_left),
             limit(allocations),
             level.counted.allocations.to_string(),
-            limit(left(allocations, level.counted.allocations)),
+            limit(level.allocations_left),
         ]);
     }
     let dash = || String::from("-");

@@ -407,8 +407,8 @@ alike! {
         user, days, since, until, node_hours_used, gpu_hours_used, idle_claimed_node_hours, tenants, revision,
     }
     AccountingStatus = AccountingStatus {
-        enabled, is_active, provider, version, complete_at, failure, retry_at, last, acknowledged, in_memory, buffer_size,
-        on_disk, disk_buffer_max_events, full, dropped, sent, reported, rejected,
+        enabled, is_active, provider, version, complete_at, failure, retry_at, last, acknowledged, behind, in_memory,
+        buffer_size, on_disk, disk_buffer_max_events, full, dropped, sent, reported, rejected,
     }
     RejectedRequestView = RejectedRequest { subject, since, reason }
     ReconcileView = ReconcileAccountingResponse { differences }

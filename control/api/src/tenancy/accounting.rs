@@ -28,6 +28,9 @@ pub struct AccountingStatus {
     pub last: u64,
     /// Number of the newest usage record that the accounting system has acknowledged.
     pub acknowledged: u64,
+    /// Usage records that the accounting system has not acknowledged yet: `last` less `acknowledged`.
+    #[serde(default)]
+    pub behind: u64,
     /// Events in memory.
     pub in_memory: u64,
     /// Maximum number of events in memory.

@@ -326,21 +326,39 @@ pub struct HeadroomLevelView {
     pub limits: LimitsBody,
     /// Usage that counts against these limits for a request from the project.
     pub counted: UsageView,
+    /// Nodes left under `limits.max_nodes`; `null` if the level does not limit nodes.
+    #[serde(default)]
+    pub nodes_left: Option<u64>,
+    /// Allocations left under `limits.max_concurrent_allocations`; `null` if the level does not limit them.
+    #[serde(default)]
+    pub allocations_left: Option<u64>,
+}
+
+impl From<HeadroomLevel> for HeadroomLevelView {
+    fn from(level: HeadroomLevel) -> Self {
+        let limits = LimitsBody::from(level.limits);
+        let left = |limit: Option<u64>, used: u64| Some(limit?.saturating_sub(used));
+        Self {
+            path: level.path.to_string(),
+            nodes_left: left(limits.max_nodes, level.counted.nodes),
+            allocations_left: left(
+                limits.max_concurrent_allocations,
+                level.counted.allocations,
+            ),
+            limits,
+            counted: level.counted.into(),
+        }
+    }
 }
 
 impl HeadroomView {
     /// Creates the view for the project at `path`.
     pub fn new(path: &ProjectPath, room: Headroom) -> Self {
-        let level = |level: HeadroomLevel| HeadroomLevelView {
-            path: level.path.to_string(),
-            limits: level.limits.into(),
-            counted: level.counted.into(),
-        };
         Self {
             path: path.to_string(),
             nodes: room.nodes,
             allocations: room.allocations,
-            levels: room.levels.into_iter().map(level).collect(),
+            levels: room.levels.into_iter().map(Into::into).collect(),
             revision: room.revision,
         }
     }
@@ -350,6 +368,7 @@ impl HeadroomView {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use lattice_quorum_types::limit::{Limits, Usage};
 
     /// The numbers are those of the specification.
     #[test]
@@ -381,6 +400,29 @@ mod tests {
         ] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    /// A level above its limit, after an administrator has lowered the limit, has nothing left.
+    #[test]
+    fn level_shows_amounts_left() {
+        let left = |max_nodes, used| {
+            let level = HeadroomLevel {
+                path: "atlas".parse().unwrap(),
+                limits: Limits {
+                    max_nodes,
+                    max_concurrent_allocations: Some(5),
+                },
+                counted: Usage {
+                    nodes: used,
+                    allocations: 2,
+                },
+            };
+            let shown = HeadroomLevelView::from(level);
+            (shown.nodes_left, shown.allocations_left)
+        };
+        assert_eq!(left(Some(10), 4), (Some(6), Some(3)));
+        assert_eq!(left(Some(10), 12), (Some(0), Some(3)));
+        assert_eq!(left(None, 4), (None, Some(3)));
     }
 
     #[test]

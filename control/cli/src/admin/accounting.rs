@@ -89,12 +89,11 @@ const STATUS: Columns<'_> = Columns {
 
 fn row(status: &AccountingStatus) -> Vec<String> {
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    let behind = status.last.saturating_sub(status.acknowledged);
     vec![
         or_none(&status.provider),
         or_none(&status.version),
         or_none(&status.complete_at),
-        behind.to_string(),
+        status.behind.to_string(),
         format!("{}/{}", status.in_memory, status.buffer_size),
         format!("{}/{}", status.on_disk, status.disk_buffer_max_events),
         status.dropped.to_string(),

@@ -165,7 +165,7 @@ const STATUS: Columns<'_> = Columns {
         "id",
         "address",
         "role",
-        "answers",
+        "fault",
         "applied_index",
         "lag",
         "last_contact_ms",
@@ -177,7 +177,6 @@ const STATUS: Columns<'_> = Columns {
         "revision",
         "build",
         "data_format",
-        "fault",
     ],
 };
 
@@ -200,10 +199,7 @@ fn row(member: &QuorumMemberView, format: Format) -> Vec<String> {
         member.id.to_string(),
         member.address.clone(),
         member.role.clone(),
-        match &member.fault {
-            None => "yes".to_owned(),
-            Some(_) => "NO".to_owned(),
-        },
+        or_dash(member.fault.as_deref()),
         number(member.applied_index),
         number(member.lag),
         heard,
@@ -213,7 +209,6 @@ fn row(member: &QuorumMemberView, format: Format) -> Vec<String> {
         number(member.revision),
         or_dash(member.build.as_deref()),
         number(member.data_format.map(u64::from)),
-        or_dash(member.fault.as_deref()),
     ]
 }
 

@@ -10,12 +10,11 @@ use lattice_api::allocation::{
     AllocationView, MetricBody, OutputPlaceView, ScaleBody, name_text, write_bandwidth,
 };
 use lattice_client::JobRef;
-use lattice_mesh::{Clock as _, SystemClock};
 
 /// Runs `lattice status ID`.
 pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Failure> {
     let a = connection.client.allocation(id).await?;
-    let cells = row(&a, SystemClock.now());
+    let cells = row(&a);
     if !connection.format.is_for_reading() {
         return Ok(output::print_record(connection.format, &a, LIST, cells)?);
     }

@@ -90,6 +90,7 @@ fn an_archive_is_as_good_as_the_tree_it_was_made_of() {
     let groups = groups["groups"].as_array().unwrap();
     assert_eq!(groups.len(), 1, "{groups:?}");
     assert_eq!(groups[0]["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(groups[0]["count"], 3);
     let done = lattice(&sandbox, &["host", "diff"], &[&packed, &tree("gpu005")]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stdout.contains("GPU001 "), "{}", done.stdout);

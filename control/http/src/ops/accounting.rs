@@ -54,6 +54,7 @@ pub(crate) async fn status(api: &Api, caller: &Caller) -> Result<AccountingStatu
         retry_at: status.retry_at.map(time),
         last: head.last,
         acknowledged: head.acknowledged,
+        behind: head.last.saturating_sub(head.acknowledged),
         in_memory: status.in_memory,
         buffer_size: bounds.memory as u64,
         on_disk: status.on_disk,

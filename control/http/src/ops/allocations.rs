@@ -14,6 +14,7 @@ use lattice_api::{
     explanation::ExplanationView,
     page::Page,
     problem::Problem,
+    text::rounded_duration,
 };
 use lattice_engine::{Core, explanation, run_condition::RunCondition};
 use lattice_quorum_types::{
@@ -391,6 +392,8 @@ pub(crate) fn allocation_view(
     if let Some(condition) = RunCondition::of(view, a, now) {
         shown.reason = condition.text(now);
         shown.ends_at = condition.ends_at.map(time);
+        let left = condition.ends_at.map(|at| at.since(now));
+        shown.time_left = left.map(rounded_duration);
         shown.kill_at = condition.kill_at.map(time);
         shown.node_problems = condition.problem_views();
     }

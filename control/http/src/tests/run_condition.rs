@@ -55,6 +55,7 @@ async fn unreachable_nodes_of_a_running_job_are_named() {
     );
     assert!(fine.node_problems.is_empty());
     assert!(fine.ends_at.is_some());
+    assert_eq!(fine.time_left.as_deref(), Some("10 min"));
 
     let why = "answers neither control nor gpu003";
     pinged(&fixture, &["gpu002"], Liveness::Unreachable, Some(why));
@@ -89,8 +90,8 @@ async fn unreachable_nodes_of_a_running_job_are_named() {
     let message = grpc.get(asked).await.unwrap().into_inner();
     assert_eq!(message.node_problems[0].nodes, "gpu002");
     assert_eq!(
-        (message.reason.as_deref(), message.ends_at),
-        (expected, shown.ends_at)
+        (message.reason.as_deref(), message.ends_at, message.time_left),
+        (expected, shown.ends_at, shown.time_left)
     );
 
     // The node answers again.
@@ -106,6 +107,7 @@ async fn reached_time_limit_is_shown_while_running() {
     let alice = fixture.client("alice");
     let shown = alice.allocation(id).await.unwrap();
     assert_eq!(shown.state, "running");
+    assert_eq!(shown.time_left.as_deref(), Some("0 s"));
     let reason = shown.reason.unwrap();
     // The test itself may take a second or more.
     assert!(
@@ -137,7 +139,7 @@ async fn stopping_job_shows_due_sigkill() {
     );
     let reason = shown.reason.unwrap();
     assert!(reason.starts_with("SIGKILL in "), "{reason}");
-    assert_eq!(shown.ends_at, None);
+    assert_eq!((shown.ends_at, shown.time_left), (None, None));
     let why = alice.explanation(id).await.unwrap().summary;
     assert!(
         why.contains("is being stopped since") && why.contains("; SIGKILL in "),

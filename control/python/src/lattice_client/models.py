@@ -192,6 +192,9 @@ class AccountingStatus(Model):
     """Usage reports sent since this control started."""
     sent: int
     """Events sent since this control started."""
+    behind: Optional[int] = None
+    """Usage records that the accounting system has not acknowledged yet: `last` less
+    `acknowledged`."""
     complete_at: Optional[str] = None
     """Time at which the accounting system last had all usage; `null` if that has not happened
     since this control started."""
@@ -298,6 +301,8 @@ class AllocationView(Model):
     """Why the allocation is being, or was, stopped."""
     storage_gb_s: dict[str, float] = _field(default_factory=dict)
     """Storage bandwidth that the allocation needs while it runs, GB/s by storage system."""
+    time_left: Optional[str] = None
+    """Time from this answer until `ends_at`, rounded, such as `2 h`; `0 s` after the end."""
     waits_for: Optional[WaitsForView] = None
     """Dependencies and mutex holder that the allocation waits for, while it is blocked."""
     walltime: Optional[str] = None
@@ -1212,6 +1217,11 @@ class HeadroomLevelView(Model):
     """Limits of the level."""
     path: str
     """Project or tenant."""
+    allocations_left: Optional[int] = None
+    """Allocations left under `limits.max_concurrent_allocations`; `null` if the level does not
+    limit them."""
+    nodes_left: Optional[int] = None
+    """Nodes left under `limits.max_nodes`; `null` if the level does not limit nodes."""
 
 
 @dataclass(frozen=True, repr=False)

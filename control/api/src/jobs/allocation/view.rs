@@ -184,6 +184,9 @@ pub struct AllocationView {
     /// End of the walltime, by the nodes' clocks, while the processes run; absent when unbounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<String>,
+    /// Time from this answer until `ends_at`, rounded, such as `2 h`; `0 s` after the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_left: Option<String>,
     /// Time at which SIGKILL is due: the walltime has ended, or the allocation is being stopped, and processes still
     /// run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -319,6 +322,7 @@ impl AllocationView {
             stop: stop_reason(a, sight, name),
             reason: None,
             ends_at: None,
+            time_left: None,
             kill_at: None,
             node_problems: Vec::new(),
             workload: (sight == WorkloadAccess::Full).then(|| (&a.spec.workload).into()),
