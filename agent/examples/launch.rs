@@ -132,19 +132,19 @@ async fn round(
 #[tokio::main(worker_threads = 2)]
 async fn run(ranks: u64, at_once: u64) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (tell, mut reports) = mpsc::unbounded_channel();
     let control = Arc::new(ReportChannel(tell));
     let executor = Executor::open(settings(folder.path())?, control, Arc::new(SystemClock))?;
     executor.resume()?;
     let mut times = Vec::new();
     for number in 0..ranks {
-        times.extend(round(&executor, &mut told, number..number + 1).await?);
+        times.extend(round(&executor, &mut reports, number..number + 1).await?);
     }
     print(
         "one at a time, from launch to the report that the rank runs",
         times,
     );
-    let many = round(&executor, &mut told, ranks..ranks + at_once).await?;
+    let many = round(&executor, &mut reports, ranks..ranks + at_once).await?;
     print(
         "all at once, from launch to the report that the rank runs",
         many,

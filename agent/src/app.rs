@@ -132,14 +132,14 @@ impl App {
         let mut publication = publication.with_schemas(edges.schemas);
         let newest = publication.resume(restored);
         let publication = Arc::new(Mutex::new(publication));
-        let told = NodeEvents::new(
+        let node_events = NodeEvents::new(
             publication.clone(),
             history.clone(),
             edges.clock.clone(),
             edges.boot_id.clone(),
             &newest,
         );
-        told.resume_when_readable(trigger.clone());
+        node_events.resume_when_readable(trigger.clone());
         let booted_at = booted_at(&settings.probe.host.root, &*edges.clock);
         let surroundings = ProberDependencies {
             clock: edges.clock.clone(),
@@ -154,7 +154,7 @@ impl App {
             clock: edges.clock.clone(),
             boot_id: edges.boot_id.clone(),
             file: data.health(),
-            events: told.clone(),
+            events: node_events.clone(),
             trigger: trigger.clone(),
             reads: reads.clone(),
         };
@@ -196,7 +196,7 @@ impl App {
             executor,
             view,
             history,
-            node_events: told,
+            node_events,
             health,
             constant,
             announcements: prober.announcements(),
@@ -377,7 +377,7 @@ fn cell_config(
     let gossip = &settings.gossip;
     let name: CellName = match (&gossip.cell, enrolled_cell) {
         (Some(name), _) => name.clone(),
-        (None, Some(told)) => told.parse()?,
+        (None, Some(stored)) => stored.parse()?,
         (None, None) => return Err(StartError::NoCell),
     };
     // The generation is the wall-clock time. If the host clock was set back, the generation is lower than that of the

@@ -240,11 +240,11 @@ mod tests {
             Err(DataDirError::InUse { .. })
         ));
         let cell = Some("c0".to_owned());
-        let told = EnrolmentRecord {
+        let membership = EnrolmentRecord {
             cell,
             ..EnrolmentRecord::default()
         };
-        first.write_membership(&told).unwrap();
+        first.write_membership(&membership).unwrap();
         drop(first);
         let again = DataDir::open(&path).unwrap();
         assert_eq!(again.membership().unwrap().unwrap().cell.unwrap(), "c0");

@@ -54,15 +54,15 @@ async fn stored_or_enrolled(
     if DataDir::is_enrolled(&settings.data_dir) {
         let credentials = Credentials::load(&data.identity())?;
         let Some(why) = unusable_reason(&credentials, edges.clock.now())? else {
-            let mut told = data.membership()?.unwrap_or_default();
-            if !settings.quorum.is_empty() && settings.quorum != told.quorum {
-                told.quorum = settings.quorum.clone();
-                data.write_membership(&told)?;
+            let mut membership = data.membership()?.unwrap_or_default();
+            if !settings.quorum.is_empty() && settings.quorum != membership.quorum {
+                membership.quorum = settings.quorum.clone();
+                data.write_membership(&membership)?;
             }
             return Ok(AgentCredentials {
                 credentials,
-                cell: told.cell,
-                quorum: told.quorum,
+                cell: membership.cell,
+                quorum: membership.quorum,
             });
         };
         if settings.join.is_none() {

@@ -75,7 +75,7 @@ impl<L> Source<L> {
         match self {
             Self::Disabled => Reading::disabled(disabled_reason),
             Self::Recorded(path) => recorded(path),
-            Self::Live(whom) => Reading::Present(live(whom)),
+            Self::Live(handle) => Reading::Present(live(handle)),
         }
     }
 }

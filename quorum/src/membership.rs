@@ -353,10 +353,10 @@ impl Step<'_> {
         }
         let voters = self.member.voters();
         let others = rest.iter().filter(|other| **other != self.member.id);
-        let whom = others
+        let addrs = others
             .filter_map(|other| Some((*other, voters.get(other).copied().flatten()?)))
             .collect();
-        let answers = overview::request_reports(&self.mesh, &whom).await;
+        let answers = overview::request_reports(&self.mesh, &addrs).await;
         let itself = usize::from(rest.contains(&self.member.id));
         let reached = itself + answers.values().filter(|answer| answer.is_ok()).count();
         if reached * 2 > rest.len() || force {
@@ -448,23 +448,23 @@ pub(crate) async fn watch_removal(member: Arc<Member>, mesh: Mesh) {
             }
             continue;
         }
-        let mut whom = member.addresses.all();
-        whom.extend(
+        let mut addrs = member.addresses.all();
+        addrs.extend(
             own.members
                 .iter()
                 .filter_map(|known| Some((known.id, known.addr.parse().ok()?))),
         );
-        whom.remove(&member.id);
-        let answers = overview::request_reports(&mesh, &whom).await;
-        let told = answers
+        addrs.remove(&member.id);
+        let answers = overview::request_reports(&mesh, &addrs).await;
+        let removal_source = answers
             .into_values()
             .flatten()
             .find(|a| reports_removal(a, &own));
-        let was = member.set_removed(told.is_some());
-        if let Some(told) = told.filter(|_| !was) {
+        let was = member.set_removed(removal_source.is_some());
+        if let Some(removal_source) = removal_source.filter(|_| !was) {
             tracing::warn!(
                 member = member.id,
-                told_by = told.id,
+                reported_by = removal_source.id,
                 "this member was removed from the quorum; elections disabled, it can be stopped"
             );
         }

@@ -82,11 +82,11 @@ async fn look(observer: &Observer, jobs: &mut Jobs, seen: &mut MonitorReport) {
             (holder.allocation.0, holder.attempt) == (of.allocation, of.attempt)
         });
         if !holds {
-            let who = holder.map_or("nobody".to_owned(), |h| {
+            let holder_text = holder.map_or("nobody".to_owned(), |h| {
                 format!("{}.{}", h.allocation, h.attempt)
             });
             seen.violations.insert(format!(
-                "{} is held by {who} while process {} of {}.{} lives there",
+                "{} is held by {holder_text} while process {} of {}.{} lives there",
                 of.node, process.pid, of.allocation, of.attempt
             ));
         }

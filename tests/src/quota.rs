@@ -252,8 +252,8 @@ pub async fn run(case: &Case, quorum: &mut impl Quorum, prefix: &str) -> Result<
         run.check_planted(planted).await?;
     }
     for (n, step) in case.steps.iter().enumerate() {
-        let told = run.expect(step).await;
-        told.map_err(|what| format!("step {n} ({}): {what}", step.op))?;
+        let outcome = run.expect(step).await;
+        outcome.map_err(|what| format!("step {n} ({}): {what}", step.op))?;
     }
     Ok(())
 }

@@ -210,7 +210,7 @@ impl Runner {
         let mut look_again = tokio::time::interval(self.config.interval / STATE_READS_PER_INTERVAL);
         look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut seen = None;
-        let mut told_at = None;
+        let mut sent_at = None;
         let mut wanted = self.wanted.clone();
         wanted.mark_changed();
         loop {
@@ -226,7 +226,7 @@ impl Runner {
                     }
                     let texts = wanted.borrow_and_update().clone();
                     apply(&mut *state.lock().await, &texts);
-                    self.send_to_controls(server, &mut told_at);
+                    self.send_to_controls(server, &mut sent_at);
                 }
                 changed = live.changed() => {
                     if changed.is_err() {

@@ -172,15 +172,15 @@ impl Mesh {
         let core = self.core();
         let config = &core.config;
         let door = Arc::new(Admission::new(config.enrol_rate, config.enrol_rate_total));
-        let (heard, not_heard) = match router.enroller {
+        let (unenrolled_peers, throttled_peers) = match router.enroller {
             Some(_) => (
                 UnenrolledPeers::Served(door.clone()),
                 UnenrolledPeers::Throttled,
             ),
             None => (UnenrolledPeers::NotServed, UnenrolledPeers::NotServed),
         };
-        let server = server_config(&core.trust, config, heard)?;
-        let deaf = Arc::new(server_config(&core.trust, config, not_heard)?);
+        let server = server_config(&core.trust, config, unenrolled_peers)?;
+        let without_enrolment = Arc::new(server_config(&core.trust, config, throttled_peers)?);
         let router = Arc::new(router);
         core.router
             .set(router.clone())
@@ -194,7 +194,7 @@ impl Mesh {
             core: core.clone(),
             router,
             admission: door,
-            without_enrolment: deaf,
+            without_enrolment,
             outdated: BundleServer::default(),
         };
         core.tasks.spawn(accept_loop(acceptor));

@@ -50,14 +50,14 @@ impl Drop for RequestSlot<'_> {
 }
 
 impl BundleServer {
-    fn take_slot(&self, who: String) -> Option<RequestSlot<'_>> {
+    fn take_slot(&self, peer_uri: String) -> Option<RequestSlot<'_>> {
         let mut taken = self.0.lock();
-        if taken.len() >= MAX_AT_A_TIME || !taken.insert(who.clone()) {
+        if taken.len() >= MAX_AT_A_TIME || !taken.insert(peer_uri.clone()) {
             return None;
         }
         Some(RequestSlot {
             server: self,
-            identity_uri: who,
+            identity_uri: peer_uri,
         })
     }
 

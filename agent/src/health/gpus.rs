@@ -146,10 +146,11 @@ mod tests {
     }
 
     /// Maps each temperature key to the address of its GPU.
-    fn told(seen: &Inventory) -> Vec<(String, String)> {
+    fn addresses(seen: &Inventory) -> Vec<(String, String)> {
         let vitals = seen.vitals.0.iter();
-        let told = vitals.map(|(key, reading)| (key.clone(), reading.to_string()));
-        told.map(|(key, at)| (key, at.trim_matches('"').to_owned()))
+        let addresses = vitals.map(|(key, reading)| (key.clone(), reading.to_string()));
+        addresses
+            .map(|(key, at)| (key, at.trim_matches('"').to_owned()))
             .collect()
     }
 
@@ -167,7 +168,7 @@ mod tests {
             let moved = moved.unwrap();
             let key = |n: u32| format!("gpu.{vendor}{n}.temperature");
             assert_eq!(
-                told(&moved),
+                addresses(&moved),
                 [pair(&key(0), "a"), pair(&key(2), "c"), pair(&key(3), "d")]
             );
             let record = &moved.records[&Class::Gpu];
@@ -187,7 +188,7 @@ mod tests {
                 Some("gpu.4"),
                 "gpu.1 is the one that fell off"
             );
-            assert!(told(&more.unwrap()).contains(&pair(&key(4), "aa")));
+            assert!(addresses(&more.unwrap()).contains(&pair(&key(4), "aa")));
         }
     }
 
@@ -203,7 +204,7 @@ mod tests {
             pair("gpu.0.temperature", "a"),
             pair("gpu.2.temperature", "c"),
         ];
-        assert_eq!(told(&seen), is);
+        assert_eq!(addresses(&seen), is);
         let mut names = GpuNames::default();
         assert_eq!(names.observe(&read("", &[None, None])), None);
     }

@@ -38,9 +38,9 @@ impl NodeHealth {
     /// GPU events are opened once the node has a GPU: on any other node, their absence is normal.
     pub(crate) async fn listen(self) {
         let mut said = self.summary();
-        let is_told_of = |said: &HealthSummary| said.has_gpus || said.has_mlx5;
+        let has_devices = |said: &HealthSummary| said.has_gpus || said.has_mlx5;
         loop {
-            let has_gpus = match said.wait_for(is_told_of).await {
+            let has_gpus = match said.wait_for(has_devices).await {
                 Ok(said) => said.has_gpus,
                 Err(_) => return,
             };
@@ -67,7 +67,7 @@ impl NodeHealth {
     fn listen_until(&self, is_over: &AtomicBool, has_gpus: bool) {
         let sources = sources(&self.0.host, has_gpus);
         let mut watch = GpuEventWatch::start(sources);
-        let mut heard = SourceStates::default();
+        let mut source_states = SourceStates::default();
         while !is_over.load(Ordering::Acquire) {
             let events = next(&mut watch);
             if !events.is_empty() {
@@ -82,7 +82,9 @@ impl NodeHealth {
                         .for_each(|event| state.record_confirmation(event))
                 });
             }
-            if let Some(notes) = heard.record_states((watch.nvml(), watch.kernel_log()), has_gpus) {
+            if let Some(notes) =
+                source_states.record_states((watch.nvml(), watch.kernel_log()), has_gpus)
+            {
                 self.change(|state| state.note(notes));
             }
         }
@@ -165,13 +167,13 @@ impl SourceStates {
         }
         // A source that is disabled or has not answered yet is not a fault. For GPUs, the absence of every source is
         // one. Faults of NICs also show in the state of their ports.
-        let is_unheard = has_gpus
+        let is_silent = has_gpus
             && !states.contains(&ReadingState::Present)
             && states.iter().any(|state| *state != ReadingState::Disabled);
-        let is_news = is_unheard != self.has_no_source;
-        self.has_no_source = is_unheard;
+        let is_news = is_silent != self.has_no_source;
+        self.has_no_source = is_silent;
         is_news.then(|| {
-            if is_unheard {
+            if is_silent {
                 vec![NO_EVENT_SOURCE]
             } else {
                 Vec::new()
@@ -183,7 +185,7 @@ impl SourceStates {
 /// State of a source. A driver that reports on no GPU counts as unsupported.
 fn state(source: &SourceState) -> ReadingState {
     match source {
-        SourceState::Present(heard) if heard.is_empty() => ReadingState::Unsupported,
+        SourceState::Present(sources) if sources.is_empty() => ReadingState::Unsupported,
         other => other.state(),
     }
 }
@@ -191,7 +193,7 @@ fn state(source: &SourceState) -> ReadingState {
 /// Logs the state of a source; `devices`: kind of devices that the events concern.
 fn log(source: &str, state: &SourceState, devices: &str) {
     match state {
-        SourceState::Present(heard) if heard.is_empty() => {
+        SourceState::Present(sources) if sources.is_empty() => {
             tracing::warn!(
                 source,
                 "events of {devices} unavailable: no device reports any"
@@ -201,8 +203,8 @@ fn log(source: &str, state: &SourceState, devices: &str) {
             tracing::info!(source, "events of {devices} are received");
         }
         SourceState::Disabled { .. } => {}
-        unheard => {
-            tracing::warn!(source, state = ?unheard, "events of {devices} unavailable");
+        unavailable => {
+            tracing::warn!(source, state = ?unavailable, "events of {devices} unavailable");
         }
     }
 }

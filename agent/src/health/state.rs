@@ -31,7 +31,7 @@ pub(super) struct StoredHealth {
     records: BTreeMap<String, u64>,
     /// Time of the last event of a driver, by device and event code, that the kernel's log has not reported. The log
     /// may report the event later.
-    told: BTreeMap<String, u64>,
+    driver_events: BTreeMap<String, u64>,
     /// Known NICs, across reboots.
     nics: KnownNics,
 }
@@ -68,7 +68,7 @@ impl State {
         if stored.boot != boot {
             stored.slots = GpuNames::default();
             stored.records.clear();
-            stored.told.clear();
+            stored.driver_events.clear();
             boot.clone_into(&mut stored.boot);
         }
         stored.slots = stored.slots.restore();
@@ -123,7 +123,11 @@ impl State {
     pub(super) fn present_faults(&self) -> PresentFaults {
         let reasons = self.report().reasons.into_iter();
         let reasons = reasons.map(|r| (r.code, r.entity, r.severity)).collect();
-        (reasons, self.stored.records.len(), self.stored.told.len())
+        (
+            reasons,
+            self.stored.records.len(),
+            self.stored.driver_events.len(),
+        )
     }
 
     /// Records a read. Returns whether the result of a probe changed: it fails now, partly or wholly, or succeeds
@@ -198,7 +202,7 @@ impl State {
             early.clone_from(event);
         } else if let Some(seq) = event.kernel_seq {
             let key = event_key(event);
-            self.stored.told.remove(&key);
+            self.stored.driver_events.remove(&key);
             let last = self.stored.records.get(&key).copied();
             remember(&mut self.stored.records, key, last.unwrap_or(seq).max(seq));
             self.add_message(event);
@@ -218,12 +222,16 @@ impl State {
 
     /// Whether this agent or an earlier one has received the event already. Marks the event as received.
     fn has_received(&mut self, event: &GpuEvent) -> bool {
-        let StoredHealth { records, told, .. } = &mut self.stored;
+        let StoredHealth {
+            records,
+            driver_events,
+            ..
+        } = &mut self.stored;
         let key = event_key(event);
         let Some(seq) = event.kernel_seq else {
             // The driver reports no event twice.
-            let last = told.get(&key).copied().unwrap_or_default();
-            remember(told, key, event.at_ms.max(last));
+            let last = driver_events.get(&key).copied().unwrap_or_default();
+            remember(driver_events, key, event.at_ms.max(last));
             return false;
         };
         // Decided by the sequence number alone: the clock may have been set since.
@@ -231,9 +239,10 @@ impl State {
             return true;
         }
         let is_old = |last: &u64| event.at_ms <= last.saturating_add(MERGE_WINDOW_MS);
-        let was_told = event.at_ms < self.began_ms && told.get(&key).is_some_and(is_old);
+        let was_received =
+            event.at_ms < self.began_ms && driver_events.get(&key).is_some_and(is_old);
         remember(records, key, seq);
-        was_told
+        was_received
     }
 
     /// Affected part of an event, and the text of the event, which names the slot of a NIC.

@@ -243,8 +243,8 @@ mod tests {
         assert!(lost.contains("gpu.1.utilization.gpu"), "{lost}");
         let mut silent = read(&[Some(100), Some(0)]);
         silent.vitals.0.remove("gpu.1.utilization.gpu");
-        let told = gpus(&silent).unwrap_err();
-        assert_eq!(told, "1 of its 2 GPUs report their utilisation");
+        let fault = gpus(&silent).unwrap_err();
+        assert_eq!(fault, "1 of its 2 GPUs report their utilisation");
         assert!(gpus(&read(&[Some(101)])).is_err());
     }
 }

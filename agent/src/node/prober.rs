@@ -217,7 +217,7 @@ impl Prober {
                 let _ = request.answer.send(json);
                 return;
             }
-            (Some(who), _) => self.add_cause(Cause::Operator { who: who.clone() }),
+            (Some(user), _) => self.add_cause(Cause::Operator { who: user.clone() }),
             (None, _) => {}
         }
         self.waiting.push(request);

@@ -107,8 +107,8 @@ impl DeviceEvents {
     /// A socket is no longer usable.
     pub async fn next(&self) -> io::Result<KernelNotice> {
         tokio::select! {
-            heard = self.next_device() => heard,
-            heard = self.next_devlink() => heard,
+            received = self.next_device() => received,
+            received = self.next_devlink() => received,
         }
     }
 
@@ -156,8 +156,8 @@ impl DeviceEvents {
                 .due()
                 .map(|due| begun + Duration::from_millis(due));
             tokio::select! {
-                heard = self.next() => match heard {
-                    Ok(heard) => hearing.record_notice(heard, now()),
+                received = self.next() => match received {
+                    Ok(received) => hearing.record_notice(received, now()),
                     Err(error) => {
                         tracing::error!(
                             %error,

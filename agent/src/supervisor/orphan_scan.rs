@@ -311,11 +311,11 @@ mod tests {
             format!("A=b\0LATTICE_ALLOCATION_ID=12\0LATTICE_ATTEMPT=3\0{MARK}={mark}\0")
         };
         use super::super::program::environment::MARK;
-        let told = |mark: &str| attempt_of_environment(environment(mark).as_bytes(), "0a1b");
-        assert_eq!(told("0a1b-ffff"), Some(key));
+        let attempt_of = |mark: &str| attempt_of_environment(environment(mark).as_bytes(), "0a1b");
+        assert_eq!(attempt_of("0a1b-ffff"), Some(key));
         // The mark of another agent, or of a build without agent ids.
-        assert_eq!(told("0a1bc-ffff"), None);
-        assert_eq!(told("ffff"), None);
+        assert_eq!(attempt_of("0a1bc-ffff"), None);
+        assert_eq!(attempt_of("ffff"), None);
         let attempts = Path::new("/data/executor/attempts");
         let command = |text: &str| attempt_of_command_line(text.as_bytes(), attempts);
         let line = "/proc/self/exe\0__supervise\0/data/executor/attempts/12.3\0";

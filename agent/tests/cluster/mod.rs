@@ -76,9 +76,9 @@ impl Cluster {
         let own = issue(&authority, Role::Control, "c1");
         let control = Mesh::bind(LOOPBACK, own, config).unwrap();
         let gossip = Gossip::new();
-        let told = ledger.clone();
+        let reports = ledger.clone();
         let router = Router::new().rpc::<Report, _, _>(move |_, report| {
-            let answer = told.take(report).map_err(|_| Unavailable::NoMajority);
+            let answer = reports.take(report).map_err(|_| Unavailable::NoMajority);
             async move { Ok(answer) }
         });
         control.serve(gossip.route(router)).unwrap();

@@ -109,7 +109,7 @@ async fn launch_on(peer: &Peer, launch: Launch, gpus: u32) {
 /// Variables for CUDA and for container runtimes.
 fn cuda(list: &str) -> Vec<String> {
     ["CUDA", "NVIDIA"]
-        .map(|whose| format!("{whose}_VISIBLE_DEVICES={list}"))
+        .map(|vendor| format!("{vendor}_VISIBLE_DEVICES={list}"))
         .to_vec()
 }
 

@@ -328,10 +328,10 @@ async fn where_it_is_switched_off_nothing_is_looked_at() {
     let member = cluster.member("n1", |m| said(m).0.is_some()).await;
     assert!(sound(&member));
     let peer = cluster.peer(&app);
-    let told = document(&peer, look(true)).await;
-    assert_eq!(told["enabled"], json!(false));
-    assert_eq!(told["read_age_ms"], json!(null), "nothing was looked at");
-    assert_eq!(told["reasons"], json!([]));
+    let health = document(&peer, look(true)).await;
+    assert_eq!(health["enabled"], json!(false));
+    assert_eq!(health["read_age_ms"], json!(null), "nothing was looked at");
+    assert_eq!(health["reasons"], json!([]));
     let clear = GetHealth {
         clear: Some(ClearReason {
             code: REMAP.to_owned(),

@@ -96,10 +96,10 @@ fn kinds(events: &[Event]) -> Vec<&str> {
     kinds.filter(|kind| *kind != "health").collect()
 }
 
-async fn reprobe(peer: &Peer, who: &str) {
+async fn reprobe(peer: &Peer, user: &str) {
     let wanted = GetInventory {
         fresh: true,
-        by: Some(who.to_owned()),
+        by: Some(user.to_owned()),
     };
     peer.call(&wanted, PATIENCE).await.unwrap().unwrap();
 }
@@ -140,8 +140,8 @@ async fn flashed_card_entry_names_requester() {
         panic!("{all:?}");
     };
     assert_eq!(first.cause, Cause::First);
-    let who = "alice@site".to_owned();
-    assert_eq!(changed.cause, Cause::Operator { who });
+    let user = "alice@site".to_owned();
+    assert_eq!(changed.cause, Cause::Operator { who: user });
     assert_eq!((changed.seq, changed.from), (FIRST + 1, Some(first.to)));
     assert_eq!(changed.boot_id, "boot-1");
     let [change] = changed.changes.as_slice() else {
@@ -185,14 +185,14 @@ async fn history_separates_start_from_boot() {
         .member("n1", |m| m.published.identity.is_some())
         .await;
     assert_eq!(entries(&peer).await.len() as u64, ALL);
-    let told = events(&peer).await;
-    assert_eq!(kinds(&told), ["agent", "agent", "agent"]);
+    let written_events = events(&peer).await;
+    assert_eq!(kinds(&written_events), ["agent", "agent", "agent"]);
     let ends = |event: &&Event| matches!(event.event, EventKind::Stopped { .. });
-    let ends: Vec<_> = told.iter().filter(ends).collect();
+    let ends: Vec<_> = written_events.iter().filter(ends).collect();
     assert_eq!(
         ends.len(),
         1,
-        "the one before, and not the one that runs: {told:?}"
+        "the one before, and not the one that runs: {written_events:?}"
     );
     app.stop().await;
 
@@ -207,13 +207,15 @@ async fn history_separates_start_from_boot() {
     entered(&cluster, FIRST + 7).await;
     let peer = cluster.peer(&app);
     assert_eq!(entries(&peer).await.len() as u64, ALL);
-    let told = events(&peer).await;
+    let written_events = events(&peer).await;
     let expected = ["agent", "agent", "agent", "agent", "boot", "agent"];
-    assert_eq!(kinds(&told), expected);
-    let boot = told.iter().find(|event| event.event.kind() == "boot");
+    assert_eq!(kinds(&written_events), expected);
+    let boot = written_events
+        .iter()
+        .find(|event| event.event.kind() == "boot");
     let boot = boot.unwrap();
     let EventKind::Boot { before, .. } = &boot.event else {
-        panic!("{told:?}");
+        panic!("{written_events:?}");
     };
     assert_eq!(before.as_deref(), Some("boot-1"));
     assert_eq!(boot.boot_id, "boot-2");
@@ -304,9 +306,12 @@ async fn killed_while_it_writes_the_agent_goes_on_where_it_was() {
     }
     let mut daemon = Daemon::start(&support::program(), &config);
     let all = all_entries(&daemon.peer(&cluster)).await;
-    let told = records(&daemon.peer(&cluster)).await;
-    let numbers: Vec<u64> = told.iter().filter_map(HistoryRecord::seq).collect();
-    let expected = 1..=told.len() as u64;
+    let written_records = records(&daemon.peer(&cluster)).await;
+    let numbers: Vec<u64> = written_records
+        .iter()
+        .filter_map(HistoryRecord::seq)
+        .collect();
+    let expected = 1..=written_records.len() as u64;
     assert_eq!(numbers, expected.collect::<Vec<_>>(), "none lost or twice");
     daemon.end(Signal::KILL);
 
@@ -393,8 +398,8 @@ async fn hear_a_veth() {
     ip("link del v0");
     let mut seen = Vec::new();
     while seen.len() < 4 {
-        let heard = tokio::time::timeout(PATIENCE, events.next()).await;
-        let lattice_agent::node::KernelNotice::Event(event) = heard.unwrap().unwrap() else {
+        let notice = tokio::time::timeout(PATIENCE, events.next()).await;
+        let lattice_agent::node::KernelNotice::Event(event) = notice.unwrap().unwrap() else {
             panic!("four events are not too many");
         };
         if event.subsystem == "net" {
@@ -403,12 +408,12 @@ async fn hear_a_veth() {
             seen.push((event.action.clone(), event.name()));
         }
     }
-    let told = |action: &str, name: &str| {
+    let expect_notice = |action: &str, name: &str| {
         let wanted = (action.to_owned(), name.to_owned());
         assert!(seen.contains(&wanted), "{seen:?}");
     };
-    told("add", "v0");
-    told("remove", "v1");
+    expect_notice("add", "v0");
+    expect_notice("remove", "v1");
 }
 
 #[tokio::test]
@@ -446,8 +451,11 @@ async fn device_event_triggers_reading() {
     let cause = tokio::time::timeout(PATIENCE, entered).await;
     let cause = cause.expect("in time");
     assert!(matches!(cause, Cause::DeviceEvent { .. }), "{cause:?}");
-    let told = events(&peer).await;
-    assert!(kinds(&told).contains(&"device"), "{told:?}");
+    let written_events = events(&peer).await;
+    assert!(
+        kinds(&written_events).contains(&"device"),
+        "{written_events:?}"
+    );
     app.stop().await;
 }
 

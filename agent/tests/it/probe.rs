@@ -125,8 +125,8 @@ fn modules_are_shown_where_they_are_asked_for() {
     image[184..186].copy_from_slice(b"02");
     let tree = copy("gpu101");
     let record = tree.path().join("ethtool.json");
-    let mut told: Json = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
-    let interfaces = told["report"]["interfaces"].as_object_mut().unwrap();
+    let mut document: Json = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    let interfaces = document["report"]["interfaces"].as_object_mut().unwrap();
     for (rank, (_, said)) in interfaces.iter_mut().enumerate() {
         let module = match rank {
             0 => Reading::Present(Module::of(&image)),
@@ -134,7 +134,7 @@ fn modules_are_shown_where_they_are_asked_for() {
         };
         said["module"] = serde_json::to_value(module).unwrap();
     }
-    std::fs::write(&record, told.to_string()).unwrap();
+    std::fs::write(&record, document.to_string()).unwrap();
     let run = |more: &[&str]| {
         let root = tree.path().to_str().unwrap();
         let args = [&["probe", "--root", root, "--class", "optics"], more].concat();

@@ -70,10 +70,10 @@ fn job(bench: &Bench, number: u64, then: &str) -> Launch {
 #[tokio::test]
 async fn hooks_run_in_order_with_job_environment() {
     let mut bench = Bench::new();
-    let told = bench.file("told");
+    let output = bench.file("told");
     let tell = format!(
         "id -u; env | grep -v _=; echo \"[$1]\"; pwd; ls /proc/$$/fd | wc -l; ) > {}.$LATTICE_HOOK; true",
-        told.display()
+        output.display()
     );
     let tell = format!("( {tell}");
     bench.settings.hooks.rank.prolog = Some(hook(&bench, "prolog", &tell));

@@ -238,7 +238,7 @@ async fn ends_marked_orphans_without_report() {
     let (first, main, supervisor) = forgotten(&bench, 1).await;
     first.stop().await;
     std::fs::remove_dir_all(bench.attempt_dir(key(1))).unwrap();
-    let told_before = bench.ledger.all().len();
+    let reports_before = bench.ledger.all().len();
     let second = bench.open();
     assert_eq!(second.block_reasons(), [BlockReason::Orphans]);
     eventually("the node to be fit again", || {
@@ -246,7 +246,7 @@ async fn ends_marked_orphans_without_report() {
     })
     .await;
     assert!(!runs(main) && !runs(supervisor));
-    assert_eq!(bench.ledger.all().len(), told_before);
+    assert_eq!(bench.ledger.all().len(), reports_before);
     assert!(!bench.attempt_dir(key(1)).exists());
     second.stop().await;
 }

@@ -314,8 +314,8 @@ async fn repeated_launch_returns_first_outcome() {
     // A launch after the end causes a second report of the end.
     let is_end = |report: &&Report| matches!(report.report, RankReport::Ended { .. });
     eventually("the end to be told again, and taken", || {
-        let told = bench.ledger.all().iter().filter(is_end).count();
-        (told == 2 && executor.list().is_empty()).then_some(())
+        let end_reports = bench.ledger.all().iter().filter(is_end).count();
+        (end_reports == 2 && executor.list().is_empty()).then_some(())
     })
     .await;
     assert_eq!(std::fs::read_to_string(&runs_file).unwrap(), "run\n");
@@ -403,11 +403,11 @@ async fn a_report_is_repeated_until_it_is_taken() {
     ));
     executor.stop().await;
     // After the acknowledgement, another agent has nothing to report.
-    let told = bench.ledger.all().len();
+    let report_count = bench.ledger.all().len();
     let again = bench.open();
     assert!(again.list().is_empty());
     again.stop().await;
-    assert_eq!(bench.ledger.all().len(), told);
+    assert_eq!(bench.ledger.all().len(), report_count);
 }
 
 #[tokio::test]

@@ -220,12 +220,15 @@ async fn next_agent_finds_hanging_start() {
     .await;
     assert!(!BlockReason::Starting.blocks_jobs());
     let attempt = AttemptDir::at(scene.bench.attempt_dir(key(1)));
-    let told = attempt.starting().unwrap().unwrap();
-    println!("{told}");
+    let hanging_start = attempt.starting().unwrap().unwrap();
+    println!("{hanging_start}");
     let words = HangPoint::Directory.words(&scene.dead);
-    assert_eq!(told.to_string(), format!("the start hangs at {words}"));
+    assert_eq!(
+        hanging_start.to_string(),
+        format!("the start hangs at {words}")
+    );
     let log = std::fs::read_to_string(attempt.supervisor_log()).unwrap();
-    assert_eq!(log, format!("{told}\n"));
+    assert_eq!(log, format!("{hanging_start}\n"));
     first.stop().await;
     assert!(runs(child) && runs(supervisor));
 
@@ -256,12 +259,18 @@ async fn a_start_that_nothing_can_end_keeps_its_node_until_it_is_gone() {
     let (child, _) = scene.launch(&executor, HangPoint::Directory, 1).await;
     executor.terminate(terminate(key(1))).await.unwrap();
     let attempt = AttemptDir::at(scene.bench.attempt_dir(key(1)));
-    let told = eventually("it to be told that SIGKILL did not help", || {
-        attempt.starting().unwrap().filter(|told| told.is_killed)
+    let hanging_start = eventually("it to be told that SIGKILL did not help", || {
+        attempt
+            .starting()
+            .unwrap()
+            .filter(|hanging_start| hanging_start.is_killed)
     })
     .await;
-    println!("{told}");
-    assert!(told.to_string().contains("stuck in the kernel"), "{told}");
+    println!("{hanging_start}");
+    assert!(
+        hanging_start.to_string().contains("stuck in the kernel"),
+        "{hanging_start}"
+    );
     eventually("the agent to say so", || {
         (executor.block_reasons() == [BlockReason::Starting]).then_some(())
     })
@@ -359,10 +368,10 @@ async fn a_start_that_hangs_and_then_goes_on_runs_the_job_to_its_end() {
     let wanted = support::launch(key(1), &[program.to_str().unwrap()]);
     executor.launch(wanted).await.unwrap();
     let attempt = AttemptDir::at(bench.attempt_dir(key(1)));
-    let told = eventually("the hang to be told", || attempt.starting().unwrap()).await;
+    let hanging_start = eventually("the hang to be told", || attempt.starting().unwrap()).await;
     let program = program.display();
     assert_eq!(
-        told.to_string(),
+        hanging_start.to_string(),
         format!("the start hangs at program {program}")
     );
     eventually("the agent to say so", || {

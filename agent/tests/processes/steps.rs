@@ -253,10 +253,10 @@ impl Scene {
         let again = step == Step::Epilog && victim != Victim::Agent;
         assert_eq!(epilogs, 1 + usize::from(again), "{step:?} {victim:?}");
         let is_end = |r: &&Report| r.key == of && matches!(r.report, RankReport::Ended { .. });
-        let told = self.cluster.ledger.all().iter().filter(is_end).count();
+        let end_reports = self.cluster.ledger.all().iter().filter(is_end).count();
         assert!(
-            told == 1 || step == Step::Untold,
-            "{step:?} {victim:?}: told {told} times"
+            end_reports == 1 || step == Step::Untold,
+            "{step:?} {victim:?}: told {end_reports} times"
         );
         let word = match end {
             RankExit::Lost { .. } => "lost".to_owned(),

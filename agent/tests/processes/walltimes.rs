@@ -61,11 +61,11 @@ async fn a_job_runs_past_the_walltime_it_began_with() {
 async fn changed_walltime_survives_agent_restart() {
     let bench = Bench::new();
     for (n, walltime_ms) in (1..).step_by(2).zip(WALLTIMES) {
-        let (told, noted) = (key(n), key(n + 1));
+        let (sent, noted) = (key(n), key(n + 1));
         let first = bench.open();
-        outlasting(&bench, &first, told, walltime_ms).await;
+        outlasting(&bench, &first, sent, walltime_ms).await;
         outlasting(&bench, &first, noted, walltime_ms).await;
-        let answer = first.set_walltime(set(told, 1, LONG_MS)).await.unwrap();
+        let answer = first.set_walltime(set(sent, 1, LONG_MS)).await.unwrap();
         first.stop().await;
         // State left by an agent that ends between its record and the signal.
         let record = WalltimeRecord {
@@ -76,8 +76,8 @@ async fn changed_walltime_survives_agent_restart() {
         let dir = AttemptDir::at(bench.attempt_dir(noted));
         dir.write_walltime(&record).unwrap();
         let second = bench.open();
-        let again = second.set_walltime(set(told, 1, LONG_MS)).await.unwrap();
-        let ends = [bench.ledger.end(told).await, bench.ledger.end(noted).await];
+        let again = second.set_walltime(set(sent, 1, LONG_MS)).await.unwrap();
+        let ends = [bench.ledger.end(sent).await, bench.ledger.end(noted).await];
         second.stop().await;
         if ends.contains(&RankExit::Walltime) && n < 5 {
             continue;

@@ -521,18 +521,18 @@ mod tests {
 
     #[test]
     fn why_shows_plan_time() {
-        let told = |as_of: serde_json::Value| {
+        let sentences_at = |as_of: serde_json::Value| {
             let why = serde_json::json!({
                 "allocation": 7, "state": "pending", "summary": "waits", "as_of": as_of,
             });
             in_words(&serde_json::from_value(why).unwrap())
         };
-        let planned = told("2026-11-23T04:41:18.073Z".into());
+        let planned = sentences_at("2026-11-23T04:41:18.073Z".into());
         assert_eq!(
             planned,
             "allocation 7 is pending: waits\n  as of: 2026-11-23T04:41:18Z"
         );
-        let unplanned = told(serde_json::Value::Null);
+        let unplanned = sentences_at(serde_json::Value::Null);
         assert_eq!(unplanned, "allocation 7 is pending: waits");
     }
 

@@ -238,21 +238,21 @@ fn summarise(drifted: &[DriftView]) {
 }
 
 fn sentences(drifted: &[DriftView]) -> Vec<String> {
-    let mut told: BTreeMap<(&str, Option<&str>), (u32, u32)> = BTreeMap::new();
+    let mut cohorts: BTreeMap<(&str, Option<&str>), (u32, u32)> = BTreeMap::new();
     for d in drifted {
         if let (Some(of), Some(like)) = (d.cohort_nodes, d.majority_nodes) {
             let cohort = d.cohort.as_deref();
-            told.insert((&d.key, cohort), (of, of.saturating_sub(like)));
+            cohorts.insert((&d.key, cohort), (of, of.saturating_sub(like)));
         }
     }
     let sentence = |((key, cohort), (of, differ)): (&(&str, Option<&str>), &(u32, u32))| {
         let verb = if *differ == 1 { "differs" } else { "differ" };
-        let several = told.keys().filter(|(other, _)| other == key).count() > 1;
+        let several = cohorts.keys().filter(|(other, _)| other == key).count() > 1;
         let cohort = cohort.filter(|_| several);
         let cohort = cohort.map_or_else(String::new, |name| format!(" ({name})"));
         format!("{differ} of {of} similar nodes{cohort} {verb} in {key}")
     };
-    told.iter().map(sentence).collect()
+    cohorts.iter().map(sentence).collect()
 }
 
 #[cfg(test)]
@@ -268,7 +268,7 @@ mod tests {
             baseline: None,
         };
         let wrong = "the BMC refuses the password";
-        let told = [
+        let nodes = [
             unknown("gpu101", "bios", wrong),
             unknown("gpu101", "bmc", wrong),
             unknown("gpu102", "bios", wrong),
@@ -276,7 +276,7 @@ mod tests {
             unknown("gpu103", "nic", "never seen"),
         ];
         assert_eq!(
-            causes(&told),
+            causes(&nodes),
             [
                 "unknown: nic of gpu103: never seen",
                 "unknown: bios, bmc of gpu[101-102]: the BMC refuses the password",
@@ -292,14 +292,14 @@ mod tests {
             ..DriftView::default()
         };
         let at = Some("2026-11-22T02:30:00.000Z");
-        let told = [
+        let nodes = [
             entry("a1", at),
             entry("a1", at),
             entry("a2", at),
             entry("a3", None),
         ];
         assert_eq!(
-            stale_state_lines(&told),
+            stale_state_lines(&nodes),
             ["as of 2026-11-22T02:30:00Z, the node does not answer: a[1-2]"]
         );
     }

@@ -174,11 +174,11 @@ fn readable(error: &str) -> String {
         ("f64", "a number"),
         ("a string", "text, in quotes"),
     ];
-    let told = types.iter().find_map(|(name, words)| {
+    let rewritten = types.iter().find_map(|(name, words)| {
         let begin = error.strip_suffix(&format!("expected {name}"))?;
         Some(format!("{begin}expected {words}"))
     });
-    told.unwrap_or_else(|| error.to_owned())
+    rewritten.unwrap_or_else(|| error.to_owned())
 }
 
 async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure> {
@@ -328,12 +328,12 @@ mod tests {
             fs::write(path, format!("members: [{web}]")).unwrap();
             read(path).map_err(|failure| failure.to_string())
         };
-        let told = read(".nan", "0.5").unwrap_err();
+        let error = read(".nan", "0.5").unwrap_err();
         let expected = "members[0].scale.target: .nan is not a finite number";
-        assert!(told.contains(expected), "{told}");
-        let told = read("0.7", "-.inf").unwrap_err();
+        assert!(error.contains(expected), "{error}");
+        let error = read("0.7", "-.inf").unwrap_err();
         let expected = "members[0].scale.down_threshold: -.inf is not a finite number";
-        assert!(told.contains(expected), "{told}");
+        assert!(error.contains(expected), "{error}");
         assert_eq!(read("0.7", "0.5").unwrap().members.len(), 1);
     }
 
@@ -341,7 +341,7 @@ mod tests {
     fn a_member_that_cannot_be_read_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("g.yaml");
-        let told = |text: &str| {
+        let error_of = |text: &str| {
             fs::write(&path, text).unwrap();
             let path = path.to_str().unwrap();
             let failure = read(path).unwrap_err().to_string();
@@ -351,7 +351,7 @@ mod tests {
                 .to_owned()
         };
         let member = |more: &str| format!("{{name: b, project: a, nodes: 1, argv: [x]{more}}}");
-        let second = |more: &str| told(&format!("members: [{}, {}]", member(""), member(more)));
+        let second = |more: &str| error_of(&format!("members: [{}, {}]", member(""), member(more)));
         for (more, why) in [
             (", aftr: [a]", "unknown field `aftr`; did you mean `after`?"),
             (
@@ -368,18 +368,18 @@ mod tests {
                 "class: invalid value: integer `-1`, expected a whole number from 0 to 255",
             ),
         ] {
-            let told = second(more);
+            let error = second(more);
             assert!(
-                told.starts_with(&format!("members[1] (b): {why}")),
-                "{told}"
+                error.starts_with(&format!("members[1] (b): {why}")),
+                "{error}"
             );
         }
-        let nameless = told("members: [{project: a}]");
+        let nameless = error_of("members: [{project: a}]");
         assert!(
             nameless.starts_with("members[0]: missing field `nodes`"),
             "{nameless}"
         );
-        let list = told("[a, b]");
+        let list = error_of("[a, b]");
         assert!(
             list.contains("expected a graph: `members`, and perhaps a `name`"),
             "{list}"

@@ -78,11 +78,11 @@ type ScriptError = (usize, String);
 fn combined_failure(mut wrong: Vec<ScriptError>) -> Failure {
     wrong.sort_by_key(|(line, _)| *line);
     let count = wrong.len();
-    let told: Vec<String> = wrong.into_iter().map(|(_, text)| text).collect();
-    let told = told.join("\n");
+    let texts: Vec<String> = wrong.into_iter().map(|(_, text)| text).collect();
+    let texts = texts.join("\n");
     Failure::usage(match count {
-        1 => told,
-        _ => format!("not submitted: {count} errors\n{told}"),
+        1 => texts,
+        _ => format!("not submitted: {count} errors\n{texts}"),
     })
 }
 
@@ -268,8 +268,8 @@ fn passed_options(words: &[String]) -> Vec<String> {
 /// Returns the mistakes in the lines of a script.
 fn faults(header: Option<&(String, Header)>) -> Vec<ScriptError> {
     let faults = header.iter().flat_map(|(file, header)| {
-        let told = move |fault: &Fault| (fault.line, format!("{file}:{fault}"));
-        header.faults.iter().map(told)
+        let line_and_text = move |fault: &Fault| (fault.line, format!("{file}:{fault}"));
+        header.faults.iter().map(line_and_text)
     });
     faults.collect()
 }

@@ -152,16 +152,16 @@ impl Agents {
         node: &NodeId,
     ) -> Result<Vec<AttemptStatus>, AgentError> {
         let peer = self.peer(view, node)?.with_max_reply(MAX_LIST_BYTES);
-        let told = with_node(node, peer.call(&ListAttempts, LIST_TIMEOUT).await)?;
-        if told.len() > MAX_ATTEMPTS {
-            let (node, told) = (node.clone(), told.len());
+        let statuses = with_node(node, peer.call(&ListAttempts, LIST_TIMEOUT).await)?;
+        if statuses.len() > MAX_ATTEMPTS {
+            let (node, count) = (node.clone(), statuses.len());
             let reason = format!(
-                "agent reports {told} attempts; the limit is {MAX_ATTEMPTS}; \
+                "agent reports {count} attempts; the limit is {MAX_ATTEMPTS}; \
                  check the agent"
             );
             return Err(AgentError::Refused { node, reason });
         }
-        Ok(told)
+        Ok(statuses)
     }
 
     pub async fn inventory(

@@ -87,18 +87,18 @@ impl Faults {
 
 /// Combines the faults into one problem with the field of the first fault.
 fn problem(faults: &[FieldError]) -> Problem {
-    let told = faults.iter().take(MAX_FAULTS);
-    let mut told: Vec<String> = told.map(ToString::to_string).collect();
+    let texts = faults.iter().take(MAX_FAULTS);
+    let mut texts: Vec<String> = texts.map(ToString::to_string).collect();
     if let Some(more) = faults
         .len()
         .checked_sub(MAX_FAULTS)
         .filter(|more| *more > 0)
     {
-        told.push(format!("and {more} more errors"));
+        texts.push(format!("and {more} more errors"));
     }
     let mut problem = Problem::field("", "");
     problem.field = faults.first().map(|fault| fault.field.clone());
-    problem.detail = told.join("\n");
+    problem.detail = texts.join("\n");
     problem
 }
 
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn reports_extreme_sizes_briefly() {
         let long = "x".repeat(300_000);
-        let told = |value| {
+        let field_and_lines = |value| {
             let problem = parse_request("h100", &request(value)).unwrap_err();
             assert!(problem.detail.len() < 40_000, "{}", problem.detail.len());
             let field = problem.field.unwrap();
@@ -414,19 +414,28 @@ mod tests {
             )
         };
         let nodes = |list: &str| json!({"nodes": list, "from_node": "gpu001"});
-        assert_eq!(told(nodes(&format!("gpu[{long}"))), ("nodes".to_owned(), 1));
-        assert_eq!(told(nodes("gpu[1-999999999]")), ("nodes".to_owned(), 1));
+        assert_eq!(
+            field_and_lines(nodes(&format!("gpu[{long}"))),
+            ("nodes".to_owned(), 1)
+        );
+        assert_eq!(
+            field_and_lines(nodes("gpu[1-999999999]")),
+            ("nodes".to_owned(), 1)
+        );
         let class = json!({"nodes": "a", "classes": {(long.clone()): {}}});
-        assert_eq!(told(class), (format!("classes.{}", "x".repeat(12)), 1));
+        assert_eq!(
+            field_and_lines(class),
+            (format!("classes.{}", "x".repeat(12)), 1)
+        );
         let key = json!({"nodes": "a", "classes": {"nic": {"keys": {(long.clone()): 1}}}});
-        assert_eq!(told(key).0, "classes.nic.keys.xxx");
+        assert_eq!(field_and_lines(key).0, "classes.nic.keys.xxx");
         let keys: serde_json::Map<String, Value> = (0..5_000)
             .map(|n| (format!("nic.{n}.firmware"), json!({})))
             .collect();
         let many = json!({"nodes": "a", "classes": {"nic": {"keys": keys}}});
-        assert_eq!(told(many).1, MAX_FAULTS + 1);
+        assert_eq!(field_and_lines(many).1, MAX_FAULTS + 1);
         let word = json!({"nodes": "a", "from_node": "a", "policy": long});
-        assert_eq!(told(word), ("policy".to_owned(), 1));
+        assert_eq!(field_and_lines(word), ("policy".to_owned(), 1));
     }
 
     #[test]

@@ -20,7 +20,7 @@ impl NodeRecords {
     pub async fn diff(&self, left: &NodeId, right: &NodeId) -> Result<Vec<Difference>, AgentError> {
         let view = self.core.view();
         let (left, right) = (seen_node(&view, left)?, seen_node(&view, right)?);
-        let (left_told, right_told) = tokio::join!(
+        let (left_inventory, right_inventory) = tokio::join!(
             self.inventory_if_incomplete(&view, left, &Class::ALL),
             self.inventory_if_incomplete(&view, right, &Class::ALL)
         );
@@ -33,8 +33,8 @@ impl NodeRecords {
                 continue;
             }
             let records = tokio::join!(
-                self.record_of(&view, left, class, left_told.as_ref()),
-                self.record_of(&view, right, class, right_told.as_ref())
+                self.record_of(&view, left, class, left_inventory.as_ref()),
+                self.record_of(&view, right, class, right_inventory.as_ref())
             );
             let found = match records.0.schema == records.1.schema {
                 true => diff_by_parts(&records.0, &records.1),
@@ -121,10 +121,10 @@ impl NodeRecords {
         if record.schema == schema {
             return Some(record.clone());
         }
-        let told = record.in_schema(schema).ok();
-        let told = told.filter(|record| record.state().digest() == Some(digest));
-        if told.is_some() {
-            return told;
+        let converted = record.in_schema(schema).ok();
+        let converted = converted.filter(|record| record.state().digest() == Some(digest));
+        if converted.is_some() {
+            return converted;
         }
         let preimages = &self.preimages;
         let fetched = preimages.fetch_record(&self.core.agents, view, digest, node);
@@ -144,9 +144,11 @@ impl NodeRecords {
     ) -> Result<Vec<(Class, ClassRecord)>, AgentError> {
         let view = self.core.view();
         let node = seen_node(&view, node)?;
-        let told = self.inventory_if_incomplete(&view, node, classes).await;
+        let inventory = self.inventory_if_incomplete(&view, node, classes).await;
         let records = classes.iter().map(|class| async {
-            let record = self.record_of(&view, node, *class, told.as_ref()).await;
+            let record = self
+                .record_of(&view, node, *class, inventory.as_ref())
+                .await;
             (*class, record)
         });
         Ok(futures::future::join_all(records).await)

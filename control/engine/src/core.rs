@@ -101,7 +101,7 @@ pub struct Core {
     feed: Arc<Feed>,
     version: watch::Sender<u64>,
     inputs: watch::Sender<u64>,
-    heard_at: AtomicU64,
+    contact_at: AtomicU64,
     started_at: Instant,
     /// Last replies of the nodes to pings.
     pub reply_times: ReplyTimes,
@@ -140,7 +140,7 @@ impl Core {
             feed: Arc::default(),
             version: watch::Sender::new(0),
             inputs: watch::Sender::new(0),
-            heard_at: AtomicU64::new(0),
+            contact_at: AtomicU64::new(0),
             started_at: Instant::now(),
             reply_times: ReplyTimes::default(),
             renewal: OnceLock::new(),
@@ -184,9 +184,9 @@ impl Core {
     /// the replicated state completely, nothing in [`Core::view`] is known. A view that is loaded after a call with an
     /// age is never an empty one.
     pub fn view_age_ms(&self) -> Option<u64> {
-        match self.heard_at.load(Ordering::Acquire) {
+        match self.contact_at.load(Ordering::Acquire) {
             0 => None,
-            heard => Some(self.now().since(UnixMillis(heard))),
+            at => Some(self.now().since(UnixMillis(at))),
         }
     }
 
@@ -520,8 +520,8 @@ impl Core {
     }
 
     /// Records that a message from the quorum arrived just now.
-    pub(crate) fn heard(&self) {
-        self.heard_at.store(self.now().0, Ordering::Release);
+    pub(crate) fn record_contact(&self) {
+        self.contact_at.store(self.now().0, Ordering::Release);
     }
 
     /// Receiver that wakes with every view that contains a change reconcilers act on.
@@ -594,7 +594,7 @@ impl Core {
         let version = self.store_view(next);
         // After the view is stored, so that an age is never reported for an empty view; before readers wake, because
         // they act only on a view with an age.
-        self.heard_at.store(read_at.0, Ordering::Release);
+        self.contact_at.store(read_at.0, Ordering::Release);
         self.wake(version, Wakes::Reconcilers);
         self.feed.reset(revision);
     }

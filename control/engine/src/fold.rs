@@ -29,7 +29,7 @@ pub async fn follow(core: Arc<Core>, decisions: Arc<Decisions>) {
         let since = read_hot(&core).await;
         let mut items = core.store.watch(since);
         while let Some(item) = items.next().await {
-            core.heard();
+            core.record_contact();
             match item {
                 WatchItem::Events(events) => {
                     decisions.record_events(&events);
@@ -160,16 +160,16 @@ pub(crate) fn fold(core: &Core, events: &[Event]) {
         let newer: Vec<&Event> = newer.collect();
         let last = *newer.last()?;
         (view.revision, view.at) = (last.revision, last.at);
-        let mut told: Vec<Event> = Vec::with_capacity(newer.len());
+        let mut applied: Vec<Event> = Vec::with_capacity(newer.len());
         for event in newer {
             let event = view.expanded(event).into_owned();
             if let EventKind::Allocation { record, .. } = &event.kind {
                 preemptions.follow(view, event.revision, record);
             }
             view.apply(&event);
-            told.push(event);
+            applied.push(event);
         }
-        let revisions = told.chunk_by(|a, b| a.revision == b.revision);
+        let revisions = applied.chunk_by(|a, b| a.revision == b.revision);
         let change = |of_one: &[Event]| Change::Events(of_one.into());
         Some(revisions.map(change).collect())
     });

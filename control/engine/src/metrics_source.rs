@@ -79,10 +79,10 @@ pub(crate) enum UnknownMetricReason {
 fn nodes(unsaid: &[(String, String)]) -> String {
     const TOLD: usize = 3;
     let each = |(node, why): &(String, String)| format!("node {node}: {why}");
-    let told: Vec<String> = unsaid.iter().take(TOLD).map(each).collect();
+    let named: Vec<String> = unsaid.iter().take(TOLD).map(each).collect();
     match unsaid.len().saturating_sub(TOLD) {
-        0 => told.join("; "),
-        more => format!("{}; and {more} more", told.join("; ")),
+        0 => named.join("; "),
+        more => format!("{}; and {more} more", named.join("; ")),
     }
 }
 

@@ -67,8 +67,8 @@ pub(crate) fn worst_reason_text<'r>(
 
 /// Text of one reason, such as `gpu.xid.79 on gpu.1: GPU has fallen off the bus; reboot the node`.
 fn reason_text(reason: &Reason) -> String {
-    let told = [&reason.code, &reason.entity, &reason.evidence];
-    let [code, entity, seen] = told.map(|text| plain(text));
+    let fields = [&reason.code, &reason.entity, &reason.evidence];
+    let [code, entity, seen] = fields.map(|text| plain(text));
     format!("{code} on {entity}: {seen}; {}", reason.action)
 }
 

@@ -42,9 +42,9 @@ impl Store for QuorumClient {
     }
 
     async fn members(&self) -> Vec<VoterId> {
-        let told = self.status().await.into_iter();
-        let told = told.filter_map(|(_, status)| status.ok());
-        let newest = told.max_by_key(|status| status.applied_index);
+        let statuses = self.status().await.into_iter();
+        let statuses = statuses.filter_map(|(_, status)| status.ok());
+        let newest = statuses.max_by_key(|status| status.applied_index);
         let members = newest.map(|status| status.members).unwrap_or_default();
         members.into_iter().map(|(id, _)| id).collect()
     }

@@ -100,13 +100,13 @@ mod tests {
             fault: None,
         };
         let evidence = || "believe me".to_owned();
-        let told = ended(RankExit::NeverStarted {
+        let report = ended(RankExit::NeverStarted {
             evidence: evidence(),
         });
         let taken = ended(RankExit::Lost {
             evidence: evidence(),
         });
-        assert_eq!(shortened_report(told), taken);
+        assert_eq!(shortened_report(report), taken);
     }
 
     #[test]

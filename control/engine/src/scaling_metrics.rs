@@ -45,8 +45,9 @@ impl ScalingMetrics {
 
     /// Drops services of a vCluster that are gone.
     pub(crate) fn retain(&self, vcluster: &VclusterName, keeps: impl Fn(AllocationId) -> bool) {
-        let mut told = self.lock_reports();
-        told.shown
+        let mut reports = self.lock_reports();
+        reports
+            .shown
             .retain(|(of, id), _| of != vcluster || keeps(*id));
     }
 
@@ -74,10 +75,10 @@ impl ReconcilerMetrics for ScalingMetrics {
     const SUBJECT: &'static str = "autoscaling";
 
     fn expose(&self, to: &mut Exposition) {
-        let told = self.lock_reports();
+        let reports = self.lock_reports();
         let service =
             |(vcluster, id): &(VclusterName, AllocationId)| [vcluster.to_string(), id.to_string()];
-        let shown = || told.shown.iter();
+        let shown = || reports.shown.iter();
         to.gauges(
             "lattice_autoscaling_metric",
             "Autoscaling metric of a service, in the unit of the metric; no series while unknown.",
@@ -90,14 +91,14 @@ impl ReconcilerMetrics for ScalingMetrics {
             ["vcluster", "allocation"],
             shown().map(|(of, shown)| (service(of), shown.target)),
         );
-        let failures = told.failures.iter();
+        let failures = reports.failures.iter();
         to.counters(
             "lattice_autoscaling_metric_query_failures_total",
             "Autoscaling evaluations without a metric value.",
             ["vcluster"],
             failures.map(|(vcluster, n)| ([vcluster.to_string()], *n)),
         );
-        let alerts = told.alerts.iter();
+        let alerts = reports.alerts.iter();
         to.counters(
             "lattice_autoscaling_alerts_total",
             "Autoscaling alerts raised.",

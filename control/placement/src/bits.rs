@@ -208,8 +208,8 @@ mod tests {
         }
         assert_eq!(set.iter().count(), set.count() as usize);
         let words: Vec<Word> = BitSet::collect(200, [70, 100, 127, 199]).words().collect();
-        let told = words.iter().map(|w| (w.first(), w.last(), w.count()));
-        assert_eq!(told.collect::<Vec<_>>(), [(70, 127, 3), (199, 199, 1)]);
+        let triples = words.iter().map(|w| (w.first(), w.last(), w.count()));
+        assert_eq!(triples.collect::<Vec<_>>(), [(70, 127, 3), (199, 199, 1)]);
         assert_eq!(words[0].members().collect::<Vec<_>>(), [70, 100, 127]);
     }
 

@@ -129,7 +129,7 @@ impl<'a> Cycle<'a> {
     /// Processes the queue in `order`, a list of queue positions.
     pub(crate) fn run(mut self, order: &[u32], scorer: Scorer) -> Plan {
         let queue = self.input.queue;
-        let mut told = self.input.explains.then(|| Vec::with_capacity(order.len()));
+        let mut waiting_jobs = self.input.explains.then(|| Vec::with_capacity(order.len()));
         for place in order {
             let place = *place as usize;
             let job = &queue.jobs[place];
@@ -151,8 +151,8 @@ impl<'a> Cycle<'a> {
                     tells.then(|| self.explain_waiting(job, set, blocked, reserved))
                 }
             };
-            if let Some(told) = &mut told {
-                told.push(waits);
+            if let Some(waiting_jobs) = &mut waiting_jobs {
+                waiting_jobs.push(waits);
             }
         }
         let size = self.input.machine.index.size();
@@ -163,7 +163,7 @@ impl<'a> Cycle<'a> {
             weights: self.input.policy.weights,
             placements: self.placements,
             reservations: self.reservations,
-            waiting: told.map_or_else(WaitingJobs::default, |jobs| {
+            waiting: waiting_jobs.map_or_else(WaitingJobs::default, |jobs| {
                 let (rows, sets) = (queue.jobs.clone(), self.input.sets.clone());
                 WaitingJobs::new(size, rows, order, jobs, scorer, sets)
             }),

@@ -285,7 +285,7 @@ impl Blocker {
             _ => None,
         };
         match minute(self) {
-            Some(told) => minute(other) == Some(told),
+            Some(own_minute) => minute(other) == Some(own_minute),
             None => self == other,
         }
     }
@@ -300,11 +300,11 @@ impl Explanation {
 
     fn fmt_named(&self, f: &mut fmt::Formatter<'_>, name: NameLookup<'_>) -> fmt::Result {
         write!(f, "needs {} of {} nodes", self.needed, self.total)?;
-        let told = self
+        let shown_steps = self
             .steps
             .iter()
             .filter(|s| s.constraint.is_shown(s.removed));
-        for (n, step) in told.enumerate() {
+        for (n, step) in shown_steps.enumerate() {
             let sign = if n == 0 { ":" } else { "," };
             write!(f, "{sign} {} {}", step.left, step.constraint.as_str())?;
         }

@@ -122,16 +122,16 @@ impl Planner {
 
     /// Updates the nodes of the view with the starts and ends applied so far.
     pub fn apply_holders(&mut self) {
-        let mut is_told = BitSet::empty(self.machine.index.size());
+        let mut is_applied = BitSet::empty(self.machine.index.size());
         for (n, holder) in std::mem::take(&mut self.unapplied_holders)
             .into_iter()
             .rev()
         {
             // Iteration is in reverse, so the last entry of a node is the first one found.
-            if is_told.contains(n) {
+            if is_applied.contains(n) {
                 continue;
             }
-            is_told.insert(n);
+            is_applied.insert(n);
             let name = &self.machine.index.names[n];
             if let Some(node) = self.view.nodes.get_mut(name) {
                 (node.holder, node.version) = (holder, self.machine.versions[n]);

@@ -28,17 +28,17 @@ pub struct FitChanges {
 impl FitChanges {
     /// Descriptions of the changes, for reports; empty if nothing was changed.
     pub fn descriptions(self) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut descriptions = Vec::new();
         if self.overran > 0 {
-            told.push(format!("{} jobs ran longer than requested", self.overran));
+            descriptions.push(format!("{} jobs ran longer than requested", self.overran));
         }
         if self.without_estimate > 0 {
-            told.push(format!(
+            descriptions.push(format!(
                 "{} jobs have no estimate: their run time is used instead",
                 self.without_estimate
             ));
         }
-        told
+        descriptions
     }
 }
 

@@ -77,7 +77,7 @@ fn environment_sets_every_key() {
 
 #[test]
 fn every_mistake_of_the_section_is_named_at_once() {
-    let told = mistakes(
+    let found_mistakes = mistakes(
         "
 scheduling:
   energy_prise: {}
@@ -110,14 +110,26 @@ scheduling:
         "scheduling.storage.c.utilisation.url: token would be sent unencrypted",
         "scheduling.storage.d.utilisation.deadline_s: is more than `max_age_s`",
     ] {
-        assert!(told.contains(part), "{part:?} is missing in {told}");
+        assert!(
+            found_mistakes.contains(part),
+            "{part:?} is missing in {found_mistakes}"
+        );
     }
-    let told = mistakes("scheduling: {energy_price: {}}\n");
-    assert!(told.contains("give one of `file` and `url`"), "{told}");
-    let told = mistakes("scheduling: {energy_price: {file: a.csv, token_file: /t}}\n");
-    assert!(told.contains("token_file: is for `url` only"), "{told}");
-    let told = mistakes("scheduling: {storage: {a: {}}}\n");
-    assert!(told.contains("bandwidth_gb_s"), "{told}");
+    let found_mistakes = mistakes("scheduling: {energy_price: {}}\n");
+    assert!(
+        found_mistakes.contains("give one of `file` and `url`"),
+        "{found_mistakes}"
+    );
+    let found_mistakes = mistakes("scheduling: {energy_price: {file: a.csv, token_file: /t}}\n");
+    assert!(
+        found_mistakes.contains("token_file: is for `url` only"),
+        "{found_mistakes}"
+    );
+    let found_mistakes = mistakes("scheduling: {storage: {a: {}}}\n");
+    assert!(
+        found_mistakes.contains("bandwidth_gb_s"),
+        "{found_mistakes}"
+    );
     let local = "{bandwidth_gb_s: 1, utilisation: {url: 'http://127.0.0.1:9/', token_file: /t}}";
     assert!(read_with(&format!("scheduling: {{storage: {{a: {local}}}}}\n"), &[]).is_ok());
 }

@@ -198,12 +198,12 @@ async fn becomes(waldur: &Waldur, cluster: &ClusterFixture, of: &[&Allocation]) 
         ("node_hours", hundredths(of, 1)),
     ];
     let wanted: BTreeMap<_, _> = wanted.map(|(kind, n)| (kind.to_owned(), n)).into();
-    let told = async {
+    let status_reached = async {
         while totals(waldur) != wanted {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    if timeout(PATIENCE, told).await.is_err() {
+    if timeout(PATIENCE, status_reached).await.is_err() {
         let status = cluster.client(TOKEN).accounting_status().await;
         panic!("{:?}, not {wanted:?}: {status:#?}", totals(waldur));
     }
@@ -271,13 +271,13 @@ async fn wanted(cluster: &mut ClusterFixture, first: &Allocation) {
     let third = cluster.reaches(runs, &[AllocationState::Cancelled]).await;
     becomes(&waldur, cluster, &[first, &second, &third]).await;
     // Each event arrived once.
-    let told = async || cluster.client(TOKEN).accounting_status().await.unwrap();
+    let read_status = async || cluster.client(TOKEN).accounting_status().await.unwrap();
     waits_for("the last event", async || {
-        let status = told().await;
+        let status = read_status().await;
         status.acknowledged == status.last
     })
     .await;
-    let status = told().await;
+    let status = read_status().await;
     assert!(status.is_active && status.dropped == 0, "{status:#?}");
     assert_eq!(status.rejected, []);
     let items = waldur.seed_items();

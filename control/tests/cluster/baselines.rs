@@ -40,7 +40,7 @@ fn like(model: &str, classes: &[&str], nodes: &str, policy: &str) -> BaselineReq
 }
 
 /// Drift from baselines: node, key and baseline version.
-fn told(view: &View) -> Vec<(String, String, String)> {
+fn deviations(view: &View) -> Vec<(String, String, String)> {
     let drifted = view.cluster_drift.drifted.iter();
     drifted
         .filter_map(|d| match &d.by {
@@ -107,7 +107,7 @@ async fn exactly_the_odd_ones_differ(cluster: &ClusterFixture, core: &Arc<Core>)
         row("gpu108", "kernel.cmdline", "kernel v1"),
     ];
     shows(core, "the odd ones", |view| {
-        (told(view) == expected).then_some(())
+        (deviations(view) == expected).then_some(())
     })
     .await;
     let report = root.drift().await.unwrap();
@@ -137,8 +137,10 @@ async fn exactly_the_odd_ones_differ(cluster: &ClusterFixture, core: &Arc<Core>)
     partial.classes.insert("nic".to_owned(), form);
     root.set_baseline("h100", &partial, None).await.unwrap();
     shows(core, "all but gpu005", |view| {
-        let told = told(view);
-        let of_nic = told.iter().filter(|(_, key, _)| key == "nic.0.firmware");
+        let deviations = deviations(view);
+        let of_nic = deviations
+            .iter()
+            .filter(|(_, key, _)| key == "nic.0.firmware");
         let nodes: Vec<_> = of_nic.map(|(node, ..)| node.as_str()).collect();
         (nodes == ["gpu001", "gpu002", "gpu003", "gpu004"]).then_some(())
     })
@@ -149,7 +151,7 @@ async fn exactly_the_odd_ones_differ(cluster: &ClusterFixture, core: &Arc<Core>)
         expected[1].clone(),
     ];
     shows(core, "gpu005 again", |view| {
-        (told(view) == expected).then_some(())
+        (deviations(view) == expected).then_some(())
     })
     .await;
 }

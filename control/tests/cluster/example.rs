@@ -70,8 +70,8 @@ async fn runs(cluster: &ClusterFixture) {
         .output()
         .await
         .unwrap();
-    let told = String::from_utf8(ran.stdout).unwrap();
+    let output = String::from_utf8(ran.stdout).unwrap();
     let wrong = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{told}{wrong}");
-    assert_eq!(told, TOLD);
+    assert!(ran.status.success(), "{output}{wrong}");
+    assert_eq!(output, TOLD);
 }

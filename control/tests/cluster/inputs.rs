@@ -17,7 +17,7 @@ use tokio::{net::TcpListener, time::timeout};
 pub fn group() -> Group {
     Group::new("inputs", || Box::pin(ClusterFixture::found())).scenario(
         "what_the_site_tells_moves_the_factors_and_what_hangs_stops_nothing",
-        |cluster| Box::pin(told(cluster)),
+        |cluster| Box::pin(factors_follow_sources(cluster)),
     )
 }
 
@@ -48,7 +48,7 @@ async fn site() -> String {
     url
 }
 
-async fn told(cluster: &mut ClusterFixture) {
+async fn factors_follow_sources(cluster: &mut ClusterFixture) {
     cluster.control.take().unwrap().stop().await;
     let site = site().await;
     cluster.scheduling = serde_yaml_ng::from_str(&format!(
@@ -111,7 +111,7 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
             .unwrap();
         got.text().await.unwrap()
     };
-    let is_told = async {
+    let sources_served = async {
         loop {
             let text = metrics().await;
             let all = [
@@ -129,7 +129,7 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let came = timeout(PATIENCE, is_told).await;
+    let came = timeout(PATIENCE, sources_served).await;
     assert!(came.is_ok(), "{}", metrics().await);
     // Later submissions are planned although the source of the storage system hangs.
     let late = submitted(cluster, |_| {}).await;

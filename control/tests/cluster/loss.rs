@@ -432,7 +432,7 @@ pub async fn revoked_agent(cluster: &mut ClusterFixture) {
     let has = |name: &str| cluster.agents[&node(name)].mesh().trust_state().number >= number;
     let others = || NODES.iter().filter(|name| **name != "gpu005");
     // The two waits are independent, and an unreached suspect does not stay suspect for long.
-    let told = async {
+    let refused = async {
         until("every other agent has it", || {
             others().all(|name| has(name))
         })
@@ -449,7 +449,7 @@ pub async fn revoked_agent(cluster: &mut ClusterFixture) {
         .await;
         println!("suspect after {:?}: {why}", began.elapsed());
     };
-    tokio::join!(told, suspected);
+    tokio::join!(refused, suspected);
     // With a certificate issued later, the agent is a member again.
     cluster.stop_agent("gpu005").await;
     cluster.start_agent("gpu005", |_| {}).await;

@@ -401,7 +401,7 @@ async fn pays(cluster: &ClusterFixture) {
 }
 
 /// Home and current vCluster of both nodes.
-fn whose(cluster: &ClusterFixture) -> Vec<(String, String)> {
+fn node_vclusters(cluster: &ClusterFixture) -> Vec<(String, String)> {
     let view = cluster.core().view();
     let record = |name| view.node(&node(name))?.record.clone();
     let records = NODES.iter().filter_map(|name| record(name));
@@ -456,7 +456,7 @@ async fn lent(cluster: &ClusterFixture) {
     let guest = of("guest", saving(cluster, CheckpointMode::Signal, 1, 200));
     let guest = submitted(cluster, guest).await;
     let runs = cluster.reaches(guest, &[AllocationState::Running]).await;
-    let lent: Vec<_> = whose(cluster)
+    let lent: Vec<_> = node_vclusters(cluster)
         .into_iter()
         .filter(|(home, now)| home != now)
         .collect();
@@ -485,5 +485,5 @@ async fn lent(cluster: &ClusterFixture) {
             .then_some(())
     })
     .await;
-    assert_eq!(whose(cluster), [home.clone(), home]);
+    assert_eq!(node_vclusters(cluster), [home.clone(), home]);
 }

@@ -206,14 +206,14 @@ async fn is_one_group(cluster: &ClusterFixture, core: &Arc<Core>, digest: Digest
 
 async fn nodes_compare_in_what_both_have(cluster: &ClusterFixture) {
     let diff = kernel_diff(cluster, "gpu001", "gpu003").await;
-    let mut told: Vec<_> = diff
+    let mut keys: Vec<_> = diff
         .iter()
         .map(|d| (d.key.as_str(), d.left.as_str(), d.verdict.as_str()))
         .collect();
-    told.sort_unstable();
+    keys.sort_unstable();
     let not = "<disabled: not in schema 1>";
     let later = ["kernel.clocksource", "kernel.smt"];
-    assert_eq!(told, later.map(|key| (key, not, "unknown")));
+    assert_eq!(keys, later.map(|key| (key, not, "unknown")));
     assert!(diff.iter().all(|d| d.right != not), "{diff:?}");
     assert_eq!(kernel_diff(cluster, "gpu003", "gpu004").await, []);
 }
@@ -227,7 +227,7 @@ async fn the_upgrade_alone_is_history(cluster: &ClusterFixture) {
     };
     let kernel = of("kernel");
     // Control reads the journals a little later.
-    let told = async {
+    let written_entries = async {
         loop {
             let page = root.history("gpu003", &kernel).await.unwrap();
             if page.items.len() > 1 {
@@ -236,7 +236,7 @@ async fn the_upgrade_alone_is_history(cluster: &ClusterFixture) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let page = timeout(PATIENCE, told).await.unwrap();
+    let page = timeout(PATIENCE, written_entries).await.unwrap();
     assert_eq!(page.items.len(), 2);
     let newest = &page.items[0];
     assert_eq!(newest.cause, "agent_start", "{page:?}");

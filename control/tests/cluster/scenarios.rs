@@ -268,13 +268,13 @@ async fn changes(cluster: &ClusterFixture) {
     let since = core.view().revision;
     let id = cluster.submit(1, "true").await;
     let ended = cluster.reaches(id, &[AllocationState::Completed]).await;
-    let of_live = until_told(&mut live, ended.revision).await;
+    let of_live = changes_until(&mut live, ended.revision).await;
     let of_live: Vec<_> = of_live
         .into_iter()
         .filter(|events| events[0].revision > since)
         .collect();
     // The late subscription receives all of them, as the live one did.
-    let of_late = until_told(&mut core.subscribe(Some(since)), ended.revision).await;
+    let of_late = changes_until(&mut core.subscribe(Some(since)), ended.revision).await;
     let mut states = Vec::new();
     for event in of_late.iter().flat_map(|events| events.iter()) {
         if let EventKind::Allocation { record, .. } = &event.kind
@@ -283,8 +283,8 @@ async fn changes(cluster: &ClusterFixture) {
             states.push(record.state);
         }
     }
-    let revisions = |told: &[Arc<[Event]>]| -> Vec<Revision> {
-        told.iter().map(|events| events[0].revision).collect()
+    let revisions = |batches: &[Arc<[Event]>]| -> Vec<Revision> {
+        batches.iter().map(|events| events[0].revision).collect()
     };
     let (of_live, of_late) = (revisions(&of_live), revisions(&of_late));
     assert_eq!(of_live, of_late);
@@ -299,14 +299,14 @@ async fn changes(cluster: &ClusterFixture) {
 }
 
 /// Events received up to a revision.
-async fn until_told(changes: &mut Subscription, last: Revision) -> Vec<Arc<[Event]>> {
-    let mut told = Vec::new();
+async fn changes_until(changes: &mut Subscription, last: Revision) -> Vec<Arc<[Event]>> {
+    let mut batches = Vec::new();
     let all = async {
         loop {
             match changes.next().await {
                 Change::Events(events) => {
                     let is_last = events[0].revision >= last;
-                    told.push(events);
+                    batches.push(events);
                     if is_last {
                         return;
                     }
@@ -317,7 +317,7 @@ async fn until_told(changes: &mut Subscription, last: Revision) -> Vec<Arc<[Even
         }
     };
     timeout(PATIENCE, all).await.unwrap();
-    told
+    batches
 }
 
 async fn public_port(cluster: &ClusterFixture) {

@@ -32,19 +32,20 @@ pub(crate) fn record<'a>(
     record: &mut ClassRecord,
     findings: &mut Vec<Finding>,
 ) {
-    let told = text(system.value, "BiosVersion");
+    let system_version = text(system.value, "BiosVersion");
     let entry = inventory.or_list_state(&inventory.bios);
-    if let (Reading::Present(told), Reading::Present(entry)) = (&told, &entry)
-        && are_contradictory(told, entry)
+    if let (Reading::Present(system_version), Reading::Present(entry)) = (&system_version, &entry)
+        && are_contradictory(system_version, entry)
     {
-        let detail = format!("the system reports \"{told}\", the firmware inventory \"{entry}\"");
+        let detail =
+            format!("the system reports \"{system_version}\", the firmware inventory \"{entry}\"");
         findings.push(Finding::new(FindingCode::BiosVersionMismatch, detail));
     }
-    let version = match (&told, &entry) {
-        (Reading::Present(_), _) => told,
+    let version = match (&system_version, &entry) {
+        (Reading::Present(_), _) => system_version,
         (_, Reading::Present(_)) => entry.clone(),
-        (told, entry) if told.is_known() && !entry.is_known() => entry.clone(),
-        _ => told,
+        (system_version, entry) if system_version.is_known() && !entry.is_known() => entry.clone(),
+        _ => system_version,
     };
     record.require("bios.redfish.version", version);
     record.require("bios.inventory.version", entry);

@@ -248,13 +248,13 @@ fn version(
     silent: &Reading<()>,
     inventory: &Inventory,
 ) -> Reading<String> {
-    let told: Vec<Reading<String>> = managers
+    let reported_versions: Vec<Reading<String>> = managers
         .iter()
         .map(|(_, value)| text(value, "FirmwareVersion"))
         .collect();
     let entry = inventory.or_list_state(&inventory.bmc);
     let unread = silent.clone().map(|()| String::new());
-    let all = || told.iter().chain([&entry, &unread]);
+    let all = || reported_versions.iter().chain([&entry, &unread]);
     let unknown = |reading: &&Reading<String>| !reading.is_known();
     all()
         .find(|reading| reading.present().is_some())

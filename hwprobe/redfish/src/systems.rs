@@ -188,14 +188,15 @@ pub(crate) fn mismatch(name: &SystemName, selector: &Selector) -> Option<String>
     let is_same_serial = serials.is_some_and(|(ours, theirs)| ours.trim() == theirs);
     let disagree = both_tell_uuids || serials.is_some();
     (disagree && !is_same_uuid && !is_same_serial).then(|| {
-        let told = |text: Option<&String>| text.map_or("unknown", String::as_str).to_owned();
+        let text_or_unknown =
+            |text: Option<&String>| text.map_or("unknown", String::as_str).to_owned();
         format!(
             "the host is {} with serial {}, the BMC's system {} is {} with serial {}",
-            told(uuid.as_ref()),
-            told(serial.as_ref()),
+            text_or_unknown(uuid.as_ref()),
+            text_or_unknown(serial.as_ref()),
             name.id,
-            told(name.uuid.present()),
-            told(name.serial.present()),
+            text_or_unknown(name.uuid.present()),
+            text_or_unknown(name.serial.present()),
         )
     })
 }

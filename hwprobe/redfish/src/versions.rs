@@ -120,7 +120,7 @@ fn contradicts_ipmi(ipmi: &str, redfish: &str) -> bool {
     };
     let split = |c: char| c.is_whitespace() || "()[],;:-_/".contains(c);
     let mut dotted = redfish.split(split).filter_map(major_and_minor);
-    let (Some((told_major, told_minor)), None) = (dotted.next(), dotted.next()) else {
+    let (Some((reported_major, reported_minor)), None) = (dotted.next(), dotted.next()) else {
         return false;
     };
     // IPMI's version is not filled in.
@@ -130,15 +130,15 @@ fn contradicts_ipmi(ipmi: &str, redfish: &str) -> bool {
     let Ok(major) = major.parse::<u32>() else {
         return false;
     };
-    if told_major > 0x7f || told_minor.len() > 2 {
+    if reported_major > 0x7f || reported_minor.len() > 2 {
         return false;
     }
     // IPMI's minor number has two decimal digits, so that Redfish's `6.1` may be `6.01` or `6.10`. Some vendors store
     // the minor number in binary.
-    let is_minor = told_minor.parse() == minor.parse::<u32>()
-        || told_minor.parse() == u32::from_str_radix(minor, 16)
-        || format!("{told_minor:0<2}") == minor;
-    told_major != major || !is_minor
+    let is_minor = reported_minor.parse() == minor.parse::<u32>()
+        || reported_minor.parse() == u32::from_str_radix(minor, 16)
+        || format!("{reported_minor:0<2}") == minor;
+    reported_major != major || !is_minor
 }
 
 /// Major and minor number of `v1.66`, `2.40P`, `6.10.30.00`.

@@ -116,16 +116,16 @@ fn is_accelerator(control: &Value) -> bool {
     matches!(context, "Accelerator" | "GPU") || id.starts_with("Accelerator")
 }
 
-fn put(vitals: &mut Vitals, at: usize, told: &SourcePower) {
-    let (state, limit) = told.limit_state();
+fn put(vitals: &mut Vitals, at: usize, source: &SourcePower) {
+    let (state, limit) = source.limit_state();
     let prefix = format!("bmc.accelerator.{at}.power");
-    vitals.put(format!("{prefix}.draw"), milliwatts(&told.draw));
+    vitals.put(format!("{prefix}.draw"), milliwatts(&source.draw));
     vitals.put(format!("{prefix}.limit"), milliwatts(&limit));
     let state: &LimitState = &state;
     vitals.put(
         format!("{prefix}.limit_state"),
         Reading::Present(state.name()),
     );
-    vitals.put(format!("{prefix}.limit_min"), milliwatts(&told.min));
-    vitals.put(format!("{prefix}.limit_max"), milliwatts(&told.max));
+    vitals.put(format!("{prefix}.limit_min"), milliwatts(&source.min));
+    vitals.put(format!("{prefix}.limit_max"), milliwatts(&source.max));
 }

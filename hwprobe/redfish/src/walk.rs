@@ -263,8 +263,8 @@ pub(crate) fn target(value: &Value, property: &str) -> Reading<ResourcePath> {
     if let Some(path) = link(value, property) {
         return Reading::Present(path);
     }
-    let told = value.get(property);
-    match told.and_then(|told| told.as_str().or_else(|| string(told, "@odata.id"))) {
+    let linked = value.get(property);
+    match linked.and_then(|linked| linked.as_str().or_else(|| string(linked, "@odata.id"))) {
         None | Some("") => Reading::Absent,
         Some(link) => Reading::failed(format!("{property} is at \"{}\"", shown(link))),
     }

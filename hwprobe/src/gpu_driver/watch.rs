@@ -177,9 +177,9 @@ fn listen(
         if stop.load(Ordering::Acquire) {
             break None;
         }
-        let heard = lines.next(STOP_CHECK_INTERVAL);
+        let next_line = lines.next(STOP_CHECK_INTERVAL);
         complaints.drain();
-        match heard {
+        match next_line {
             PipeItem::Line(line) => {
                 last_word_at = Instant::now();
                 match serde_json::from_slice::<Line>(&line) {
@@ -323,8 +323,8 @@ mod tests {
         let mut news = Vec::new();
         let (stuck, stop) = (StuckProcesses::default(), AtomicBool::new(false));
         let silent_for = Duration::from_secs(60);
-        listen(child, stdout, silent_for, &stuck, &stop, &mut |told| {
-            news.push(told);
+        listen(child, stdout, silent_for, &stuck, &stop, &mut |message| {
+            news.push(message);
         });
         let [ChildMessage::Line(Line::Alive), ChildMessage::Ended { why }] = news.as_slice() else {
             panic!("{news:?}");

@@ -6,7 +6,7 @@ const ONE: &str = "0000:5d:00.0";
 
 #[test]
 fn lines_of_all_driver_generations_are_read() {
-    let read = |text: &str| line(text).map(|told| (told.address, told.code, told.detail));
+    let read = |text: &str| line(text).map(|parsed| (parsed.address, parsed.code, parsed.detail));
     let is = |address: &str, xid, detail: &str| {
         Some((address.to_owned(), EventCode::Xid(xid), detail.to_owned()))
     };
@@ -69,12 +69,12 @@ fn fatal_errors_of_nvswitches_are_read_and_their_further_lines_are_not() {
             "[Fatal] Link 48",
         ),
     ] {
-        let told = line(text).unwrap();
-        assert_eq!(told.address, "0000:06:00.0", "{text}");
-        assert_eq!(told.code, EventCode::Sxid(number), "{text}");
-        assert_eq!(told.detail, detail);
-        let code = told.code.reason();
-        assert_eq!(EventCode::from_reason(&code), Some(told.code), "{code}");
+        let parsed = line(text).unwrap();
+        assert_eq!(parsed.address, "0000:06:00.0", "{text}");
+        assert_eq!(parsed.code, EventCode::Sxid(number), "{text}");
+        assert_eq!(parsed.detail, detail);
+        let code = parsed.code.reason();
+        assert_eq!(EventCode::from_reason(&code), Some(parsed.code), "{code}");
     }
     for text in [
         "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 12028, Non-fatal, Link 32 egress non-posted \
@@ -300,12 +300,12 @@ const AMD_LINES: &[(&str, Option<AmdEvent>)] = &[
 #[test]
 fn amd_driver_lines_precede_kernel_lines() {
     for (text, event) in AMD_LINES {
-        let told = line(text);
-        let code = told.as_ref().map(|told| told.code);
+        let parsed = line(text);
+        let code = parsed.as_ref().map(|parsed| parsed.code);
         assert_eq!(code, event.map(EventCode::Amd), "{text}");
-        if let Some(told) = told {
-            assert_eq!(told.address, "0000:c1:00.0");
-            assert!(text.ends_with(&told.detail), "{}", told.detail);
+        if let Some(parsed) = parsed {
+            assert_eq!(parsed.address, "0000:c1:00.0");
+            assert!(text.ends_with(&parsed.detail), "{}", parsed.detail);
         }
         // A truncated line is parsed or rejected, and never causes a panic.
         for end in 0..text.len() {
@@ -366,15 +366,15 @@ fn a_nic_of_mlx5_that_fails_is_an_event_in_whatever_words_its_kernel_has() {
             Mlx5Event::RecoveryFailed,
         ),
     ] {
-        let told = line(text).unwrap_or_else(|| panic!("{text}"));
+        let parsed = line(text).unwrap_or_else(|| panic!("{text}"));
         assert_eq!(
-            (told.address.as_str(), told.code),
+            (parsed.address.as_str(), parsed.code),
             (AT, EventCode::Mlx5(event)),
             "{text}"
         );
-        assert!(!told.detail.is_empty() && !told.detail.starts_with(AT));
-        let code = told.code.reason();
-        assert_eq!(EventCode::from_reason(&code), Some(told.code), "{code}");
+        assert!(!parsed.detail.is_empty() && !parsed.detail.starts_with(AT));
+        let code = parsed.code.reason();
+        assert_eq!(EventCode::from_reason(&code), Some(parsed.code), "{code}");
     }
 }
 

@@ -74,10 +74,10 @@ impl GpuEventWatch {
     /// Starts the watch. This call does not block; an unavailable source is reported as its state.
     #[must_use]
     pub fn start(sources: GpuEventSources) -> Self {
-        let (tell, told) = channel();
+        let (tell, message_receiver) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let mut watch = Self {
-            messages: told,
+            messages: message_receiver,
             log: GpuEventLog::new(sources.max_events),
             confirmed: BTreeSet::new(),
             nvml: Reading::disabled("no child process receives the GPU driver's events"),
@@ -119,8 +119,8 @@ impl GpuEventWatch {
         loop {
             let left = ends_at.saturating_duration_since(Instant::now());
             let left = if new.is_empty() { left } else { Duration::ZERO };
-            let told = match self.messages.recv_timeout(left) {
-                Ok(told) => told,
+            let message = match self.messages.recv_timeout(left) {
+                Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => {
                     // Without any source, only waiting remains.
@@ -128,7 +128,7 @@ impl GpuEventWatch {
                     break;
                 }
             };
-            match told {
+            match message {
                 WatchMessage::Nvml(state) => self.nvml = state,
                 WatchMessage::Kernel(state) => self.kernel_log = state,
                 WatchMessage::Sighting(sighting) => {
@@ -188,7 +188,7 @@ impl Drop for GpuEventWatch {
 }
 
 fn forward_child_message(news: ChildMessage, tell: &Sender<WatchMessage>) {
-    let told = match news {
+    let message = match news {
         ChildMessage::Line(Line::Xid {
             at_ms,
             address,
@@ -210,7 +210,7 @@ fn forward_child_message(news: ChildMessage, tell: &Sender<WatchMessage>) {
         }
         ChildMessage::Hung { after_ms } => WatchMessage::Nvml(Reading::Timeout { after_ms }),
     };
-    let _ = tell.send(told);
+    let _ = tell.send(message);
 }
 
 /// Follows the kernel log until `stop`.
@@ -304,17 +304,17 @@ impl ClockReadings {
 /// of the log was reached gets the current time, whatever its stamp. An older record gets the time of its stamp.
 fn sighting(text: &str, is_live: bool, now: &ClockReadings) -> Option<EventReport> {
     let record = record(text.trim_end_matches('\n'))?;
-    let told = line(record.message)?;
+    let event = line(record.message)?;
     let age_us = match is_live {
         true => 0,
         false => now.up_us.saturating_sub(record.stamp_us),
     };
     Some(EventReport {
         at_ms: now.wall_us.saturating_sub(age_us) / 1_000,
-        address: told.address,
-        code: told.code,
+        address: event.address,
+        code: event.code,
         source: GpuEventSource::KernelLog,
-        detail: told.detail,
+        detail: event.detail,
         kernel_seq: Some(record.seq),
     })
 }

@@ -70,7 +70,7 @@ pub fn meminfo_bytes(meminfo: &str, name: &str) -> Reading<u64> {
 /// Capacity of all DIMMs: from the firmware, which lists each DIMM, else from the memory controllers. Reading the
 /// memory controllers needs no privilege.
 fn installed(dimms: &Reading<Vec<MemoryDevice>>, seen: Option<u64>) -> Reading<Value> {
-    let told = dimms.as_ref().and_then(|dimms| {
+    let total_of_dimms = dimms.as_ref().and_then(|dimms| {
         let mut total: u64 = 0;
         for dimm in dimms {
             match &dimm.size {
@@ -82,7 +82,7 @@ fn installed(dimms: &Reading<Vec<MemoryDevice>>, seen: Option<u64>) -> Reading<V
         }
         Reading::Present(total)
     });
-    match (told, seen) {
+    match (total_of_dimms, seen) {
         (Reading::Present(total), _) => Reading::Present(Value::amount(total)),
         (_, Some(total)) => Reading::Present(Value::amount(total)),
         (unknown, None) => unknown.map(Value::amount),

@@ -143,9 +143,9 @@ fn a_folder_that_was_found_once_is_where_it_was() {
     ];
     let plain = Root::new(tree.path());
     let probe = plain.bounded();
-    let told = |root: &Root, path| root.resolve(path).map_err(|error| error.kind());
+    let resolved = |root: &Root, path| root.resolve(path).map_err(|error| error.kind());
     for path in paths.iter().chain(paths.iter().rev()) {
-        assert_eq!(told(&probe, path), told(&plain, path), "{path}");
+        assert_eq!(resolved(&probe, path), resolved(&plain, path), "{path}");
     }
     assert_eq!(
         probe.resolve("/sys/class/net/eth0/vendor").unwrap(),

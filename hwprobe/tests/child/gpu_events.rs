@@ -159,7 +159,7 @@ fn events_arrive_with_the_address() {
     fixture.raise(1, 79);
     fixture.raise(0, 48);
     let events = until(&mut watch, |watch| watch.log().last_seq() == 3);
-    let told: Vec<(u64, &str, EventCode)> = events
+    let rows: Vec<(u64, &str, EventCode)> = events
         .iter()
         .map(|event| (event.seq, event.address.as_str(), event.code))
         .collect();
@@ -168,7 +168,7 @@ fn events_arrive_with_the_address() {
         (2, "0000:5d:00.0", EventCode::Xid(79)),
         (3, "0000:19:00.0", EventCode::Xid(48)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(rows, expected);
     for event in &events {
         assert_eq!(event.source, GpuEventSource::Nvml);
         assert!((from..=now_ms()).contains(&event.at_ms), "{event:?}");
@@ -351,9 +351,9 @@ fn amds_driver_tells_through_the_kernels_log() {
     fixture.log("amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!");
     fixture.log("amdgpu 0000:c1:00.0: amdgpu: GPU reset(1) succeeded!");
     let events = until(&mut watch, |watch| watch.log().last_seq() == 3);
-    let told: Vec<EventCode> = events.iter().map(|event| event.code).collect();
+    let codes: Vec<EventCode> = events.iter().map(|event| event.code).collect();
     let expected = [AmdEvent::Poison, AmdEvent::ResetBegun, AmdEvent::ResetDone];
-    assert_eq!(told, expected.map(EventCode::Amd));
+    assert_eq!(codes, expected.map(EventCode::Amd));
     for event in &events {
         assert_eq!(event.address, "0000:c1:00.0");
         assert_eq!(event.source, GpuEventSource::KernelLog);

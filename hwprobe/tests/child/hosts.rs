@@ -299,8 +299,8 @@ fn what_agents_of_schema_1_wrote_is_told_again() {
         let record = &fleet()[name].records[&class];
         let earlier = schemas.under(record, 1).unwrap();
         assert!(earlier.entries.len() < record.entries.len());
-        let told = earlier.state().digest().unwrap();
-        assert_eq!(told.to_string(), digest, "{name} {class}");
+        let earlier_digest = earlier.state().digest().unwrap();
+        assert_eq!(earlier_digest.to_string(), digest, "{name} {class}");
         assert!(record.in_schema(1).is_err(), "this build does not say so");
     }
 }

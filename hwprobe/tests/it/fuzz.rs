@@ -160,8 +160,8 @@ proptest! {
         }
         let _ = (nic::parse_stat(&raw), nic::parse_settings(&raw));
         let _ = nic::parse_settings(&format!("Configurations: Current\n* LINK_TYPE_P1 {raw}"));
-        let told = gpu_events::line(&format!("amdgpu 0000:c1:00.0: {raw}"));
-        prop_assert!(told.is_none_or(|told| told.detail.chars().count() <= 400));
+        let event = gpu_events::line(&format!("amdgpu 0000:c1:00.0: {raw}"));
+        prop_assert!(event.is_none_or(|event| event.detail.chars().count() <= 400));
         let _ = (software::assignments(&raw), storage::parse_mounts(&raw));
         let _ = software::dpkg_packages(&raw);
     }

@@ -42,9 +42,13 @@ impl Addresses {
 
     /// The present members first, followed by the other configured addresses.
     pub fn with(&self, configured: &[SocketAddr]) -> Vec<SocketAddr> {
-        let told = self.lock();
-        let mut addrs = told.addrs.clone();
-        addrs.extend(configured.iter().filter(|addr| !told.addrs.contains(addr)));
+        let reported = self.lock();
+        let mut addrs = reported.addrs.clone();
+        addrs.extend(
+            configured
+                .iter()
+                .filter(|addr| !reported.addrs.contains(addr)),
+        );
         addrs
     }
 }
@@ -92,12 +96,12 @@ impl Members {
         else {
             return;
         };
-        let mut told = self.reported.lock();
-        if version > told.version {
-            if !told.addrs.is_empty() && told.addrs != addrs {
+        let mut reported = self.reported.lock();
+        if version > reported.version {
+            if !reported.addrs.is_empty() && reported.addrs != addrs {
                 tracing::info!(?addrs, "quorum membership changed");
             }
-            *told = MemberAddresses { version, addrs };
+            *reported = MemberAddresses { version, addrs };
         }
     }
 

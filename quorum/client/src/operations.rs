@@ -34,12 +34,12 @@ impl QuorumClient {
     pub async fn quorum(&self) -> Result<QuorumView, ClientError> {
         let started = Instant::now();
         let leader = self.members.target().await;
-        let mut whom = self.members.addrs();
+        let mut addrs = self.members.addrs();
         // The leader comes first: it holds the contact times of all members. The others follow in case the leader does
         // not answer.
-        whom.sort_by_key(|addr| Some(*addr) != leader);
+        addrs.sort_by_key(|addr| Some(*addr) != leader);
         let mut reason = "no member is known".to_owned();
-        for addr in whom {
+        for addr in addrs {
             match self.members.peer(addr).call(&GetQuorum, VIEW_TIMEOUT).await {
                 Ok(view) => return Ok(view),
                 Err(error) => reason = format!("{addr}: {error}"),

@@ -115,7 +115,7 @@ async fn read(
     out: &mpsc::Sender<WatchItem>,
     waits: &mut Backoff,
 ) -> StreamEnd {
-    let mut heard = Instant::now();
+    let mut last_contact = Instant::now();
     loop {
         let item = match timeout(SILENCE, items.next()).await {
             Ok(Some(Ok(item))) => item,
@@ -127,7 +127,7 @@ async fn read(
                     members.set_leader(other);
                     return StreamEnd::Lost(format!("{other} leads now"));
                 }
-                if heard.elapsed() > LONGEST_SILENCE {
+                if last_contact.elapsed() > LONGEST_SILENCE {
                     return StreamEnd::Lost(format!(
                         "no message from {addr} for {} s",
                         LONGEST_SILENCE.as_secs()
@@ -136,7 +136,7 @@ async fn read(
                 continue;
             }
         };
-        heard = Instant::now();
+        last_contact = Instant::now();
         waits.reset();
         let (item, ends) = match item {
             WatchItem::Events(events) => match drop_received(events, at) {

@@ -57,9 +57,9 @@ impl Cell {
             all[all.len() / 2]
         };
         Self {
-            per_second: middle(|told| told.per_second),
-            p50_ms: middle(|told| told.p50_ms),
-            p99_ms: middle(|told| told.p99_ms),
+            per_second: middle(|measurement| measurement.per_second),
+            p50_ms: middle(|measurement| measurement.p50_ms),
+            p99_ms: middle(|measurement| measurement.p99_ms),
             rounds,
         }
     }
@@ -124,13 +124,13 @@ impl EtcdSide {
                 warm_up: Duration::from_millis(500),
                 span: Duration::from_secs(1),
             };
-            let told = writer.measure(&ask);
+            let measurement = writer.measure(&ask);
             eprintln!(
                 "etcd over {connections} connections, 64 writers: {:.0} writes/s, p99 {:.1} ms",
-                told.per_second, told.p99_ms
+                measurement.per_second, measurement.p99_ms
             );
-            if told.per_second > best.0 {
-                best = (told.per_second, connections);
+            if measurement.per_second > best.0 {
+                best = (measurement.per_second, connections);
             }
         }
         Self {

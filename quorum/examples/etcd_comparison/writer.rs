@@ -56,18 +56,18 @@ pub async fn run(to: WriteTarget, root: &Path, addrs: Vec<SocketAddr>, bytes: us
     let mut theirs: Option<(usize, EtcdClient)> = None;
     while let Some(Ok(line)) = lines.next() {
         let ask: MeasurementRequest = serde_json::from_str(&line).unwrap();
-        let told = if let Some(client) = &ours {
+        let measurement = if let Some(client) = &ours {
             measure(client, &ask).await
         } else {
             let kept = theirs.take().filter(|(n, _)| *n == ask.connections);
             let connect = || EtcdClient::new(&addrs, ask.connections, bytes);
             let client = kept.map_or_else(connect, |(_, client)| client);
-            let told = measure(&client, &ask).await;
+            let measurement = measure(&client, &ask).await;
             theirs = Some((ask.connections, client));
-            told
+            measurement
         };
         let mut out = std::io::stdout();
-        writeln!(out, "{}", serde_json::to_string(&told).unwrap()).unwrap();
+        writeln!(out, "{}", serde_json::to_string(&measurement).unwrap()).unwrap();
     }
 }
 

@@ -80,11 +80,11 @@ fn outage(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'static s
 fn inject_fault(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'static str {
     let addrs: Vec<SocketAddr> = world.members.iter().map(|(_, addr)| *addr).collect();
     let network = &world.network;
-    let whom = rng.below(members.len());
+    let victim = rng.below(members.len());
     // Faults of the leader are the most relevant ones.
     let leader = world.leader().map(|id| id as usize - 1);
-    let whom = leader.filter(|_| rng.chance(400)).unwrap_or(whom);
-    let Some(member) = members.get(whom) else {
+    let victim = leader.filter(|_| rng.chance(400)).unwrap_or(victim);
+    let Some(member) = members.get(victim) else {
         return "none";
     };
     match rng.below(100) {
@@ -104,24 +104,24 @@ fn inject_fault(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'st
             "partition"
         }
         24..32 => {
-            for other in addrs.iter().filter(|other| **other != addrs[whom]) {
-                network.cut(addrs[whom], *other);
-                network.cut(*other, addrs[whom]);
+            for other in addrs.iter().filter(|other| **other != addrs[victim]) {
+                network.cut(addrs[victim], *other);
+                network.cut(*other, addrs[victim]);
             }
             "member cut off"
         }
         32..40 => {
-            for other in addrs.iter().filter(|other| **other != addrs[whom]) {
+            for other in addrs.iter().filter(|other| **other != addrs[victim]) {
                 match rng.chance(500) {
-                    true => network.cut(addrs[whom], *other),
-                    false => network.cut(*other, addrs[whom]),
+                    true => network.cut(addrs[victim], *other),
+                    false => network.cut(*other, addrs[victim]),
                 }
             }
             "member cut off one way"
         }
         40..44 => {
             let other = rng.below(addrs.len());
-            network.cut(addrs[whom], addrs[other]);
+            network.cut(addrs[victim], addrs[other]);
             "link cut one way"
         }
         44..52 => {
@@ -159,13 +159,13 @@ fn inject_fault(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'st
         }
         78..84 => {
             match rng.chance(500) {
-                true => world.disks[whom].set_pace(5_000, 400_000),
-                false => world.disks[whom].set_pace(100, 30_000),
+                true => world.disks[victim].set_pace(5_000, 400_000),
+                false => world.disks[victim].set_pace(100, 30_000),
             }
             "disk slow"
         }
         84..87 => {
-            world.disks[whom].set_pace(200, 1500);
+            world.disks[victim].set_pace(200, 1500);
             "disk quick again"
         }
         87..92 => {

@@ -263,7 +263,7 @@ impl SimulatedRun {
     /// Records how far a member has applied the log.
     pub fn record_applied(&self, id: VoterId, applied: u64) {
         let mut noted = self.lock();
-        let is_well = |(who, upto): (VoterId, u64)| who == id && applied > upto;
+        let is_well = |(member, upto): (VoterId, u64)| member == id && applied > upto;
         if noted.lost_disk.is_some_and(is_well) {
             noted.lost_disk = None;
         }

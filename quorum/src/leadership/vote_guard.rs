@@ -60,15 +60,15 @@ pub(crate) async fn check(
         .ok_or_else(|| HandlerFailed::new("this member is stopping"))?;
     // A task of its own: the caller's timeout is shorter than a dial.
     let asker = member.clone();
-    let told = tokio::spawn(async move { query_terms(&asker, &mesh).await });
-    let told = told.await.map_err(HandlerFailed::new)?;
-    if term < told.term {
-        return Err(later(told.term));
+    let known_terms = tokio::spawn(async move { query_terms(&asker, &mesh).await });
+    let known_terms = known_terms.await.map_err(HandlerFailed::new)?;
+    if term < known_terms.term {
+        return Err(later(known_terms.term));
     }
     // At most the membership and the first entry of a leader are committed: the quorum is being founded, possibly
     // while some members are missing.
     let is_founding = committed.is_none_or(|id| id.index <= 1);
-    if told.is_enough || is_founding {
+    if known_terms.is_enough || is_founding {
         return Ok(());
     }
     Err(HandlerFailed::new(
@@ -84,11 +84,11 @@ async fn query_terms(member: &Member, mesh: &Mesh) -> TermReport {
         let is_enough = true;
         return TermReport { term, is_enough };
     }
-    let mut whom: BTreeMap<VoterId, SocketAddr> = member.addresses.all();
+    let mut addrs: BTreeMap<VoterId, SocketAddr> = member.addresses.all();
     let voters = member.voters();
-    whom.extend(voters.iter().filter_map(|(id, addr)| Some((*id, (*addr)?))));
-    whom.remove(&member.id);
-    let mut asked: FuturesUnordered<_> = whom
+    addrs.extend(voters.iter().filter_map(|(id, addr)| Some((*id, (*addr)?))));
+    addrs.remove(&member.id);
+    let mut asked: FuturesUnordered<_> = addrs
         .into_iter()
         .map(|(id, addr)| {
             let peer = mesh.peer(
@@ -99,18 +99,18 @@ async fn query_terms(member: &Member, mesh: &Mesh) -> TermReport {
         })
         .collect();
     let mut answers: Vec<MemberStatus> = Vec::new();
-    let mut told = evaluate_answers(member.id, &answers);
-    while !told.is_enough {
+    let mut known_terms = evaluate_answers(member.id, &answers);
+    while !known_terms.is_enough {
         match asked.next().await {
             Some(answer) => answers.extend(answer),
             None => break,
         }
-        told = evaluate_answers(member.id, &answers);
+        known_terms = evaluate_answers(member.id, &answers);
     }
-    if told.is_enough {
-        member.floor.set(told.term);
+    if known_terms.is_enough {
+        member.floor.set(known_terms.term);
     }
-    told
+    known_terms
 }
 
 /// Evaluates answers. The membership is that of the answer with the latest membership index.
@@ -153,8 +153,8 @@ mod tests {
         let three = [1, 2, 3];
         let five = [1, 2, 3, 4, 5];
         let judged = |answers: &[MemberStatus]| {
-            let told = evaluate_answers(1, answers);
-            (told.term, told.is_enough)
+            let known_terms = evaluate_answers(1, answers);
+            (known_terms.term, known_terms.is_enough)
         };
         assert_eq!(judged(&[]), (0, false));
         assert_eq!(judged(&[status(2, 2, &three)]), (2, false));

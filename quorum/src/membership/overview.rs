@@ -45,7 +45,7 @@ pub(crate) fn own_report(member: &Member) -> MemberReport {
             Follower {
                 id: *id,
                 matched: matched.map(|id| id.index),
-                heard_ms: contact.millis_since_answer(),
+                last_contact_ms: contact.millis_since_answer(),
                 fault: contact.fault(),
             }
         });
@@ -59,7 +59,7 @@ pub(crate) fn own_report(member: &Member) -> MemberReport {
         applied_index: status.applied_index,
         snapshot_index: metrics.snapshot.map_or(0, |id| id.index),
         revision: status.revision,
-        heard_ms: member.leader_contact.millis().filter(|_| !leads),
+        last_contact_ms: member.leader_contact.millis().filter(|_| !leads),
         // A blank member that was elected has the authoritative log.
         blank: member.is_blank() && !leads,
         removed: member.is_removed(),
@@ -117,12 +117,12 @@ pub(crate) async fn quorum_view(member: &Member, mesh: &Mesh) -> QuorumView {
     // A member that is behind lists former members; their reports name the current ones.
     for _ in 0..2 {
         let newest = newest_report(&own, &answers);
-        let mut whom = listed_members(member, newest);
-        whom.retain(|id, _| !answers.contains_key(id));
-        if whom.is_empty() {
+        let mut addrs = listed_members(member, newest);
+        addrs.retain(|id, _| !answers.contains_key(id));
+        if addrs.is_empty() {
             break;
         }
-        answers.extend(request_reports(mesh, &whom).await);
+        answers.extend(request_reports(mesh, &addrs).await);
     }
     let newest = newest_report(&own, &answers).clone();
     table(&own, &newest, answers)
@@ -171,7 +171,7 @@ fn table(own: &MemberReport, newest: &MemberReport, mut answers: MemberReports) 
     let mut view = QuorumView {
         cluster: own.cluster.clone(),
         incarnation,
-        told_by: own.id,
+        answered_by: own.id,
         leader: leader.as_ref().map(|a| a.id),
         term: newest.term.max(leader.as_ref().map_or(0, |a| a.term)),
         majority: u32::try_from(count / 2 + 1).unwrap_or(u32::MAX),
@@ -224,7 +224,7 @@ fn row(
             (false, false) => MemberRole::Learner,
         },
         fault,
-        heard_ms: followed.and_then(|followed| followed.heard_ms),
+        last_contact_ms: followed.and_then(|followed| followed.last_contact_ms),
         lag,
         account,
     }

@@ -146,9 +146,9 @@ impl Replica {
         self.trust.subscribe()
     }
     fn publish_trust_number(&self, number: Revision) {
-        self.trust.send_if_modified(|told| {
-            let is_news = *told != number;
-            *told = number;
+        self.trust.send_if_modified(|published| {
+            let is_news = *published != number;
+            *published = number;
             is_news
         });
     }

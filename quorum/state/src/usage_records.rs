@@ -133,23 +133,23 @@ impl UsageRecords {
             meter.assigned(after.ranks.len(), now);
         }
         if let Some(meter) = self.meters.get_mut(&after.id) {
-            let told = meter.follow(before, after, now);
-            if !told.started_nodes.is_empty() {
-                let taken = told.started_nodes.clone();
+            let change = meter.follow(before, after, now);
+            if !change.started_nodes.is_empty() {
+                let taken = change.started_nodes.clone();
                 made.extend(self.end_idle(&taken, now));
-                made.push(match told.began {
+                made.push(match change.began {
                     true => UsageRecordKind::Started {
                         work: accounted_allocation(after),
-                        nodes: told.started_nodes,
+                        nodes: change.started_nodes,
                         walltime_ms: after.walltime_left_ms(),
                     },
                     false => UsageRecordKind::Grew {
                         work: accounted_allocation(after),
-                        nodes: told.started_nodes,
+                        nodes: change.started_nodes,
                     },
                 });
             }
-            let left: Vec<NodeId> = told
+            let left: Vec<NodeId> = change
                 .uses
                 .iter()
                 .flat_map(|used| used.nodes.clone())
@@ -157,12 +157,12 @@ impl UsageRecords {
             match after.state.is_terminal() {
                 true => made.push(completed(
                     after,
-                    told.uses,
+                    change.uses,
                     meter_ms(&self.meters, after.id),
                 )),
-                false if !told.uses.is_empty() => made.push(UsageRecordKind::Used {
+                false if !change.uses.is_empty() => made.push(UsageRecordKind::Used {
                     work: accounted_allocation(after),
-                    uses: told.uses,
+                    uses: change.uses,
                 }),
                 false => {}
             }
@@ -213,7 +213,7 @@ impl UsageRecords {
             }
         }
         let over = over.into_iter();
-        let told = over.map(|((claim, from), nodes)| UsageRecordKind::Idled {
+        let records = over.map(|((claim, from), nodes)| UsageRecordKind::Idled {
             claim,
             uses: vec![UsagePeriod {
                 nodes,
@@ -221,7 +221,7 @@ impl UsageRecords {
                 until: now,
             }],
         });
-        told.collect()
+        records.collect()
     }
 
     /// Starts the idle time of each of these nodes that is claimed: no allocation runs on these nodes any more.
@@ -248,10 +248,10 @@ impl UsageRecords {
             self.idle.insert(node.id.clone(), known);
             idle.entry(claim).or_default().push(node.id.clone());
         }
-        let told = idle
+        let records = idle
             .into_iter()
             .map(|(claim, nodes)| UsageRecordKind::Idles { claim, nodes });
-        told.collect()
+        records.collect()
     }
 
     /// Appends the usage records of one command; returns the segments that this sealed.

@@ -57,7 +57,7 @@ async fn removed_member_reports_its_removal() {
     // The removed member starts no more elections, however long it receives no heartbeat.
     until("the removed member has heard nothing for long", || async {
         let account = cluster.app(old).account().unwrap();
-        account.heard_ms.is_none_or(|ms| ms > 4000)
+        account.last_contact_ms.is_none_or(|ms| ms > 4000)
     })
     .await;
     assert!(cluster.app(old).account().unwrap().term <= term);

@@ -237,7 +237,7 @@ async fn deposes_nobody(
     three.net.heal();
     until("it has caught up", || async {
         let (own, theirs) = (three.account(cut_off), three.account(leader));
-        own.applied_index == theirs.applied_index && own.heard_ms.is_some_and(|ms| ms < 500)
+        own.applied_index == theirs.applied_index && own.last_contact_ms.is_some_and(|ms| ms < 500)
     })
     .await;
     create(&client, "after").await;
@@ -260,7 +260,10 @@ async fn deposes_nobody(
 async fn deaf_member_deposes_no_leader() {
     let cut = |net: &Net, cut_off, other| net.cut(other, cut_off);
     deposes_nobody(cut, |three, id| {
-        three.account(id).heard_ms.is_some_and(|ms| ms > 3000)
+        three
+            .account(id)
+            .last_contact_ms
+            .is_some_and(|ms| ms > 3000)
     })
     .await;
 }
@@ -272,7 +275,7 @@ async fn mute_member_deposes_no_leader() {
         let leader = three.account(id).leader.unwrap_or(1);
         let followers = three.account(leader).followers;
         let known = followers.iter().find(|f| f.id == id);
-        known.is_some_and(|f| f.heard_ms.is_none_or(|ms| ms > 3000))
+        known.is_some_and(|f| f.last_contact_ms.is_none_or(|ms| ms > 3000))
     })
     .await;
 }
@@ -284,7 +287,10 @@ async fn isolated_member_deposes_no_leader() {
         net.cut(other, cut_off);
     };
     deposes_nobody(cut, |three, id| {
-        three.account(id).heard_ms.is_some_and(|ms| ms > 3000)
+        three
+            .account(id)
+            .last_contact_ms
+            .is_some_and(|ms| ms > 3000)
     })
     .await;
 }

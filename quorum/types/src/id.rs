@@ -320,8 +320,8 @@ mod tests {
         }
         assert_ne!(lease(&fits), lease(&long));
         for vcluster in ["default", &fits] {
-            let whose = lease(vcluster).scheduled().unwrap();
-            assert_eq!(whose.as_str(), vcluster);
+            let vcluster_of_lease = lease(vcluster).scheduled().unwrap();
+            assert_eq!(vcluster_of_lease.as_str(), vcluster);
         }
         for other in [lease(&long), LeaseName::new("dispatch").unwrap()] {
             assert_eq!(other.scheduled(), None);

@@ -94,7 +94,7 @@ pub struct Follower {
     /// Last log entry known to be on the member's disk.
     pub matched: Option<u64>,
     /// Milliseconds since the member last answered; `None`: not since the leader's process started.
-    pub heard_ms: Option<u64>,
+    pub last_contact_ms: Option<u64>,
     /// Error of the last call to the member; `None` if the call succeeded.
     pub fault: Option<String>,
 }
@@ -163,7 +163,7 @@ pub struct MemberReport {
     /// Revision of the member's state.
     pub revision: Revision,
     /// Milliseconds since the last message from a leader; `None` if the member leads, or never received one.
-    pub heard_ms: Option<u64>,
+    pub last_contact_ms: Option<u64>,
     /// Whether the member started without a log and has not been brought up to date since. Such a member does not vote.
     pub blank: bool,
     /// Whether another member has reported that this one was removed. Such a member does not campaign.
@@ -206,7 +206,7 @@ pub struct MemberRow {
     pub fault: Option<String>,
     /// Milliseconds since the leader last received an answer from the member. `None` for the leader itself, without a
     /// leader, and if the member has not answered since the leader started.
-    pub heard_ms: Option<u64>,
+    pub last_contact_ms: Option<u64>,
     /// Log entries that the member lags behind the leader; `None` if not known.
     pub lag: Option<u64>,
     /// Status that the member reported; `None` if it reported none.
@@ -221,7 +221,7 @@ pub struct QuorumView {
     /// Incarnation of the cluster.
     pub incarnation: Incarnation,
     /// Number of the member that collected the status.
-    pub told_by: VoterId,
+    pub answered_by: VoterId,
     /// Number of the leader, if there is one.
     pub leader: Option<VoterId>,
     /// The newest term.

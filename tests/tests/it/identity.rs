@@ -19,7 +19,7 @@ use std::{
 };
 
 /// All holders of certificates, enrolled or issued by hand.
-const WHO: [&str; 7] = [
+const HOLDERS: [&str; 7] = [
     "agent/n1",
     "agent/n2",
     "control/c1",
@@ -73,7 +73,7 @@ async fn count(site: &Site, id: AllocationId) -> u64 {
 }
 
 /// Waits until all of these have renewed twice; by then the first certificate has expired.
-async fn renew_twice(site: &Site, who: &[&str]) {
+async fn renew_twice(site: &Site, names: &[&str]) {
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     eventually("everybody renews twice", || {
         for (name, at) in issued(site) {
@@ -86,7 +86,7 @@ async fn renew_twice(site: &Site, who: &[&str]) {
         let enrolled = |name: &str| name.starts_with("agent/") || name == "control/c2";
         let times = |name: &str| 2 + usize::from(enrolled(name));
         let twice = |name: &&str| seen.get(*name).is_some_and(|all| all.len() >= times(name));
-        std::future::ready(who.iter().all(twice).then_some(()))
+        std::future::ready(names.iter().all(twice).then_some(()))
     })
     .await;
 }
@@ -314,7 +314,7 @@ async fn renewals(site: &Site) {
     site.reaches(id, &["running"]).await;
     let done = tokio::sync::Notify::new();
     let work = async {
-        renew_twice(site, &WHO).await;
+        renew_twice(site, &HOLDERS).await;
         // A job that starts with the new certificates.
         let next = site.submit("n2", "exit 0").await;
         site.reaches(next, &["completed"]).await;

@@ -105,7 +105,7 @@ async fn scheduling_does_not_wait_for_waldur() {
         (status.acknowledged == status.last && status.rejected.is_empty()).then_some(())
     })
     .await;
-    let told = |kind: &str| -> Vec<AllocationId> {
+    let events_of_kind = |kind: &str| -> Vec<AllocationId> {
         let items = waldur.seed_items().into_iter();
         let of_kind = items.filter(|item| item.body["type"] == kind);
         of_kind
@@ -113,9 +113,9 @@ async fn scheduling_does_not_wait_for_waldur() {
             .collect()
     };
     for kind in ["allocation.started", "allocation.completed"] {
-        let told = told(kind);
-        assert!(told.is_sorted(), "{kind}: {told:?}");
-        assert_eq!(told, ran.iter().copied().collect::<Vec<_>>(), "{kind}");
+        let sent = events_of_kind(kind);
+        assert!(sent.is_sorted(), "{kind}: {sent:?}");
+        assert_eq!(sent, ran.iter().copied().collect::<Vec<_>>(), "{kind}");
     }
 
     let up = measured[&Phase::Up].mean_ms();

@@ -86,10 +86,10 @@ async fn nodes_are_claimed_worked_on_given_back_and_wiped() {
     let site = Site::found(lattice_tests::programs!(), &plan).await;
     let (alice, bob) = (context(&site, "alice"), context(&site, "bob"));
     let (pair, project) = ("gpu[101-102]", ["--project", PROJECT]);
-    let claim = |who: &str, nodes: &str| {
+    let claim = |principal: &str, nodes: &str| {
         says(
             &site,
-            who,
+            principal,
             &[&["node", "claim", nodes][..], &project].concat(),
         )
     };
@@ -178,8 +178,13 @@ async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended()
     };
     let site = Site::found(lattice_tests::programs!(), &plan).await;
     let (ada, alice) = (context(&site, "ada"), context(&site, "alice"));
-    let vcluster =
-        |who: &str, args: &[&str]| says(&site, who, &[&["admin", "vcluster"][..], args].concat());
+    let vcluster = |principal: &str, args: &[&str]| {
+        says(
+            &site,
+            principal,
+            &[&["admin", "vcluster"][..], args].concat(),
+        )
+    };
     let ok = |(code, text): (Option<i32>, String)| assert_eq!(code, Some(0), "{text}");
 
     // Users of the vCluster may read it, and nothing else.
@@ -250,12 +255,12 @@ async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended()
         node_when(&site, "what waited runs", name, is).await;
     }
     let actions = ["--action", "nodes_moved,vcluster_set,vcluster_deleted"];
-    let told = site.lattice(&[&["audit", "query"][..], &actions].concat());
+    let entries = site.lattice(&[&["audit", "query"][..], &actions].concat());
     for part in [
         "moved node gpu102 from vCluster default to night",
         "moved node gpu102 from vCluster night to default",
         "deleted vCluster night",
     ] {
-        assert!(told.contains(part), "{part} in {told}");
+        assert!(entries.contains(part), "{part} in {entries}");
     }
 }

@@ -42,8 +42,8 @@ fn level(path: &str, limit: &str, current: u64, requested: u64, most: u64) -> St
 async fn waits(site: &Site, id: AllocationId, levels: &[String]) {
     let wanted = format!("waiting for quota headroom; {}", levels.join("; "));
     eventually(&format!("allocation {id} is {wanted}"), || async {
-        let told = site.api().explanation(id).await.ok()?;
-        (told.blocker.as_deref() == Some(wanted.as_str())).then_some(())
+        let explanation = site.api().explanation(id).await.ok()?;
+        (explanation.blocker.as_deref() == Some(wanted.as_str())).then_some(())
     })
     .await;
     let view = site.api().allocation(id).await.unwrap();

@@ -81,7 +81,7 @@ impl AssignmentWatch {
 
 struct Scene {
     site: Site,
-    told: Arc<Mutex<AssignmentWatch>>,
+    assignments: Arc<Mutex<AssignmentWatch>>,
     vclusters: [String; 2],
     submitted: Vec<AllocationId>,
 }
@@ -134,9 +134,9 @@ impl Scene {
     /// First assignment of a vCluster after `since`.
     async fn assigned_after(&self, vcluster: &str, since: Instant) -> Assigned {
         eventually(&format!("something of {vcluster} is assigned"), || async {
-            let told = self.told.lock().unwrap();
+            let assignments = self.assignments.lock().unwrap();
             let is_it = |a: &&Assigned| a.vcluster == vcluster && a.at > since;
-            told.assigned.iter().find(is_it).cloned()
+            assignments.assigned.iter().find(is_it).cloned()
         })
         .await
     }
@@ -174,11 +174,11 @@ impl Scene {
         let mut wanted: Vec<String> = self.submitted.iter().map(|id| format!("{id}.1")).collect();
         wanted.sort_unstable();
         assert_eq!(ran, wanted);
-        let told = self.told.lock().unwrap();
-        let attempts = told.assigned.iter().map(|a| (a.id, a.attempt));
+        let assignments = self.assignments.lock().unwrap();
+        let attempts = assignments.assigned.iter().map(|a| (a.id, a.attempt));
         let each: BTreeSet<_> = attempts.clone().collect();
         assert_eq!(attempts.count(), each.len(), "never assigned twice");
-        assert_eq!(told.violations, Vec::<String>::new());
+        assert_eq!(assignments.violations, Vec::<String>::new());
     }
 
     /// Proposes as a scheduler that has not detected the loss of its lease.
@@ -225,19 +225,24 @@ async fn two_vclusters() -> Scene {
         let mode = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(site.path("effects"), mode).unwrap();
     }
-    let told = Arc::new(Mutex::new(AssignmentWatch::default()));
-    let (hears, mut watch) = (told.clone(), Box::pin(site.observer().watch(Revision(0))));
+    let assignments = Arc::new(Mutex::new(AssignmentWatch::default()));
+    let (hears, mut watch) = (
+        assignments.clone(),
+        Box::pin(site.observer().watch(Revision(0))),
+    );
     tokio::spawn(async move {
         while let Some(item) = watch.next().await {
             if let WatchItem::Events(events) = item {
-                let mut told = hears.lock().unwrap();
-                events.iter().for_each(|event| told.hear(&event.kind));
+                let mut assignments = hears.lock().unwrap();
+                events
+                    .iter()
+                    .for_each(|event| assignments.hear(&event.kind));
             }
         }
     });
     let mut scene = Scene {
         site,
-        told,
+        assignments,
         vclusters: ["left".to_owned(), String::new()],
         submitted: Vec::new(),
     };

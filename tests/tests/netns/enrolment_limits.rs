@@ -93,19 +93,19 @@ async fn a_burst(site: &mut Site, plan: &Plan, table: &mut Matrix) {
     let wrong = JoinToken::generate(Role::Agent, good.pins()[0]);
     let here = site.network.as_ref().unwrap().own_ip().to_string();
     let members = site.members().to_vec();
-    let (begun, mut told) = (Instant::now(), RefusalCounts::new());
+    let (begun, mut refusals) = (Instant::now(), RefusalCounts::new());
     for _ in 0..TRIES {
         let answer = enrol(members[0], &wrong, "guess").await;
-        *told.entry(word(&answer)).or_default() += 1;
+        *refusals.entry(word(&answer)).or_default() += 1;
     }
     // The burst, and the tries that were regained meanwhile.
     let most = BURST as usize + begun.elapsed().as_secs() as usize + 1;
-    let refused = told.get("token refused").copied().unwrap_or_default();
-    assert!((BURST as usize..=most).contains(&refused), "{told:?}");
-    let waits = told.get("told to wait").copied().unwrap_or_default();
-    assert_eq!(waits, TRIES - refused, "{told:?}");
+    let refused = refusals.get("token refused").copied().unwrap_or_default();
+    assert!((BURST as usize..=most).contains(&refused), "{refusals:?}");
+    let waits = refusals.get("told to wait").copied().unwrap_or_default();
+    assert_eq!(waits, TRIES - refused, "{refusals:?}");
     let took = begun.elapsed().as_secs_f64();
-    let what = format!("{told:?} of {TRIES} tries at one member within {took:.1} s");
+    let what = format!("{refusals:?} of {TRIES} tries at one member within {took:.1} s");
     table.row(["wrong tokens", &here, &what]);
 
     let going_on = EndlessTries::begin(members.clone(), wrong);

@@ -69,7 +69,7 @@ fn most_at_a_time(world: &World, name: &str) -> usize {
     let array = world.job(name).id;
     let mut now = std::collections::BTreeSet::new();
     let mut most = 0;
-    for view in world.all_told() {
+    for view in world.all_records() {
         if view
             .element
             .as_ref()

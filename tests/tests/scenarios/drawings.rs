@@ -71,11 +71,11 @@ pub fn steps() -> Vec<Step> {
 }
 
 /// DAGs of a tenant; REST and the command line must agree.
-async fn listed(world: &World, who: &str, tenant: &str) -> Vec<u64> {
-    let asked = users::client(world, who).dags(Some(tenant)).await.unwrap();
+async fn listed(world: &World, user: &str, tenant: &str) -> Vec<u64> {
+    let asked = users::client(world, user).dags(Some(tenant)).await.unwrap();
     let asked: Vec<u64> = asked.iter().map(|dag| dag.id).collect();
     let args = ["dag", "list", "--all", "--tenant", tenant, "-o", "json"];
-    let printed: Vec<DagView> = serde_json::from_str(&users::said(world, who, &args)).unwrap();
+    let printed: Vec<DagView> = serde_json::from_str(&users::said(world, user, &args)).unwrap();
     let printed: Vec<u64> = printed.iter().map(|dag| dag.id).collect();
     assert_eq!(printed, asked);
     asked

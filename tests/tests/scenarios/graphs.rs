@@ -312,8 +312,8 @@ fn members() -> Vec<Step> {
 /// Time from the end request to the end, milliseconds, according to the record.
 async fn stopping_took_ms(world: &World, name: &str) -> u64 {
     let ended = world.view(name).await.ended_at.unwrap();
-    let told = world.told(name);
-    let mut asked = told.iter().filter(|view| view.state == "stopping");
+    let records = world.records_of(name);
+    let mut asked = records.iter().filter(|view| view.state == "stopping");
     let asked = &asked.next().expect("it was told to stop").state_since;
     millis_between(asked, &ended)
 }

@@ -10,8 +10,8 @@ use lattice_tests::wait::{eventually, until};
 /// Time of a job's first entry into a state, milliseconds; waits for the event.
 async fn first(world: &World, name: &str, state: &str) -> u64 {
     let entered = || {
-        let told = world.told(name).into_iter();
-        let mut of_it = told.filter(|view| view.state == state);
+        let records = world.records_of(name).into_iter();
+        let mut of_it = records.filter(|view| view.state == state);
         read_time(&of_it.next()?.state_since).map(|at| at.0)
     };
     eventually(&format!("{name} is {state}"), || {
@@ -23,11 +23,11 @@ async fn first(world: &World, name: &str, state: &str) -> u64 {
 /// Indices in the events of all jobs: from the start of a job's first checkpoint to its end.
 fn wrote(world: &World, name: &str) -> Option<std::ops::Range<usize>> {
     let id = world.job(name).id;
-    let told = world.all_told();
+    let records = world.all_records();
     let is = |view: &AllocationView| view.id == id && view.state == "checkpointing";
-    let begun = told.iter().position(is)?;
+    let begun = records.iter().position(is)?;
     let over = |view: &AllocationView| view.id == id && view.state != "checkpointing";
-    let ended = told[begun..].iter().position(over)?;
+    let ended = records[begun..].iter().position(over)?;
     Some(begun..begun + ended)
 }
 
@@ -95,8 +95,8 @@ fn room() -> Vec<Step> {
                 until(&format!("{name} was asked to end"), || script.has("asked")).await;
                 let stopping = first(world, name, "stopping").await;
                 let left = || {
-                    let told = world.told(name).into_iter();
-                    let mut after = told.skip_while(|view| view.state != "stopping");
+                    let records = world.records_of(name).into_iter();
+                    let mut after = records.skip_while(|view| view.state != "stopping");
                     let after = after.find(|view| view.state != "stopping")?;
                     read_time(&after.state_since).map(|at| at.0)
                 };
@@ -112,7 +112,10 @@ fn room() -> Vec<Step> {
         step!("{text} was stopped since it was {text}", |world, said| {
             let (name, why) = (said.text(0), said.text(1));
             until(&format!("{name} was {why:?}"), || {
-                let mut stops = world.told(name).into_iter().filter_map(|view| view.stop);
+                let mut stops = world
+                    .records_of(name)
+                    .into_iter()
+                    .filter_map(|view| view.stop);
                 stops.any(|stop| stop.contains(why))
             })
             .await;
@@ -126,8 +129,8 @@ fn room() -> Vec<Step> {
                 .await;
         }),
         step!("{text} kept its place in the queue", |world, said| {
-            let told = world.told(said.text(0));
-            let (first, last) = (told.first().unwrap(), told.last().unwrap());
+            let records = world.records_of(said.text(0));
+            let (first, last) = (records.first().unwrap(), records.last().unwrap());
             assert_eq!(first.submitted_at, last.submitted_at);
         }),
         step!("the user cancels {text}", |world, said| {

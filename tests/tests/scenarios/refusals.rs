@@ -245,9 +245,9 @@ pub fn steps() -> Vec<Step> {
                 let (_, body) = service("{target: .nan}");
                 let text = body.to_string().replace("null", "NaN");
                 let post = (Method::POST, "allocations");
-                let (status, told) =
+                let (status, refusal) =
                     users::ask(world, "alice", post, "application/json", text).await;
-                assert_eq!(u64::from(status), said.number(0), "{told}");
+                assert_eq!(u64::from(status), said.number(0), "{refusal}");
             }
         ),
     ]

@@ -164,7 +164,7 @@ pub async fn runs_on(world: &World, name: &str, nodes: u64) {
 pub const WITH_PROMETHEUS: &str = "with a Prometheus";
 
 pub fn steps() -> Vec<Step> {
-    [given(), nodes(), told()].concat()
+    [given(), nodes(), outcomes()].concat()
 }
 
 fn given() -> Vec<Step> {
@@ -258,8 +258,8 @@ fn nodes() -> Vec<Step> {
                 let (name, nodes) = (said.text(0), said.number(1));
                 let view = world.view(name).await;
                 assert_eq!((view.state.as_str(), view.attempt), ("running", 1));
-                let told = world.told(name);
-                let runs = told
+                let records = world.records_of(name);
+                let runs = records
                     .iter()
                     .filter(|view| view.state == "running")
                     .chain([&view]);
@@ -351,7 +351,7 @@ fn nodes() -> Vec<Step> {
     ]
 }
 
-fn told() -> Vec<Step> {
+fn outcomes() -> Vec<Step> {
     vec![
         step!("{number} queries of the metric fail", |world, said| {
             fails(world, said.number(0)).await;

@@ -22,12 +22,18 @@ pub fn steps() -> Vec<Step> {
             "for {number} s nothing is read for {text}, and nothing of it changes",
             |world, said| {
                 let name = said.text(1);
-                let before = (prometheus(world).asked().await, world.told(name).len());
+                let before = (
+                    prometheus(world).asked().await,
+                    world.records_of(name).len(),
+                );
                 assert!(before.0.is_some());
                 let begun = Instant::now();
                 while begun.elapsed() < Duration::from_secs(said.number(0)) {
                     tokio::time::sleep(Duration::from_millis(100)).await;
-                    let now = (prometheus(world).asked().await, world.told(name).len());
+                    let now = (
+                        prometheus(world).asked().await,
+                        world.records_of(name).len(),
+                    );
                     assert_eq!(now, before, "queries, and what was told of {name}");
                 }
             }
@@ -36,8 +42,8 @@ pub fn steps() -> Vec<Step> {
             "{text} had {number} nodes as long as it was {word}",
             |world, said| {
                 let (name, nodes, state) = (said.text(0), said.number(1), said.text(2));
-                let told = world.told(name);
-                let then: Vec<_> = told.iter().filter(|view| view.state == state).collect();
+                let records = world.records_of(name);
+                let then: Vec<_> = records.iter().filter(|view| view.state == state).collect();
                 assert!(!then.is_empty(), "{name} was never {state}");
                 for view in then {
                     assert_eq!(view.ranks.len() as u64, nodes, "{view:?}");
@@ -50,8 +56,8 @@ pub fn steps() -> Vec<Step> {
             world
                 .shows(name, "begins again", |view| again(view).then_some(()))
                 .await;
-            let told = || world.told(name).into_iter().find(again);
-            let first = eventually("that is told", || std::future::ready(told())).await;
+            let records = || world.records_of(name).into_iter().find(again);
+            let first = eventually("that is told", || std::future::ready(records())).await;
             assert_eq!(staying(&first).len() as u64, nodes, "{:?}", first.ranks);
         }),
         step!(

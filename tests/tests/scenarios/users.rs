@@ -27,11 +27,11 @@ fn url(world: &World) -> String {
 }
 
 /// API client of a user.
-pub fn client(world: &World, who: &str) -> Client {
+pub fn client(world: &World, user: &str) -> Client {
     Client::new(Endpoint {
         url: url(world),
         ca_pem: ca(world),
-        token: token(who).into(),
+        token: token(user).into(),
     })
     .unwrap()
 }
@@ -47,7 +47,7 @@ fn at(path: &str) -> String {
 /// Sends a request with this body; returns status and text of the answer.
 pub async fn ask(
     world: &World,
-    who: &str,
+    user: &str,
     (method, path): (Method, &str),
     kind: &str,
     body: String,
@@ -60,16 +60,16 @@ pub async fn ask(
         .build()
         .unwrap()
         .request(method, format!("{}{}", url(world), at(path)));
-    let request = request.bearer_auth(token(who));
+    let request = request.bearer_auth(token(user));
     let answer = request.header("content-type", kind).body(body).send();
     let answer = answer.await.unwrap();
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 
 /// Sends a JSON document that must be refused; returns the problem.
-pub async fn refused(world: &World, who: &str, path: &str, body: &Value) -> Problem {
+pub async fn refused(world: &World, user: &str, path: &str, body: &Value) -> Problem {
     let (kind, text) = ("application/json", body.to_string());
-    let (status, said) = ask(world, who, (Method::POST, path), kind, text).await;
+    let (status, said) = ask(world, user, (Method::POST, path), kind, text).await;
     assert!(
         (400..500).contains(&status),
         "{path} {body}: {status} {said}"
@@ -85,21 +85,21 @@ pub async fn channel(world: &World) -> Channel {
 }
 
 /// gRPC message of a user.
-pub fn by<T>(who: &str, message: T) -> Request<T> {
+pub fn by<T>(user: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
-    let bearer = format!("Bearer {}", token(who));
+    let bearer = format!("Bearer {}", token(user));
     let metadata = request.metadata_mut();
     metadata.insert("authorization", bearer.parse().unwrap());
     request
 }
 
 /// Context file of a user's command line, created as any user creates it.
-fn context(world: &World, who: &str) -> PathBuf {
+fn context(world: &World, user: &str) -> PathBuf {
     let site = world.site();
-    let context = site.path(&format!("context-{who}.json"));
+    let context = site.path(&format!("context-{user}.json"));
     if !context.exists() {
-        let file = site.path(&format!("{who}.token"));
-        std::fs::write(&file, token(who)).unwrap();
+        let file = site.path(&format!("{user}.token"));
+        std::fs::write(&file, token(user)).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let (server, token) = (url(world), file.to_str().unwrap());
         let of = ["--server", &server, "--ca", "https/https-ca.pem"];
@@ -110,7 +110,7 @@ fn context(world: &World, who: &str) -> PathBuf {
 }
 
 /// Runs the command line as a user, in the scenario's folder.
-pub fn cli<S: AsRef<std::ffi::OsStr>>(world: &World, who: &str, args: &[S]) -> Output {
+pub fn cli<S: AsRef<std::ffi::OsStr>>(world: &World, user: &str, args: &[S]) -> Output {
     let mut command = Command::new(lattice_tests::programs!().cli);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LATTICE_")) {
         command.env_remove(name);
@@ -120,15 +120,15 @@ pub fn cli<S: AsRef<std::ffi::OsStr>>(world: &World, who: &str, args: &[S]) -> O
         .env("HOME", world.scratch())
         .env("XDG_RUNTIME_DIR", world.scratch())
         .env_remove("XDG_CONFIG_HOME")
-        .env("LATTICE_CONTEXT", context(world, who))
+        .env("LATTICE_CONTEXT", context(world, user))
         .args(args)
         .output()
         .unwrap()
 }
 
 /// Output of a command, which must succeed.
-pub fn said<S: AsRef<std::ffi::OsStr>>(world: &World, who: &str, args: &[S]) -> String {
-    let done = cli(world, who, args);
+pub fn said<S: AsRef<std::ffi::OsStr>>(world: &World, user: &str, args: &[S]) -> String {
+    let done = cli(world, user, args);
     let words: Vec<_> = args
         .iter()
         .map(|arg| arg.as_ref().to_string_lossy())

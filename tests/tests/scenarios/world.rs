@@ -199,20 +199,24 @@ impl World {
     }
 
     /// Events of a job, in order. They arrive shortly after the API reports the state.
-    pub fn told(&self, name: &str) -> Vec<AllocationView> {
+    pub fn records_of(&self, name: &str) -> Vec<AllocationView> {
         let id = self.job(name).id;
         let seen = self.seen.lock().unwrap();
         seen.iter().filter(|view| view.id == id).cloned().collect()
     }
 
     /// Events of all allocations, in order.
-    pub fn all_told(&self) -> Vec<AllocationView> {
+    pub fn all_records(&self) -> Vec<AllocationView> {
         self.seen.lock().unwrap().clone()
     }
 
     /// States of a job, without repetitions.
     pub fn states(&self, name: &str) -> Vec<String> {
-        let mut states: Vec<String> = self.told(name).into_iter().map(|view| view.state).collect();
+        let mut states: Vec<String> = self
+            .records_of(name)
+            .into_iter()
+            .map(|view| view.state)
+            .collect();
         states.dedup();
         states
     }
@@ -420,7 +424,7 @@ impl World {
         for (name, job) in &self.jobs {
             let states = self.states(name).join(" ");
             let _ = writeln!(text, "    {name} (allocation {}): {states}", job.id);
-            if let Some(last) = self.told(name).last() {
+            if let Some(last) = self.records_of(name).last() {
                 let Some(stop) = last.stop.as_ref().or(last.reason.as_ref()) else {
                     continue;
                 };

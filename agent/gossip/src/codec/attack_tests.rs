@@ -14,9 +14,9 @@ use lattice_rng::Rng;
 async fn real_messages() -> Vec<Vec<u8>> {
     let authority = fixture::authority();
     let spy = fixture::mesh(&authority, "spy");
-    let (heard, mut hear) = mpsc::channel(64);
+    let (received, mut hear) = mpsc::channel(64);
     let router = Router::new().messages(MESSAGE_KIND, &[Role::Agent], move |caller, bytes| {
-        let _ = heard.try_send((caller.addr, bytes));
+        let _ = received.try_send((caller.addr, bytes));
     });
     spy.serve(router).unwrap();
     let victim = fixture::mesh(&authority, "victim");

@@ -108,14 +108,14 @@ async fn a_flood_from_one_member_is_cut_to_its_share() {
     let stats = cell.stats();
     println!("{stats:?}");
     assert!(cut.is_ok(), "{stats:?}");
-    let (heard, cut) = (
+    let (arrived, cut) = (
         stats.received - before.received,
         stats.over_rate - before.over_rate,
     );
     // Both senders together: 48 messages at once, and 16 in each interval.
     let intervals = started_at.elapsed().div_duration_f64(QUICK);
     let share = 2.0 * (48.0 + 16.0 * intervals);
-    assert!(heard.saturating_sub(cut) as f64 <= share, "{stats:?}");
+    assert!(arrived.saturating_sub(cut) as f64 <= share, "{stats:?}");
     until(cell, "the other one still", |s| alive(s) == 2).await;
 }
 

@@ -46,7 +46,7 @@ impl Core {
 
 async fn leave(link: Link) {
     link.no_new_calls.store(true, Ordering::Relaxed);
-    let told = async {
+    let leave_call = async {
         let (mut send, mut recv) = link.connection.open_bi().await.ok()?;
         send.write_all(&request_bytes(LEAVE, &[])).await.ok()?;
         let _ = send.finish();
@@ -55,7 +55,7 @@ async fn leave(link: Link) {
             _ => None,
         }
     };
-    match tokio::time::timeout(ANSWER_TIMEOUT, told).await {
+    match tokio::time::timeout(ANSWER_TIMEOUT, leave_call).await {
         Ok(Some(())) => {}
         // The connection closes anyway when a certificate from its handshake expires.
         _ => return,

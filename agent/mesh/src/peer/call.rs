@@ -79,9 +79,9 @@ impl Peer {
                 .link()
                 .await
                 .map_err(|e| unsent(self.addr(), &e))?;
-            let heard = link.connection.stats().udp_rx.datagrams;
+            let received = link.connection.stats().udp_rx.datagrams;
             let _running = link.running_calls.begin();
-            used = Some((link.clone(), heard));
+            used = Some((link.clone(), received));
             let (_send, mut recv) = self.send_request(&link, R::METHOD, &body).await?;
             let limit = self.max_reply();
             match read_frame(&mut recv, limit).await {
@@ -95,9 +95,9 @@ impl Peer {
         if let Ok(outcome) = tokio::time::timeout(deadline, exchange).await {
             return outcome;
         }
-        if let Some((link, heard)) = used
+        if let Some((link, received)) = used
             && deadline >= MIN_SILENCE
-            && link.connection.stats().udp_rx.datagrams == heard
+            && link.connection.stats().udp_rx.datagrams == received
         {
             self.state.stop_using(&link);
         }

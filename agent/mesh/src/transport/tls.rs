@@ -75,12 +75,12 @@ impl ResolvesServerCert for ServerCertificate {
         if hello.alpn()?.any(|protocol| protocol != ENROL_ALPN) {
             return Some(trust.certified_key.clone());
         }
-        let heard = match &self.unenrolled {
+        let is_admitted = match &self.unenrolled {
             UnenrolledPeers::NotServed => true,
             UnenrolledPeers::Served(door) => door.admit_handshake(),
             UnenrolledPeers::Throttled => false,
         };
-        heard.then(|| trust.certified_key_with_roots.clone())
+        is_admitted.then(|| trust.certified_key_with_roots.clone())
     }
 }
 

@@ -451,7 +451,7 @@ async fn strangers_from_everywhere_together_have_a_limited_number_of_tries() {
     let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
     let member = bind_with(own, patient());
     let peer = member.peer(office.addr(), ExpectedIdentity::role(Role::Quorum));
-    let (mut heard, mut refused_at_once) = (0, 0);
+    let (mut admitted, mut refused_at_once) = (0, 0);
     let mut cost = [std::time::Duration::ZERO; 2];
     for n in 1..=SOURCES {
         let stranger = raw::stranger_at([127, 0, 1, n].into());
@@ -462,7 +462,7 @@ async fn strangers_from_everywhere_together_have_a_limited_number_of_tries() {
             .await
         {
             Ok(connection) => {
-                heard += 1;
+                admitted += 1;
                 cost[0] += began.elapsed();
                 connection.close(0u32.into(), b"");
             }
@@ -475,11 +475,11 @@ async fn strangers_from_everywhere_together_have_a_limited_number_of_tries() {
         peer.call(&echo("x"), SHORT).await.unwrap();
     }
     println!(
-        "{heard} heard in {} us each, {refused_at_once} refused in {} us each (both ends)",
-        cost[0].as_micros() / heard.max(1) as u128,
+        "{admitted} heard in {} us each, {refused_at_once} refused in {} us each (both ends)",
+        cost[0].as_micros() / admitted.max(1) as u128,
         cost[1].as_micros() / refused_at_once.max(1) as u128,
     );
-    assert_eq!(heard, ALLOWED);
+    assert_eq!(admitted, ALLOWED);
     let right = office.token(Role::Agent, None, 1);
     let error = enrol(office.addr(), &right, "a1").await.unwrap_err();
     println!("{error}");
@@ -506,13 +506,13 @@ async fn a_source_that_does_not_stop_is_no_longer_heard_and_others_are() {
         ..MeshConfig::default()
     });
     let insists = raw::stranger_at([127, 0, 1, 1].into());
-    let mut heard = 0;
+    let mut admitted = 0;
     for _ in 0..50 {
         let connecting = insists.connect(office.addr(), "lattice.invalid").unwrap();
         if let Ok(connection) = connecting.await {
-            heard += 1;
+            admitted += 1;
             // The connections with a retry answer, the fourth to the sixth, wait for the server's close.
-            if heard > 3 {
+            if admitted > 3 {
                 let closed = connection.closed().await.to_string();
                 assert!(closed.contains("code 5"), "{closed}");
             } else {
@@ -520,7 +520,7 @@ async fn a_source_that_does_not_stop_is_no_longer_heard_and_others_are() {
             }
         }
     }
-    assert_eq!(heard, 6, "three tries, and three times the word to wait");
+    assert_eq!(admitted, 6, "three tries, and three times the word to wait");
     let right = office.token(Role::Agent, None, 1);
     enrol(office.addr(), &right, "a1").await.unwrap();
     // A member at the address of the insistent source is served.

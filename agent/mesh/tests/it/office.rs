@@ -24,7 +24,7 @@ struct TestEnroller {
     trusted: Vec<Arc<Authority>>,
     prove: Prove,
     /// Hashes of the secrets that the server received.
-    heard: Mutex<Vec<String>>,
+    token_hashes: Mutex<Vec<String>>,
 }
 
 impl Enroller for TestEnroller {
@@ -33,7 +33,10 @@ impl Enroller for TestEnroller {
         request: EnrolRequest,
         _: SocketAddr,
     ) -> BoxFuture<'_, Result<Issued, EnrolRefused>> {
-        self.heard.lock().unwrap().push(request.token_hash.clone());
+        self.token_hashes
+            .lock()
+            .unwrap()
+            .push(request.token_hash.clone());
         let identity = Identity::new("demo", request.role, request.name.as_str()).unwrap();
         let chain = self.issuing.issue(&identity, &request.csr, today());
         let issued = Issued {
@@ -88,7 +91,7 @@ impl EnrolmentServer {
             issuing: shows.clone(),
             trusted: trusted.iter().map(|a| Arc::clone(a)).collect(),
             prove,
-            heard: Mutex::default(),
+            token_hashes: Mutex::default(),
         });
         server.serve(router().enrolment(desk.clone())).unwrap();
         Self { desk, server }
@@ -103,7 +106,7 @@ impl EnrolmentServer {
         let error = self.enrol(token).await.unwrap_err();
         println!("{error}");
         assert!(matches!(error, EnrolError::PinMismatch { .. }), "{error:?}");
-        assert!(self.desk.heard.lock().unwrap().is_empty());
+        assert!(self.desk.token_hashes.lock().unwrap().is_empty());
         error
     }
 }
@@ -233,7 +236,7 @@ async fn only_a_quorum_member_may_prove_anything() {
     let error = agent.enrol(&token_of(&old)).await.unwrap_err();
     let said = error.to_string();
     assert!(said.contains("is not a quorum member"), "{said}");
-    assert!(agent.desk.heard.lock().unwrap().is_empty());
+    assert!(agent.desk.token_hashes.lock().unwrap().is_empty());
 }
 
 /// A key outlives the certificate of its authority; its proofs do not.

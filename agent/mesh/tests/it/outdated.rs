@@ -103,10 +103,10 @@ async fn stays_outside(agent: &Mesh, renewal: &Renewal, words: &str) {
         let said = state.last_error.as_ref();
         said.is_some_and(|said| said.contains(words))
     };
-    let heard = tokio::time::timeout(SHORT, states.wait_for(said));
+    let reached = tokio::time::timeout(SHORT, states.wait_for(said));
     // The returned guard would block changes of the state, so it is dropped here.
-    let is_heard = heard.await.is_ok();
-    assert!(is_heard, "{:?}", renewal.state());
+    let is_reached = reached.await.is_ok();
+    assert!(is_reached, "{:?}", renewal.state());
     // Time for another try.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(agent.trust_state().number, 1);
@@ -283,31 +283,31 @@ async fn outdated_protocol_serves_only_recovery() {
         let answered = async {
             loop {
                 let (_client, connection) = dial(Some(own)).await;
-                if let Some(told) = ask(connection.unwrap(), method, body.clone()).await {
-                    return told;
+                if let Some(reply) = ask(connection.unwrap(), method, body.clone()).await {
+                    return reply;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let told = tokio::time::timeout(SHORT, answered).await;
-        told.unwrap_or_else(|_| panic!("{method} is not answered"))
+        let reply = tokio::time::timeout(SHORT, answered).await;
+        reply.unwrap_or_else(|_| panic!("{method} is not answered"))
     };
-    let told = answer("mesh.trust", vec![1]).await;
-    assert_eq!(told[0], 0, "a bundle: {told:?}");
-    let told = answer("mesh.trust", vec![3]).await;
-    assert_eq!(told, [0, 0, 0, 0, 1, 0], "none that is later");
+    let reply = answer("mesh.trust", vec![1]).await;
+    assert_eq!(reply[0], 0, "a bundle: {reply:?}");
+    let reply = answer("mesh.trust", vec![3]).await;
+    assert_eq!(reply, [0, 0, 0, 0, 1, 0], "none that is later");
     for (method, body) in [
         ("mesh.renew", vec![0]),
         ("test.echo", vec![1, b'x']),
         ("mesh.trust", vec![1; 65]),
     ] {
-        let told = answer(method, body).await;
-        assert_eq!(told[0], 2, "{method} is a fault: {told:?}");
+        let reply = answer(method, body).await;
+        assert_eq!(reply[0], 2, "{method} is a fault: {reply:?}");
     }
     let (_client, connection) = dial(None).await;
-    let told = match connection {
+    let reply = match connection {
         Ok(connection) => ask(connection, "mesh.trust", vec![1]).await,
         Err(_) => None,
     };
-    assert_eq!(told, None);
+    assert_eq!(reply, None);
 }

@@ -119,8 +119,8 @@ impl HookRunner {
     /// Description of a run: `what`, and the last line of output.
     pub(in crate::executor) async fn describe(&self, what: &str) -> String {
         let (what, log) = (what.to_owned(), self.log.clone());
-        let told = tokio::task::spawn_blocking(move || with_last_line(&what, &log)).await;
-        told.unwrap_or_else(|error| error.to_string())
+        let description = tokio::task::spawn_blocking(move || with_last_line(&what, &log)).await;
+        description.unwrap_or_else(|error| error.to_string())
     }
 
     /// Starts the hook in a separate thread: the start takes as long as the filesystem of the program, and must not
@@ -150,7 +150,7 @@ impl HookRunner {
             .stderr(input)
             .process_group(0)
             .kill_on_drop(true);
-        let (tell, told) = oneshot::channel();
+        let (tell, child_receiver) = oneshot::channel();
         let runtime = Handle::current();
         std::thread::Builder::new()
             .name(self.name.as_str().to_owned())
@@ -160,7 +160,7 @@ impl HookRunner {
                 drop(starting);
                 let _ = tell.send(started);
             })?;
-        let child = told
+        let child = child_receiver
             .await
             .map_err(|_| io::Error::other("the thread that starts the hook has ended"))??;
         Ok((child, Receiver::from_owned_fd(output.into())?))

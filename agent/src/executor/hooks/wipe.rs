@@ -253,9 +253,9 @@ impl Wiper {
 
     /// Writes a record, and retries until the write succeeds. The outcome becomes visible to callers only afterwards.
     async fn write_until_saved(&self, record: WipeRecord) -> WipeRecord {
-        let mut is_told = false;
+        let mut is_reported = false;
         while let Err(error) = self.write(record.clone()).await {
-            if !std::mem::replace(&mut is_told, true) {
+            if !std::mem::replace(&mut is_reported, true) {
                 tracing::error!(%error, "outcome of a wipe could not be recorded yet");
             }
             tokio::time::sleep(RETRY_INTERVAL).await;

@@ -164,7 +164,7 @@ impl Executor {
                 (OrphanPolicy::End, None) if found.is_proven => {
                     drop(self.resume_attempt(key, &found.pids()));
                 }
-                (OrphanPolicy::End, told) => self.end_unreported(key, &found, told.is_some()),
+                (OrphanPolicy::End, report) => self.end_unreported(key, &found, report.is_some()),
             }
         }
     }

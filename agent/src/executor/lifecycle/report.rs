@@ -15,10 +15,12 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Reports every change of `rank` until control acknowledges the end, then removes the attempt from memory.
 pub(in crate::executor) async fn report_until_acknowledged(shared: &Shared, rank: &Arc<Rank>) {
     let mut changes = rank.subscribe();
-    let mut told: Option<RankReport> = None;
+    let mut last_report: Option<RankReport> = None;
     let mut pause = MIN_RETRY_DELAY;
     loop {
-        let news = changes.wait_for(|now| now.is_some() && *now != told).await;
+        let news = changes
+            .wait_for(|now| now.is_some() && *now != last_report)
+            .await;
         let Some(report) = news.ok().and_then(|now| now.clone()) else {
             return;
         };
@@ -34,7 +36,7 @@ pub(in crate::executor) async fn report_until_acknowledged(shared: &Shared, rank
                 if matches!(report, RankReport::Ended { .. }) {
                     return forget(shared, rank).await;
                 }
-                told = Some(report);
+                last_report = Some(report);
                 pause = MIN_RETRY_DELAY;
             }
             Err(error) => {

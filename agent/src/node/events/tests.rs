@@ -162,13 +162,13 @@ async fn week_of_events_keeps_journal_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
-    let (mut told, mut counted, mut since) = (0, 0, 0);
+    let (mut lines, mut counted, mut since) = (0, 0, 0);
     let all = |event: &Event| u64::from(event.count) + u64::from(event.left_out);
     for minute in 0..7 * 24 * 60 {
         for gpu in 0..8 {
             events.record_now(xid(gpu, 13 + minute % 40, Severity::Inform));
             events.record_now(xid(gpu, 79, Severity::Faulty));
-            told += 2;
+            lines += 2;
         }
         events.write_due();
         hand.forward(MINUTE);
@@ -195,7 +195,7 @@ async fn week_of_events_keeps_journal_bounded() {
     ];
     for other in &others {
         events.record_now(other.clone());
-        told += 1;
+        lines += 1;
     }
     let new = written_since(&history, &mut since).await;
     counted += new.iter().map(all).sum::<u64>();
@@ -208,7 +208,7 @@ async fn week_of_events_keeps_journal_bounded() {
     }
     let rest = written_since(&history, &mut since).await;
     counted += rest.iter().map(all).sum::<u64>();
-    assert_eq!(counted, told);
+    assert_eq!(counted, lines);
     let all = written(&history).await;
     let bound = usize::try_from(Limits::default().events).unwrap();
     assert!(all.len() <= bound, "{}", all.len());
@@ -246,7 +246,7 @@ async fn a_reason_that_turned_often_and_turns_faulty_is_written_at_once() {
     assert_eq!(new, [worse]);
 }
 
-fn heard(action: &str, path: &str, subsystem: &str) -> KernelNotice {
+fn kernel_notice(action: &str, path: &str, subsystem: &str) -> KernelNotice {
     let message = format!("{action}@{path}\0SUBSYSTEM={subsystem}\0");
     KernelNotice::Event(Uevent::parse(message.as_bytes()).unwrap())
 }
@@ -257,15 +257,18 @@ async fn records_module_load_with_devices() {
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
     let mut hearing = NoticeRecorder::new(events);
-    hearing.record_notice(heard("add", "/module/nvidia", "module"), 0);
-    hearing.record_notice(heard("add", "/module/nvidia_uvm", "module"), 10);
+    hearing.record_notice(kernel_notice("add", "/module/nvidia", "module"), 0);
+    hearing.record_notice(kernel_notice("add", "/module/nvidia_uvm", "module"), 10);
     let gpu = "/devices/pci0000:00/0000:17:00.0";
-    hearing.record_notice(heard("remove", gpu, "pci"), 20);
-    hearing.record_notice(heard("add", "/devices/virtual/net/veth7", "net"), 30);
-    let told = written(&history).await;
-    let told: Vec<&str> = told.iter().map(|(key, _)| key.as_str()).collect();
+    hearing.record_notice(kernel_notice("remove", gpu, "pci"), 20);
+    hearing.record_notice(
+        kernel_notice("add", "/devices/virtual/net/veth7", "net"),
+        30,
+    );
+    let written_events = written(&history).await;
+    let written_events: Vec<&str> = written_events.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(
-        told,
+        written_events,
         [
             "driver nvidia",
             "driver nvidia_uvm",
@@ -280,7 +283,7 @@ async fn a_flash_update_and_the_parameters_of_a_driver_are_device_events() {
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
     let mut hearing = NoticeRecorder::new(events);
-    let told = |action| {
+    let notice_of = |action| {
         KernelNotice::Devlink(DevlinkEvent {
             action,
             bus: "pci".to_owned(),
@@ -288,11 +291,11 @@ async fn a_flash_update_and_the_parameters_of_a_driver_are_device_events() {
         })
     };
     for n in 0..20 {
-        hearing.record_notice(told(DevlinkAction::Parameter), n);
+        hearing.record_notice(notice_of(DevlinkAction::Parameter), n);
     }
-    hearing.record_notice(told(DevlinkAction::FlashEnd), 30);
-    let told = written(&history).await;
-    let mut names: Vec<&str> = told.iter().map(|(key, _)| key.as_str()).collect();
+    hearing.record_notice(notice_of(DevlinkAction::FlashEnd), 30);
+    let written_events = written(&history).await;
+    let mut names: Vec<&str> = written_events.iter().map(|(key, _)| key.as_str()).collect();
     names.dedup();
     assert_eq!(
         names,
@@ -311,24 +314,27 @@ async fn device_storm_keeps_hourly_room() {
     let mut hearing = NoticeRecorder::new(events.clone());
     for n in 0..1_000 {
         let function = format!("/devices/pci0000:00/0000:17:{n:02x}.0");
-        hearing.record_notice(heard("change", &function, "pci"), n);
+        hearing.record_notice(kernel_notice("change", &function, "pci"), n);
     }
     hearing.record_notice(KernelNotice::Lost, 1_000);
     let others = "device others";
-    let told = written(&history).await;
+    let written_events = written(&history).await;
     let first = "device pci change 0000:17:00.0".to_owned();
-    assert_eq!(told.first(), Some(&(first, 1)));
-    assert!(told.len() < 20, "{}", told.len());
+    assert_eq!(written_events.first(), Some(&(first, 1)));
+    assert!(written_events.len() < 20, "{}", written_events.len());
     let lost = "device too many events to receive".to_owned();
-    assert_eq!(told.last(), Some(&(lost, 1)));
+    assert_eq!(written_events.last(), Some(&(lost, 1)));
     hand.forward(10 * MINUTE);
     events.write_due();
-    let told = written(&history).await;
-    assert_eq!(told.iter().map(|(_, count)| count).sum::<u32>(), 1_001);
-    let rest = told.iter().filter(|(key, _)| key == others);
+    let written_events = written(&history).await;
+    assert_eq!(
+        written_events.iter().map(|(_, count)| count).sum::<u32>(),
+        1_001
+    );
+    let rest = written_events.iter().filter(|(key, _)| key == others);
     let most = rest.map(|(_, count)| *count).max().unwrap();
     assert!(most > 900, "{most}");
-    let later = heard("remove", "/devices/pci0000:00/0000:18:00.0", "pci");
+    let later = kernel_notice("remove", "/devices/pci0000:00/0000:18:00.0", "pci");
     NoticeRecorder::new(events).record_notice(later, 0);
     let removed = "device pci remove 0000:18:00.0".to_owned();
     assert_eq!(written(&history).await.last(), Some(&(removed, 1)));
@@ -354,11 +360,11 @@ async fn writes_pending_events_once_journal_is_readable() {
     std::fs::remove_file(&place).unwrap();
     std::fs::rename(&away, &place).unwrap();
     let written = written_since(&history, &mut 0).await;
-    let told: Vec<(u64, &EventKind)> = written.iter().map(|e| (e.seq, &e.event)).collect();
+    let pairs: Vec<(u64, &EventKind)> = written.iter().map(|e| (e.seq, &e.event)).collect();
     let version = |version: &str| EventKind::Agent {
         version: version.to_owned(),
     };
-    assert_eq!(told, [(1, &version("0.1.0")), (2, &version("0.2.0"))]);
+    assert_eq!(pairs, [(1, &version("0.1.0")), (2, &version("0.2.0"))]);
     assert_eq!(triggers.try_recv(), Ok(Cause::AgentStart));
     // Later events continue from that number.
     events.record_now(xid(1, 79, Severity::Faulty));

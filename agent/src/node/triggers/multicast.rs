@@ -109,8 +109,8 @@ mod tests {
     /// The group reports feature changes of interfaces, and an interface that joins a bridge changes features.
     #[test]
     fn a_group_of_generic_netlink_that_was_joined_is_heard() {
-        let heard = std::thread::spawn(hear_bridge_messages).join().unwrap();
-        if let Err(why) = heard {
+        let received = std::thread::spawn(hear_bridge_messages).join().unwrap();
+        if let Err(why) = received {
             let required = std::env::var("LATTICE_REQUIRE_PEERS").is_ok_and(|value| value == "1");
             assert!(!required, "{why}");
             eprintln!("SKIPPED: a network namespace with a bridge: {why}");
@@ -119,14 +119,14 @@ mod tests {
 
     #[expect(unsafe_code, reason = "a namespace of this thread's own")]
     fn hear_bridge_messages() -> Result<(), String> {
-        let told = |error: io::Error| error.to_string();
+        let text = |error: io::Error| error.to_string();
         // SAFETY: only the network namespace is unshared, not the descriptor table.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|errno| errno.to_string())?;
-        let monitor = multicast_group("ethtool", "monitor").map_err(told)?;
+        let monitor = multicast_group("ethtool", "monitor").map_err(text)?;
         for args in ["v0 type veth peer name v1", "br0 type bridge"] {
             let mut ip = Command::new("ip");
             ip.args(["link", "add"]).args(args.split(' '));
-            let done = ip.status().map_err(told)?;
+            let done = ip.status().map_err(text)?;
             if !done.success() {
                 return Err(format!("ip link add {args}"));
             }
@@ -150,9 +150,9 @@ mod tests {
             assert!(nothing.is_err(), "heard without having joined: {nothing:?}");
             socket.join(monitor.group).unwrap();
             enslave();
-            let heard = socket.receive(&mut buffer);
-            let heard = tokio::time::timeout(Duration::from_secs(20), heard).await;
-            let MulticastReceived::Datagram(length @ 20..) = heard.unwrap().unwrap() else {
+            let received = socket.receive(&mut buffer);
+            let received = tokio::time::timeout(Duration::from_secs(20), received).await;
+            let MulticastReceived::Datagram(length @ 20..) = received.unwrap().unwrap() else {
                 panic!("one message is not too many");
             };
             assert!(length < buffer.len());

@@ -278,17 +278,17 @@ mod tests {
             heartbeat,
         };
         let before = stored(2, 2, 1, 9);
-        let heard = |now| answer_from_numbers(3, Some(&before), &now);
-        assert_eq!(heard(before), None);
-        assert_eq!(heard(stored(3, 2, 1, 9)), Some(ReportContent::Alive));
-        assert_eq!(heard(stored(2, 2, 1, 10)), Some(ReportContent::Alive));
+        let answer_to = |now| answer_from_numbers(3, Some(&before), &now);
+        assert_eq!(answer_to(before), None);
+        assert_eq!(answer_to(stored(3, 2, 1, 9)), Some(ReportContent::Alive));
+        assert_eq!(answer_to(stored(2, 2, 1, 10)), Some(ReportContent::Alive));
         assert_eq!(
-            heard(stored(3, 3, 1, 9)),
+            answer_to(stored(3, 3, 1, 9)),
             Some(ReportContent::Complete { bytes: None })
         );
-        assert_eq!(heard(stored(4, 4, 2, 9)), None);
+        assert_eq!(answer_to(stored(4, 4, 2, 9)), None);
         assert!(matches!(
-            heard(stored(3, 2, 3, 9)),
+            answer_to(stored(3, 2, 3, 9)),
             Some(ReportContent::Declined(_))
         ));
     }

@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn checkpoint_environment_matches_mode() {
-        let told = |mode, restore| {
+        let checkpoint_variables = |mode, restore| {
             let mut launch = launch(&[("LATTICE_CHECKPOINT_MODE", "forged")]);
             launch.checkpoint = Some(CheckpointPlan {
                 setup: CheckpointSetup {
@@ -229,7 +229,7 @@ mod tests {
             directory: "/scratch/12".to_owned(),
         };
         assert_eq!(
-            told(CheckpointMode::Signal, Some(restore)),
+            checkpoint_variables(CheckpointMode::Signal, Some(restore)),
             [
                 "LATTICE_CHECKPOINT_DIR=/scratch/12",
                 "LATTICE_CHECKPOINT_MODE=signal",
@@ -239,11 +239,11 @@ mod tests {
             ]
         );
         assert_eq!(
-            told(CheckpointMode::SharedMemory, None)[2],
+            checkpoint_variables(CheckpointMode::SharedMemory, None)[2],
             "LATTICE_CHECKPOINT_SHM=/run/lattice/a/12.3/checkpoint.shm"
         );
         assert_eq!(
-            told(CheckpointMode::Callback, None)[2],
+            checkpoint_variables(CheckpointMode::Callback, None)[2],
             "LATTICE_CHECKPOINT_SOCKET=/run/lattice/a/12.3/checkpoint.sock"
         );
     }

@@ -57,9 +57,9 @@ pub(in crate::supervisor) fn prepare(
         .split_first()
         .ok_or("the job has neither a program nor a script")?;
     let places = JobPaths::of(launch, program)?;
-    let (steps, told) =
+    let (steps, step_sink) =
         pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|e| e.to_string())?;
-    let child = child(launch, &places, procs, told)?;
+    let child = child(launch, &places, procs, step_sink)?;
     let user = launch.become_user.as_ref();
     let (to_stdout, stdout) = output_stream(places.stdout.as_ref(), user)?;
     let (to_stderr, stderr) = output_stream(places.stderr.as_ref(), user)?;
@@ -109,9 +109,9 @@ impl Job {
 
     /// Last reported step.
     fn step(&mut self) -> Option<Step> {
-        let mut told = [0; 64];
-        if let Ok(count) = rustix::io::read(&self.steps, &mut told)
-            && let Some(last) = told.get(..count).and_then(<[u8]>::last)
+        let mut steps_read = [0; 64];
+        if let Ok(count) = rustix::io::read(&self.steps, &mut steps_read)
+            && let Some(last) = steps_read.get(..count).and_then(<[u8]>::last)
         {
             self.step = Step::of(*last);
         }

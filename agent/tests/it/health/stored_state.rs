@@ -70,8 +70,8 @@ async fn an_xid_outlives_the_agent_and_ends_with_the_boot() {
     eventually("a listener", || is_listened_to(&tree)).await;
     // A listener that is not ready yet would miss the event, so the test raises the event until it arrives.
     let mut raised = Control::default();
-    let heard = says(XID);
-    let hearing = cluster.member("n1", &heard);
+    let agent_health = says(XID);
+    let hearing = cluster.member("n1", &agent_health);
     tokio::pin!(hearing);
     let member = loop {
         raised.xids.push(Xid {
@@ -90,8 +90,8 @@ async fn an_xid_outlives_the_agent_and_ends_with_the_boot() {
         (before.entity.as_str(), before.action),
         ("gpu.1", Action::Reboot)
     );
-    let told = written_xids(&daemon.peer(&cluster)).await;
-    assert_eq!(told, [(XID.to_owned(), "gpu.1".to_owned(), 1)]);
+    let found = written_xids(&daemon.peer(&cluster)).await;
+    assert_eq!(found, [(XID.to_owned(), "gpu.1".to_owned(), 1)]);
     let file = data.join("health.json");
     eventually("the XID on the disk", || {
         let text = std::fs::read_to_string(&file).ok()?;
@@ -106,7 +106,7 @@ async fn an_xid_outlives_the_agent_and_ends_with_the_boot() {
     assert_eq!(after.first_seen_ms, before.first_seen_ms);
     assert_eq!(
         xids(&daemon.peer(&cluster)).await,
-        told,
+        found,
         "kept, and not told twice"
     );
     daemon.end(Signal::TERM);

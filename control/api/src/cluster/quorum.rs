@@ -85,7 +85,7 @@ impl From<Known> for QuorumView {
             cluster: known.cluster,
             incarnation: known.incarnation.number,
             restored_from: origin(known.incarnation),
-            answered_by: known.told_by,
+            answered_by: known.answered_by,
             leader: known.leader,
             term: known.term,
             majority: known.majority,
@@ -110,7 +110,7 @@ impl From<MemberRow> for QuorumMemberView {
             snapshot_index: account.map(|a| a.snapshot_index),
             revision: account.map(|a| a.revision.0),
             lag: row.lag,
-            last_contact_ms: row.heard_ms,
+            last_contact_ms: row.last_contact_ms,
             build: account.map(|a| a.build.clone()),
             data_format: account.map(|a| a.data_format),
         }

@@ -68,9 +68,9 @@ mod tests {
             ..WeightsChange::default()
         };
         for number in [f64::NAN, f64::INFINITY] {
-            let told = serde_json::to_string(&energy(Some(number))).map_err(|e| e.to_string());
+            let json = serde_json::to_string(&energy(Some(number))).map_err(|e| e.to_string());
             assert!(
-                told.is_err_and(|e| e.contains("cannot be sent")),
+                json.is_err_and(|e| e.contains("cannot be sent")),
                 "{number}"
             );
         }

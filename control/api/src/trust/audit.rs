@@ -477,8 +477,12 @@ mod tests {
 
     #[test]
     fn each_action_has_a_summary() {
-        let told: Vec<String> = every_action().iter().map(summary).collect();
-        let told = told.join("\n");
-        assert_eq!(told, include_str!("audit/words.txt").trim_end(), "{told}");
+        let summaries: Vec<String> = every_action().iter().map(summary).collect();
+        let summaries = summaries.join("\n");
+        assert_eq!(
+            summaries,
+            include_str!("audit/words.txt").trim_end(),
+            "{summaries}"
+        );
     }
 }

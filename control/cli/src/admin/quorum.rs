@@ -188,7 +188,7 @@ fn number(value: Option<u64>) -> String {
 }
 
 fn row(member: &QuorumMemberView, format: Format) -> Vec<String> {
-    let heard = match member.last_contact_ms {
+    let last_contact = match member.last_contact_ms {
         Some(ms) if format == Format::Csv => ms.to_string(),
         Some(ms) if ms < 10_000 => format!("{ms} ms ago"),
         Some(ms) => format!("{} s ago", ms / 1000),
@@ -202,7 +202,7 @@ fn row(member: &QuorumMemberView, format: Format) -> Vec<String> {
         or_dash(member.fault.as_deref()),
         number(member.applied_index),
         number(member.lag),
-        heard,
+        last_contact,
         number(member.snapshot_index),
         number(member.term),
         number(member.last_log_index),
@@ -283,12 +283,12 @@ where
     F: Future<Output = Result<QuorumStep, ClientError>>,
 {
     let until = Instant::now() + Duration::from_secs(wait.timeout);
-    let (mut heard, mut said) = (Instant::now(), None);
+    let (mut last_contact, mut said) = (Instant::now(), None);
     loop {
         match step().await {
             Ok(done) if done.is_done() => return Ok(done),
             Ok(step) => {
-                heard = Instant::now();
+                last_contact = Instant::now();
                 let now = match (step.at, step.of, &step.fault) {
                     (_, _, Some(fault)) => format!("{what}: unreachable: {fault}"),
                     (Some(at), Some(of), None) => {
@@ -302,7 +302,7 @@ where
                 }
             }
             // Between two leaders no member answers.
-            Err(ClientError::Unavailable(_)) if heard.elapsed() < UNAVAILABLE_TIMEOUT => {}
+            Err(ClientError::Unavailable(_)) if last_contact.elapsed() < UNAVAILABLE_TIMEOUT => {}
             Err(error) => return Err(error.into()),
         }
         if Instant::now() >= until {

@@ -389,11 +389,11 @@ fn row(vcluster: &VclusterView) -> Vec<String> {
 fn movement_lines(moves: &MovementView) -> impl Iterator<Item = (&'static str, String)> {
     moves.named().into_iter().map(|(name, value)| {
         let is_set = moves.set.iter().any(|set| set == name);
-        let told = match is_set {
+        let shown_value = match is_set {
             true => format!("{value} (set)"),
             false => format!("{value} (default)"),
         };
-        (name, told)
+        (name, shown_value)
     })
 }
 

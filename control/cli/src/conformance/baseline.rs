@@ -329,11 +329,11 @@ fn rules(classes: &BTreeMap<String, ClassRuleView>) -> String {
         let same = alike.entry((&rule.kind, &rule.policy));
         same.or_default().push(class);
     }
-    let told = alike.into_iter().map(|((kind, policy), classes)| {
+    let groups = alike.into_iter().map(|((kind, policy), classes)| {
         let classes = classes.join(", ");
         format!("{kind}, {policy}: {classes}")
     });
-    told.collect::<Vec<_>>().join("; ")
+    groups.collect::<Vec<_>>().join("; ")
 }
 
 /// Formats a value of the comparison; `None`, for a version that is not in force, differs from "no nodes".

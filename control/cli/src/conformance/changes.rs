@@ -116,8 +116,8 @@ mod tests {
         };
         assert!(notes(&found).is_empty());
         found.reaches_back_to = Some("2026-11-21T09:30:00.000Z".to_owned());
-        let told = notes(&found);
+        let lines = notes(&found);
         let part = "between 2026-11-15T00:00:00Z and 2026-11-21T09:30:00Z are not listed";
-        assert!(told.len() == 1 && told[0].contains(part), "{told:?}");
+        assert!(lines.len() == 1 && lines[0].contains(part), "{lines:?}");
     }
 }

@@ -154,7 +154,7 @@ fn report_dropped_jobs(args: &CompareArgs, outcomes: &[Vec<Outcome>]) {
                 .descriptions()
                 .iter()
                 .take(5)
-                .for_each(|told| print_message(format!("  {told}")));
+                .for_each(|description| print_message(format!("  {description}")));
         }
     }
 }

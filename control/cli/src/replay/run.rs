@@ -212,8 +212,8 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
     let begin = Instant::now();
     let outcome = replay_workload(&source, &decider, &how)?;
     let wall_s = begin.elapsed().as_secs_f64();
-    for told in outcome.skipped.descriptions() {
-        print_message(format!("{}: {told}", source.name));
+    for description in outcome.skipped.descriptions() {
+        print_message(format!("{}: {description}", source.name));
     }
     if let Some(path) = &args.schedule {
         write_schedule(path, &source, &outcome)?;
@@ -234,7 +234,7 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
             faults
                 .descriptions
                 .iter()
-                .for_each(|told| print_message(format!("check: {told}")));
+                .for_each(|description| print_message(format!("check: {description}")));
             let again = replay_workload(&source, &decider, &how)?;
             Some(CheckResult {
                 faults: faults.count,

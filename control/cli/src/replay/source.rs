@@ -216,8 +216,8 @@ fn note_hardware(workload: &mut Workload, machine: &Machine) {
 }
 
 fn print_skipped(name: &str, workload: &Workload) {
-    for told in workload.skipped.descriptions() {
-        print_message(format!("{name}: {told}"));
+    for description in workload.skipped.descriptions() {
+        print_message(format!("{name}: {description}"));
     }
 }
 

@@ -154,12 +154,12 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
         &mut checks,
     )?;
     let wall_s = begin.elapsed().as_secs_f64();
-    let told = reported_vectors(&values, base, &objectives);
+    let reported = reported_vectors(&values, base, &objectives);
     let points = points(
         &source,
         &vectors,
         &values,
-        &told,
+        &reported,
         &objectives,
         &how,
         &mut checks,
@@ -180,7 +180,7 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
         conventions: CONVENTIONS,
     };
     print(&report, &space, format)?;
-    if let (Some(path), best) = (&args.save, told.best) {
+    if let (Some(path), best) = (&args.save, reported.best) {
         let about = || format!("--save {}", path.display());
         let text = serde_yaml_ng::to_string(&vectors[best].text).with_context(about)?;
         std::fs::write(path, text).with_context(about)?;
@@ -301,7 +301,7 @@ fn points(
     source: &Source,
     vectors: &[WeightVector],
     values: &[Vec<f64>],
-    told: &ReportedVectors,
+    reported: &ReportedVectors,
     objectives: &[&Measure],
     how: &ReplayOptions,
     checks: &mut CheckedSchedules,
@@ -322,9 +322,9 @@ fn points(
         let is_same = quorum.schedule.digest() == books.schedule.digest();
         Ok((is_same, quorum.metrics, quorum.faults))
     };
-    let confirmed = for_each(&told.vector_indices, "confirmed by the quorum", again);
-    let mut points = Vec::with_capacity(told.vector_indices.len());
-    for (place, confirmed) in told.vector_indices.iter().zip(confirmed) {
+    let confirmed = for_each(&reported.vector_indices, "confirmed by the quorum", again);
+    let mut points = Vec::with_capacity(reported.vector_indices.len());
+    for (place, confirmed) in reported.vector_indices.iter().zip(confirmed) {
         let (confirmed, metrics, faults) = confirmed.map_err(anyhow::Error::from)?;
         let name = || format!("{}, rules of the quorum", vector_name(&vectors[*place]));
         checks.add(name, faults.as_ref());
@@ -336,8 +336,8 @@ fn points(
             policy: vectors[*place].text.clone(),
             values: named.zip(values[*place].iter().copied()).collect(),
             by_quorum: (!confirmed).then(|| by_quorum.flatten().collect()),
-            is_best: *place == told.best,
-            is_base: *place == told.base,
+            is_best: *place == reported.best,
+            is_base: *place == reported.base,
             confirmed,
         });
     }

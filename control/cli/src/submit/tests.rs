@@ -114,10 +114,10 @@ fn error_names_line() {
         script("#!/bin/sh\n#SBATCH -A atlas//web\n#LATTICE --walltime soon\ntrue\n");
     let usage = |words: &[&str]| request(words).unwrap_err();
     let why = usage(&[&file]);
-    let [told, account, walltime] = why.lines().collect::<Vec<_>>()[..] else {
+    let [heading, account, walltime] = why.lines().collect::<Vec<_>>()[..] else {
         panic!("{why}")
     };
-    assert_eq!(told, "not submitted: 2 errors");
+    assert_eq!(heading, "not submitted: 2 errors");
     assert!(account.starts_with(&format!("{file}:2: #SBATCH --account: project path")));
     assert!(walltime.starts_with(&format!("{file}:3: #LATTICE --walltime: \"soon\" is not")));
     let why = usage(&["-p", "a", &file]);
@@ -295,16 +295,16 @@ fn warns_of_slurm_times_and_variables() {
         ("2026-12-01T08:00+01:00", &[], 0),
         ("now+1hour", &[], 0),
     ] {
-        let told = notes(&begins(at), more);
-        assert_eq!(told.len(), count, "{at}: {told:?}");
+        let warnings = notes(&begins(at), more);
+        assert_eq!(warnings.len(), count, "{at}: {warnings:?}");
     }
     assert!(notes(&begins("16:00"), &[])[0].contains("--begin=16:00 is UTC"));
-    let told = notes(
+    let warnings = notes(
         "#SBATCH -A a\n# $SLURM_CPUS\nrun --of=${SLURM_ARRAY_TASK_ID}\n",
         &[],
     );
-    assert_eq!(told.len(), 1);
-    assert!(told[0].starts_with("the script uses SLURM_ARRAY_TASK_ID, which"));
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].starts_with("the script uses SLURM_ARRAY_TASK_ID, which"));
 }
 
 #[test]

@@ -388,18 +388,20 @@ fn only_ask(sandbox: &Sandbox) {
     };
     let said = ask(&[]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    let is_told = ["would start now on ", "would wait: needs 1 of 8 nodes"];
+    let beginnings = ["would start now on ", "would wait: needs 1 of 8 nodes"];
     assert!(
-        is_told.iter().any(|begin| said.stdout.starts_with(begin)),
+        beginnings
+            .iter()
+            .any(|begin| said.stdout.starts_with(begin)),
         "{said:?}"
     );
     assert!(said.stderr.contains("nothing was submitted"), "{said:?}");
-    let told = ask(&["-o", "json"]).json();
+    let answer = ask(&["-o", "json"]).json();
     assert_eq!(
-        (&told["id"], &told["dry_run"]),
+        (&answer["id"], &answer["dry_run"]),
         (&json!(null), &json!(true))
     );
-    assert!(told["outlook"]["summary"].is_string(), "{told}");
+    assert!(answer["outlook"]["summary"].is_string(), "{answer}");
     // Until the last node has published its hardware, it might have such GPUs.
     wait_until("nobody has such GPUs", JOIN, || {
         let no = ask(&["--gpu-model", "h200"]);
@@ -445,9 +447,12 @@ fn only_ask_for_a_graph(sandbox: &Sandbox) {
             "train", project, "default", "2", "-", "1h30m", "prepare", "(any)"
         ]
     );
-    let told = ask("[prepare]", &["-o", "json"]).json();
+    let answer = ask("[prepare]", &["-o", "json"]).json();
     assert_eq!(
-        (&told["dry_run"], &told["members"][1]["after"][0]["member"]),
+        (
+            &answer["dry_run"],
+            &answer["members"][1]["after"][0]["member"]
+        ),
         (&json!(true), &json!("prepare"))
     );
     let no = ask("[nobody]", &[]);

@@ -272,20 +272,20 @@ fn json_is_one_document_for_success_and_refusal() {
             continue;
         }
         let done = run(&sandbox, &contexts[0], "json", (name, args));
-        let mut told = |what: &str, done: &CommandResult| {
+        let mut check_json = |what: &str, done: &CommandResult| {
             wrong.push(format!("{name}: {what}: {done:?}"));
         };
         let Ok(document) = serde_json::from_str::<Value>(&done.stdout) else {
-            told("not one JSON document", &done);
+            check_json("not one JSON document", &done);
             continue;
         };
         match (outcome, done.code) {
             (Done, Some(0)) => {}
-            (Done, _) => told("must succeed", &done),
-            (Failed, Some(0)) => told("must fail", &done),
+            (Done, _) => check_json("must succeed", &done),
+            (Failed, Some(0)) => check_json("must fail", &done),
             (Failed, code) => {
                 if let Some(fault) = problem_fault(&document, code) {
-                    told(&fault, &done);
+                    check_json(&fault, &done);
                 }
             }
             (Either | Covered, _) => {}

@@ -155,8 +155,8 @@ mod tests {
             "{}",
             day.len()
         );
-        let told: usize = day.iter().map(|one| 1 + one.left_out as usize).sum();
-        assert!((24 * 60 - 60..=24 * 60).contains(&told), "{told}");
+        let counted: usize = day.iter().map(|one| 1 + one.left_out as usize).sum();
+        assert!((24 * 60 - 60..=24 * 60).contains(&counted), "{counted}");
         // Each entry differs from the one written before it.
         assert!(day.windows(2).all(|two| two[0].entry.to != two[1].entry.to));
     }

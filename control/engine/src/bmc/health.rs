@@ -75,20 +75,20 @@ impl BmcHealth {
         if !is_doubted || drains_of(&self.engine).is_subset(&drains_of(&engine)) {
             self.engine = engine;
         }
-        let mut untold = BTreeSet::new();
+        let mut undecided = BTreeSet::new();
         for (code, check) in &self.draining {
             if is_doubted || !is_evaluable(code, check, &seen) {
-                untold.insert(code.clone());
+                undecided.insert(code.clone());
                 continue;
             }
             // One reading cannot show that a counter rises, nor that a value is bad for the required time.
             let since = *self.evaluable_since.entry(code.clone()).or_insert(at.0);
             let is_first = check.when.rises.is_some() && since == at.0;
             if is_first || at.0.saturating_sub(since) < check.for_s.saturating_mul(1000) {
-                untold.insert(code.clone());
+                undecided.insert(code.clone());
             }
         }
-        self.undecided = untold;
+        self.undecided = undecided;
         self.findings.clone_from(&found.findings);
         self.silent = None;
         self.was_read = true;
@@ -112,8 +112,8 @@ impl BmcHealth {
     }
 
     /// Records whether the BMC belongs to the node. Returns whether the result changed.
-    pub(super) fn set_match(&mut self, at: UnixMillis, whose: Option<NodeMatch>) -> bool {
-        let (code, severity, evidence) = match whose {
+    pub(super) fn set_match(&mut self, at: UnixMillis, matched: Option<NodeMatch>) -> bool {
+        let (code, severity, evidence) = match matched {
             None | Some(NodeMatch::Own) => return self.ownership.take().is_some(),
             Some(NodeMatch::Other(why)) => (WRONG_SYSTEM, Severity::Degraded, why),
             Some(NodeMatch::Unverified) => (
@@ -154,13 +154,13 @@ impl BmcHealth {
             findings: contradictions(bios, bmc),
             ..Inventory::default()
         };
-        let told = |engine: &Engine| -> Vec<(String, String)> {
+        let reasons_of = |engine: &Engine| -> Vec<(String, String)> {
             let reasons = engine.report().reasons.into_iter();
             reasons.map(|r| (r.code, r.evidence)).collect()
         };
-        let before = told(&self.contradiction_engine);
+        let before = reasons_of(&self.contradiction_engine);
         self.contradiction_engine.observe(at.0, &seen);
-        before != told(&self.contradiction_engine)
+        before != reasons_of(&self.contradiction_engine)
     }
 
     /// Contradictions found by the last answered reading.
@@ -216,13 +216,13 @@ fn contradiction_checks(table: &Table) -> Table {
 fn may_drain((code, check): (&String, &Check)) -> bool {
     let drains = check.severity == Severity::Faulty && check.action.needs_drain();
     let class = code.split('.').next();
-    let is_told = match &check.key {
+    let is_bmc_class = match &check.key {
         Some(key) => [Class::Bmc.name(), ANY].contains(&key.first_segment()),
         None => [Class::Bmc, Class::Bios]
             .map(|of| Some(of.name()))
             .contains(&class),
     };
-    drains && !check.observe_only && is_told
+    drains && !check.observe_only && is_bmc_class
 }
 
 /// Code and entity of every reason that drains.
@@ -252,7 +252,7 @@ fn is_evaluable(code: &str, check: &Check, seen: &Inventory) -> bool {
     let is_any = when.is.is_some() || when.is_not.is_some();
     let limits = [&when.reaches, &when.at_most, &when.below];
     let limit = limits.into_iter().find_map(Option::as_ref);
-    let told = seen.vitals.0.iter().filter_map(|(key, reading)| {
+    let matches = seen.vitals.0.iter().filter_map(|(key, reading)| {
         let stars = wanted.matches(key)?;
         let is_known = match is_any {
             true => reading.present().is_some(),
@@ -262,7 +262,7 @@ fn is_evaluable(code: &str, check: &Check, seen: &Inventory) -> bool {
     });
     // One unknown value makes the check undecided; so does the absence of any value.
     let is_for_any = wanted.first_segment() == ANY;
-    told.reduce(|all, one| all && one).unwrap_or(is_for_any)
+    matches.reduce(|all, one| all && one).unwrap_or(is_for_any)
 }
 
 #[cfg(test)]
@@ -323,7 +323,7 @@ mod tests {
             wrong.undecided_codes().iter().eq(both),
             "it was not asked yet"
         );
-        for (at, health, is_doubted, untold) in [
+        for (at, health, is_doubted, undecided) in [
             (1_000, Reading::Unsupported, false, &both[..]),
             (2_000, Reading::Present("Critical"), false, &both),
             (601_999, Reading::Present("OK"), false, &both),
@@ -333,7 +333,7 @@ mod tests {
         ] {
             wrong.answered(UnixMillis(at), &tells(health), is_doubted);
             assert!(
-                wrong.undecided_codes().iter().eq(untold),
+                wrong.undecided_codes().iter().eq(undecided),
                 "{at}: {:?}",
                 wrong.undecided_codes()
             );
@@ -367,15 +367,18 @@ mod tests {
             }
             Some(Arc::new(record))
         };
-        let bios = |told| {
-            let keys = [("bios.version", "2.10.2"), ("bios.redfish.version", told)];
+        let bios = |version| {
+            let keys = [
+                ("bios.version", "2.10.2"),
+                ("bios.redfish.version", version),
+            ];
             Host {
                 bios: host(Class::Bios, keys),
                 ..Host::default()
             }
         };
-        let bmc = |told| {
-            let keys = [("bmc.ipmi.firmware", "6.10"), ("bmc.firmware", told)];
+        let bmc = |version| {
+            let keys = [("bmc.ipmi.firmware", "6.10"), ("bmc.firmware", version)];
             Host {
                 bmc: host(Class::Bmc, keys),
                 ..Host::default()

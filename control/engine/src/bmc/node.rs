@@ -50,7 +50,7 @@ impl ReadingCause {
         let cause = asked
             .first()
             .map_or(Cause::Periodic, |ask| Cause::Operator {
-                who: ask.who.clone(),
+                who: ask.requester.clone(),
             });
         Self { at, cause }
     }
@@ -225,8 +225,8 @@ impl Node {
     /// changed.
     pub(super) fn compare(&mut self, host: Option<&Host>, at: UnixMillis) -> bool {
         let both = self.system.as_ref().zip(host);
-        let whose = both.map(|(system, host)| match_node(system, &host.identity));
-        let is_news = self.bmc_health.set_match(at, whose);
+        let matched = both.map(|(system, host)| match_node(system, &host.identity));
+        let is_news = self.bmc_health.set_match(at, matched);
         host.is_some_and(|host| self.bmc_health.compare_with_host(at, host)) || is_news
     }
 
@@ -371,7 +371,7 @@ impl Node {
             read_at,
             was_asked: self.bmc_health.was_asked(),
             may_drain: self.bmc_health.may_drain(),
-            untold: self.bmc_health.undecided_codes().clone(),
+            undecided: self.bmc_health.undecided_codes().clone(),
         }
     }
 
@@ -395,14 +395,17 @@ async fn write(
     unwritten: &[UnwrittenEntry],
     now: UnixMillis,
 ) -> Result<(), HistoryError> {
-    for (told, record) in unwritten {
+    for (bmc_entry, record) in unwritten {
         // The record is written first, so an entry never names a missing record.
-        if let (Some(digest), Some(record)) = (told.entry.to.digest(), record) {
+        if let (Some(digest), Some(record)) = (bmc_entry.entry.to.digest(), record) {
             kept.keep_record(digest, record.encode()).await?;
         }
     }
-    let told = unwritten.iter().map(|(told, _)| told.clone()).collect();
-    kept.append_bmc(node.to_string(), told, now.0).await
+    let bmc_entries = unwritten
+        .iter()
+        .map(|(bmc_entry, _)| bmc_entry.clone())
+        .collect();
+    kept.append_bmc(node.to_string(), bmc_entries, now.0).await
 }
 
 fn error_text(error: &HistoryError) -> String {

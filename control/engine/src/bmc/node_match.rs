@@ -61,8 +61,8 @@ pub(super) fn match_node(system: &SystemName, host: &Identity) -> NodeMatch {
         (_, Some(true)) | (Some(true), None) => NodeMatch::Own,
         (_, Some(false)) | (Some(false), None) => {
             let named = |of: [&Reading<String>; 2]| {
-                let told: Vec<&str> = of.into_iter().filter_map(known_text).collect();
-                told.join(" ")
+                let texts: Vec<&str> = of.into_iter().filter_map(known_text).collect();
+                texts.join(" ")
             };
             NodeMatch::Other(format!(
                 "host is {}, but BMC system {} is {}",

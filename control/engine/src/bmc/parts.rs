@@ -31,7 +31,7 @@ pub struct Parts {
     /// Whether the table has a check on BMC data that may drain the node.
     pub may_drain: bool,
     /// Codes of draining checks that the last answered reading leaves undecided.
-    pub untold: BTreeSet<String>,
+    pub undecided: BTreeSet<String>,
 }
 
 impl Parts {
@@ -86,7 +86,7 @@ impl Parts {
             read_at: UnixMillis(1),
             was_asked: true,
             may_drain: true,
-            untold: BTreeSet::new(),
+            undecided: BTreeSet::new(),
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) struct ReadingRequest {
     /// Node of the BMC that the request concerns.
     pub(super) node: NodeId,
     /// Principal that sent the request.
-    pub(super) who: String,
+    pub(super) requester: String,
     /// Channel for the result.
     pub(super) answer: oneshot::Sender<RequestedReading>,
 }
@@ -88,7 +88,7 @@ struct ReadingWaiter<'a> {
 
 impl ReadingWaiter<'_> {
     /// Waits for the result. `None` if the worker of the BMC failed.
-    async fn wait(mut self, told: LatestParts<'_>) -> Option<RequestedReading> {
+    async fn wait(mut self, latest: LatestParts<'_>) -> Option<RequestedReading> {
         let underway = self.pending.as_mut()?;
         let looked = (&mut underway.answered).await;
         let PendingReading {
@@ -99,7 +99,7 @@ impl ReadingWaiter<'_> {
         let mut looked = looked.ok()?;
         if let RequestedReading::Read { differs } = &mut looked
             && left_at.is_some()
-            && let Some((before, now)) = before.zip(told())
+            && let Some((before, now)) = before.zip(latest())
         {
             // A change that this reading confirmed is published already and is not reported as a difference again.
             differs.retain(|class| before.records.get(class) == now.records.get(class));
@@ -137,24 +137,28 @@ impl ReadingRequests {
     /// See [`Readings::look`](super::Readings::look).
     pub(super) async fn look(
         &self,
-        (node, who): (&NodeId, &str),
+        (node, requester): (&NodeId, &str),
         within: Duration,
-        told: LatestParts<'_>,
+        latest: LatestParts<'_>,
     ) -> Option<RequestedReading> {
         let worker = self.workers.lock().get(node).cloned()?;
-        let key = (node.clone(), who.to_owned());
+        let key = (node.clone(), requester.to_owned());
         let until = Instant::now() + within;
         let broke_down = || RequestedReading::Silent {
             why: WORKER_PANICKED.to_owned(),
         };
-        let before = told();
+        let before = latest();
         let late = self.late.lock().remove(&key);
         let underway = match late.filter(|late| late.is_fresh_enough(before.as_deref())) {
             Some(late) => late,
             None => {
                 let (answer, answered) = oneshot::channel();
-                let (node, who) = key.clone();
-                let ask = worker.send(ReadingRequest { node, who, answer });
+                let (node, requester) = key.clone();
+                let ask = worker.send(ReadingRequest {
+                    node,
+                    requester,
+                    answer,
+                });
                 match timeout_at(until, ask).await {
                     Ok(Ok(())) => PendingReading {
                         answered,
@@ -172,7 +176,7 @@ impl ReadingRequests {
             key,
             pending: Some(underway),
         };
-        match timeout_at(until, waiting.wait(told)).await {
+        match timeout_at(until, waiting.wait(latest)).await {
             Ok(looked) => Some(looked.unwrap_or_else(broke_down)),
             Err(_) => Some(RequestedReading::Late { within }),
         }

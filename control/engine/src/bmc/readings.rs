@@ -20,7 +20,7 @@ pub struct PowerSeen {
 }
 
 /// Whether a reading has any known value. A reading has none if its request was not sent or not answered.
-fn is_told(power: &Power) -> bool {
+fn has_known_value(power: &Power) -> bool {
     power.draw.is_known() || power.limit_state != LimitState::Unknown
 }
 
@@ -76,11 +76,11 @@ impl Readings {
     pub async fn look(
         &self,
         node: &NodeId,
-        who: &str,
+        requester: &str,
         within: Duration,
     ) -> Option<RequestedReading> {
-        let told = || self.parts(node);
-        self.asks.look((node, who), within, &told).await
+        let latest = || self.parts(node);
+        self.asks.look((node, requester), within, &latest).await
     }
 
     pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<ReadingRequest>) {
@@ -109,7 +109,7 @@ impl Readings {
     /// one.
     pub fn put_power(&self, node: NodeId, power: Power, now: UnixMillis) {
         let mut all = self.power.lock();
-        let read_at = match is_told(&power) {
+        let read_at = match has_known_value(&power) {
             true => Some(now),
             false => all.get(&node).and_then(|seen| seen.read_at),
         };

@@ -217,8 +217,8 @@ async fn one_bmc_serves_two_nodes() {
 }
 
 /// The firmware in a history entry: before and after the change.
-fn change(told: &HistoryEntry) -> (String, String) {
-    let mut changes = told.entry.changes.iter();
+fn change(history_entry: &HistoryEntry) -> (String, String) {
+    let mut changes = history_entry.entry.changes.iter();
     let change = changes.find(|change| change.key == "bmc.firmware").unwrap();
     (change.from.to_string(), change.to.to_string())
 }

@@ -325,10 +325,10 @@ impl<'n> Worker<'n> {
         let now = edges.clock.now();
         for (name, node) in self.nodes.iter() {
             let of_node = deeds.iter().filter(|deed| node.is_concerned(&deed.systems));
-            let told = (lists.clone(), of_node.cloned().collect());
+            let events_read = (lists.clone(), of_node.cloned().collect());
             let kept = edges
                 .history
-                .append_bmc_events(name.to_string(), told, now.0);
+                .append_bmc_events(name.to_string(), events_read, now.0);
             if let Err(error) = kept.await {
                 let error: &dyn std::error::Error = &error;
                 tracing::error!(node = %name, error, "BMC log entries not written yet");
@@ -341,7 +341,7 @@ impl<'n> Worker<'n> {
     /// whether a route is stale.
     async fn poll_power(&mut self) -> bool {
         let edges = &self.shared.edges;
-        let mut told = None;
+        let mut draw_is_known = None;
         let mut is_stale = false;
         for (name, node) in self.nodes.iter_mut() {
             let now = edges.clock.now();
@@ -358,7 +358,7 @@ impl<'n> Worker<'n> {
                 continue;
             };
             let read = self.bmc.read_power(route).await;
-            told = Some(told == Some(true) || read.power.draw.is_known());
+            draw_is_known = Some(draw_is_known == Some(true) || read.power.draw.is_known());
             if read.is_stale {
                 // A missing resource does not show that the draw is unknown. The last value stays until the complete
                 // reading finds the present path.
@@ -369,8 +369,8 @@ impl<'n> Worker<'n> {
             let now = edges.clock.now();
             edges.readings.put_power(name.clone(), read.power, now);
         }
-        let before = std::mem::replace(&mut self.draw_is_known, told);
-        is_stale || (before.is_some() && told.is_some() && before != told)
+        let before = std::mem::replace(&mut self.draw_is_known, draw_is_known);
+        is_stale || (before.is_some() && draw_is_known.is_some() && before != draw_is_known)
     }
 }
 

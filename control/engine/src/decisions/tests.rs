@@ -102,10 +102,10 @@ fn schedulers_start_with_full_view() {
     decisions.refused_submit(UnixMillis(31), "eve", "no".to_owned());
     // A new planner is recorded with its view.
     plan(&decisions, "a", 40, None);
-    let told = lines(&decisions, 0);
-    assert_eq!(kinds(&told), "BVcdVcrVc");
-    let Line::Cycle(cycle) = &told[2] else {
-        panic!("{told:?}")
+    let written = lines(&decisions, 0);
+    assert_eq!(kinds(&written), "BVcdVcrVc");
+    let Line::Cycle(cycle) = &written[2] else {
+        panic!("{written:?}")
     };
     assert_eq!((cycle.at, cycle.epoch), (UnixMillis(10), 7));
 }
@@ -132,15 +132,16 @@ fn full_files_are_packed_and_the_oldest_go() {
     };
     let total: u64 = packed.iter().map(size).sum();
     assert!(total <= keep, "{total}");
-    let told = kinds(&lines(&decisions, 0));
+    let written = kinds(&lines(&decisions, 0));
     // Each file can be read by itself.
     assert!(
-        told.split('B')
+        written
+            .split('B')
             .skip(1)
             .all(|of_one| of_one.starts_with("Vc")),
-        "{told}"
+        "{written}"
     );
-    assert!(told.matches('B').count() > 1, "{told}");
+    assert!(written.matches('B').count() > 1, "{written}");
 }
 
 /// The file of a killed process is read, except an incomplete line at its end.
@@ -320,6 +321,6 @@ fn unwritable_record_blocks_nothing() {
     for at in 5..9 {
         plan(&decisions, "a", at, Some(Delta::default()));
     }
-    let told = kinds(&lines(&decisions, 0));
-    assert!(told.starts_with("BV"), "{told}");
+    let written = kinds(&lines(&decisions, 0));
+    assert!(written.starts_with("BV"), "{written}");
 }

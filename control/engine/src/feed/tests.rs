@@ -176,9 +176,9 @@ fn what_is_kept_is_bounded_in_bytes_and_workloads_are_not_kept() {
     drop(ring);
     assert!(bytes <= 1 << 20 && kept < 20, "{kept} of {bytes} bytes");
     let oldest = 600 - kept as u64;
-    let told = numbers(&mut slow);
-    assert_eq!(told[..2], [1_000 + oldest, oldest + 1]);
-    assert_eq!(told.last(), Some(&600));
+    let received = numbers(&mut slow);
+    assert_eq!(received[..2], [1_000 + oldest, oldest + 1]);
+    assert_eq!(received.last(), Some(&600));
     // A change that is too large by itself is reported as lost.
     feed.publish([allocation(601, 0, 100_000)]);
     assert_eq!(numbers(&mut slow), [1_601]);

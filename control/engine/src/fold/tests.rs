@@ -130,7 +130,7 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
     let events = create(&mut state, "b");
     create(&mut state, "missed");
     // A repeat of events that were applied already changes nothing.
-    let told = vec![
+    let watch_items = vec![
         WatchItem::Events(events.clone()),
         WatchItem::Events(events),
         WatchItem::Compacted {
@@ -139,7 +139,7 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
     ];
     let store = Arc::new(Scripted {
         readings: Mutex::new(vec![state.query(&Query::Hot), first]),
-        watches: Mutex::new(vec![told]),
+        watches: Mutex::new(vec![watch_items]),
         since: Mutex::new(Vec::new()),
         mismatches: Mutex::new(0),
     });
@@ -266,7 +266,7 @@ async fn folds_partial_updates() {
     assert_eq!(**core.view().allocation(array).unwrap(), truth);
     assert!(truth.progress.tally.as_ref().unwrap().cancelled.contains(1));
     // A subscriber receives the complete record.
-    let Change::Events(told) = next(&mut changes).await else {
+    let Change::Events(events) = next(&mut changes).await else {
         panic!("no events");
     };
     let is_whole = |event: &Event| match &event.kind {
@@ -275,7 +275,7 @@ async fn folds_partial_updates() {
         }
         _ => false,
     };
-    assert!(told.iter().any(is_whole), "{told:?}");
+    assert!(events.iter().any(is_whole), "{events:?}");
 
     let member = AllocationId(dag.0 + 1);
     let ended = apply_to(&mut state, Command::Cancel { id: member });

@@ -44,8 +44,8 @@ fn since_all(
             .map(|(_, c, key)| (*c, key.clone()))
             .collect();
         let node = of_node.first().map_or("", |(node, ..)| node.as_str());
-        let told = since_of(store, node, &keys);
-        found.extend(told.unwrap_or_else(|_| vec![None; keys.len()]));
+        let times = since_of(store, node, &keys);
+        found.extend(times.unwrap_or_else(|_| vec![None; keys.len()]));
     }
     found
 }
@@ -64,11 +64,12 @@ fn since_of(
         _ => BTreeMap::new(),
     };
     if keys.iter().any(|key| !known.contains_key(key)) {
-        let told = store.of_node(node, &HistoryFilter::default(), MAX_QUERIED_ENTRIES)?;
+        let entries = store.of_node(node, &HistoryFilter::default(), MAX_QUERIED_ENTRIES)?;
         let (mut found, mut settled) = (BTreeMap::new(), BTreeMap::new());
         for key in keys {
             let (class, name) = (key.0, key.1.as_str());
-            let (since, is_open) = unchanged_since(store, &Schemas::SHIPPED, &told, (class, name))?;
+            let (since, is_open) =
+                unchanged_since(store, &Schemas::SHIPPED, &entries, (class, name))?;
             found.insert(key.clone(), since);
             if !is_open {
                 settled.insert(key.clone(), since);

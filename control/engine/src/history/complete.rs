@@ -22,10 +22,10 @@ impl History {
         node: String,
     ) -> Result<BTreeMap<Class, LastComplete>, HistoryError> {
         self.run_blocking(move |store| {
-            let told = store.of_node(&node, &HistoryFilter::default(), MAX_QUERIED_ENTRIES)?;
+            let entries = store.of_node(&node, &HistoryFilter::default(), MAX_QUERIED_ENTRIES)?;
             let mut found = BTreeMap::new();
             for class in Class::ALL {
-                if let Some(last) = of_class(store, &told, class)? {
+                if let Some(last) = of_class(store, &entries, class)? {
                     found.insert(class, last);
                 }
             }
@@ -45,20 +45,20 @@ enum ClassSource {
     Last(Digest, Option<u64>),
 }
 
-fn state_by(told: &[HistoryEntry], class: Class, source: Source) -> ClassSource {
-    let mut of_it = told
+fn state_by(entries: &[HistoryEntry], class: Class, source: Source) -> ClassSource {
+    let mut of_it = entries
         .iter()
-        .filter(|told| told.source == source && told.entry.class == class)
+        .filter(|entry| entry.source == source && entry.entry.class == class)
         .peekable();
-    let is_off = |told: &&HistoryEntry| told.entry.to == ClassMark::Disabled;
+    let is_off = |entry: &&HistoryEntry| entry.entry.to == ClassMark::Disabled;
     if of_it.peek().is_none_or(is_off) {
         return ClassSource::NotReported;
     }
     let mut until = None;
-    for told in of_it {
-        match told.entry.to.digest() {
+    for change in of_it {
+        match change.entry.to.digest() {
             Some(digest) => return ClassSource::Last(digest, until),
-            None => until = Some(told.when),
+            None => until = Some(change.when),
         }
     }
     ClassSource::NeverComplete
@@ -66,10 +66,10 @@ fn state_by(told: &[HistoryEntry], class: Class, source: Source) -> ClassSource 
 
 fn of_class(
     store: &HistoryStore,
-    told: &[HistoryEntry],
+    entries: &[HistoryEntry],
     class: Class,
 ) -> Result<Option<LastComplete>, HistoryError> {
-    let parts = [Source::Agent, Source::Bmc].map(|source| state_by(told, class, source));
+    let parts = [Source::Agent, Source::Bmc].map(|source| state_by(entries, class, source));
     Ok(match parts {
         [ClassSource::Last(digest, until), ClassSource::NotReported]
         | [ClassSource::NotReported, ClassSource::Last(digest, until)] => {
@@ -133,7 +133,7 @@ mod tests {
         let history = History::open(None).unwrap();
         let (agents, bmcs) = (record("bios.version"), record("bios.attribute.NumLock"));
         let mark = |record: &ClassRecord| record.state().mark();
-        let told = |seq, marks: &[ClassMark]| {
+        let append_entries = |seq, marks: &[ClassMark]| {
             let entries = (seq..).zip(marks).map(|(seq, mark)| entry(seq, *mark));
             let records = entries.map(Into::into).collect();
             let cursor = Cursor {
@@ -143,12 +143,12 @@ mod tests {
             history.append(NODE.to_owned(), cursor, records, 1 << 40)
         };
         let last = async || history.last_complete(NODE.to_owned()).await.unwrap();
-        told(1, &[ClassMark::Incomplete]).await.unwrap();
+        append_entries(1, &[ClassMark::Incomplete]).await.unwrap();
         assert!(last().await.is_empty(), "it never was complete");
-        told(20, &[mark(&agents)]).await.unwrap();
+        append_entries(20, &[mark(&agents)]).await.unwrap();
         assert!(last().await.is_empty(), "it still is");
         let unread = ClassMark::Incomplete;
-        told(40, &[unread, unread]).await.unwrap();
+        append_entries(40, &[unread, unread]).await.unwrap();
         let alone = LastComplete {
             digest: mark(&agents).digest().unwrap(),
             until: 40_000,
@@ -157,8 +157,8 @@ mod tests {
 
         // Merged with the BMC's part the class had another digest, which only the records provide.
         let of_bmc = async |seq, to| {
-            let told = vec![BmcEntry::from(entry(seq, to))];
-            let append = history.append_bmc(NODE.to_owned(), told, 1 << 40);
+            let entries = vec![BmcEntry::from(entry(seq, to))];
+            let append = history.append_bmc(NODE.to_owned(), entries, 1 << 40);
             append.await.unwrap();
         };
         of_bmc(30, mark(&bmcs)).await;

@@ -82,17 +82,17 @@ impl HistoryStore {
         })
     }
 
-    /// Adds changes read from a node's BMC at `heard_at`. Agent and BMC share one sequence of numbers.
+    /// Adds changes read from a node's BMC at `received_at`. Agent and BMC share one sequence of numbers.
     pub(crate) fn append_bmc<T: Clone + Into<BmcEntry>>(
         &self,
         node: &str,
-        told: &[T],
-        heard_at: u64,
+        bmc_entries: &[T],
+        received_at: u64,
     ) -> Result<(), HistoryError> {
         self.write(|txn| {
             let mut book = NodeTables::open(txn, node)?;
-            for told in told {
-                book.bmc_entry(&told.clone().into(), heard_at)?;
+            for entry in bmc_entries {
+                book.bmc_entry(&entry.clone().into(), received_at)?;
             }
             book.close(None)
         })
@@ -111,14 +111,18 @@ impl HistoryStore {
             let mut found = Vec::new();
             for row in table.range((node, 0)..(node, end))?.rev() {
                 let (key, json) = row?;
-                let told = read_entry(key.value().0, key.value().1, json.value())?;
+                let history_entry = read_entry(key.value().0, key.value().1, json.value())?;
                 // The loop must not stop at the time limit, because entries of one source may arrive late.
-                if wanted.class.is_none_or(|class| told.entry.class == class)
-                    && wanted.source.is_none_or(|source| told.source == source)
-                    && wanted.since.is_none_or(|since| told.when >= since)
-                    && wanted.until.is_none_or(|until| told.when <= until)
+                if wanted
+                    .class
+                    .is_none_or(|class| history_entry.entry.class == class)
+                    && wanted
+                        .source
+                        .is_none_or(|source| history_entry.source == source)
+                    && wanted.since.is_none_or(|since| history_entry.when >= since)
+                    && wanted.until.is_none_or(|until| history_entry.when <= until)
                 {
-                    found.push(told);
+                    found.push(history_entry);
                 }
                 if found.len() >= most {
                     break;
@@ -138,8 +142,9 @@ impl HistoryStore {
             let mut last = BTreeMap::new();
             for row in table.range((node, 0)..(node, u64::MAX))?.rev() {
                 let (key, json) = row?;
-                let told = read_entry(key.value().0, key.value().1, json.value())?;
-                last.entry((told.entry.class, told.source)).or_insert(told);
+                let history_entry = read_entry(key.value().0, key.value().1, json.value())?;
+                last.entry((history_entry.entry.class, history_entry.source))
+                    .or_insert(history_entry);
             }
             Ok(last)
         })

@@ -52,7 +52,7 @@ impl History {
     /// Time of the last contact with a node by its history, in Unix milliseconds: its last report, or the last time at
     /// which this control saw its liveness change.
     pub async fn last_contact(&self, node: String) -> Result<Option<u64>, HistoryError> {
-        self.run_blocking(move |store| last_heard(store, &node))
+        self.run_blocking(move |store| last_contact_of(store, &node))
             .await
     }
 
@@ -181,7 +181,7 @@ fn fold(open: &mut BTreeMap<(String, String), Reason>, event: Event) {
 
 /// Uses the node's own reports and observed liveness changes. A note that a node was found unreachable after an
 /// interruption of control does not show when contact was lost.
-fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryError> {
+fn last_contact_of(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryError> {
     store.read(|txn| {
         let (order, events) = (txn.open_table(ORDER)?, txn.open_table(EVENTS)?);
         for row in order
@@ -190,7 +190,7 @@ fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryEr
         {
             let (key, kind) = row?;
             let (_, when, number) = key.value();
-            let is_heard = match LineKind::of(kind.value()) {
+            let shows_contact = match LineKind::of(kind.value()) {
                 LineKind::Change | LineKind::Event | LineKind::Unread => true,
                 LineKind::Liveness => match events.get((node, number))? {
                     Some(json) => is_contact(&read_event(node, number, json.value())?.what),
@@ -202,7 +202,7 @@ fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryEr
                 | LineKind::BmcLogEntry
                 | LineKind::Note => false,
             };
-            if is_heard {
+            if shows_contact {
                 return Ok(Some(when));
             }
         }
@@ -243,10 +243,10 @@ fn unchanged_since(
 }
 
 /// For each class, the time since which neither the agent's record nor the BMC's has changed.
-fn ages(told: &[HistoryEntry]) -> ClassAges {
+fn ages(entries: &[HistoryEntry]) -> ClassAges {
     let since = |class: Class| {
         let by = [Source::Agent, Source::Bmc].map(|source| {
-            let of_class = told.iter();
+            let of_class = entries.iter();
             since_of(of_class.filter(|t| t.source == source && t.entry.class == class))
         });
         by.into_iter().flatten().max()
@@ -258,17 +258,17 @@ fn ages(told: &[HistoryEntry]) -> ClassAges {
 
 /// Time since which the last known record of a class, by one source, is unchanged; entries are ordered newest first.
 /// Periods in which the class was unknown do not count as changes.
-fn since_of<'t>(told: impl Iterator<Item = &'t HistoryEntry>) -> Option<u64> {
+fn since_of<'t>(entries: impl Iterator<Item = &'t HistoryEntry>) -> Option<u64> {
     let mut since = None;
     let mut is = None;
-    for told in told {
-        let Some(digest) = told.entry.to.digest() else {
+    for change in entries {
+        let Some(digest) = change.entry.to.digest() else {
             continue;
         };
         if is.is_some_and(|is| is != digest) {
             break;
         }
-        (is, since) = (Some(digest), Some(told.when));
+        (is, since) = (Some(digest), Some(change.when));
     }
     since
 }

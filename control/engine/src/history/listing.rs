@@ -44,7 +44,7 @@ impl HistoryItem {
     /// Position in the order of the history.
     pub fn position(&self) -> HistoryPosition {
         let (when, number) = match self {
-            Self::Change(told) => (told.when, told.number),
+            Self::Change(change) => (change.when, change.number),
             Self::Event(happened) => (happened.when, happened.number),
         };
         HistoryPosition { when, number }
@@ -153,9 +153,11 @@ fn wanted(
         let Some(json) = table.get((node, number))? else {
             return Ok(None);
         };
-        let told = read_entry(node, number, json.value())?;
-        let is_wanted = listing.class.is_none_or(|class| told.entry.class == class);
-        return Ok(is_wanted.then(|| HistoryItem::Change(Box::new(told))));
+        let change = read_entry(node, number, json.value())?;
+        let is_wanted = listing
+            .class
+            .is_none_or(|class| change.entry.class == class);
+        return Ok(is_wanted.then(|| HistoryItem::Change(Box::new(change))));
     }
     if listing.class.is_some() {
         return Ok(None);

@@ -84,9 +84,9 @@ impl History {
         node: String,
         cursor: Cursor,
         records: Vec<HistoryRecord>,
-        heard_at: u64,
+        received_at: u64,
     ) -> Result<u64, HistoryError> {
-        self.run_blocking(move |store| store.append(&node, cursor, &records, heard_at))
+        self.run_blocking(move |store| store.append(&node, cursor, &records, received_at))
             .await
     }
 
@@ -142,10 +142,10 @@ impl History {
     pub(crate) async fn append_bmc(
         &self,
         node: String,
-        told: Vec<BmcEntry>,
-        heard_at: u64,
+        entries: Vec<BmcEntry>,
+        received_at: u64,
     ) -> Result<(), HistoryError> {
-        self.run_blocking(move |store| store.append_bmc(&node, &told, heard_at))
+        self.run_blocking(move |store| store.append_bmc(&node, &entries, received_at))
             .await
     }
 

@@ -25,8 +25,8 @@ pub(super) fn of_bmc(
         ..HistoryFilter::default()
     };
     let mut checkpoint = Checkpoint::default();
-    for told in store.of_node(node, &wanted, usize::MAX)?.into_iter().rev() {
-        checkpoint.fold(&Line::Entry(told.entry));
+    for history_entry in store.of_node(node, &wanted, usize::MAX)?.into_iter().rev() {
+        checkpoint.fold(&Line::Entry(history_entry.entry));
     }
     let mut records = Vec::new();
     for digest in checkpoint.digests() {
@@ -59,10 +59,10 @@ pub(super) fn last_states(
     store: &HistoryStore,
     node: &str,
 ) -> Result<BTreeMap<Class, PastClassState>, HistoryError> {
-    let mut told = store.last_of_each(node)?;
+    let mut entries = store.last_of_each(node)?;
     let mut found = BTreeMap::new();
     for class in Class::ALL {
-        let mut by = |source| state_of_entry(store, told.remove(&(class, source)));
+        let mut by = |source| state_of_entry(store, entries.remove(&(class, source)));
         match merge_sources(by(Source::Agent)?, by(Source::Bmc)?) {
             PastClassState::NotKept => {}
             then => {
@@ -120,21 +120,21 @@ fn state_by_source(
 /// State of a class by one entry.
 fn state_of_entry(
     store: &HistoryStore,
-    told: Option<HistoryEntry>,
+    newest: Option<HistoryEntry>,
 ) -> Result<PastClassState, HistoryError> {
-    let Some(told) = told else {
+    let Some(newest) = newest else {
         return Ok(PastClassState::NotKept);
     };
-    Ok(match told.entry.to {
+    Ok(match newest.entry.to {
         ClassMark::Complete { digest, .. } => match store.record(&digest)? {
             Some(record) => PastClassState::Known {
                 record: Box::new(record),
-                since: told.when,
+                since: newest.when,
             },
             None => PastClassState::Lost { digest },
         },
         ClassMark::Incomplete => {
-            let changes = told.entry.changes.into_iter();
+            let changes = newest.entry.changes.into_iter();
             PastClassState::Incomplete {
                 missing: changes.map(|change| (change.key, change.to)).collect(),
             }
@@ -149,7 +149,7 @@ fn state_of_entry(
 pub(super) fn unchanged_since(
     store: &HistoryStore,
     schemas: &Schemas,
-    told: &[HistoryEntry],
+    entries: &[HistoryEntry],
     (class, key): (Class, &str),
 ) -> Result<(Option<UnchangedSince>, bool), HistoryError> {
     let mut answers = Vec::new();
@@ -160,15 +160,15 @@ pub(super) fn unchanged_since(
         record
     };
     for source in [Source::Agent, Source::Bmc] {
-        let of_it = |told: &&HistoryEntry| told.source == source && told.entry.class == class;
-        let told: Vec<&HistoryEntry> = told.iter().filter(of_it).collect();
-        let newest = told.iter().find_map(|told| told.entry.to.digest());
+        let of_it = |entry: &&HistoryEntry| entry.source == source && entry.entry.class == class;
+        let entries: Vec<&HistoryEntry> = entries.iter().filter(of_it).collect();
+        let newest = entries.iter().find_map(|entry| entry.entry.to.digest());
         let record = newest.map(|digest| kept(&digest)).transpose()?;
         let kept = |digest: &Digest| kept(digest).ok().flatten();
         let across = |newer: &HistoryEntry, older: &[&HistoryEntry]| {
             change_in_common_schema(schemas, newer, older, key, kept)
         };
-        let found = since_in(&told, key, across);
+        let found = since_in(&entries, key, across);
         if record
             .flatten()
             .is_some_and(|r| r.get(key).is_known() && r.entries.contains_key(key))
@@ -195,7 +195,7 @@ fn change_in_common_schema(
     kept: impl Fn(&Digest) -> Option<ClassRecord>,
 ) -> Option<KeyChange> {
     let said = newer.entry.from.as_ref().and_then(ClassMark::digest);
-    let before = said.or_else(|| older.iter().find_map(|told| told.entry.to.digest()))?;
+    let before = said.or_else(|| older.iter().find_map(|entry| entry.entry.to.digest()))?;
     let (before, now) = (kept(&before)?, kept(&newer.entry.to.digest()?)?);
     let schema = before.schema.min(now.schema);
     let read = |record: &ClassRecord| {
@@ -212,14 +212,14 @@ fn change_in_common_schema(
 /// Time since which a key is unchanged, from the entries of one source, newest first. `across` returns the values
 /// before and after an entry that changes the schema, if they are available.
 fn since_in(
-    told: &[&HistoryEntry],
+    entries: &[&HistoryEntry],
     key: &str,
     across: impl Fn(&HistoryEntry, &[&HistoryEntry]) -> Option<KeyChange>,
 ) -> Option<UnchangedSince> {
     let mut found: Option<UnchangedSince> = None;
     let mut value: Option<Reading<Value>> = None;
-    for (index, told_now) in told.iter().enumerate() {
-        let (entry, at) = (&told_now.entry, told_now.when);
+    for (index, current) in entries.iter().enumerate() {
+        let (entry, at) = (&current.entry, current.when);
         let has = |key: &str| entry.changes.iter().any(|change| change.key == key);
         // The state before this entry is unknown: the journal was restarted, a record was lost, or the other schema
         // lacks the key. Or the key may be among the changes that the entry does not list.
@@ -228,7 +228,7 @@ fn since_in(
             return ends();
         }
         let change = if has("schema") {
-            match across(told_now, &told[index + 1..]) {
+            match across(current, &entries[index + 1..]) {
                 Some(change) if change.from == change.to => None,
                 Some(change) => Some(change),
                 None => return ends(),
@@ -258,7 +258,7 @@ fn since_in(
             return found;
         }
     }
-    let first = told.last();
+    let first = entries.last();
     first.map(|first| UnchangedSince {
         at: first.when,
         at_least: true,

@@ -51,8 +51,8 @@ impl HistoryStore {
             for row in txn.open_table(ENTRIES)?.iter()? {
                 let (key, json) = row?;
                 let (node, number) = key.value();
-                let told = read_entry(node, number, json.value())?;
-                if let Some(digest) = told.entry.to.digest() {
+                let history_entry = read_entry(node, number, json.value())?;
+                if let Some(digest) = history_entry.entry.to.digest() {
                     unnamed.remove(&digest.0);
                 }
             }

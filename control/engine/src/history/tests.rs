@@ -56,8 +56,8 @@ fn since(
     class: Class,
     key: &str,
 ) -> Result<Option<UnchangedSince>, HistoryError> {
-    let told = store.of_node(node, &HistoryFilter::default(), MAX_QUERIED_ENTRIES)?;
-    Ok(past_state::unchanged_since(store, schemas, &told, (class, key))?.0)
+    let entries = store.of_node(node, &HistoryFilter::default(), MAX_QUERIED_ENTRIES)?;
+    Ok(past_state::unchanged_since(store, schemas, &entries, (class, key))?.0)
 }
 
 fn store() -> HistoryStore {
@@ -76,17 +76,19 @@ fn three() -> Vec<Entry> {
 #[test]
 fn deduplicates_and_adds_restarted_journal() {
     let store = store();
-    let told = three();
+    let entries = three();
     assert_eq!(
-        store.append(NODE, read(7, 2), &told[..2], 9_000).unwrap(),
+        store
+            .append(NODE, read(7, 2), &entries[..2], 9_000)
+            .unwrap(),
         2
     );
-    assert_eq!(store.append(NODE, read(7, 3), &told, 9_000).unwrap(), 1);
+    assert_eq!(store.append(NODE, read(7, 3), &entries, 9_000).unwrap(), 1);
     assert_eq!(store.cursor(NODE).unwrap(), read(7, 3));
     let again = [entry(1, 8_000, Reading::default(), text("28.41"))];
     assert_eq!(store.append(NODE, read(8, 1), &again, 9_000).unwrap(), 1);
     let all = store.of_node(NODE, &HistoryFilter::default(), 100).unwrap();
-    let times: Vec<u64> = all.iter().map(|told| told.when).collect();
+    let times: Vec<u64> = all.iter().map(|entry| entry.when).collect();
     assert_eq!(times, [8_000, 3_000, 2_000, 1_000]);
     assert_eq!(store.cursor("gpu002").unwrap(), Cursor::default());
 }
@@ -96,12 +98,12 @@ fn a_clock_ahead_does_not_put_a_change_into_the_future() {
     let store = store();
     let ahead = [entry(1, 90_000, Reading::default(), text("28.41"))];
     store.append(NODE, read(7, 1), &ahead, 5_000).unwrap();
-    let told = store
+    let stored = store
         .of_node(NODE, &HistoryFilter::default(), 9)
         .unwrap()
         .remove(0);
-    assert_eq!(told.when, 5_000);
-    assert_eq!(told.entry.at, 90_000);
+    assert_eq!(stored.when, 5_000);
+    assert_eq!(stored.entry.at, 90_000);
 }
 
 #[test]
@@ -173,21 +175,21 @@ fn bytes_of_another_record_are_no_record() {
 #[test]
 fn since_is_when_a_key_became_what_it_is_and_a_hang_does_not_count() {
     let store = store();
-    let mut told = three();
-    store.append(NODE, read(7, 3), &told, 9_000).unwrap();
+    let mut changes = three();
+    store.append(NODE, read(7, 3), &changes, 9_000).unwrap();
     let key = "nic.0.firmware";
     let of = |key: &str| since(&store, &Schemas::SHIPPED, NODE, Class::Nic, key).unwrap();
     let at = |at, at_least| Some(UnchangedSince { at, at_least });
     assert_eq!(of(key), at(2_000, false));
     let back = entry(4, 4_000, Reading::Timeout { after_ms: 5 }, text("28.41"));
-    told.push(back);
-    store.append(NODE, read(7, 4), &told, 9_000).unwrap();
+    changes.push(back);
+    store.append(NODE, read(7, 4), &changes, 9_000).unwrap();
     assert_eq!(of(key), at(2_000, false));
     assert_eq!(of("nic.count"), at(1_000, true));
     let of_gpu = since(&store, &Schemas::SHIPPED, NODE, Class::Gpu, key);
     assert_eq!(of_gpu.unwrap(), None);
-    told.push(entry(5, 5_000, text("28.41"), text("28.43")));
-    store.append(NODE, read(7, 5), &told, 9_000).unwrap();
+    changes.push(entry(5, 5_000, text("28.41"), text("28.43")));
+    store.append(NODE, read(7, 5), &changes, 9_000).unwrap();
     assert_eq!(of(key), at(5_000, false));
 }
 
@@ -255,13 +257,13 @@ fn since_looks_through_another_schema_for_what_both_have() {
         change("schema", number(before), number(now)),
         change("nic.0.driver", text("a"), text("b")),
     ];
-    let told = [
+    let entries = [
         step(1, None, one, Vec::new()),
         step(2, Some(one), two, vec![firmware]),
         step(3, Some(two), three, upgrade),
     ];
     let store = store();
-    store.append(NODE, read(7, 3), &told, 9_000).unwrap();
+    store.append(NODE, read(7, 3), &entries, 9_000).unwrap();
     let at = |at, at_least| Some(UnchangedSince { at, at_least });
     let of = |schemas: &Schemas, key| since(&store, schemas, NODE, Class::Nic, key).unwrap();
     let keep = |record: &ClassRecord| {
@@ -350,8 +352,11 @@ fn agent_and_bmc_tell_of_one_node_under_one_sequence_of_numbers() {
         .append_bmc(NODE, &[bios_entry(1, 3_000, bmcs, None, "On")], 3_000)
         .unwrap();
     assert_eq!(store.cursor(NODE).unwrap(), Cursor::default());
-    let told = [bios_entry(1, 1_000, agents, None, "A1")];
-    assert_eq!(store.append(NODE, read(7, 1), &told, 4_000).unwrap(), 1);
+    let bmc_entries = [bios_entry(1, 1_000, agents, None, "A1")];
+    assert_eq!(
+        store.append(NODE, read(7, 1), &bmc_entries, 4_000).unwrap(),
+        1
+    );
     store
         .append_bmc(
             NODE,
@@ -365,10 +370,10 @@ fn agent_and_bmc_tell_of_one_node_under_one_sequence_of_numbers() {
     assert_eq!(store.cursor(NODE).unwrap(), read(7, 2));
 
     let all = store.of_node(NODE, &HistoryFilter::default(), 9).unwrap();
-    let told: Vec<_> = all.iter().map(|t| (t.number, t.when, t.source)).collect();
+    let rows: Vec<_> = all.iter().map(|t| (t.number, t.when, t.source)).collect();
     let (agent, bmc) = (Source::Agent, Source::Bmc);
     assert_eq!(
-        told,
+        rows,
         [
             (4, 4_500, agent),
             (3, 5_000, bmc),
@@ -549,9 +554,9 @@ fn liveness(is_alive: bool, late: bool) -> NodeObservation {
 async fn last_seen_is_last_contact() {
     let history = History::open(None).unwrap();
     let cursor = read(7, 3);
-    let told = three().into_iter().map(HistoryRecord::Entry).collect();
+    let records = three().into_iter().map(HistoryRecord::Entry).collect();
     history
-        .append(NODE.to_owned(), cursor, told, 9_000)
+        .append(NODE.to_owned(), cursor, records, 9_000)
         .await
         .unwrap();
     let note = async |happened: Vec<(u64, NodeObservation)>| {
@@ -591,9 +596,9 @@ async fn the_age_of_a_nodes_classes_is_read_once_for_each_line_it_gets() {
     };
     assert_eq!(since().await, None);
     let append = async |entries: &[Entry]| {
-        let told = entries.iter().cloned().map(HistoryRecord::Entry).collect();
+        let records = entries.iter().cloned().map(HistoryRecord::Entry).collect();
         let cursor = read(7, entries.len() as u64);
-        let append = history.append(NODE.to_owned(), cursor, told, 9_000);
+        let append = history.append(NODE.to_owned(), cursor, records, 9_000);
         append.await.unwrap();
     };
     append(&three()).await;

@@ -39,14 +39,14 @@ pub(super) fn parse_unread_lines(txn: &WriteTransaction) -> Result<(), Failure> 
         let happened: PositionedEvent = read_event(node, number, &json)?;
         let kind = match happened.what.entry() {
             Some(entry) => {
-                let told = HistoryEntry {
+                let history_entry = HistoryEntry {
                     number,
                     when,
                     source: Source::Agent,
                     entry,
                     left_out: 0,
                 };
-                let json = serde_json::to_vec(&told).map_err(encode)?;
+                let json = serde_json::to_vec(&history_entry).map_err(encode)?;
                 entries.insert((node, number), json.as_slice())?;
                 times.insert((when, node, number), ())?;
                 events.remove((node, number))?;

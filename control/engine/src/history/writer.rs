@@ -63,31 +63,35 @@ impl<'t, 'n> NodeTables<'t, 'n> {
         self.cursor
     }
 
-    /// Adds a change reported by the agent and received at `heard_at`.
-    pub(super) fn entry(&mut self, entry: &Entry, heard_at: u64) -> Result<(), Failure> {
+    /// Adds a change reported by the agent and received at `received_at`.
+    pub(super) fn entry(&mut self, entry: &Entry, received_at: u64) -> Result<(), Failure> {
         let one = BmcEntry::from(entry.clone());
-        self.change(Source::Agent, &one, heard_at)
+        self.change(Source::Agent, &one, received_at)
     }
 
-    /// Adds a change reported by the BMC and received at `heard_at`.
-    pub(super) fn bmc_entry(&mut self, told: &BmcEntry, heard_at: u64) -> Result<(), Failure> {
-        self.change(Source::Bmc, told, heard_at)
+    /// Adds a change reported by the BMC and received at `received_at`.
+    pub(super) fn bmc_entry(
+        &mut self,
+        reported: &BmcEntry,
+        received_at: u64,
+    ) -> Result<(), Failure> {
+        self.change(Source::Bmc, reported, received_at)
     }
 
-    fn change(&mut self, source: Source, from: &BmcEntry, heard_at: u64) -> Result<(), Failure> {
+    fn change(&mut self, source: Source, from: &BmcEntry, received_at: u64) -> Result<(), Failure> {
         let last = self.last(source)?;
         // After a clock was set back, a change does not precede earlier changes of the same source.
-        let when = from.entry.at.min(heard_at).max(last);
+        let when = from.entry.at.min(received_at).max(last);
         self.last[usize::from(source == Source::Bmc)] = Some(when);
         let number = self.next(when, LineKind::of_entry(source, from.is_transition))?;
-        let told = HistoryEntry {
+        let history_entry = HistoryEntry {
             number,
             when,
             source,
             entry: from.entry.clone(),
             left_out: from.left_out,
         };
-        let json = serde_json::to_vec(&told).map_err(encode)?;
+        let json = serde_json::to_vec(&history_entry).map_err(encode)?;
         self.entries.insert((self.node, number), json.as_slice())?;
         self.times.insert((when, self.node, number), ())?;
         Ok(())
@@ -107,10 +111,10 @@ impl<'t, 'n> NodeTables<'t, 'n> {
         &mut self,
         at: u64,
         what: EventContent,
-        heard_at: u64,
+        received_at: u64,
     ) -> Result<(), Failure> {
-        let mut when = at.min(heard_at);
-        if when < heard_at.saturating_sub(MAX_EVENT_AGE_MS) {
+        let mut when = at.min(received_at);
+        if when < received_at.saturating_sub(MAX_EVENT_AGE_MS) {
             let event = last_event(&self.events, self.node)?.unwrap_or(0);
             when = when.max(self.last(Source::Agent)?).max(event);
         }
@@ -196,9 +200,9 @@ impl<'t, 'n> NodeTables<'t, 'n> {
 fn last_of(rows: &Rows<'_>, node: &str, source: Source) -> Result<Option<u64>, Failure> {
     for row in rows.range((node, 0)..(node, u64::MAX))?.rev() {
         let (key, json) = row?;
-        let told = read_entry(node, key.value().1, json.value())?;
-        if told.source == source {
-            return Ok(Some(told.when));
+        let history_entry = read_entry(node, key.value().1, json.value())?;
+        if history_entry.source == source {
+            return Ok(Some(history_entry.when));
         }
     }
     Ok(None)

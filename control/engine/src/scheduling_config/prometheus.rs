@@ -40,7 +40,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn told(text: &str) -> String {
+    fn faults(text: &str) -> String {
         let config: PrometheusConfig = serde_json::from_str(text).unwrap();
         let mut problems = Problems::default();
         config.check(&mut problems);
@@ -53,10 +53,10 @@ mod tests {
     #[test]
     fn every_mistake_is_named() {
         assert_eq!(
-            told(r#"{"url": "http://prometheus.example:9090/base/"}"#),
+            faults(r#"{"url": "http://prometheus.example:9090/base/"}"#),
             ""
         );
-        let wrong = told(
+        let wrong = faults(
             r#"{"url": "http://prometheus.example/api/v1/?x=1", "token_file": "/t", "deadline_s": 0}"#,
         );
         for part in [
@@ -66,7 +66,7 @@ mod tests {
         ] {
             assert!(wrong.contains(part), "{part}: {wrong}");
         }
-        let deep = told(r#"{"url": "https://prometheus.example/api/v1"}"#);
+        let deep = faults(r#"{"url": "https://prometheus.example/api/v1"}"#);
         assert!(deep.contains("without /api/v1"), "{deep}");
     }
 }

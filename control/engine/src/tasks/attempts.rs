@@ -309,11 +309,11 @@ async fn ask(
     expected: &BTreeSet<AttemptKey>,
     examined: &ExaminedOrphans,
 ) -> Option<AttemptComparison> {
-    let told = orphans::list(core, node).await;
-    let told = told
+    let statuses = orphans::list(core, node).await;
+    let statuses = statuses
         .inspect_err(|error| tracing::debug!(%node, %error, "attempts of agent not available"))
         .ok()?;
-    let compared = compare(core, fence, node, (expected, told.as_slice()), examined);
+    let compared = compare(core, fence, node, (expected, statuses.as_slice()), examined);
     let compared = timeout(COMPARE_TIMEOUT, compared).await;
     Some(compared.unwrap_or(AttemptComparison {
         unfinished: true,
@@ -327,14 +327,14 @@ async fn compare(
     core: &Core,
     fence: &Fence,
     node: &NodeId,
-    (expected, told): (&BTreeSet<AttemptKey>, &[AttemptStatus]),
+    (expected, statuses): (&BTreeSet<AttemptKey>, &[AttemptStatus]),
     examined: &ExaminedOrphans,
 ) -> AttemptComparison {
     let mut compared = AttemptComparison::default();
-    let known: BTreeSet<AttemptKey> = told.iter().map(|status| status.key).collect();
+    let known: BTreeSet<AttemptKey> = statuses.iter().map(|status| status.key).collect();
     let is_lost = |key: &&AttemptKey| !known.contains(*key);
     if expected.iter().all(|key| !is_lost(&key))
-        && orphans::not_held(&core.view(), node, told).is_empty()
+        && orphans::not_held(&core.view(), node, statuses).is_empty()
     {
         examined.retain(node, &[]);
         return compared;
@@ -356,7 +356,7 @@ async fn compare(
             }
         }
     }
-    let suspects = orphans::not_held(&present, node, told);
+    let suspects = orphans::not_held(&present, node, statuses);
     match orphans::still_reported(core, node, suspects).await {
         Ok(orphans) if orphans.is_empty() => examined.retain(node, &[]),
         Ok(orphans) => {

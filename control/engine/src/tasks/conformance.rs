@@ -219,12 +219,12 @@ impl Conformance {
     /// Looks up, once, the last known state of at most `most` nodes that have not gossiped since this control started.
     async fn recall(&mut self, most: usize) {
         let view = self.records.core.view();
-        let is_unheard = |entry: &NodeEntry| entry.gossip.is_none() && entry.last_known.is_none();
-        let unheard = view.nodes.values().filter(|entry| is_unheard(entry));
-        let unheard = unheard.filter(|entry| !self.recalled.contains(&entry.id));
-        let unheard: Vec<&Arc<NodeEntry>> = unheard.take(most).collect();
+        let is_silent = |entry: &NodeEntry| entry.gossip.is_none() && entry.last_known.is_none();
+        let silent = view.nodes.values().filter(|entry| is_silent(entry));
+        let silent = silent.filter(|entry| !self.recalled.contains(&entry.id));
+        let silent: Vec<&Arc<NodeEntry>> = silent.take(most).collect();
         let mut found = Vec::new();
-        for entry in unheard {
+        for entry in silent {
             let (was, node) = (self.records.recall(entry).await, &entry.id);
             match was {
                 Ok(was) => found.extend(was),

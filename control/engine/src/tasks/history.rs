@@ -173,7 +173,7 @@ impl ReadHistories {
             let Some(mark) = node.gossip.as_ref().and_then(|seen| seen.history) else {
                 continue;
             };
-            let told = Cursor {
+            let gossiped = Cursor {
                 journal: mark.journal,
                 read: mark.seq,
             };
@@ -185,7 +185,7 @@ impl ReadHistories {
             let is_news = self
                 .read
                 .get(id)
-                .is_none_or(|read| read.journal != told.journal || read.read < told.read);
+                .is_none_or(|read| read.journal != gossiped.journal || read.read < gossiped.read);
             if is_news && !self.has_too_many_journals(id) {
                 behind.push(id.clone());
             }
@@ -277,8 +277,8 @@ impl NodeRecords {
     ) -> Result<(Cursor, u64), ReadError> {
         let mut cursor = self.history.cursor(node.to_string()).await?;
         let mut added = 0;
-        let told = view.node(node).and_then(|entry| entry.gossip.as_ref());
-        if let Some(mark) = told.and_then(|seen| seen.history)
+        let gossip = view.node(node).and_then(|entry| entry.gossip.as_ref());
+        if let Some(mark) = gossip.and_then(|seen| seen.history)
             && (mark.journal, mark.seq) == (cursor.journal, cursor.read)
         {
             return Ok((cursor, 0));
@@ -293,15 +293,18 @@ impl NodeRecords {
                 };
                 continue;
             }
-            let told: Vec<HistoryRecord> = parse(node, &page)?;
-            self.keep_records(view, node, &told, budget).await?;
+            let records: Vec<HistoryRecord> = parse(node, &page)?;
+            self.keep_records(view, node, &records, budget).await?;
             cursor = Cursor {
                 journal: page.journal,
-                read: read_up_to(&page, &told, cursor.read),
+                read: read_up_to(&page, &records, cursor.read),
             };
-            let heard_at = self.core.now().0;
+            let received_at = self.core.now().0;
             let name = node.to_string();
-            added += self.history.append(name, cursor, told, heard_at).await?;
+            added += self
+                .history
+                .append(name, cursor, records, received_at)
+                .await?;
             if cursor.read >= page.last || page.next == 0 {
                 break;
             }
@@ -328,10 +331,10 @@ impl NodeRecords {
         &self,
         view: &View,
         node: &NodeId,
-        told: &[HistoryRecord],
+        records: &[HistoryRecord],
         budget: &mut RecordQuota,
     ) -> Result<(), ReadError> {
-        for record in told {
+        for record in records {
             let HistoryRecord::Entry(entry) = record else {
                 continue;
             };
@@ -382,9 +385,9 @@ impl NodeRecords {
 
 /// Position up to which a page has been read. A `next` beyond the last line must not skip the rest forever, and an
 /// earlier `next` must not cause an endless repeat.
-fn read_up_to(page: &HistoryPage, told: &[HistoryRecord], read: u64) -> u64 {
-    let last_told = told.last().and_then(HistoryRecord::seq).unwrap_or(0);
-    page.next.min(page.last).max(last_told).max(read)
+fn read_up_to(page: &HistoryPage, records: &[HistoryRecord], read: u64) -> u64 {
+    let last_seq = records.last().and_then(HistoryRecord::seq).unwrap_or(0);
+    page.next.min(page.last).max(last_seq).max(read)
 }
 
 fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<HistoryRecord>, ReadError> {
@@ -392,16 +395,16 @@ fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<HistoryRecord>, ReadEr
         node: node.clone(),
         reason,
     };
-    let told: Vec<HistoryRecord> =
+    let records: Vec<HistoryRecord> =
         serde_json::from_slice(&page.entries).map_err(|error| unreadable(error.to_string()))?;
-    if told.len() > PAGE as usize {
+    if records.len() > PAGE as usize {
         return Err(unreadable(format!(
             "{} entries received where {PAGE} were requested",
-            told.len()
+            records.len()
         )));
     }
     let mut before = None;
-    for record in &told {
+    for record in &records {
         let Some(seq) = record.seq() else {
             return Err(unreadable("an entry has no sequence number".to_owned()));
         };
@@ -421,7 +424,7 @@ fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<HistoryRecord>, ReadEr
         }
         before = Some(seq);
     }
-    Ok(told)
+    Ok(records)
 }
 
 #[cfg(test)]

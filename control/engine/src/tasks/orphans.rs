@@ -23,12 +23,12 @@ pub(crate) async fn find_orphans(
     core: &Core,
     node: &NodeId,
 ) -> Result<Vec<AttemptKey>, OrphansError> {
-    let told = list(core, node).await?;
-    if !told.iter().any(runs) {
+    let statuses = list(core, node).await?;
+    if !statuses.iter().any(runs) {
         return Ok(Vec::new());
     }
     let present = core.present_view().await?;
-    still_reported(core, node, not_held(&present, node, &told)).await
+    still_reported(core, node, not_held(&present, node, &statuses)).await
 }
 
 /// Lists all attempts of an agent without an acknowledged end.
@@ -59,12 +59,12 @@ pub(crate) async fn still_reported(
 }
 
 /// Returns running attempts that the view does not show as held on this node.
-pub(crate) fn not_held(view: &View, node: &NodeId, told: &[AttemptStatus]) -> Vec<AttemptKey> {
+pub(crate) fn not_held(view: &View, node: &NodeId, statuses: &[AttemptStatus]) -> Vec<AttemptKey> {
     let held = |key: &AttemptKey| {
         let allocation = view.allocation(key.allocation);
         allocation.is_some_and(|allocation| holds(allocation, *key, node))
     };
-    let running = told.iter().filter(|status| runs(status));
+    let running = statuses.iter().filter(|status| runs(status));
     running
         .map(|status| status.key)
         .filter(|key| !held(key))
@@ -92,13 +92,13 @@ mod tests {
         allocation::{RankExit, RankPhase},
     };
 
-    fn told(key: AttemptKey, report: Option<RankReport>) -> Vec<AttemptStatus> {
+    fn statuses(key: AttemptKey, report: Option<RankReport>) -> Vec<AttemptStatus> {
         vec![AttemptStatus { key, report }]
     }
 
-    fn orphans(told: &[AttemptStatus], phase: RankPhase) -> Vec<AttemptKey> {
+    fn orphans(statuses: &[AttemptStatus], phase: RankPhase) -> Vec<AttemptKey> {
         let view = testing::view_of_rank("a", Some("b1"), phase, Some("b1"));
-        not_held(&view, &testing::id("a"), told)
+        not_held(&view, &testing::id("a"), statuses)
     }
 
     #[test]
@@ -110,17 +110,20 @@ mod tests {
             attempt: KEY.attempt - 1,
             ..KEY
         };
-        assert_eq!(orphans(&told(KEY, None), runs()), []);
-        assert_eq!(orphans(&told(earlier, None), runs()), [earlier]);
+        assert_eq!(orphans(&statuses(KEY, None), runs()), []);
+        assert_eq!(orphans(&statuses(earlier, None), runs()), [earlier]);
         let started = Some(RankReport::Started { at });
-        assert_eq!(orphans(&told(earlier, started.clone()), runs()), [earlier]);
+        assert_eq!(
+            orphans(&statuses(earlier, started.clone()), runs()),
+            [earlier]
+        );
         let ended = Some(RankReport::Ended {
             at,
             exit: exit.clone(),
             fault: None,
         });
-        assert_eq!(orphans(&told(earlier, ended), runs()), []);
+        assert_eq!(orphans(&statuses(earlier, ended), runs()), []);
         let over = RankPhase::Ended { at, exit };
-        assert_eq!(orphans(&told(KEY, started), over), [KEY]);
+        assert_eq!(orphans(&statuses(KEY, started), over), [KEY]);
     }
 }

@@ -383,7 +383,7 @@ impl Schedule {
             let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
             let policy = policy(&settings);
             let is_kept = decisions.is_enabled();
-            let mut heard = None;
+            let mut recorded_delta = None;
             let (mut planner, mut turns, rests) = match warm {
                 Some(WarmPlanner {
                     mut planner,
@@ -396,7 +396,7 @@ impl Schedule {
                         *planner.policy() == policy && !affects_plan(&delta, planner.view());
                     let rests = may_rest && is_same;
                     if !rests {
-                        heard = is_kept.then(|| delta.clone());
+                        recorded_delta = is_kept.then(|| delta.clone());
                         planner.update(delta);
                     }
                     (planner, turns, rests)
@@ -415,7 +415,7 @@ impl Schedule {
                     at: now,
                     epoch,
                     policy,
-                    delta: heard,
+                    delta: recorded_delta,
                     promised: promised.clone(),
                 });
                 let plan = planner.plan_with_promised(promised, now);

@@ -152,8 +152,8 @@ impl Trust {
             self.pushed = Some(PushedBundle::of(says, now));
         }
         let due = |entry: &&Arc<NodeEntry>| {
-            let told = self.pushes.get(&entry.id);
-            entry.liveness == Liveness::Alive && is_due(told, generation(entry), number, now)
+            let last_push = self.pushes.get(&entry.id);
+            entry.liveness == Liveness::Alive && is_due(last_push, generation(entry), number, now)
         };
         let due: Vec<Arc<NodeEntry>> = view.nodes.values().filter(due).cloned().collect();
         let (core, view, bundle) = (&self.core, &view, &bundle);
@@ -180,12 +180,12 @@ impl Trust {
                     Some(Instant::now() + REPUSH_DELAY)
                 }
             };
-            let told = AgentPush {
+            let last_push = AgentPush {
                 generation,
                 number,
                 retry_at: again,
             };
-            self.pushes.insert(node, told);
+            self.pushes.insert(node, last_push);
         }
         report
     }
@@ -197,11 +197,11 @@ pub async fn catch_up(core: Arc<Core>) {
     let mut news = core.trust_news();
     let mut pause = FIRST_RETRY_DELAY;
     loop {
-        let heard = *news.borrow_and_update();
+        let latest_news = *news.borrow_and_update();
         let mesh = core.agents.mesh();
         // Read before the state, so that the state is at least as new.
         let (number, bundle) = (mesh.trust_state().number, mesh.bundle());
-        let stands = match heard {
+        let stands = match latest_news {
             TrustNews::Number(wanted) if wanted.0 > number => Some(BundleRelation::Behind),
             TrustNews::Number(_) | TrustNews::Unknown => match core.read(Query::Trust).await {
                 Ok(Answer::Trust(state)) => {
@@ -323,11 +323,17 @@ fn generation(entry: &NodeEntry) -> Option<u64> {
     entry.gossip.as_ref().map(|seen| seen.generation)
 }
 
-fn is_due(told: Option<&AgentPush>, generation: Option<u64>, number: u64, now: Instant) -> bool {
-    let same = |told: &&AgentPush| told.generation == generation && told.number == number;
-    match told.filter(same) {
+fn is_due(
+    last_push: Option<&AgentPush>,
+    generation: Option<u64>,
+    number: u64,
+    now: Instant,
+) -> bool {
+    let same =
+        |last_push: &&AgentPush| last_push.generation == generation && last_push.number == number;
+    match last_push.filter(same) {
         None => true,
-        Some(told) => told.retry_at.is_some_and(|again| again <= now),
+        Some(last_push) => last_push.retry_at.is_some_and(|again| again <= now),
     }
 }
 

@@ -109,10 +109,10 @@ impl<'a> LedgerUpdater<'a> {
             self.publish();
             activation.next().await;
             let known = self.usage.ask(Ledger::last).unwrap_or(0);
-            let is_told_of_more = self.core.view().usage_records > known;
+            let is_behind = self.core.view().usage_records > known;
             let is_due =
                 asked_at.is_none_or(|at| self.core.now().since(at) >= PERIOD.as_millis() as u64);
-            if !(is_told_of_more || is_due) {
+            if !(is_behind || is_due) {
                 continue;
             }
             match self.catch_up(known).await {

@@ -133,12 +133,12 @@ impl Health for HealthService {
             last_sent: None,
             _place: place,
         };
-        let told = stream::unfold(watch, |mut watch| async {
+        let statuses = stream::unfold(watch, |mut watch| async {
             let status = watch.next().await;
             Some((Ok(answer(status)), watch))
         });
         let stop = self.api.stop().clone().cancelled_owned();
-        Ok(Response::new(Box::pin(told.take_until(stop))))
+        Ok(Response::new(Box::pin(statuses.take_until(stop))))
     }
 }
 

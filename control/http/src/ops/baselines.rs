@@ -138,10 +138,10 @@ fn baseline_view(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView
         .collect();
     for class in &kept.unknown_classes {
         if let Some(rule) = definition.classes.get(class) {
-            let mut told = rule_view(Class::Gpu, rule, Keys::PartialOnly);
-            told.unreadable =
+            let mut rule_shown = rule_view(Class::Gpu, rule, Keys::PartialOnly);
+            rule_shown.unreadable =
                 Some("this control does not support the conformance class".to_owned());
-            classes.insert(class.clone(), told);
+            classes.insert(class.clone(), rule_shown);
         }
     }
     BaselineView {
@@ -181,14 +181,14 @@ fn rule_view(class: Class, rule: &ClassRule, keys: Keys) -> ClassRuleView {
     match read {
         Ok(Expectation::Exact { record, .. }) if keys == Keys::All => {
             let entries = record.entries.iter();
-            let told = entries.map(|(key, reading)| (key.clone(), reading.to_string()));
-            shown.keys = told.collect();
+            let key_values = entries.map(|(key, reading)| (key.clone(), reading.to_string()));
+            shown.keys = key_values.collect();
         }
         Ok(Expectation::Partial(constraints)) => {
-            let told = constraints
+            let key_values = constraints
                 .iter()
                 .map(|constraint| (constraint.key.to_string(), constraint.expected()));
-            shown.keys = told.collect();
+            shown.keys = key_values.collect();
         }
         _ => {}
     }

@@ -57,8 +57,8 @@ pub(crate) async fn groups(api: &Api, class: Option<&str>) -> Result<GroupsView,
         }
     }
     // Nodes that do not gossip belong to no group either.
-    let unheard = view.nodes.values().filter(|entry| entry.gossip.is_none());
-    unknown.extend(unheard.map(|entry| entry.id.to_string()));
+    let without_gossip = view.nodes.values().filter(|entry| entry.gossip.is_none());
+    unknown.extend(without_gossip.map(|entry| entry.id.to_string()));
     let not_read = not_read.into_iter().map(|(why, nodes)| NotReadView {
         nodes: fold(&nodes),
         why: why.to_owned(),
@@ -164,8 +164,8 @@ fn pending(view: &View) -> String {
     let report = &view.cluster_drift;
     let alone: BTreeSet<&str> = report.alone.iter().map(String::as_str).collect();
     let is_judged = |id: &NodeId| {
-        let is_told = report.compared.contains(id) || alone.contains(id.as_str());
-        is_told && !report.pending.contains(id)
+        let is_compared = report.compared.contains(id) || alone.contains(id.as_str());
+        is_compared && !report.pending.contains(id)
     };
     let waits = view.nodes.keys().filter(|id| !is_judged(id));
     hostlist::fold(&waits.cloned().collect::<Vec<_>>())

@@ -39,8 +39,8 @@ pub(crate) async fn show(
             nodes::read_bmc(api, &id, caller).await;
         }
     };
-    let (told, ()) = tokio::join!(query_agent(core, &id, &request), look);
-    health_view(api, &id, told).await
+    let (agent_health, ()) = tokio::join!(query_agent(core, &id, &request), look);
+    health_view(api, &id, agent_health).await
 }
 
 /// Clears reasons of the health checks after a repair. A persisting fault returns with the next pass.
@@ -62,9 +62,9 @@ pub(crate) async fn clear(
     };
     let id = node_id(node)?;
     // Reasons from a BMC end only when the BMC reports so.
-    let told = query_agent(core, &id, &request).await;
-    let told = told.map_err(|error| nodes::agent_problem(&error))?;
-    health_view(api, &id, Ok(told)).await
+    let agent_health = query_agent(core, &id, &request).await;
+    let agent_health = agent_health.map_err(|error| nodes::agent_problem(&error))?;
+    health_view(api, &id, Ok(agent_health)).await
 }
 
 async fn query_agent(
@@ -72,9 +72,9 @@ async fn query_agent(
     node: &NodeId,
     request: &GetHealth,
 ) -> Result<NodeHealth, AgentError> {
-    let told = core.agents.health(&core.view(), node, request).await?;
-    if told.enabled {
-        return Ok(told);
+    let agent_health = core.agents.health(&core.view(), node, request).await?;
+    if agent_health.enabled {
+        return Ok(agent_health);
     }
     let reason = "health checks are disabled on this node (health.disabled)";
     let (node, reason) = (node.clone(), reason.to_owned());
@@ -86,11 +86,11 @@ async fn query_agent(
 async fn health_view(
     api: &Api,
     node: &NodeId,
-    told: Result<NodeHealth, AgentError>,
+    agent_health: Result<NodeHealth, AgentError>,
 ) -> Result<NodeHealthView, Problem> {
     let bmc = api.stores().readings.parts(node);
-    let (told, agent_error) = match told {
-        Ok(told) => (Ok(told), None),
+    let (agent_health, agent_error) = match agent_health {
+        Ok(agent_health) => (Ok(agent_health), None),
         Err(error @ AgentError::UnknownNode { .. }) => return Err(nodes::agent_problem(&error)),
         Err(error) => {
             let before = last_known_reasons(api, node, &error).await;
@@ -100,32 +100,34 @@ async fn health_view(
             (Err(before), Some(error.to_string()))
         }
     };
-    let agents: &[Reason] = match &told {
-        Ok(told) => &told.report.reasons,
+    let agents: &[Reason] = match &agent_health {
+        Ok(agent_health) => &agent_health.report.reasons,
         Err(Some((before, _))) => before,
         Err(None) => &[],
     };
     let bmcs = bmc.iter().flat_map(|parts| &parts.reasons);
     let agents = agents.iter();
-    let agents = agents.map(|told| (Reverse(told.severity), reason_view(told, "agent")));
+    let agents = agents.map(|reason| (Reverse(reason.severity), reason_view(reason, "agent")));
     let mut reasons: Vec<_> = agents
-        .chain(bmcs.map(|told| (Reverse(told.severity), reason_view(told, "bmc"))))
+        .chain(bmcs.map(|reason| (Reverse(reason.severity), reason_view(reason, "bmc"))))
         .collect();
     // The sort is stable: the order within a severity is kept.
     reasons.sort_by_key(|(severity, _)| *severity);
     let mut reasons: Vec<ReasonView> = reasons.into_iter().map(|(_, reason)| reason).collect();
     reasons.extend(other_reasons(api, node, &reasons).await);
-    let as_of = told.as_ref().err().and_then(Option::as_ref);
+    let as_of = agent_health.as_ref().err().and_then(Option::as_ref);
     let as_of = as_of.map(|(_, at)| time(*at));
-    let told = told.ok();
+    let agent_health = agent_health.ok();
     Ok(NodeHealthView {
         node: node.to_string(),
-        table: told
+        table: agent_health
             .as_ref()
-            .map(|told| told.report.table.clone())
+            .map(|health| health.report.table.clone())
             .unwrap_or_default(),
         reasons,
-        cleared: told.map(|told| told.cleared).unwrap_or_default(),
+        cleared: agent_health
+            .map(|health| health.cleared)
+            .unwrap_or_default(),
         agent_error,
         bmc_read_at: bmc
             .filter(|parts| parts.was_asked)

@@ -227,19 +227,23 @@ impl CombinedChanges {
         }
     }
 
-    fn add(&mut self, node: String, told: HistoryEntry) {
+    fn add(&mut self, node: String, history_entry: HistoryEntry) {
         self.entries += 1;
-        if told.entry.cause == Cause::First && told.entry.from.is_none() {
+        if history_entry.entry.cause == Cause::First && history_entry.entry.from.is_none() {
             // Only agent data makes a node new, not the first answer of its BMC.
-            if told.source == Source::Agent {
+            if history_entry.source == Source::Agent {
                 self.new.insert(node);
             }
             return;
         }
         self.changed += 1;
-        self.left_out += u32::from(told.entry.more > 0);
-        let (class, when, cause) = (told.entry.class, told.when, told.entry.cause.name());
-        for change in told.entry.changes {
+        self.left_out += u32::from(history_entry.entry.more > 0);
+        let (class, when, cause) = (
+            history_entry.entry.class,
+            history_entry.when,
+            history_entry.entry.cause.name(),
+        );
+        for change in history_entry.entry.changes {
             let is_known = change.from.is_known() && change.to.is_known();
             let view = KeyChangeView {
                 key: change.key,

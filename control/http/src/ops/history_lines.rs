@@ -27,13 +27,13 @@ const MAX_NAMED_KEYS: usize = 3;
 /// Converts an item to its view.
 pub(super) fn view(item: HistoryItem) -> HistoryEntryView {
     match item {
-        HistoryItem::Change(told) => change(*told),
+        HistoryItem::Change(history_entry) => change(*history_entry),
         HistoryItem::Event(happened) => event(&happened),
     }
 }
 
-fn change(told: HistoryEntry) -> HistoryEntryView {
-    let entry = told.entry;
+fn change(history_entry: HistoryEntry) -> HistoryEntryView {
+    let entry = history_entry.entry;
     let changes: Vec<KeyChangeView> = entry
         .changes
         .iter()
@@ -44,11 +44,15 @@ fn change(told: HistoryEntry) -> HistoryEntryView {
         })
         .collect();
     HistoryEntryView {
-        number: told.number,
-        at: time(UnixMillis(told.when)),
+        number: history_entry.number,
+        at: time(UnixMillis(history_entry.when)),
         kind: CHANGE_KIND.to_owned(),
-        what: change_text((&entry, told.source), &changes, told.left_out),
-        source: match told.source {
+        what: change_text(
+            (&entry, history_entry.source),
+            &changes,
+            history_entry.left_out,
+        ),
+        source: match history_entry.source {
             Source::Agent => "agent",
             Source::Bmc => "bmc",
         }
@@ -85,11 +89,11 @@ fn change_text(
                 ClassMark::Disabled => "disabled",
             };
             // Agent and BMC each report their part of some classes.
-            let whose = match source {
+            let part = match source {
                 Source::Agent => "",
                 Source::Bmc => " of its BMC",
             };
-            format!("class {}{whose} is {to}", entry.class)
+            format!("class {}{part} is {to}", entry.class)
         }
     };
     let more = changes.len().saturating_sub(MAX_NAMED_KEYS) + entry.more as usize;
@@ -268,7 +272,7 @@ fn agent_event_text(happened: &EventKind) -> (String, NodeEventView) {
             entity,
             reasons,
         } => {
-            let whose = entity.as_deref().unwrap_or("all parts");
+            let part = entity.as_deref().unwrap_or("all parts");
             let parts = NodeEventView {
                 entity: entity.clone(),
                 code: some(code),
@@ -279,7 +283,7 @@ fn agent_event_text(happened: &EventKind) -> (String, NodeEventView) {
                 1 => String::new(),
                 reasons => format!(", {reasons} reasons"),
             };
-            (format!("{code} on {whose} cleared by {by}{times}"), parts)
+            (format!("{code} on {part} cleared by {by}{times}"), parts)
         }
     }
 }

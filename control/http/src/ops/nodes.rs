@@ -236,11 +236,11 @@ async fn request_reading(
 
 /// Reads the BMC of a node now; `None` if this control reads no BMC for it.
 pub(super) async fn read_bmc(api: &Api, node: &NodeId, caller: &Caller) -> Option<BmcReadResult> {
-    let who = caller.name.to_string();
+    let requester = caller.name.to_string();
     let (error, differs) = match api
         .stores()
         .readings
-        .look(node, &who, BMC_LOOK_TIMEOUT)
+        .look(node, &requester, BMC_LOOK_TIMEOUT)
         .await?
     {
         RequestedReading::Read { differs } => (None, differs),
@@ -337,8 +337,8 @@ async fn diff_majority(api: &Api, node: &str) -> Result<DiffView, Problem> {
     let (id, view) = (node_id(node)?, core.view());
     let (judged, drift) = (&view.cluster_drift, &view.cohort_drift);
     let is_alone = drift.alone.iter().any(|alone| alone == node);
-    let is_told = judged.compared.contains(&id) || judged.alone.iter().any(|a| a == node);
-    if !is_told || (is_alone && judged.pending.contains(&id)) {
+    let is_compared = judged.compared.contains(&id) || judged.alone.iter().any(|a| a == node);
+    if !is_compared || (is_alone && judged.pending.contains(&id)) {
         let detail = format!(
             "{node} is not compared with its cohort yet, because its hardware is unknown; try \
              again, or compare it with another node by name"

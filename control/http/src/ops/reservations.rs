@@ -70,8 +70,8 @@ fn conflicts(
         let is_meant = spec.permits(&work.user, &work.spec.project);
         let ends_at = work.ends_at();
         let is_gone = ends_at.is_some_and(|at| at <= spec.from);
-        let is_told = !is_meant && !is_gone && caller.sees(&work.spec.project);
-        is_told.then(|| ReservationConflictView {
+        let is_shown = !is_meant && !is_gone && caller.sees(&work.spec.project);
+        is_shown.then(|| ReservationConflictView {
             allocation: id,
             element: ElementView::of(view.name_of(id)),
             nodes: hostlist::fold(&nodes),

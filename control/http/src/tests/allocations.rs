@@ -192,10 +192,10 @@ async fn workload_is_visible_to_owner_and_operators() {
             .workload
             .is_some()
     );
-    for who in ["bob", "eye"] {
+    for caller in ["bob", "eye"] {
         assert!(
             fixture
-                .client(who)
+                .client(caller)
                 .allocation(id)
                 .await
                 .unwrap()
@@ -209,9 +209,9 @@ async fn workload_is_visible_to_owner_and_operators() {
 async fn lists_filter_and_page_over_the_living_and_the_ended() {
     let fixture = ApiFixture::furnished().await;
     for n in 0..7 {
-        let who = if n % 2 == 0 { "alice" } else { "bob" };
+        let caller = if n % 2 == 0 { "alice" } else { "bob" };
         let project = if n < 4 { "atlas/web" } else { "atlas/physics" };
-        fixture.submit(who, project, 1).await;
+        fixture.submit(caller, project, 1).await;
     }
     let op = fixture.client("op");
     let ended = op.cancel(AllocationId(2)).await.unwrap();
@@ -358,8 +358,8 @@ async fn readers_of_one_node_leave_room_for_orders_to_it() {
     let (alice, op) = (fixture.client("alice"), fixture.client("op"));
     let mut held = Vec::new();
     for n in 0..16 {
-        let who = if n % 2 == 0 { &alice } else { &op };
-        held.push(who.logs(id, follow()).await.unwrap());
+        let caller = if n % 2 == 0 { &alice } else { &op };
+        held.push(caller.logs(id, follow()).await.unwrap());
     }
     let refused = alice.logs(id, follow()).await.err().unwrap();
     let problem = refused.problem().unwrap();
@@ -436,8 +436,8 @@ async fn start_failure_is_hidden_from_others() {
     fixture
         .ends(id, "gpu001", RankExit::SpawnFailed { reason })
         .await;
-    let told = async |who: &str| {
-        let client = fixture.client(who);
+    let stop_shown_to = async |caller: &str| {
+        let client = fixture.client(caller);
         let shown = client.allocation(id).await.unwrap();
         assert_eq!(shown.state, "failed");
         let why = client.explanation(id).await.unwrap().summary;
@@ -447,15 +447,15 @@ async fn start_failure_is_hidden_from_others() {
             why,
         ]
     };
-    for who in ["alice", "op"] {
-        for text in told(who).await {
-            assert!(text.contains("secret-project"), "{who}: {text}");
+    for caller in ["alice", "op"] {
+        for text in stop_shown_to(caller).await {
+            assert!(text.contains("secret-project"), "{caller}: {text}");
         }
     }
-    for who in ["bob", "eye"] {
-        for text in told(who).await {
-            assert!(text.contains("could not start"), "{who}: {text}");
-            assert!(!text.contains("secret-project"), "{who}: {text}");
+    for caller in ["bob", "eye"] {
+        for text in stop_shown_to(caller).await {
+            assert!(text.contains("could not start"), "{caller}: {text}");
+            assert!(!text.contains("secret-project"), "{caller}: {text}");
         }
     }
 }
@@ -471,7 +471,7 @@ async fn output_file_path_is_shown_without_content() {
     let id = made.unwrap().id.unwrap();
     let shown = alice.allocation(id).await.unwrap().workload.unwrap();
     assert_eq!((shown.output, shown.error), (request.output, None));
-    let told = async |options: LogOptions| {
+    let note_of = async |options: LogOptions| {
         let Err(error) = alice.logs(id, options).await else {
             panic!("a file was read");
         };
@@ -484,7 +484,7 @@ async fn output_file_path_is_shown_without_content() {
         ..LogOptions::default()
     };
     assert_eq!(
-        told(rank(1)).await,
+        note_of(rank(1)).await,
         format!(
             "the standard output of allocation {id} rank 1 is not kept as a log: it goes to \
              /scratch/alice/{id}-1-gpu002.100% on gpu002, a file of the account that runs it"

@@ -170,20 +170,20 @@ async fn people_read_what_is_theirs_and_operators_of_a_tenant_what_is_its() {
     let id = fixture.submit("alice", "atlas/web", 1).await;
     let op = fixture.client("op");
     op.cancel(id).await.unwrap();
-    let read = |who: &'static str, filter: AuditFilter| {
-        let client = fixture.client(who);
+    let read = |caller: &'static str, filter: AuditFilter| {
+        let client = fixture.client(caller);
         async move { client.audit_page(&filter, 0, None).await }
     };
     let mine = read("alice", AuditFilter::default()).await.unwrap().items;
-    let told: Vec<_> = mine.iter().map(|entry| entry.summary.as_str()).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
+    let summaries: Vec<_> = mine.iter().map(|entry| entry.summary.as_str()).collect();
+    assert_eq!(summaries.len(), 2, "{summaries:?}");
     assert!(
-        told[0].contains("force release: allocation 1 of alice"),
-        "{told:?}"
+        summaries[0].contains("force release: allocation 1 of alice"),
+        "{summaries:?}"
     );
     assert!(
-        told[1].contains("cancel: allocation 2 of alice"),
-        "{told:?}"
+        summaries[1].contains("cancel: allocation 2 of alice"),
+        "{summaries:?}"
     );
     let others = AuditFilter {
         user: Some("op".to_owned()),
@@ -202,9 +202,12 @@ async fn people_read_what_is_theirs_and_operators_of_a_tenant_what_is_its() {
         .await
         .unwrap();
     let seen = read("diver", AuditFilter::default()).await.unwrap().items;
-    let told: Vec<_> = seen.iter().map(|entry| entry.summary.as_str()).collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("created tenant ocean"), "{told:?}");
+    let summaries: Vec<_> = seen.iter().map(|entry| entry.summary.as_str()).collect();
+    assert_eq!(summaries.len(), 1, "{summaries:?}");
+    assert!(
+        summaries[0].starts_with("created tenant ocean"),
+        "{summaries:?}"
+    );
     let elsewhere = AuditFilter {
         project: Some("atlas".to_owned()),
         ..AuditFilter::default()

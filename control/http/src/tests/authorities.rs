@@ -52,13 +52,13 @@ async fn rotates_authority_once_unused() {
     );
     let pin = second.pin().to_string();
     root.promote_authority(&pin[..8], None).await.unwrap();
-    let told = async || {
+    let rotation = async || {
         let request = serde_json::from_str(r#"{"role":"agent","ttl":"1h"}"#).unwrap();
         let made = root.create_token(&request).await.unwrap();
         made.token.parse::<JoinToken>().unwrap().pins().to_vec()
     };
     // Independent of the certificate that a member presents to a joining one.
-    assert_eq!(told().await, [second.pin(), first.pin()]);
+    assert_eq!(rotation().await, [second.pin(), first.pin()]);
     let old = first.pin().to_string();
     let early = root.retire_authority(&old[..12], false, None).await;
     let early = early.unwrap_err();
@@ -92,7 +92,7 @@ async fn rotates_authority_once_unused() {
     assert_eq!(phases(&root).await, [phase("issuing", 3)]);
     let left = root.authorities().await.unwrap();
     assert_eq!((&left[0].pin, &left[0].certificate), (&pin, &pem));
-    assert_eq!(told().await, [second.pin()]);
+    assert_eq!(rotation().await, [second.pin()]);
 }
 
 /// Members stamp certificates with the next whole second. A promotion within that second would count them for the new

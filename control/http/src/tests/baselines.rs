@@ -222,13 +222,16 @@ async fn setting_baseline_reports_nodes_and_dry_run_changes_nothing() {
     let would = op.dry_run_baseline("k", &asked).await.unwrap();
     assert_eq!((would.dry_run, would.version), (true, 1));
     let standing = &would.comparison;
-    let told = [
+    let results = [
         &standing.compared,
         &standing.conform,
         &standing.differ,
         &standing.drain,
     ];
-    assert_eq!(told, ["gpu[001-003]", "gpu[001-002]", "gpu003", "gpu003"]);
+    assert_eq!(
+        results,
+        ["gpu[001-003]", "gpu[001-002]", "gpu003", "gpu003"]
+    );
     assert_eq!((standing.compared_count, standing.differ_count), (3, 1));
     assert_eq!(standing.warnings, ["no node has this name now: gpu999"]);
     assert!(eye.baselines().await.unwrap().is_empty(), "nothing was set");
@@ -241,9 +244,9 @@ async fn setting_baseline_reports_nodes_and_dry_run_changes_nothing() {
 
     op.delete_baseline("k", None, None).await.unwrap();
     let misspelt = asking("gpu001", json!({"kernel.osreleaze": "6.8.0"}));
-    let told = op.dry_run_baseline("typo", &misspelt).await.unwrap();
-    let [warning] = &told.comparison.warnings[..] else {
-        panic!("{told:?}")
+    let checked = op.dry_run_baseline("typo", &misspelt).await.unwrap();
+    let [warning] = &checked.comparison.warnings[..] else {
+        panic!("{checked:?}")
     };
     assert!(
         warning.contains("has the key kernel.osreleaze"),
@@ -257,8 +260,8 @@ async fn setting_baseline_reports_nodes_and_dry_run_changes_nothing() {
 async fn operators_of_the_whole_cluster_decide() {
     let fixture = ApiFixture::furnished().await;
     let asked = asking("gpu001", json!({"kernel.osrelease": "6.8.0"}));
-    for who in ["eye", "alice", "diver", "warden"] {
-        let client = fixture.client(who);
+    for caller in ["eye", "alice", "diver", "warden"] {
+        let client = fixture.client(caller);
         for denied in [
             client.set_baseline("h100", &asked, None).await.err(),
             client.delete_baseline("h100", None, None).await.err(),
@@ -266,7 +269,7 @@ async fn operators_of_the_whole_cluster_decide() {
         ] {
             assert!(
                 matches!(denied, Some(ClientError::NotAllowed(_))),
-                "{who}: {denied:?}"
+                "{caller}: {denied:?}"
             );
         }
         client.baselines().await.unwrap();
@@ -334,7 +337,7 @@ async fn the_brake_is_seen_by_all_and_released_with_a_reason() {
     };
     fixture.fenced(Fence { lease, epoch }, hold);
     fixture.settled().await;
-    let told = async {
+    let brake_event = async {
         loop {
             let event = events.next_event().await.unwrap();
             let lattice_client::api::event::StreamEvent::Changes(changes) = event else {
@@ -347,8 +350,8 @@ async fn the_brake_is_seen_by_all_and_released_with_a_reason() {
             }
         }
     };
-    let told = tokio::time::timeout(PATIENCE, told).await.unwrap();
-    assert_eq!(told.unwrap().reason, "18 of 128 nodes differ");
+    let brake_event = tokio::time::timeout(PATIENCE, brake_event).await.unwrap();
+    assert_eq!(brake_event.unwrap().reason, "18 of 128 nodes differ");
     let drift = eye.drift().await.unwrap();
     assert_eq!(drift.brake, eye.brake().await.unwrap().held);
     op.release_brake(" ").await.unwrap_err();

@@ -45,7 +45,7 @@ fn parts(reasons: Vec<Reason>) -> Parts {
         read_at: UnixMillis(2_000),
         was_asked: true,
         may_drain: false,
-        untold: Default::default(),
+        undecided: Default::default(),
     }
 }
 
@@ -74,12 +74,15 @@ async fn merges_bmc_and_agent_reasons_by_severity() {
         vec![reason("bmc.part_critical", "bmc", Severity::Degraded)],
     );
     let both = eye.health("gpu001", false).await.unwrap();
-    let told: Vec<_> = both
+    let listed: Vec<_> = both
         .reasons
         .iter()
         .map(|r| (&*r.source, &*r.code))
         .collect();
-    assert_eq!(told, [("agent", "gpu.gone"), ("bmc", "bmc.part_critical")]);
+    assert_eq!(
+        listed,
+        [("agent", "gpu.gone"), ("bmc", "bmc.part_critical")]
+    );
     assert_eq!(both.agent_error, None);
     assert_eq!(
         both.bmc_read_at.as_deref(),
@@ -128,13 +131,13 @@ async fn missing_bmc_class_is_unknown_and_blocks_nothing() {
     let eye = fixture.client("eye");
     let id = NodeId::new("gpu001").unwrap();
     assert_eq!(eye.node("gpu001").await.unwrap().health.verdict, "healthy");
-    let untold = MergedMark {
+    let undecided = MergedMark {
         base: fixture.core.view().node(&id).unwrap().published(Class::Bmc),
         mark: ClassMark::Incomplete,
         earlier: None,
     };
-    let untold = BTreeMap::from([(Class::Bmc, untold)]);
-    observed_state::merged_marks(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
+    let undecided = BTreeMap::from([(Class::Bmc, undecided)]);
+    observed_state::merged_marks(&fixture.core, BTreeMap::from([(id.clone(), undecided)]));
     let node = eye.node("gpu001").await.unwrap();
     assert_eq!(node.health.verdict, "unknown");
     assert_eq!(node.health.reasons, ["bmc.incomplete"]);
@@ -165,7 +168,7 @@ async fn missing_bmc_class_is_unknown_and_blocks_nothing() {
 }
 
 /// Next view of the node in the stream, from any kind of event.
-async fn told(events: &mut EventStream, node: &str) -> NodeView {
+async fn next_node(events: &mut EventStream, node: &str) -> NodeView {
     let next = async {
         loop {
             let nodes = match events.next_event().await.unwrap() {
@@ -218,7 +221,7 @@ async fn stream_and_list_agree_on_bmc_faults() {
     ] {
         tells(&fixture, "gpu001", reasons.clone());
         assert_eq!(names.reconcile(), 1);
-        let event = told(&mut events, "gpu001").await;
+        let event = next_node(&mut events, "gpu001").await;
         let codes: Vec<String> = reasons.into_iter().map(|reason| reason.code).collect();
         assert_eq!(
             (&*event.health.verdict, &event.health.reasons),
@@ -231,7 +234,7 @@ async fn stream_and_list_agree_on_bmc_faults() {
     // A change from the quorum also carries the complete node.
     let drained = fixture.client("op").drain("gpu001", "a fan").await;
     drained.unwrap();
-    let event = told(&mut events, "gpu001").await;
+    let event = next_node(&mut events, "gpu001").await;
     assert_eq!((&*event.health.verdict, event.drain.len()), ("degraded", 1));
     assert!(event.power.is_some());
 }
@@ -280,18 +283,19 @@ async fn reason_lists_agree() {
         read_at: UnixMillis(2_000),
         was_asked: true,
         may_drain: false,
-        untold: Default::default(),
+        undecided: Default::default(),
     };
     fixture.stores.readings.put_parts(id.clone(), parts);
-    let untold = MergedMark::unknown(fixture.core.view().node(&id).unwrap().published(Class::Bmc));
-    let untold = BTreeMap::from([(Class::Bmc, untold)]);
-    observed_state::merged_marks(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
+    let undecided =
+        MergedMark::unknown(fixture.core.view().node(&id).unwrap().published(Class::Bmc));
+    let undecided = BTreeMap::from([(Class::Bmc, undecided)]);
+    observed_state::merged_marks(&fixture.core, BTreeMap::from([(id.clone(), undecided)]));
     let mut shown = eye.node("gpu001").await.unwrap().health.reasons;
     let health = eye.health("gpu001", false).await.unwrap();
-    let mut told: Vec<String> = health.reasons.iter().map(|r| r.code.clone()).collect();
+    let mut codes: Vec<String> = health.reasons.iter().map(|r| r.code.clone()).collect();
     shown.sort();
-    told.sort();
-    assert_eq!(told, shown);
+    codes.sort();
+    assert_eq!(codes, shown);
     let incomplete = health.reasons.iter().find(|r| r.code == "bmc.incomplete");
     let incomplete = incomplete.unwrap();
     assert_eq!(incomplete.evidence, "401 Unauthorized");

@@ -67,7 +67,7 @@ fn parts(bios: ClassRecord) -> Parts {
         read_at: UnixMillis(1),
         was_asked: true,
         may_drain: false,
-        untold: Default::default(),
+        undecided: Default::default(),
     }
 }
 
@@ -230,9 +230,9 @@ async fn a_baseline_that_was_made_of_both_parts_holds_for_both() {
 #[tokio::test]
 async fn what_agent_and_bmc_say_otherwise_of_one_thing_is_found_in_the_whole() {
     let mut fixture = UniteFixture::new().await;
-    for (told, codes) in [("2.1.0", &[][..]), ("2.2.4", &["bios_version_mismatch"])] {
+    for (bmc_version, codes) in [("2.1.0", &[][..]), ("2.2.4", &["bios_version_mismatch"])] {
         let mut bios = on();
-        bios.require("bios.redfish.version", Reading::Present(told));
+        bios.require("bios.redfish.version", Reading::Present(bmc_version));
         fixture.bmc_says(bios);
         fixture.settle().await;
         let records = fixture.world.records();
@@ -241,7 +241,7 @@ async fn what_agent_and_bmc_say_otherwise_of_one_thing_is_found_in_the_whole() {
             .await
             .unwrap();
         let found: Vec<&str> = whole.findings.iter().map(|found| &*found.code).collect();
-        assert_eq!(found, codes, "{told}");
+        assert_eq!(found, codes, "{bmc_version}");
     }
 }
 
@@ -251,20 +251,23 @@ async fn either_part_may_drift_and_come_back() {
     fixture.baseline().await;
     fixture.agent_says(Some(dmi("2.2.0")));
     fixture.settle().await;
-    let told = |fixture: &UniteFixture| -> Vec<(String, String, String)> {
+    let drifted_keys = |fixture: &UniteFixture| -> Vec<(String, String, String)> {
         let drifted = fixture.drifted().into_iter();
         drifted.map(|d| (d.key, d.expected, d.found)).collect()
     };
     let row = |key: &str, expected: &str, found: &str| {
         vec![(key.to_owned(), expected.to_owned(), found.to_owned())]
     };
-    assert_eq!(told(&fixture), row("bios.version", "2.1.0", "2.2.0"));
+    assert_eq!(
+        drifted_keys(&fixture),
+        row("bios.version", "2.1.0", "2.2.0")
+    );
     assert!(fixture.no_sensitive().is_some());
     fixture.agent_says(Some(dmi("2.1.0")));
     fixture.bmc_says(settings(Reading::Present("Disabled")));
     fixture.settle().await;
     let setting = "bios.setting.LogicalProc";
-    assert_eq!(told(&fixture), row(setting, "Enabled", "Disabled"));
+    assert_eq!(drifted_keys(&fixture), row(setting, "Enabled", "Disabled"));
     assert!(fixture.no_sensitive().is_some());
     // A difference in the agent's answer, or in the BMC reading made by this control, drains the node.
     let reasons = fixture.drains().await;

@@ -221,12 +221,12 @@ async fn a_group_is_compared_by_its_digest_and_one_of_its_nodes_stands_for_it() 
     };
     assert_eq!(diff.left, label(&kernel[0], "23 nodes", "gpu001"));
     assert_eq!(diff.right, label(&kernel[1], "1 node", "gpu003"));
-    let told: Vec<_> = diff
+    let keys: Vec<_> = diff
         .differences
         .iter()
         .map(|d| (&*d.key, &*d.left, &*d.right))
         .collect();
-    assert_eq!(told, [("kernel.osrelease", "6.8.0", "6.9.1")]);
+    assert_eq!(keys, [("kernel.osrelease", "6.8.0", "6.9.1")]);
     let node = eye.diff("gpu003", &kernel[0]).await.unwrap();
     assert_eq!((&*node.left, node.differences.len()), ("gpu003", 1));
 

@@ -93,7 +93,7 @@ async fn a_graph_is_submitted_followed_and_found_when_it_has_ended() {
         states(&dag),
         ["completed", "failed", "cancelled", "completed"]
     );
-    let (status, told) = ask(
+    let (status, answer) = ask(
         &fixture,
         "alice",
         Method::DELETE,
@@ -101,7 +101,7 @@ async fn a_graph_is_submitted_followed_and_found_when_it_has_ended() {
         Value::Null,
     )
     .await;
-    assert_eq!((status, &told["code"]), (409, &json!("wrong_state")));
+    assert_eq!((status, &answer["code"]), (409, &json!("wrong_state")));
 }
 
 #[tokio::test]
@@ -109,9 +109,9 @@ async fn submitter_cancels_graph() {
     let fixture = ApiFixture::furnished().await;
     let alice = fixture.client("alice");
     let id = alice.submit_dag(&nightly(), None).await.unwrap().id;
-    for (who, status) in [("bob", 403), ("eye", 403), ("diver", 404)] {
-        let error = fixture.client(who).cancel_dag(id).await.unwrap_err();
-        assert_eq!(error.problem().unwrap().status, status, "{who}");
+    for (caller, status) in [("bob", 403), ("eye", 403), ("diver", 404)] {
+        let error = fixture.client(caller).cancel_dag(id).await.unwrap_err();
+        assert_eq!(error.problem().unwrap().status, status, "{caller}");
     }
     let dag = alice.cancel_dag(id).await.unwrap();
     assert_eq!(
@@ -280,9 +280,9 @@ async fn a_graph_is_read_as_yaml_too() {
     ] {
         let answer = post(kind, body).await.unwrap();
         assert_eq!(answer.status(), status);
-        let told: Value = answer.json().await.unwrap();
-        println!("{told:#}");
-        assert_eq!(told["field"], field, "{told}");
+        let problem: Value = answer.json().await.unwrap();
+        println!("{problem:#}");
+        assert_eq!(problem["field"], field, "{problem}");
     }
 }
 
@@ -355,11 +355,11 @@ async fn graphs_that_cannot_be_are_refused_by_their_field() {
     ] {
         let body = json!({"name": "g", "members": members});
         for path in ["dags", "dags?dry_run=true"] {
-            let (told_status, told) =
+            let (shown_status, problem) =
                 ask(&fixture, "alice", Method::POST, path, body.clone()).await;
-            assert_eq!(told_status, status, "{path}: {told}");
-            assert_eq!(told["field"], field, "{path}: {told}");
-            let detail = told["detail"].as_str().unwrap();
+            assert_eq!(shown_status, status, "{path}: {problem}");
+            assert_eq!(problem["field"], field, "{path}: {problem}");
+            let detail = problem["detail"].as_str().unwrap();
             assert!(detail.contains(text), "{path}: {detail}");
         }
     }
@@ -384,7 +384,7 @@ async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
     assert_eq!((judged.dry_run, judged.revision), (true, before));
     assert_eq!(alice.status().await.unwrap().revision, before);
     assert!(alice.dags(None).await.unwrap().is_empty());
-    let told: Vec<Value> = judged
+    let shown: Vec<Value> = judged
         .members
         .iter()
         .map(|member| serde_json::to_value(member).unwrap())
@@ -406,7 +406,7 @@ async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
         after(whole("clean", 1), "train", "any"),
         sweep,
     ];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
     // A member that can never be satisfied is rejected as in a submission.
     let wide = graph(vec![
         member("a", json!({})),
@@ -433,15 +433,22 @@ async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
     let field = "members.b.constraints.gpu_models";
     assert_eq!(problem.field.as_deref(), Some(field));
     // A caller that may not submit receives no forecast either.
-    for (who, status) in [("eye", 403), ("diver", 404)] {
-        let error = fixture.client(who).dry_run_dag(&asked).await.unwrap_err();
-        assert_eq!(error.problem().unwrap().status, status, "{who}");
+    for (caller, status) in [("eye", 403), ("diver", 404)] {
+        let error = fixture
+            .client(caller)
+            .dry_run_dag(&asked)
+            .await
+            .unwrap_err();
+        assert_eq!(error.problem().unwrap().status, status, "{caller}");
     }
     for path in ["dags?dry_run=maybe", "dags?dryrun=true"] {
         let body = serde_json::to_value(nightly()).unwrap();
-        let (status, told) = ask(&fixture, "alice", Method::POST, path, body).await;
-        assert_eq!(status, 400, "{told}");
-        assert!(told["detail"].as_str().unwrap().contains("dry"), "{told}");
+        let (status, answer) = ask(&fixture, "alice", Method::POST, path, body).await;
+        assert_eq!(status, 400, "{answer}");
+        assert!(
+            answer["detail"].as_str().unwrap().contains("dry"),
+            "{answer}"
+        );
     }
     assert_eq!(alice.status().await.unwrap().revision, before);
 }

@@ -14,13 +14,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Undocumented responses. Every fixture checks the list when it ends, because a test may take a broken connection for
 /// what it waits for.
-static UNTOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static UNDOCUMENTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-pub(super) fn nothing_is_untold() {
-    let untold = UNTOLD.lock().unwrap_or_else(PoisonError::into_inner);
+pub(super) fn check_all_documented() {
+    let undocumented = UNDOCUMENTED.lock().unwrap_or_else(PoisonError::into_inner);
     assert!(
-        untold.is_empty(),
-        "the document does not tell of {untold:#?}"
+        undocumented.is_empty(),
+        "the document does not tell of {undocumented:#?}"
     );
 }
 
@@ -30,15 +30,15 @@ pub(crate) async fn check(request: Request, next: Next) -> Response {
     let (method, url) = (request.method().clone(), request.uri().clone());
     let response = next.run(request).await;
     if let Some(route) = route
-        && let Err(what) = is_told(&method, url.path(), route.as_str(), &response)
+        && let Err(what) = check_documented(&method, url.path(), route.as_str(), &response)
     {
         let answered = format!("{method} {url}: {} is answered, {what}", response.status());
-        UNTOLD.lock().unwrap().push(answered);
+        UNDOCUMENTED.lock().unwrap().push(answered);
     }
     response
 }
 
-fn is_told(
+fn check_documented(
     method: &Method,
     path: &str,
     route: &str,
@@ -64,8 +64,8 @@ fn is_told(
     };
     let operation = document().pointer(&pointer(["paths", &path, &method]));
     let operation = operation.ok_or("which is no operation")?;
-    let told = operation.pointer(&pointer(["responses", status.as_str()]));
-    let told = told.ok_or("a status that its operation does not tell")?;
+    let documented = operation.pointer(&pointer(["responses", status.as_str()]));
+    let documented = documented.ok_or("a status that its operation does not tell")?;
     let Some(media) = response.headers().get(CONTENT_TYPE) else {
         return Ok(());
     };
@@ -73,7 +73,7 @@ fn is_told(
         .to_str()
         .ok()
         .and_then(|media| media.split(';').next());
-    let content = told.pointer(&pointer(["content", essence.unwrap_or_default()]));
+    let content = documented.pointer(&pointer(["content", essence.unwrap_or_default()]));
     content
         .map(drop)
         .ok_or("with a media type that is not told")
@@ -99,33 +99,58 @@ fn observes_unreported_change() {
             .unwrap()
     };
     let json = "application/json";
-    let told = |method: Method, path: &str, route: &str, response: &Response| {
-        is_told(&method, path, route, response).is_ok()
+    let documented = |method: Method, path: &str, route: &str, response: &Response| {
+        check_documented(&method, path, route, response).is_ok()
     };
     let (status, projects) = ("/api/v1/status", "/api/v1/projects/{*path}");
-    assert!(told(Method::GET, status, status, &answered(200, json)));
-    assert!(told(
+    assert!(documented(
+        Method::GET,
+        status,
+        status,
+        &answered(200, json)
+    ));
+    assert!(documented(
         Method::HEAD,
         status,
         status,
         &answered(429, MEDIA_TYPE)
     ));
-    assert!(!told(
+    assert!(!documented(
         Method::GET,
         status,
         status,
         &answered(404, MEDIA_TYPE)
     ));
-    assert!(!told(
+    assert!(!documented(
         Method::GET,
         status,
         status,
         &answered(200, "text/plain")
     ));
-    assert!(!told(Method::PUT, status, status, &answered(200, json)));
+    assert!(!documented(
+        Method::PUT,
+        status,
+        status,
+        &answered(200, json)
+    ));
     let path = "/api/v1/projects/atlas";
-    assert!(told(Method::PUT, path, projects, &answered(200, json)));
+    assert!(documented(
+        Method::PUT,
+        path,
+        projects,
+        &answered(200, json)
+    ));
     let path = "/api/v1/projects/atlas/headroom";
-    assert!(told(Method::GET, path, projects, &answered(200, json)));
-    assert!(!told(Method::PUT, path, projects, &answered(200, json)));
+    assert!(documented(
+        Method::GET,
+        path,
+        projects,
+        &answered(200, json)
+    ));
+    assert!(!documented(
+        Method::PUT,
+        path,
+        projects,
+        &answered(200, json)
+    ));
 }

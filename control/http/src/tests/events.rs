@@ -55,8 +55,11 @@ async fn streams_events_in_order_from_revision() {
     let mut live = fixture.client("eye").events(None).await.unwrap();
     let (alice, one) = (fixture.client("alice"), job("atlas/web", 1));
     let first = alice.submit(&one, SubmitOptions::default()).await.unwrap();
-    let told = changes(&mut live).await;
-    assert_eq!((told.revision, submitted(&told)), (first.revision, vec![1]));
+    let received = changes(&mut live).await;
+    assert_eq!(
+        (received.revision, submitted(&received)),
+        (first.revision, vec![1])
+    );
     fixture.submit("alice", "atlas/web", 1).await;
     fixture.submit("alice", "atlas/web", 1).await;
     // A late subscriber receives the same events from its given revision.
@@ -77,27 +80,27 @@ async fn streams_project_changes_but_no_foreign_workloads() {
     let fixture = ApiFixture::furnished().await;
     let mut events = fixture.client("bob").events(None).await.unwrap();
     fixture.submit("alice", "atlas/web", 1).await;
-    let told = changes(&mut events).await;
-    let record = told.changes.iter().find_map(|c| match c {
+    let received = changes(&mut events).await;
+    let record = received.changes.iter().find_map(|c| match c {
         Change::Allocation { record, .. } => Some(record),
         _ => None,
     });
     assert!(record.unwrap().workload.is_none());
     // Even the caller's own workload is left out: it never changes, and can be read separately.
     let alice = fixture.client("alice");
-    let own = alice.events(Some(Revision(told.revision.0 - 1)));
+    let own = alice.events(Some(Revision(received.revision.0 - 1)));
     let own = changes(&mut own.await.unwrap()).await;
-    assert_eq!(own, told);
+    assert_eq!(own, received);
     fixture
         .client("root")
         .delete_project("atlas/physics/simulation")
         .await
         .unwrap();
-    let told = changes(&mut events).await;
+    let received = changes(&mut events).await;
     let path = "atlas/physics/simulation".to_owned();
     assert!(
-        told.changes.contains(&Change::ProjectDeleted { path }),
-        "{told:?}"
+        received.changes.contains(&Change::ProjectDeleted { path }),
+        "{received:?}"
     );
 }
 
@@ -199,14 +202,14 @@ async fn slow_reader_blocks_no_others_and_learns_gap() {
         .expect("the live reader sees it");
     storm.await.unwrap();
     let mut text = String::new();
-    let told = async {
+    let compacted = async {
         while !text.contains("event: compacted") {
             let chunk = slow.next().await.unwrap().unwrap();
             text = text.split_off(text.len().saturating_sub(100));
             text.push_str(&String::from_utf8_lossy(&chunk));
         }
     };
-    tokio::time::timeout(PATIENCE, told)
+    tokio::time::timeout(PATIENCE, compacted)
         .await
         .expect("the slow reader is told");
 }
@@ -229,8 +232,8 @@ async fn resumed_reader_gets_missed_observations() {
     let found = BTreeMap::from([(node, found)]);
     assert_eq!(observed_state::liveness(&fixture.core, &found), 1);
     fixture.open();
-    let told = tokio::time::timeout(PATIENCE, events.next_event()).await;
-    let StreamEvent::Observed(observed) = told.unwrap().unwrap() else {
+    let received = tokio::time::timeout(PATIENCE, events.next_event()).await;
+    let StreamEvent::Observed(observed) = received.unwrap().unwrap() else {
         panic!("it was not told");
     };
     let nodes: Vec<_> = observed

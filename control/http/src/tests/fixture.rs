@@ -93,7 +93,7 @@ impl Drop for ApiFixture {
         self.stop.cancel();
         self.folding.abort();
         if !std::thread::panicking() {
-            super::documented::nothing_is_untold();
+            super::documented::check_all_documented();
         }
     }
 }

@@ -25,9 +25,9 @@ pub(super) async fn channel(fixture: &ApiFixture) -> Channel {
     endpoint.tls_config(tls).unwrap().connect().await.unwrap()
 }
 
-pub(super) fn by<T>(fixture: &ApiFixture, who: &str, message: T) -> Request<T> {
+pub(super) fn by<T>(fixture: &ApiFixture, caller: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
-    let bearer = format!("Bearer {}", fixture.token(who));
+    let bearer = format!("Bearer {}", fixture.token(caller));
     request
         .metadata_mut()
         .insert("authorization", bearer.parse().unwrap());
@@ -372,10 +372,10 @@ async fn health_and_reflection_answer_everybody() {
     }
     let unknown = health.check(of("lattice.v1.Nothing")).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
-    let mut told = health.watch(of("lattice.v1.Nothing")).await.unwrap();
-    let first = told.get_mut().message().await.unwrap().unwrap();
+    let mut statuses = health.watch(of("lattice.v1.Nothing")).await.unwrap();
+    let first = statuses.get_mut().message().await.unwrap().unwrap();
     assert_eq!(first.status(), ServingStatus::ServiceUnknown);
-    drop(told);
+    drop(statuses);
 
     let list = ServerReflectionRequest {
         host: String::new(),
@@ -408,9 +408,9 @@ async fn health_reports_quorum_loss_and_recovery() {
     let fixture = ApiFixture::furnished().await;
     let mut health = HealthClient::new(channel(&fixture).await);
     let of = HealthCheckRequest::default();
-    let mut told = health.watch(of.clone()).await.unwrap().into_inner();
+    let mut statuses = health.watch(of.clone()).await.unwrap().into_inner();
     let mut next = async || {
-        let message = timeout(PATIENCE, told.message()).await.unwrap();
+        let message = timeout(PATIENCE, statuses.message()).await.unwrap();
         message.unwrap().unwrap().status()
     };
     assert_eq!(next().await, ServingStatus::Serving);

@@ -27,7 +27,7 @@ fn event(seq: u64, at: u64, count: u32, what: EventKind) -> HistoryRecord {
 }
 
 /// Stores a boot, a firmware change found after it, and an XID an hour later.
-pub(super) async fn told(fixture: &ApiFixture) -> u64 {
+pub(super) async fn append_entries(fixture: &ApiFixture) -> u64 {
     let now = fixture.core.now().0;
     let at = now - 120 * MINUTE;
     let text = |value: &str| Reading::Present(value.into());
@@ -86,7 +86,7 @@ fn query(edit: impl FnOnce(&mut HistoryQuery)) -> HistoryQuery {
 async fn changes_and_events_are_one_list_and_what_surrounds_a_change_is_shown() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
-    assert_eq!(told(&fixture).await, 3);
+    assert_eq!(append_entries(&fixture).await, 3);
     let all = eye.history(NODE, &HistoryQuery::default()).await.unwrap();
     let kinds: Vec<&str> = all.items.iter().map(|item| item.kind.as_str()).collect();
     assert_eq!(kinds, ["xid", "change", "boot"]);
@@ -134,7 +134,7 @@ async fn changes_and_events_are_one_list_and_what_surrounds_a_change_is_shown() 
 async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
-    told(&fixture).await;
+    append_entries(&fixture).await;
     let list = async |edit: &dyn Fn(&mut HistoryQuery)| {
         let page = eye.history(NODE, &query(edit)).await.unwrap();
         page.items
@@ -251,13 +251,13 @@ async fn what_could_not_be_read_is_not_known_to_have_changed() {
         append.await.unwrap();
     }
     let found = fixture.client("eye").changes(Some("1h")).await.unwrap();
-    let told: Vec<_> = found
+    let changed_nodes: Vec<_> = found
         .changes
         .iter()
         .map(|c| (c.verdict.as_str(), c.count, c.change.to.as_str()))
         .collect();
     assert_eq!(
-        told,
+        changed_nodes,
         [
             ("differs", 1, "28.45"),
             ("unknown", 3, "<failed: no answer>"),
@@ -284,7 +284,7 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
         none.contains("no history of gpu001 is stored yet"),
         "{none}"
     );
-    told(&fixture).await;
+    append_entries(&fixture).await;
     let change = query(|q| q.kind = Some("change".to_owned()));
     let begins = eye.history(NODE, &change).await.unwrap().items[0]
         .at
@@ -311,7 +311,7 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
 async fn copied_audit_entries_require_audit_right() {
     const SECRET: &str = "the tenant did not pay";
     let fixture = ApiFixture::furnished().await;
-    told(&fixture).await;
+    append_entries(&fixture).await;
     let now = fixture.core.now().0;
     let audited = |number: u64| {
         let noted = NodeObservation::Audit {
@@ -330,8 +330,8 @@ async fn copied_audit_entries_require_audit_right() {
     };
     fixture.stores.history.note(vec![note], None).await.unwrap();
 
-    let paged = async |who: &str| {
-        let client = fixture.client(who);
+    let paged = async |caller: &str| {
+        let client = fixture.client(caller);
         let (mut seen, mut cursor) = (Vec::new(), None);
         loop {
             let one = query(|q| {
@@ -348,27 +348,35 @@ async fn copied_audit_entries_require_audit_right() {
         }
     };
     let kind = query(|q| q.kind = Some("change,audit".to_owned()));
-    for who in ["op", "root"] {
-        let seen = paged(who).await;
+    for caller in ["op", "root"] {
+        let seen = paged(caller).await;
         let audits: Vec<_> = seen.iter().filter(|item| item.kind == "audit").collect();
-        assert_eq!((seen.len(), audits.len()), (7, 4), "{who}");
+        assert_eq!((seen.len(), audits.len()), (7, 4), "{caller}");
         assert!(format!("{audits:?}").contains(SECRET));
-        let chosen = fixture.client(who).history(NODE, &kind).await.unwrap();
+        let chosen = fixture.client(caller).history(NODE, &kind).await.unwrap();
         assert_eq!(chosen.items.len(), 5);
     }
     let number = paged("op").await[0].number;
     let about = query(|q| q.around = Some(number.to_string()));
     // A viewer, a user, and callers with power over one tenant only.
-    for who in ["eye", "alice", "diver", "warden"] {
-        let seen = paged(who).await;
+    for caller in ["eye", "alice", "diver", "warden"] {
+        let seen = paged(caller).await;
         let kinds: Vec<&str> = seen.iter().map(|item| item.kind.as_str()).collect();
-        assert_eq!(kinds, ["xid", "change", "boot"], "{who}");
-        let refused = fixture.client(who).history(NODE, &kind).await.unwrap_err();
+        assert_eq!(kinds, ["xid", "change", "boot"], "{caller}");
+        let refused = fixture
+            .client(caller)
+            .history(NODE, &kind)
+            .await
+            .unwrap_err();
         let refused = refused.problem().unwrap().status;
-        assert_eq!(refused, 403, "{who}");
-        let hidden = fixture.client(who).history(NODE, &about).await.unwrap_err();
+        assert_eq!(refused, 403, "{caller}");
+        let hidden = fixture
+            .client(caller)
+            .history(NODE, &about)
+            .await
+            .unwrap_err();
         let field = hidden.problem().unwrap().field.clone();
-        assert_eq!(field.as_deref(), Some("around"), "{who}");
+        assert_eq!(field.as_deref(), Some("around"), "{caller}");
     }
 }
 
@@ -409,14 +417,14 @@ pub(super) async fn bmc_did(fixture: &ApiFixture) {
         .append_bmc_events(NODE.to_owned(), read(Vec::new()), now)
         .await
         .unwrap();
-    let told = history.append_bmc_events(NODE.to_owned(), read(vec![update, entry]), now);
-    assert_eq!(told.await.unwrap(), 2);
+    let appended = history.append_bmc_events(NODE.to_owned(), read(vec![update, entry]), now);
+    assert_eq!(appended.await.unwrap(), 2);
 }
 
 #[tokio::test]
 async fn bmc_actions_require_audit_right() {
     let fixture = ApiFixture::furnished().await;
-    told(&fixture).await;
+    append_entries(&fixture).await;
     bmc_did(&fixture).await;
     let kind = query(|q| q.kind = Some("bmc".to_owned()));
     let page = fixture.client("op").history(NODE, &kind).await.unwrap();
@@ -437,21 +445,29 @@ async fn bmc_actions_require_audit_right() {
     let clock = page.items[0].event.clone().unwrap();
     assert_eq!(clock.bmc_time.as_deref(), Some("1970-01-01T00:03:12.000Z"));
 
-    for who in ["eye", "alice", "diver", "warden"] {
-        let client = fixture.client(who);
+    for caller in ["eye", "alice", "diver", "warden"] {
+        let client = fixture.client(caller);
         let all = client.history(NODE, &HistoryQuery::default()).await;
         let kinds = all.unwrap().items.into_iter().map(|item| item.kind);
         assert_eq!(
             kinds.collect::<Vec<_>>(),
             ["xid", "change", "boot"],
-            "{who}"
+            "{caller}"
         );
-        let refused = fixture.client(who).history(NODE, &kind).await.unwrap_err();
-        assert_eq!(refused.problem().unwrap().status, 403, "{who}");
+        let refused = fixture
+            .client(caller)
+            .history(NODE, &kind)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.problem().unwrap().status, 403, "{caller}");
         let number = page.items[1].number;
         let about = query(|q| q.around = Some(number.to_string()));
-        let hidden = fixture.client(who).history(NODE, &about).await.unwrap_err();
+        let hidden = fixture
+            .client(caller)
+            .history(NODE, &about)
+            .await
+            .unwrap_err();
         let field = hidden.problem().unwrap().field.clone();
-        assert_eq!(field.as_deref(), Some("around"), "{who}");
+        assert_eq!(field.as_deref(), Some("around"), "{caller}");
     }
 }

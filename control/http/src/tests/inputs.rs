@@ -10,7 +10,7 @@ use lattice_quorum_types::AllocationId;
 use lattice_view::state::inputs::SourceState;
 use std::sync::Arc;
 
-async fn told(fixture: &ApiFixture) -> Vec<String> {
+async fn source_series(fixture: &ApiFixture) -> Vec<String> {
     let get = fixture.raw().get(fixture.url("/metrics"));
     let answer = get.bearer_auth(fixture.token("eye")).send().await.unwrap();
     let text = answer.text().await.unwrap();
@@ -24,7 +24,7 @@ async fn told(fixture: &ApiFixture) -> Vec<String> {
 #[tokio::test]
 async fn metrics_show_source_state_and_age() {
     let fixture = ApiFixture::furnished().await;
-    let none = told(&fixture).await;
+    let none = source_series(&fixture).await;
     assert!(none.is_empty(), "{none:?}");
     let system = |others_mb_s| System {
         budget_mb_s: 200_000,
@@ -57,7 +57,7 @@ async fn metrics_show_source_state_and_age() {
         view.promised = Arc::new([("scratch".to_owned(), 30_000)].into());
         Some(Vec::new())
     });
-    let (ages, rest): (Vec<_>, Vec<_>) = told(&fixture)
+    let (ages, rest): (Vec<_>, Vec<_>) = source_series(&fixture)
         .await
         .into_iter()
         .partition(|line| line.contains("age_seconds"));

@@ -86,16 +86,16 @@ fn whole() -> Inventory {
 async fn inventory_round_trips_through_api() {
     let fixture = ApiFixture::furnished().await;
     *fixture.inventory.lock().unwrap() = whole();
-    let mut told = fixture
+    let mut served = fixture
         .client("eye")
         .inventory("gpu001", false)
         .await
         .unwrap();
     // A class that is announced but missing in the agent's answer has a record of its own.
-    let records = told["records"].as_object_mut().unwrap();
+    let records = served["records"].as_object_mut().unwrap();
     assert!(records.contains_key("nic") && records.contains_key("bmc"));
-    let view: InventoryView = serde_json::from_value(told.clone()).unwrap();
-    assert_eq!(serde_json::to_value(&view).unwrap(), told);
+    let view: InventoryView = serde_json::from_value(served.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&view).unwrap(), served);
     assert_eq!(view.records["nic"].entries.len(), 9);
 }
 

@@ -65,10 +65,10 @@ async fn a_group_is_as_old_as_its_members_histories_say() {
     let eye = fixture.client("eye");
     let at = fixture.core.now().0 - 120 * MINUTE;
     // The node had this record before, then another one, and has had this one again since.
-    let told = [(0, 1), (10, 9), (20, 1), (30, 1)];
-    let told = told.iter().zip(1..);
-    let told = told.map(|((minute, byte), seq)| became(seq, at + minute * MINUTE, *byte));
-    append(&fixture, "gpu003", told.collect()).await;
+    let marks = [(0, 1), (10, 9), (20, 1), (30, 1)];
+    let marks = marks.iter().zip(1..);
+    let marks = marks.map(|((minute, byte), seq)| became(seq, at + minute * MINUTE, *byte));
+    append(&fixture, "gpu003", marks.collect()).await;
     let groups = eye.conformance_groups(Some("kernel")).await.unwrap();
     let of = |nodes: &str| {
         let group = groups.groups.iter().find(|group| group.nodes == nodes);
@@ -123,13 +123,13 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
         action: Action::Inspect,
         observe_only: false,
     };
-    let told = vec![
+    let records = vec![
         event(1, at, reason(ReasonChange::Began, "gpu.ecc")),
         event(2, at + MINUTE, reason(ReasonChange::Began, "gpu.hot")),
         event(3, at + 2 * MINUTE, reason(ReasonChange::Ended, "gpu.hot")),
     ];
-    append(&fixture, "gpu002", told.clone()).await;
-    append(&fixture, "gpu001", told).await;
+    append(&fixture, "gpu002", records.clone()).await;
+    append(&fixture, "gpu001", records).await;
     // The mesh accepts an answer only from the requested node, so this node does not answer. It still counts as alive.
     eye.health("gpu002", false).await.unwrap_err();
     let gone = PingOutcome {

@@ -31,17 +31,17 @@ async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
         (Some(200), None)
     );
     let body = json!({"max_nodes": 250, "max_concurrent_allocations": 50});
-    let (status, told) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
+    let (status, answer) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
     assert_eq!(status, 200);
     assert_eq!(
-        (&told["max_nodes"], &told["max_concurrent_allocations"]),
+        (&answer["max_nodes"], &answer["max_concurrent_allocations"]),
         (&json!(250), &json!(50))
     );
     // A field left out stays.
     let body = json!({"max_nodes": 100});
-    let (_, told) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
+    let (_, answer) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
     assert_eq!(
-        (&told["max_nodes"], &told["max_concurrent_allocations"]),
+        (&answer["max_nodes"], &answer["max_concurrent_allocations"]),
         (&json!(100), &json!(50))
     );
     let names = root.tenants().await.unwrap();
@@ -57,8 +57,8 @@ async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
         (json!({"max_nodes": null}), "max_nodes"),
         (json!({"max_node": 1}), "max_node"),
     ] {
-        let (status, told) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
-        assert_eq!((status, &told["field"]), (400, &json!(field)));
+        let (status, answer) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
+        assert_eq!((status, &answer["field"]), (400, &json!(field)));
     }
     let unchanged = root.tenant("physics").await.unwrap();
     assert_eq!(unchanged.max_nodes, Some(100));
@@ -73,18 +73,18 @@ async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
 async fn rejects_tenant_limit_below_projects_sum() {
     let fixture = ApiFixture::furnished().await;
     let body = json!({"max_nodes": 60});
-    let (status, told) = ask(&fixture, "root", Method::PUT, "tenants/atlas", body).await;
+    let (status, answer) = ask(&fixture, "root", Method::PUT, "tenants/atlas", body).await;
     assert_eq!(status, 409);
-    assert_eq!(told["type"], "urn:lattice:problem:limit_conflict");
-    assert_eq!(told["title"], "Limits would contradict each other");
+    assert_eq!(answer["type"], "urn:lattice:problem:limit_conflict");
+    assert_eq!(answer["title"], "Limits would contradict each other");
     assert_eq!(
-        told["detail"],
+        answer["detail"],
         "limit rejected: the max_nodes of the children of \"atlas\" would add up to 70, more than \
          its own 60; raise \"atlas\" or lower a child first"
     );
     let level = json!({"path": "atlas", "limit_name": "max_nodes", "current": 70, "requested": 0,
         "limit": 60});
-    assert_eq!(told["violations"], json!([level]));
+    assert_eq!(answer["violations"], json!([level]));
     let mut admin =
         v1::admin_service_client::AdminServiceClient::new(super::grpc::channel(&fixture).await);
     let update = v1::UpdateTenantRequest {
@@ -100,7 +100,7 @@ async fn rejects_tenant_limit_below_projects_sum() {
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     let problem = Problem::from_grpc(&refused).unwrap();
-    assert_eq!(serde_json::to_value(problem).unwrap(), told);
+    assert_eq!(serde_json::to_value(problem).unwrap(), answer);
 }
 
 #[tokio::test]
@@ -120,9 +120,11 @@ async fn limit_changes_follow_roles() {
         };
         root.create_project(&request, None).await.unwrap();
     }
-    let set = async |who: &str, path: &str, nodes: u64| {
+    let set = async |principal: &str, path: &str, nodes: u64| {
         let body = json!({"changes": [{"path": path, "max_nodes": nodes}]});
-        ask(&fixture, who, Method::PUT, "limits", body).await.0
+        ask(&fixture, principal, Method::PUT, "limits", body)
+            .await
+            .0
     };
     // The administrator of the parent may; that of the project itself and all other callers may not.
     assert_eq!(set("alice", "ocean/deep", 8).await, 200);
@@ -155,11 +157,11 @@ async fn limits_are_forced_by_administrators_of_the_whole_cluster_only() {
     let before = fixture.store.revision();
     let batch =
         |force: bool| json!({"changes": [{"path": "ocean/deep", "max_nodes": 3}], "force": force});
-    let (status, told) = ask(&fixture, "warden", Method::PUT, "limits", batch(false)).await;
-    assert_eq!((status, &told["code"]), (409, &json!("limit_conflict")));
-    let (status, told) = ask(&fixture, "warden", Method::PUT, "limits", batch(true)).await;
-    assert_eq!((status, &told["code"]), (403, &json!("forbidden")));
-    let detail = told["detail"].as_str().unwrap();
+    let (status, answer) = ask(&fixture, "warden", Method::PUT, "limits", batch(false)).await;
+    assert_eq!((status, &answer["code"]), (409, &json!("limit_conflict")));
+    let (status, answer) = ask(&fixture, "warden", Method::PUT, "limits", batch(true)).await;
+    assert_eq!((status, &answer["code"]), (403, &json!("forbidden")));
+    let detail = answer["detail"].as_str().unwrap();
     assert!(detail.contains("concerns the whole cluster"), "{detail}");
     let request = v1::SetLimitsRequest {
         changes: vec![v1::LimitChange {
@@ -178,7 +180,7 @@ async fn limits_are_forced_by_administrators_of_the_whole_cluster_only() {
     let refused = refused.await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     let problem = Problem::from_grpc(&refused).unwrap();
-    assert_eq!(serde_json::to_value(problem).unwrap(), told);
+    assert_eq!(serde_json::to_value(problem).unwrap(), answer);
     assert_eq!(fixture.store.revision(), before, "nothing was changed");
 
     let forced = projects.set_limits(super::grpc::by(&fixture, "root", request));
@@ -215,9 +217,9 @@ async fn headroom_names_every_level_and_no_project_takes_its_place() {
 async fn the_limits_of_the_cluster_are_set_left_alone_and_lifted() {
     let fixture = ApiFixture::furnished().await;
     let limits = "system/limits";
-    let (_, told) = ask(&fixture, "eye", Method::GET, limits, Value::Null).await;
+    let (_, answer) = ask(&fixture, "eye", Method::GET, limits, Value::Null).await;
     assert_eq!(
-        told,
+        answer,
         json!({"sensitive_pool_size": null, "limit_policy": "strict"})
     );
     let set = json!({"sensitive_pool_size": 32});
@@ -233,29 +235,29 @@ async fn the_limits_of_the_cluster_are_set_left_alone_and_lifted() {
             .0,
         403
     );
-    let (_, told) = ask(&fixture, "root", Method::PUT, limits, set).await;
-    assert_eq!(told["sensitive_pool_size"], 32);
-    let (_, told) = ask(&fixture, "root", Method::PUT, limits, json!({})).await;
-    assert_eq!(told["sensitive_pool_size"], 32);
-    let (status, told) = ask(&fixture, "root", Method::PUT, limits, json!({"pool": 1})).await;
-    assert_eq!((status, &told["field"]), (400, &json!("pool")));
+    let (_, answer) = ask(&fixture, "root", Method::PUT, limits, set).await;
+    assert_eq!(answer["sensitive_pool_size"], 32);
+    let (_, answer) = ask(&fixture, "root", Method::PUT, limits, json!({})).await;
+    assert_eq!(answer["sensitive_pool_size"], 32);
+    let (status, answer) = ask(&fixture, "root", Method::PUT, limits, json!({"pool": 1})).await;
+    assert_eq!((status, &answer["field"]), (400, &json!("pool")));
     let lift = json!({"sensitive_pool_size": null});
-    let (_, told) = ask(&fixture, "root", Method::PUT, limits, lift).await;
-    assert_eq!(told["sensitive_pool_size"], Value::Null);
+    let (_, answer) = ask(&fixture, "root", Method::PUT, limits, lift).await;
+    assert_eq!(answer["sensitive_pool_size"], Value::Null);
     let policy = |name: &str| json!({"limit_policy": name});
     let place = "system/limit-policy";
-    let (status, told) = ask(&fixture, "root", Method::PUT, place, policy("loose")).await;
-    assert_eq!((status, &told["field"]), (400, &json!("limit_policy")));
-    let (_, told) = ask(&fixture, "root", Method::PUT, place, policy("flat")).await;
-    assert_eq!(told["limit_policy"], "flat");
+    let (status, answer) = ask(&fixture, "root", Method::PUT, place, policy("loose")).await;
+    assert_eq!((status, &answer["field"]), (400, &json!("limit_policy")));
+    let (_, answer) = ask(&fixture, "root", Method::PUT, place, policy("flat")).await;
+    assert_eq!(answer["limit_policy"], "flat");
     let over = super::projects::request("atlas/many", Some(1_000));
     fixture
         .client("root")
         .create_project(&over, None)
         .await
         .unwrap();
-    let (status, told) = ask(&fixture, "root", Method::PUT, place, policy("strict")).await;
-    assert_eq!((status, &told["code"]), (409, &json!("limit_conflict")));
+    let (status, answer) = ask(&fixture, "root", Method::PUT, place, policy("strict")).await;
+    assert_eq!((status, &answer["code"]), (409, &json!("limit_conflict")));
 }
 
 /// A job that passed submission and no longer fits waits, shows the reason, and is not proposed again until there is
@@ -333,24 +335,24 @@ async fn submit_above_usage_waits_if_requested() {
         "allocation rejected: tenant \"physics\" would exceed max_nodes quota (current: 2, \
          requested: 3, limit: 4)"
     );
-    let (status, told) = submit(3, None).await;
-    assert_eq!((status, &told["detail"]), (409, &refusal));
-    let (_, told) = submit(3, Some("wait")).await;
-    let waits = AllocationId(told["id"].as_u64().unwrap());
+    let (status, answer) = submit(3, None).await;
+    assert_eq!((status, &answer["detail"]), (409, &refusal));
+    let (_, answer) = submit(3, Some("wait")).await;
+    let waits = AllocationId(answer["id"].as_u64().unwrap());
     let view = root.allocation(waits).await.unwrap();
     assert_eq!(view.state, AllocationState::Pending.as_str());
     let usage = root.tenant("physics").await.unwrap().usage;
     assert_eq!((usage.nodes, usage.allocations), (2, 1));
     // The request is above the limit itself.
-    let (status, told) = submit(5, Some("wait")).await;
-    assert_eq!((status, &told["code"]), (409, &json!("limit_exceeded")));
+    let (status, answer) = submit(5, Some("wait")).await;
+    assert_eq!((status, &answer["code"]), (409, &json!("limit_exceeded")));
     let level = json!({"path": "physics", "limit_name": "max_nodes", "current": 2, "requested": 5,
         "limit": 4});
-    assert_eq!(told["violations"], json!([level]));
-    let detail = told["detail"].as_str().unwrap();
+    assert_eq!(answer["violations"], json!([level]));
+    let detail = answer["detail"].as_str().unwrap();
     assert!(detail.contains("could never start"), "{detail}");
-    let (status, told) = submit(3, Some("queue")).await;
-    assert_eq!((status, &told["field"]), (400, &json!("on_limit")));
+    let (status, answer) = submit(3, Some("queue")).await;
+    assert_eq!((status, &answer["field"]), (400, &json!("on_limit")));
 
     let channel = super::grpc::channel(&fixture).await;
     let mut allocations = v1::allocations_client::AllocationsClient::new(channel.clone());
@@ -396,11 +398,11 @@ async fn tenant_lets_its_submits_wait() {
     for caller in ["alice", "warden", "op", "waldur"] {
         assert_eq!(set(caller, "reject").await.0, 403, "{caller}");
     }
-    let (status, told) = set("root", "queue").await;
-    assert_eq!((status, &told["field"]), (400, &json!("on_limit")));
-    let (status, told) = set("root", "reject").await;
+    let (status, answer) = set("root", "queue").await;
+    assert_eq!((status, &answer["field"]), (400, &json!("on_limit")));
+    let (status, answer) = set("root", "reject").await;
     assert_eq!(
-        (status, &told["on_limit"], &told["max_nodes"]),
+        (status, &answer["on_limit"], &answer["max_nodes"]),
         (200, &json!("reject"), &json!(4))
     );
     let refused = serde_json::to_value(job("ocean", 3)).unwrap();
@@ -434,9 +436,9 @@ async fn member_of_a_graph_always_waits() {
         member["on_limit"] = json!(on_limit);
         json!({"members": [member]})
     };
-    let (status, told) = ask(&fixture, "alice", Method::POST, "dags", graph("reject")).await;
+    let (status, refusal) = ask(&fixture, "alice", Method::POST, "dags", graph("reject")).await;
     assert_eq!(
-        (status, &told["field"]),
+        (status, &refusal["field"]),
         (400, &json!("members.a.on_limit"))
     );
     let (_, answer) = ask(&fixture, "alice", Method::POST, "dags", graph("wait")).await;

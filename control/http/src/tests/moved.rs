@@ -15,12 +15,12 @@ use reqwest::Method;
 use serde_json::json;
 
 /// Value of one series.
-async fn metric(fixture: &ApiFixture, who: &str, series: &str) -> Option<f64> {
+async fn metric(fixture: &ApiFixture, caller: &str, series: &str) -> Option<f64> {
     let url = fixture.url("/metrics");
     let asked = fixture
         .raw()
         .get(url)
-        .bearer_auth(fixture.token(who))
+        .bearer_auth(fixture.token(caller))
         .send();
     let text = asked.await.unwrap().text().await.unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(series))?;

@@ -48,9 +48,9 @@ async fn an_inventory_comes_from_the_node_itself() {
     let absent = eye.inventory("gpu999", false).await.unwrap_err();
     assert_eq!(absent.exit_code(), 4);
     // A new probe causes load on the node.
-    for who in ["eye", "alice"] {
+    for caller in ["eye", "alice"] {
         let denied = fixture
-            .client(who)
+            .client(caller)
             .inventory("gpu001", true)
             .await
             .unwrap_err();

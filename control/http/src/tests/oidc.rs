@@ -98,14 +98,14 @@ async fn issuer_grants_role_on_rest_and_grpc() {
     let fixture = fixture(&issuer).await;
     for pair in &pairs {
         let token = pair.token(&idp.claims());
-        let (status, told) = get(&fixture, "status", &token).await;
-        assert_eq!(status, 200, "{} {told}", pair.algorithm());
+        let (status, answer) = get(&fixture, "status", &token).await;
+        assert_eq!(status, 200, "{} {answer}", pair.algorithm());
         assert_eq!(
-            (&told["principal"], &told["roles"]),
+            (&answer["principal"], &answer["roles"]),
             (&json!("ada"), &json!(["user"]))
         );
-        let told = status_by_grpc(&fixture, &token).await.unwrap();
-        assert_eq!(told.nodes, 24);
+        let answer = status_by_grpc(&fixture, &token).await.unwrap();
+        assert_eq!(answer.nodes, 24);
     }
     // Allocations belong to the user named in the token, and tokens of the file continue to work.
     let token = pairs[1].token(&idp.claims());
@@ -249,12 +249,12 @@ async fn what_the_issuer_did_not_sign_for_here_and_now_is_refused() {
         ),
         ("two parts", signed.to_owned(), "token is unknown"),
     ] {
-        let (status, told) = get(&fixture, "status", &token).await;
-        let detail = told["detail"].as_str().unwrap();
-        assert_eq!(status, 401, "{what}: {told}");
+        let (status, answer) = get(&fixture, "status", &token).await;
+        let detail = answer["detail"].as_str().unwrap();
+        assert_eq!(status, 401, "{what}: {answer}");
         assert!(detail.contains(says), "{what}: {detail}");
         for part in token.split('.').filter(|part| part.len() > 8) {
-            assert!(!told.to_string().contains(part), "{what}: {told}");
+            assert!(!answer.to_string().contains(part), "{what}: {answer}");
         }
         let refused = status_by_grpc(&fixture, &token).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unauthenticated, "{what}: {refused}");
@@ -306,11 +306,11 @@ async fn known_keys_work_while_issuer_is_down() {
     let issuer = idp.trusted(&idp.config());
     let fixture = fixture(&issuer).await;
     let token = pair.token(&idp.claims());
-    let (status, told) = get(&fixture, "status", &token).await;
+    let (status, answer) = get(&fixture, "status", &token).await;
     assert_eq!(
-        (status, &told["code"]),
+        (status, &answer["code"]),
         (503, &json!("issuer_unavailable")),
-        "{told}"
+        "{answer}"
     );
     let refused = status_by_grpc(&fixture, &token).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
@@ -386,9 +386,12 @@ async fn missing_role_names_claim() {
         ),
     ] {
         let token = pair.token(&idp.claims_with(changes.clone()));
-        let (status, told) = get(&fixture, "status", &token).await;
-        assert_eq!(status, 403, "{changes}: {told}");
-        assert!(told["detail"].as_str().unwrap().contains(says), "{told}");
+        let (status, answer) = get(&fixture, "status", &token).await;
+        assert_eq!(status, 403, "{changes}: {answer}");
+        assert!(
+            answer["detail"].as_str().unwrap().contains(says),
+            "{answer}"
+        );
         let refused = status_by_grpc(&fixture, &token).await.unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied, "{changes}");
     }
@@ -429,7 +432,7 @@ async fn a_token_for_some_tenants_sees_these_alone() {
         Value::Null,
     )
     .await;
-    let (done, told) = ask(
+    let (done, answer) = ask(
         &fixture,
         Method::DELETE,
         &cancel(of_ocean),
@@ -437,7 +440,7 @@ async fn a_token_for_some_tenants_sees_these_alone() {
         Value::Null,
     )
     .await;
-    assert_eq!((hidden, done), (404, 200), "{told}");
+    assert_eq!((hidden, done), (404, 200), "{answer}");
     // The same over gRPC.
     let mut work = AllocationsClient::new(channel(&fixture).await);
     let get_one = |id: u64| with_token(&lead, v1::GetAllocationRequest { id });

@@ -19,7 +19,7 @@ use tonic::{
 };
 use v1::admin_service_client::AdminServiceClient;
 
-const WHO: [&str; 6] = ["eye", "alice", "diver", "op", "warden", "root"];
+const CALLERS: [&str; 6] = ["eye", "alice", "diver", "op", "warden", "root"];
 
 /// The same request over gRPC.
 #[derive(Clone)]
@@ -336,10 +336,10 @@ fn said(problem: Problem) -> Rejection {
     Some((problem.status, problem.code, problem.field))
 }
 
-async fn rest(fixture: &ApiFixture, who: &str, (method, path, body, _): &Case) -> Rejection {
+async fn rest(fixture: &ApiFixture, caller: &str, (method, path, body, _): &Case) -> Rejection {
     let url = fixture.url(&format!("/api/v1/{path}"));
     let request = fixture.raw().request(method.clone(), url);
-    let request = request.bearer_auth(fixture.token(who));
+    let request = request.bearer_auth(fixture.token(caller));
     let request = match body {
         Value::Null => request,
         body => request.json(body),
@@ -353,12 +353,12 @@ async fn rest(fixture: &ApiFixture, who: &str, (method, path, body, _): &Case) -
 
 async fn grpc_admin(
     fixture: &ApiFixture,
-    who: &str,
+    caller: &str,
 ) -> AdminServiceClient<InterceptedService<Channel, impl Interceptor>> {
     let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&fixture.ca_pem));
     let endpoint = Channel::from_shared(fixture.url("")).unwrap();
     let channel = endpoint.tls_config(tls).unwrap().connect().await.unwrap();
-    let bearer = format!("Bearer {}", fixture.token(who));
+    let bearer = format!("Bearer {}", fixture.token(caller));
     let with_token = move |mut request: Request<()>| {
         let metadata = request.metadata_mut();
         metadata.insert("authorization", bearer.parse().unwrap());
@@ -367,8 +367,8 @@ async fn grpc_admin(
     AdminServiceClient::with_interceptor(channel, with_token)
 }
 
-async fn grpc(fixture: &ApiFixture, who: &str, ask: &GrpcRequest) -> Rejection {
-    let mut admin = grpc_admin(fixture, who).await;
+async fn grpc(fixture: &ApiFixture, caller: &str, ask: &GrpcRequest) -> Rejection {
+    let mut admin = grpc_admin(fixture, caller).await;
     let name = |text: &str| text.to_owned();
     let idempotency_key = None;
     let done = match ask.clone() {
@@ -387,10 +387,10 @@ async fn grpc(fixture: &ApiFixture, who: &str, ask: &GrpcRequest) -> Rejection {
             let request = v1::ListCertificatesRequest { limit, cursor };
             admin.list_certificates(request).await.map(drop)
         }
-        GrpcRequest::Revoke(role, whose, reason) => {
+        GrpcRequest::Revoke(role, named, reason) => {
             let request = v1::RevokeCertificatesRequest {
                 role: name(role),
-                name: name(whose),
+                name: name(named),
                 reason: name(reason),
                 idempotency_key,
             };
@@ -470,12 +470,15 @@ async fn both_faces_let_in_and_refuse_the_same_callers() {
     let pem = lattice_api::x509::to_pem(other.certificate());
     let mut wrong = Vec::new();
     for case in good(&pem) {
-        for who in WHO {
+        for caller in CALLERS {
             // One cluster per response, so that no response depends on an earlier one.
             let (a, b) = (furnished().await, furnished().await);
-            let (a, b) = (rest(&a, who, &case).await, grpc(&b, who, &case.3).await);
+            let (a, b) = (
+                rest(&a, caller, &case).await,
+                grpc(&b, caller, &case.3).await,
+            );
             if a != b {
-                wrong.push(format!("{who}: {} {}: {a:?} but {b:?}", case.0, case.1));
+                wrong.push(format!("{caller}: {} {}: {a:?} but {b:?}", case.0, case.1));
             }
         }
     }

@@ -178,11 +178,11 @@ async fn health_readiness_and_metrics_tell_what_is() {
     let eye = fixture.client("eye");
     eye.healthz().await.unwrap();
     eye.readyz().await.unwrap();
-    let metrics = async |who: &str| {
+    let metrics = async |caller: &str| {
         let get = fixture
             .raw()
             .get(fixture.url("/metrics"))
-            .bearer_auth(fixture.token(who));
+            .bearer_auth(fixture.token(caller));
         get.send().await.unwrap().text().await.unwrap()
     };
     let text = metrics("eye").await;
@@ -210,7 +210,7 @@ async fn health_readiness_and_metrics_tell_what_is() {
 #[tokio::test]
 async fn no_verdict_before_first_comparison() {
     let fixture = ApiFixture::furnished().await;
-    let told = async || {
+    let series = async || {
         let get = fixture.raw().get(fixture.url("/metrics"));
         let answer = get.bearer_auth(fixture.token("eye")).send().await.unwrap();
         let text = answer.text().await.unwrap();
@@ -222,7 +222,7 @@ async fn no_verdict_before_first_comparison() {
         let status = (status.nodes_drifted, status.nodes_not_compared);
         (lines.map(str::to_owned).collect::<Vec<_>>(), status)
     };
-    let (lines, status) = told().await;
+    let (lines, status) = series().await;
     assert_eq!(lines, ["lattice_nodes_not_compared 24"]);
     assert_eq!(status, (None, 24));
     let nodes = ["gpu001", "gpu002", "gpu003"].map(|name| NodeId::new(name).unwrap());
@@ -236,7 +236,7 @@ async fn no_verdict_before_first_comparison() {
         ..ComparisonResult::default()
     };
     observed_state::comparison(&fixture.core, judged);
-    let (lines, status) = told().await;
+    let (lines, status) = series().await;
     let is = ["lattice_nodes_drifted 0", "lattice_nodes_not_compared 22"];
     assert_eq!(
         (&lines[..], status),
@@ -462,13 +462,13 @@ async fn the_metrics_have_the_power_that_is_known_and_no_zero_for_the_rest() {
     let reason = super::bmc::reason("bmc.silent", "bmc", Severity::Degraded);
     super::bmc::tells(&fixture, "gpu003", vec![reason]);
     let text = asked().await;
-    let told: Vec<&str> = text
+    let series: Vec<&str> = text
         .lines()
         .filter(|line| line.contains("power") || line.contains("bmc_up"))
         .filter(|line| !line.starts_with('#'))
         .collect();
     assert_eq!(
-        told,
+        series,
         [
             "lattice_node_power_draw_watts{node=\"gpu001\",source=\"bmc\"} 1845.4",
             "lattice_node_power_draw_watts{node=\"gpu002\",source=\"bmc\"} 1845.4",

@@ -31,7 +31,7 @@ use tonic::{Status, transport::Channel};
 
 /// Title and principal of each column. `alice` has allocations of her own in both tenants; some roles are for `ocean`
 /// alone.
-const WHO: [(&str, Caller); 12] = [
+const CALLERS: [(&str, Caller); 12] = [
     ("none", Caller::Nobody),
     ("bad", Caller::Stranger),
     ("expired", Caller::Former),
@@ -116,8 +116,8 @@ impl Site {
         }
     }
 
-    fn token(&self, fixture: &ApiFixture, who: Caller) -> Option<String> {
-        match who {
+    fn token(&self, fixture: &ApiFixture, caller: Caller) -> Option<String> {
+        match caller {
             Caller::Nobody => None,
             Caller::Stranger => Some("nobody-nobody-nobody-nobody".to_owned()),
             Caller::Former => Some(self.expired.clone()),
@@ -137,8 +137,8 @@ impl Site {
         fixture
             .member_answer(Command::AddAuthority { certificate })
             .unwrap();
-        for (place, (who, project)) in actions::WORK.into_iter().enumerate() {
-            let id = fixture.submit(who, project, 1).await;
+        for (place, (caller, project)) in actions::WORK.into_iter().enumerate() {
+            let id = fixture.submit(caller, project, 1).await;
             assert_eq!(id.0, place as u64 + 1);
         }
         for (project, id) in actions::DAGS {
@@ -225,11 +225,11 @@ impl FreshFixture<'_> {
     }
 
     /// Status of a request, and whether it changed anything.
-    async fn status(&mut self, who: Caller, act: &Act, is_rest: bool) -> Option<(u16, bool)> {
+    async fn status(&mut self, caller: Caller, act: &Act, is_rest: bool) -> Option<(u16, bool)> {
         let site = self.site;
         let (fixture, channel) = self.get(act).await;
         let before = fixture.store.revision();
-        let token = site.token(fixture, who);
+        let token = site.token(fixture, caller);
         let status = match is_rest {
             true => Some(by_rest(fixture, token.as_ref(), act).await),
             false => by_grpc(channel.clone(), token, act).await,
@@ -249,8 +249,8 @@ async fn line(site: &Site, act: &Act) -> (String, Vec<String>) {
         site,
         fixture: None,
     };
-    for (title, who) in WHO {
-        let (rest, is_changed) = fresh.status(who, act, true).await.unwrap();
+    for (title, caller) in CALLERS {
+        let (rest, is_changed) = fresh.status(caller, act, true).await.unwrap();
         let door = AccessResult::of(act, rest);
         write!(line, "{:>10}", door.word()).unwrap();
         let fault = |what: String| format!("{} by {title}: {what}", act.title());
@@ -263,7 +263,7 @@ async fn line(site: &Site, act: &Act) -> (String, Vec<String>) {
         if title == "admin" && door != AccessResult::Open {
             wrong.push(fault(format!("{rest}: nobody may do that")));
         }
-        let Some((grpc, is_changed)) = fresh.status(who, act, false).await else {
+        let Some((grpc, is_changed)) = fresh.status(caller, act, false).await else {
             continue;
         };
         if AccessResult::of(act, grpc) != door {
@@ -291,7 +291,7 @@ async fn roles_match_table_on_rest_and_grpc() {
     let lines = stream::iter(&acts.0).map(|act| line(&site, act));
     let lines: Vec<(String, Vec<String>)> = lines.buffered(8).collect().await;
     let mut table = format!("{HEAD}{:64}", "");
-    for (title, _) in WHO {
+    for (title, _) in CALLERS {
         write!(table, "{title:>10}").unwrap();
     }
     let mut wrong = Vec::new();
@@ -351,8 +351,11 @@ async fn unreadable_request_is_authorized_first() {
 #[test]
 fn every_route_and_every_call_is_in_the_table() {
     let acts = Acts::all("");
-    let told: BTreeSet<String> = acts.0.iter().map(Act::route).collect();
-    let missing: Vec<String> = routes::routes().difference(&told).cloned().collect();
+    let listed_routes: BTreeSet<String> = acts.0.iter().map(Act::route).collect();
+    let missing: Vec<String> = routes::routes()
+        .difference(&listed_routes)
+        .cloned()
+        .collect();
     assert!(missing.is_empty(), "routes without a line: {missing:#?}");
     let called = acts.0.iter().filter_map(|act| act.call.as_ref());
     let called: BTreeSet<String> = called.map(|call| call.name.clone()).collect();

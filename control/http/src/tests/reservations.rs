@@ -102,7 +102,7 @@ async fn lists_later_conflicts() {
         fixture.assign(id, &[node]).await;
         fixture.begins(id, node).await;
     }
-    let told = |made: &ReservationView| {
+    let conflict_rows = |made: &ReservationView| {
         let conflicts = made.conflicts.iter();
         conflicts.map(|one| one.allocation).collect::<Vec<_>>()
     };
@@ -112,14 +112,14 @@ async fn lists_later_conflicts() {
         "projects": ["atlas/physics"], "reason": "BIOS"}),
     );
     let made = op.set_reservation("firmware", &window, None).await.unwrap();
-    assert_eq!(told(&made), [long, endless]);
+    assert_eq!(conflict_rows(&made), [long, endless]);
     assert_eq!(made.conflicts[0].nodes, "gpu002");
     let until = made.conflicts.iter().map(|one| one.until.is_some());
     assert_eq!(until.collect::<Vec<_>>(), [true, false]);
     // The reservation has begun, so an allocation that would have ended before is a conflict as well.
     window.from = None;
     let made = op.set_reservation("firmware", &window, None).await.unwrap();
-    assert_eq!(told(&made), [short, long, endless]);
+    assert_eq!(conflict_rows(&made), [short, long, endless]);
     // A caller without access to these allocations does not see them.
     let seen = fixture
         .client("diver")
@@ -131,7 +131,7 @@ async fn lists_later_conflicts() {
         .ends(long, "gpu002", RankExit::Exited { code: 0 })
         .await;
     let seen = op.reservation("firmware").await.unwrap();
-    assert_eq!(told(&seen), [short, endless]);
+    assert_eq!(conflict_rows(&seen), [short, endless]);
 }
 
 #[tokio::test]
@@ -154,11 +154,12 @@ async fn what_cannot_be_is_refused_by_its_field() {
         let mut body = json!({"nodes": "gpu001", "reason": "why"});
         let change = change.as_object().unwrap().clone();
         body.as_object_mut().unwrap().extend(change);
-        let (status, told) = ask(&fixture, "op", Method::PUT, "reservations/r", body.clone()).await;
+        let (status, problem) =
+            ask(&fixture, "op", Method::PUT, "reservations/r", body.clone()).await;
         assert!((400..500).contains(&status), "{body}: {status}");
-        assert_eq!(told["field"], field, "{body}: {told}");
+        assert_eq!(problem["field"], field, "{body}: {problem}");
     }
-    let (status, told) = ask(
+    let (status, problem) = ask(
         &fixture,
         "op",
         Method::PUT,
@@ -166,7 +167,7 @@ async fn what_cannot_be_is_refused_by_its_field() {
         json!({"nodes": "gpu001", "reason": "why"}),
     )
     .await;
-    assert_eq!((status, &told["field"]), (400, &json!("name")));
+    assert_eq!((status, &problem["field"]), (400, &json!("name")));
     assert!(
         fixture
             .client("op")
@@ -191,18 +192,18 @@ async fn work_names_the_reservation_that_it_uses() {
         reservation: Some("course".to_owned()),
         ..job("atlas/web", nodes)
     };
-    let submit = |who: &str, request| {
-        let client = fixture.client(who);
+    let submit = |caller: &str, request| {
+        let client = fixture.client(caller);
         async move { client.submit(&request, SubmitOptions::default()).await }
     };
     let id = submit("alice", inside(2)).await.unwrap().id.unwrap();
     let shown = fixture.client("alice").allocation(id).await.unwrap();
     assert_eq!(shown.reservation.as_deref(), Some("course"));
-    for (who, nodes, text) in [
+    for (caller, nodes, text) in [
         ("bob", 1, "is not open to bob"),
         ("alice", 3, "has 2 nodes"),
     ] {
-        let error = submit(who, inside(nodes)).await.unwrap_err();
+        let error = submit(caller, inside(nodes)).await.unwrap_err();
         let problem = error.problem().unwrap();
         assert_eq!(problem.field.as_deref(), Some("reservation"));
         assert!(problem.detail.contains(text), "{}", problem.detail);

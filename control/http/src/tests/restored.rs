@@ -7,8 +7,8 @@ use reqwest::Method;
 use serde_json::Value;
 
 /// Detail of the refusal of a request for an allocation without a record.
-async fn unknown(fixture: &ApiFixture, who: &str, method: Method, path: &str) -> String {
-    let (status, problem) = ask(fixture, who, method, path, Value::Null).await;
+async fn unknown(fixture: &ApiFixture, caller: &str, method: Method, path: &str) -> String {
+    let (status, problem) = ask(fixture, caller, method, path, Value::Null).await;
     assert_eq!(
         (status, &problem["code"]),
         (404, &"unknown_allocation".into())

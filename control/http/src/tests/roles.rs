@@ -9,7 +9,7 @@ use std::{fmt::Write as _, time::Duration};
 
 /// `eye` is a viewer, `alice` a user; `diver` an operator and `warden` an administrator of one tenant; `op` and `root`
 /// of everything.
-const WHO: [&str; 6] = ["eye", "alice", "diver", "op", "warden", "root"];
+const CALLERS: [&str; 6] = ["eye", "alice", "diver", "op", "warden", "root"];
 
 /// Route, body, and for each of [`WHO`] whether access is granted. A request with access may still be rejected, but not
 /// with 401 or 403.
@@ -188,12 +188,13 @@ async fn administrator_routes_reject_others() {
         lattice_api::x509::to_pem(made.certificate())
     };
     let mut table = format!("{:54}", "");
-    WHO.iter()
-        .for_each(|who| write!(table, "{who:>8}").unwrap());
+    CALLERS
+        .iter()
+        .for_each(|caller| write!(table, "{caller:>8}").unwrap());
     let mut wrong = Vec::new();
     for (method, path, body, expected) in routes(&pem("test")) {
         write!(table, "\n{:54}", format!("{method} {path}")).unwrap();
-        for (who, open) in WHO.into_iter().zip(expected.chars()) {
+        for (caller, open) in CALLERS.into_iter().zip(expected.chars()) {
             // One cluster per request, so that no response depends on an earlier one.
             let fixture = ApiFixture::furnished().await;
             let certificate = Authority::create("test", year)
@@ -210,7 +211,7 @@ async fn administrator_routes_reject_others() {
             let request = fixture
                 .raw()
                 .request(method.clone(), fixture.url(&format!("/api/v1/{path}")))
-                .bearer_auth(fixture.token(who));
+                .bearer_auth(fixture.token(caller));
             let request = match &body {
                 Value::Null => request,
                 body => request.json(body),
@@ -222,7 +223,7 @@ async fn administrator_routes_reject_others() {
             let refused = matches!(status, 401 | 403);
             let unchanged = fixture.store.revision() == before;
             if refused != (open == '.') || (refused && !unchanged) {
-                wrong.push(format!("{who}: {method} {path}: {status} {said}"));
+                wrong.push(format!("{caller}: {method} {path}: {status} {said}"));
             }
         }
     }

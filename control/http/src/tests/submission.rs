@@ -142,8 +142,11 @@ async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
             .await
             .unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument);
-        let told = Problem::from_grpc(&refused).unwrap();
-        assert_eq!((told.status, &*told.code), (422, "impossible"));
+        let grpc_problem = Problem::from_grpc(&refused).unwrap();
+        assert_eq!(
+            (grpc_problem.status, &*grpc_problem.code),
+            (422, "impossible")
+        );
     }
 }
 
@@ -308,9 +311,9 @@ async fn dry_run_reports_wait_reason() {
     let made = submit(&fixture, &dry, false).await.unwrap().id.unwrap();
     assert_eq!(made.0, running.0 + 1);
     fixture.settled().await;
-    let told = fixture.client("alice").explanation(made).await.unwrap();
-    assert_eq!(told.blocker, why.blocker);
-    assert_eq!(told.steps, why.steps);
+    let explanation = fixture.client("alice").explanation(made).await.unwrap();
+    assert_eq!(explanation.blocker, why.blocker);
+    assert_eq!(explanation.steps, why.steps);
     assert_eq!(fixture.store.revision().0, revision.0 + 1);
     let held = AllocationRequest { hold: true, ..dry };
     assert_eq!(
@@ -379,8 +382,11 @@ async fn grpc_dry_run_matches_rest() {
         ..Default::default()
     };
     let answer = client.submit(by(&fixture, "alice", message)).await.unwrap();
-    let told = answer.into_inner().outlook.unwrap();
-    assert_eq!(told.nodes, said.nodes);
-    assert_eq!(told.summary, said.summary);
-    assert_eq!((told.groups, told.span), (said.groups, said.span));
+    let grpc_outlook = answer.into_inner().outlook.unwrap();
+    assert_eq!(grpc_outlook.nodes, said.nodes);
+    assert_eq!(grpc_outlook.summary, said.summary);
+    assert_eq!(
+        (grpc_outlook.groups, grpc_outlook.span),
+        (said.groups, said.span)
+    );
 }

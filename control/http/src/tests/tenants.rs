@@ -85,11 +85,11 @@ async fn foreign_events_are_hidden() {
     let Some(StreamEvent::Changes(first)) = next.await.unwrap().unwrap() else {
         panic!("no change was told");
     };
-    let told = first.changes.iter().filter_map(|change| match change {
+    let visible = first.changes.iter().filter_map(|change| match change {
         Change::Allocation { record, .. } => Some(record.id),
         _ => None,
     });
-    assert_eq!(told.collect::<Vec<_>>(), [AllocationId(2)]);
+    assert_eq!(visible.collect::<Vec<_>>(), [AllocationId(2)]);
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn foreign_node_ownership_is_hidden() {
     let mut events = std::pin::pin!(events.into_stream());
     fixture.claim("bob", "atlas/web", "gpu006").await;
     fixture.claim("bob", "ocean", "gpu007").await;
-    let (mut told, mut claimed) = (Vec::new(), 0);
+    let (mut texts, mut claimed) = (Vec::new(), 0);
     while claimed < 2 {
         let next = tokio::time::timeout(PATIENCE, events.try_next()).await;
         let text = match next.unwrap().unwrap().unwrap() {
@@ -133,17 +133,17 @@ async fn foreign_node_ownership_is_hidden() {
             other => panic!("{other:?}"),
         };
         claimed += text.matches("\"claimed\"").count();
-        told.push(text);
+        texts.push(text);
     }
     for path in ["nodes", "nodes/gpu006", "nodes/gpu007"] {
         let (_, nodes) = ask(&fixture, "diver", Method::GET, path, Value::Null).await;
-        told.push(nodes.to_string());
+        texts.push(nodes.to_string());
     }
     let mut nodes = NodesClient::new(channel(&fixture).await);
     let page = nodes.list(by(&fixture, "diver", v1::ListNodesRequest::default()));
     let page = page.await.unwrap().into_inner();
-    told.push(format!("{page:?}"));
-    for text in &told {
+    texts.push(format!("{page:?}"));
+    for text in &texts {
         assert!(!text.contains("atlas"), "{text}");
     }
     // A claim of another tenant is shown without details, one of the own tenant with all of them.
@@ -155,7 +155,7 @@ async fn foreign_node_ownership_is_hidden() {
     let (_, whole) = ask(&fixture, "op", Method::GET, "nodes/gpu006", Value::Null).await;
     assert_eq!(whole["claim"]["project"], "atlas/web");
     let release = json!({"reason": "why"});
-    let (status, told) = ask(
+    let (status, answer) = ask(
         &fixture,
         "warden",
         Method::POST,
@@ -164,7 +164,10 @@ async fn foreign_node_ownership_is_hidden() {
     )
     .await;
     assert_eq!(status, 403);
-    assert!(!told["detail"].as_str().unwrap().contains("bob"), "{told}");
+    assert!(
+        !answer["detail"].as_str().unwrap().contains("bob"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
@@ -174,24 +177,24 @@ async fn reservation_users_are_visible_to_operators_and_themselves() {
         "projects": ["atlas/web", "ocean"], "reason": "course"});
     let (status, _) = ask(&fixture, "op", Method::PUT, "reservations/course", course).await;
     assert_eq!(status, 200);
-    for (who, users, projects) in [
+    for (caller, users, projects) in [
         ("op", json!(["bob", "diver"]), json!(["atlas/web", "ocean"])),
         ("diver", json!(["diver"]), json!(["ocean"])),
         ("dean", json!([]), json!(["ocean"])),
     ] {
-        let (_, told) = ask(
+        let (_, answer) = ask(
             &fixture,
-            who,
+            caller,
             Method::GET,
             "reservations/course",
             Value::Null,
         )
         .await;
-        let list = |name: &str| told.get(name).cloned().unwrap_or(json!([]));
+        let list = |name: &str| answer.get(name).cloned().unwrap_or(json!([]));
         assert_eq!(
             (list("users"), list("projects")),
             (users, projects),
-            "{who}"
+            "{caller}"
         );
     }
 }
@@ -204,8 +207,8 @@ async fn tenant_admin_is_limited_to_tenant() {
     assert_eq!(dean.allocation(own).await.unwrap().user, "alice");
     let longer = json!({"walltime": "2h"});
     let path = format!("allocations/{own}/extend");
-    let (status, told) = ask(&fixture, "dean", Method::POST, &path, longer).await;
-    assert_eq!(status, 200, "{told}");
+    let (status, answer) = ask(&fixture, "dean", Method::POST, &path, longer).await;
+    assert_eq!(status, 200, "{answer}");
     assert_eq!(dean.cancel(own).await.unwrap().state, "cancelled");
     let deep = request("ocean/deep", Some(4));
     let made = dean.create_project(&deep, None);
@@ -220,8 +223,8 @@ async fn tenant_admin_is_limited_to_tenant() {
     assert_eq!((put("ocean").await, put("atlas/web").await), (403, 404));
     // The quorum applies the usual rules: children share what their parent has.
     let (path, more) = ("projects/ocean/deep", json!({"max_nodes": 10}));
-    let (status, told) = ask(&fixture, "dean", Method::PUT, path, more).await;
-    assert_eq!(status, 409, "{told}");
+    let (status, answer) = ask(&fixture, "dean", Method::PUT, path, more).await;
+    assert_eq!(status, 409, "{answer}");
     dean.delete_project("ocean/deep").await.unwrap();
     // All actions are recorded under the caller's name, and the caller reads those about its tenant.
     let (_, audit) = ask(&fixture, "dean", Method::GET, "audit?by=dean", Value::Null).await;
@@ -231,17 +234,24 @@ async fn tenant_admin_is_limited_to_tenant() {
 #[tokio::test]
 async fn an_accounting_system_sets_what_tenants_may_use_and_never_by_force() {
     let fixture = ocean().await;
-    let put = async |who: &str, id: &str, body: Value| {
-        ask(&fixture, who, Method::PUT, &format!("tenants/{id}"), body).await
+    let put = async |caller: &str, id: &str, body: Value| {
+        ask(
+            &fixture,
+            caller,
+            Method::PUT,
+            &format!("tenants/{id}"),
+            body,
+        )
+        .await
     };
     let budget = json!({"max_nodes": 7, "gpu_hours_budget": 1000, "fair_share_target": 0.2});
-    let (status, told) = put("waldur", "ocean", budget.clone()).await;
-    assert_eq!((status, &told["max_nodes"]), (200, &json!(7)), "{told}");
+    let (status, answer) = put("waldur", "ocean", budget.clone()).await;
+    assert_eq!((status, &answer["max_nodes"]), (200, &json!(7)), "{answer}");
     assert_eq!(put("tide", "ocean", budget.clone()).await.0, 200);
     assert_eq!(put("tide", "atlas", budget).await.0, 404);
-    for who in ["waldur", "tide"] {
-        let (status, told) = put(who, "ocean", json!({"max_nodes": 7, "force": true})).await;
-        assert_eq!(status, 403, "{told}");
+    for caller in ["waldur", "tide"] {
+        let (status, answer) = put(caller, "ocean", json!({"max_nodes": 7, "force": true})).await;
+        assert_eq!(status, 403, "{answer}");
     }
     // Setting a limit below what its projects have needs force, and therefore another caller.
     assert_eq!(put("waldur", "atlas", json!({"max_nodes": 1})).await.0, 409);
@@ -273,9 +283,9 @@ async fn physics(in_use: usize) -> (ApiFixture, AllocationId) {
 async fn what_a_tenant_would_hold_too_much_is_refused_as_documented() {
     let (fixture, _) = physics(195).await;
     let more = serde_json::to_value(job("physics", 10)).unwrap();
-    let (status, told) = ask(&fixture, "alice", Method::POST, "allocations", more).await;
+    let (status, answer) = ask(&fixture, "alice", Method::POST, "allocations", more).await;
     assert_eq!(
-        (status, told["detail"].as_str().unwrap()),
+        (status, answer["detail"].as_str().unwrap()),
         (
             409,
             "allocation rejected: tenant \"physics\" would exceed max_nodes quota (current: 195, \
@@ -292,12 +302,16 @@ async fn a_tenant_that_is_lowered_below_what_it_holds_keeps_it() {
     let (fixture, runs) = physics(150).await;
     let waits = fixture.submit("alice", "physics", 20).await;
     let lower = json!({"max_nodes": 100});
-    let (status, told) = ask(&fixture, "waldur", Method::PUT, "tenants/physics", lower).await;
-    assert_eq!((status, &told["max_nodes"]), (200, &json!(100)), "{told}");
-    let more = serde_json::to_value(job("physics", 1)).unwrap();
-    let (status, told) = ask(&fixture, "alice", Method::POST, "allocations", more).await;
+    let (status, answer) = ask(&fixture, "waldur", Method::PUT, "tenants/physics", lower).await;
     assert_eq!(
-        (status, told["detail"].as_str().unwrap()),
+        (status, &answer["max_nodes"]),
+        (200, &json!(100)),
+        "{answer}"
+    );
+    let more = serde_json::to_value(job("physics", 1)).unwrap();
+    let (status, answer) = ask(&fixture, "alice", Method::POST, "allocations", more).await;
+    assert_eq!(
+        (status, answer["detail"].as_str().unwrap()),
         (
             409,
             "allocation rejected: tenant \"physics\" exceeds max_nodes quota\n  Current usage: 150 nodes\n  \

@@ -17,8 +17,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-async fn submit(fixture: &ApiFixture, who: &str, request: &AllocationRequest) -> AllocationId {
-    let client = fixture.client(who);
+async fn submit(fixture: &ApiFixture, caller: &str, request: &AllocationRequest) -> AllocationId {
+    let client = fixture.client(caller);
     let made = client.submit(request, SubmitOptions::default()).await;
     made.unwrap().id.unwrap()
 }
@@ -106,9 +106,9 @@ async fn elements_are_found_by_their_index_before_they_have_nodes() {
 
     for (path, field) in [(format!("{id}_4"), "id"), (format!("{id}_x"), "id")] {
         let path = format!("allocations/{path}");
-        let (status, told) = ask(&fixture, "alice", Method::GET, &path, Value::Null).await;
+        let (status, answer) = ask(&fixture, "alice", Method::GET, &path, Value::Null).await;
         assert!(matches!(status, 400 | 404), "{status}");
-        assert_eq!(told["field"], field);
+        assert_eq!(answer["field"], field);
     }
     let single = submit(&fixture, "alice", &job("atlas/web", 1)).await;
     let (status, field, text) = refused(alice.allocation(element(single, 0)).await);
@@ -175,8 +175,8 @@ async fn an_array_waits_for_what_its_first_element_waits_for() {
     let reason = "needs 24 of 24 nodes: ";
     for named in [JobRef::from(id), element(id, 0), element(id, 3)] {
         let shown = alice.allocation(named).await.unwrap();
-        let told = shown.reason.unwrap();
-        assert!(told.starts_with(reason), "{named}: {told}");
+        let shown_reason = shown.reason.unwrap();
+        assert!(shown_reason.starts_with(reason), "{named}: {shown_reason}");
         let why = alice.explanation(named).await.unwrap();
         assert!(why.summary.starts_with(reason), "{why:?}");
         assert!(!why.steps.is_empty() && why.blocker.is_some(), "{why:?}");
@@ -184,9 +184,9 @@ async fn an_array_waits_for_what_its_first_element_waits_for() {
     // The maximum number of elements is running.
     let id = submit(&fixture, "alice", &array("0-3%1")).await;
     fixture.assign(AllocationId(id.0 + 1), &["gpu001"]).await;
-    let told = alice.allocation(id).await.unwrap().reason;
+    let shown_reason = alice.allocation(id).await.unwrap().reason;
     let reason = "array limit reached: at most 1 elements run at once";
-    assert_eq!(told.as_deref(), Some(reason));
+    assert_eq!(shown_reason.as_deref(), Some(reason));
     assert_eq!(
         alice.explanation(element(id, 2)).await.unwrap().summary,
         reason
@@ -208,8 +208,8 @@ async fn array_counts_elements_by_cause() {
         fixture.begins(placed, node).await;
         fixture.ends(placed, node, RankExit::Exited { code }).await;
     }
-    let told = "1 of its 4 elements failed, and 1 were cancelled";
-    assert_eq!(stop().await.as_deref(), Some(told));
+    let cause = "1 of its 4 elements failed, and 1 were cancelled";
+    assert_eq!(stop().await.as_deref(), Some(cause));
     // An element with a failed counterpart never runs, and shows the reason.
     let first = submit(&fixture, "alice", &array("0-1")).await;
     let by_index = AllocationRequest {
@@ -224,13 +224,13 @@ async fn array_counts_elements_by_cause() {
         .ends(failed, "gpu001", RankExit::Exited { code: 1 })
         .await;
     let lost = alice.allocation(element(second, 0)).await.unwrap();
-    let told = format!("allocation {first}_0 was failed; this one waited for corresponding");
+    let cause = format!("allocation {first}_0 was failed; this one waited for corresponding");
     assert_eq!(
         (lost.state.as_str(), lost.stop),
-        ("cancelled", Some(told.clone()))
+        ("cancelled", Some(cause.clone()))
     );
     let array = alice.allocation(second).await.unwrap();
-    assert_eq!(array.stop, Some(format!("1 of its 2 elements: {told}")));
+    assert_eq!(array.stop, Some(format!("1 of its 2 elements: {cause}")));
 }
 
 #[tokio::test]
@@ -385,11 +385,11 @@ async fn terms_that_cannot_be_are_refused_by_their_field() {
         let mut body = base.clone();
         let terms = terms.as_object().unwrap().clone();
         body.as_object_mut().unwrap().extend(terms);
-        let (status, told) =
+        let (status, answer) =
             ask(&fixture, "alice", Method::POST, "allocations", body.clone()).await;
         assert!((400..500).contains(&status), "{body}: {status}");
-        let told = told["field"].as_str().unwrap_or_default();
-        assert_eq!(told, field, "{body}");
+        let shown = answer["field"].as_str().unwrap_or_default();
+        assert_eq!(shown, field, "{body}");
     }
     let status = fixture.client("alice").status().await.unwrap();
     assert!(status.allocations_by_state.values().all(|n| *n == 0));
@@ -435,9 +435,9 @@ async fn running_work_is_requeued_suspended_and_resumed() {
         fixture.begins(id, "gpu001").await;
         match attempt {
             1 => {
-                let told = alice.requeue(id).await.unwrap();
-                assert_eq!(told.state, "stopping");
-                assert_eq!(told.stop.as_deref(), Some("requeued by alice"));
+                let answer = alice.requeue(id).await.unwrap();
+                assert_eq!(answer.state, "stopping");
+                assert_eq!(answer.stop.as_deref(), Some("requeued by alice"));
             }
             _ => {
                 assert_eq!(refused(fixture.client("bob").suspend(id).await).0, 403);
@@ -477,15 +477,15 @@ async fn running_work_is_suspended_after_a_checkpoint() {
     let (status, field, text) = refused(alice.suspend_after_checkpoint(plain).await);
     assert_eq!((status, field.as_deref()), (400, Some("checkpoint")));
     assert!(text.contains("without a checkpoint mode"), "{text}");
-    for (who, status) in [("bob", 403), ("eye", 403), ("diver", 404)] {
-        let other = fixture.client(who);
+    for (caller, status) in [("bob", 403), ("eye", 403), ("diver", 404)] {
+        let other = fixture.client(caller);
         let refused = refused(other.suspend_after_checkpoint(id).await);
-        assert_eq!(refused.0, status, "{who}");
+        assert_eq!(refused.0, status, "{caller}");
     }
     let path = format!("allocations/{id}/suspend?checkpoint=maybe");
-    let (status, told) = ask(&fixture, "alice", Method::POST, &path, Value::Null).await;
-    assert_eq!(status, 400, "{told}");
-    assert!(told.to_string().contains("checkpoint"), "{told}");
+    let (status, answer) = ask(&fixture, "alice", Method::POST, &path, Value::Null).await;
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer.to_string().contains("checkpoint"), "{answer}");
     let writes = alice.suspend_after_checkpoint(id).await.unwrap();
     assert_eq!(writes.state, "checkpointing");
     let writing = writes.checkpoints.unwrap().in_progress.unwrap();
@@ -501,8 +501,8 @@ async fn running_work_is_suspended_after_a_checkpoint() {
         idempotency_key: None,
         checkpoint: true,
     };
-    let told = client.suspend(by(&fixture, "op", message)).await.unwrap();
-    assert_eq!(told.into_inner().state, "checkpointing");
+    let answer = client.suspend(by(&fixture, "op", message)).await.unwrap();
+    assert_eq!(answer.into_inner().state, "checkpointing");
     let outcome = CheckpointOutcome::Written {
         at: UnixMillis(1),
         bytes: Some(1),

@@ -76,15 +76,15 @@ async fn two_requests_are_two_tokens() {
 async fn only_administrators_of_everything_make_tokens() {
     let fixture = ApiFixture::empty().await;
     let before = fixture.store.revision();
-    for who in ["eye", "alice", "op", "warden"] {
-        let denied = fixture.client(who).create_token(&request("agent")).await;
+    for caller in ["eye", "alice", "op", "warden"] {
+        let denied = fixture.client(caller).create_token(&request("agent")).await;
         let denied = denied.unwrap_err();
         assert!(matches!(denied, ClientError::NotAllowed(_)), "{denied:?}");
         assert_eq!(denied.problem().unwrap().status, 403);
     }
     let viewer = fixture.client("eye").create_token(&request("agent")).await;
-    let told = viewer.unwrap_err().to_string();
-    assert!(told.contains("role admin"), "{told}");
+    let refusal = viewer.unwrap_err().to_string();
+    assert!(refusal.contains("role admin"), "{refusal}");
     assert_eq!(fixture.store.revision(), before);
 }
 

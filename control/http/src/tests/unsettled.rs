@@ -71,15 +71,19 @@ async fn one_reading_of_a_class_that_does_not_hold_still_is_no_knowledge() {
         .unwrap();
     let records = sources.records(&id(NODE), &Class::ALL).await.unwrap();
     let records: BTreeMap<Class, ClassRecord> = records.into_iter().collect();
-    for told in [&whole.records, &records] {
-        assert_eq!(told[&Class::Nic].state().digest(), None, "{told:?}");
+    for read_records in [&whole.records, &records] {
         assert_eq!(
-            told[&Class::Nic].get("nic.probe.reads"),
+            read_records[&Class::Nic].state().digest(),
+            None,
+            "{read_records:?}"
+        );
+        assert_eq!(
+            read_records[&Class::Nic].get("nic.probe.reads"),
             Reading::failed(WHY)
         );
-        let firmware = told[&Class::Nic].get("nic.0.firmware");
+        let firmware = read_records[&Class::Nic].get("nic.0.firmware");
         assert_eq!(firmware, Reading::Present("28.3".into()));
-        assert_eq!(told[&Class::Kernel].state(), kernel().state());
+        assert_eq!(read_records[&Class::Kernel].state(), kernel().state());
     }
     let beside = sources.diff(&id(NODE), &id(NODE)).await.unwrap();
     let keys: Vec<&str> = beside.iter().map(|d| &*d.key).collect();
@@ -133,7 +137,7 @@ async fn node_meter_does_not_decide_bmc_limit() {
     use LimitState::{Absent, Set, Uncapped, Unknown};
     let world = restless();
     let (sources, api) = (world.records(), api_of(&world));
-    for (has_bmc, told, shown) in [
+    for (has_bmc, limit_state, shown) in [
         (false, Absent, Absent),
         (false, Uncapped, Uncapped),
         (true, Absent, Unknown),
@@ -145,7 +149,7 @@ async fn node_meter_does_not_decide_bmc_limit() {
         }
         let measured = Power {
             draw: Reading::Present(Milliwatts(400_000)),
-            limit_state: told,
+            limit_state,
             ..Power::default()
         };
         {
@@ -157,7 +161,7 @@ async fn node_meter_does_not_decide_bmc_limit() {
             .await
             .unwrap();
         let power = whole.power.unwrap();
-        assert_eq!(power.limit_state, shown, "{has_bmc} {told}");
+        assert_eq!(power.limit_state, shown, "{has_bmc} {limit_state}");
         assert_eq!(power.draw, Reading::Present(Milliwatts(400_000)));
         let operator = Caller {
             name: "olga".into(),
@@ -167,7 +171,11 @@ async fn node_meter_does_not_decide_bmc_limit() {
         };
         let node = nodes::show(&api, &operator, NODE).await.unwrap();
         let power = node.power.unwrap();
-        assert_eq!(power.limit_state, shown.to_string(), "{has_bmc} {told}");
+        assert_eq!(
+            power.limit_state,
+            shown.to_string(),
+            "{has_bmc} {limit_state}"
+        );
         assert_eq!(power.draw_watts, Some(400));
     }
 }

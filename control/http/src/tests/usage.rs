@@ -25,7 +25,7 @@ async fn counted() -> ApiFixture {
 
 async fn ask(
     fixture: &ApiFixture,
-    who: &str,
+    caller: &str,
     method: Method,
     path: &str,
     body: Option<Value>,
@@ -33,7 +33,7 @@ async fn ask(
     let mut request = fixture
         .raw()
         .request(method, fixture.url(&format!("/api/v1/{path}")))
-        .bearer_auth(fixture.token(who));
+        .bearer_auth(fixture.token(caller));
     if let Some(body) = body {
         request = request.json(&body);
     }

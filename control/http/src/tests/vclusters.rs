@@ -46,10 +46,10 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
     let made = root.set_vcluster("night", &request, None).await.unwrap();
     assert_eq!((made.tenants, made.version), (None, 1));
     let body = json!({"tenants": ["atlas"]});
-    let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/night", body).await;
-    assert_eq!((status, &told["tenants"]), (200, &json!(["atlas"])));
+    let (status, answer) = ask(&fixture, "root", Method::PUT, "vclusters/night", body).await;
+    assert_eq!((status, &answer["tenants"]), (200, &json!(["atlas"])));
     assert_eq!(
-        (&told["description"], &told["version"]),
+        (&answer["description"], &answer["version"]),
         (&json!("at night"), &json!(2)),
         "a field left out stays"
     );
@@ -83,7 +83,7 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
         "{refused}"
     );
 
-    let (status, told) = ask(
+    let (status, answer) = ask(
         &fixture,
         "root",
         Method::DELETE,
@@ -91,8 +91,8 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
         Value::Null,
     )
     .await;
-    assert_eq!((status, &told["code"]), (409, &json!("vcluster_in_use")));
-    assert!(told["detail"].as_str().unwrap().contains("gpu[003-004]"));
+    assert_eq!((status, &answer["code"]), (409, &json!("vcluster_in_use")));
+    assert!(answer["detail"].as_str().unwrap().contains("gpu[003-004]"));
     root.set_vcluster("default", &VclusterRequest::default(), None)
         .await
         .unwrap();
@@ -109,7 +109,7 @@ async fn settings_of_a_scheduler_alone_define_none() {
     let fixture = ApiFixture::furnished().await;
     let root = fixture.client("root");
     let weight = json!({"scheduler": {"weights": {"energy": 0.1}}});
-    let (status, told) = ask(
+    let (status, answer) = ask(
         &fixture,
         "root",
         Method::PUT,
@@ -117,17 +117,17 @@ async fn settings_of_a_scheduler_alone_define_none() {
         weight.clone(),
     )
     .await;
-    assert_eq!((status, &told["code"]), (404, &json!("unknown_vcluster")));
-    let detail = told["detail"].as_str().unwrap();
+    assert_eq!((status, &answer["code"]), (404, &json!("unknown_vcluster")));
+    let detail = answer["detail"].as_str().unwrap();
     assert!(
         detail.contains("`lattice admin vcluster set mll`"),
         "{detail}"
     );
     assert_eq!(root.vclusters().await.unwrap().len(), 1);
 
-    let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", weight).await;
-    assert_eq!((status, &told["version"]), (200, &json!(0)));
-    assert_eq!(told["scheduler"]["weights"]["energy"], json!(0.1));
+    let (status, answer) = ask(&fixture, "root", Method::PUT, "vclusters/default", weight).await;
+    assert_eq!((status, &answer["version"]), (200, &json!(0)));
+    assert_eq!(answer["scheduler"]["weights"]["energy"], json!(0.1));
     let request = VclusterRequest::default();
     root.set_vcluster("night", &request, None).await.unwrap();
     let taken = nodes("gpu001", None);

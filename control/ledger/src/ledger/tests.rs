@@ -121,8 +121,8 @@ fn each_stretch_is_clipped_to_the_window() {
     assert_eq!(used(55, 100), 2 * 45 + 5);
     assert_eq!(used(70, 71), 2);
     assert_eq!(used(60, 50), 0);
-    fn of(ledger: &Ledger, whose: UsageScope<'_>) -> u64 {
-        ledger.usage(whose, at(0), at(100 * HOUR)).work.node_ms / HOUR
+    fn of(ledger: &Ledger, scope: UsageScope<'_>) -> u64 {
+        ledger.usage(scope, at(0), at(100 * HOUR)).work.node_ms / HOUR
     }
     assert_eq!(of(&ledger, UsageScope::User("bob")), 10);
     assert_eq!(of(&ledger, UsageScope::User("nobody")), 0);
@@ -258,7 +258,7 @@ fn what_ended_before_anybody_knew_of_it_is_put_in_its_place() {
 enum Move {
     Wait(u64),
     Start {
-        who: usize,
+        user_index: usize,
         nodes: usize,
     },
     /// Releases one node, or all nodes.
@@ -269,7 +269,7 @@ enum Move {
     },
     /// A use that ended before its start was recorded.
     Missed {
-        who: usize,
+        user_index: usize,
         ms: u64,
     },
     Gpus {
@@ -281,15 +281,15 @@ enum Move {
 fn moves() -> impl Strategy<Value = Move> {
     prop_oneof![
         4 => (1..400_u64).prop_map(Move::Wait),
-        4 => (0..4_usize, 1..4_usize).prop_map(|(who, nodes)| Move::Start { who, nodes }),
+        4 => (0..4_usize, 1..4_usize).prop_map(|(user_index, nodes)| Move::Start { user_index, nodes }),
         4 => (any::<usize>(), any::<bool>(), any::<bool>())
             .prop_map(|(of, all, ends)| Move::Leave { of, all, ends }),
-        1 => (0..4_usize, 1..300_u64).prop_map(|(who, ms)| Move::Missed { who, ms }),
+        1 => (0..4_usize, 1..300_u64).prop_map(|(user_index, ms)| Move::Missed { user_index, ms }),
         1 => (1..60_u32, prop::option::of(0..9_u32)).prop_map(|(node, gpus)| Move::Gpus { node, gpus }),
     ]
 }
 
-const WHO: [(&str, &str); 4] = [("ann", "t"), ("ann", "t/a"), ("bob", "t/a"), ("ann", "u")];
+const OWNERS: [(&str, &str); 4] = [("ann", "t"), ("ann", "t/a"), ("bob", "t/a"), ("ann", "u")];
 
 /// All usage, recorded node by node.
 #[derive(Default)]
@@ -304,17 +304,17 @@ struct World {
 }
 
 impl World {
-    fn work(&mut self, who: usize) -> AccountedAllocation {
+    fn work(&mut self, user_index: usize) -> AccountedAllocation {
         self.next_id += 1;
-        let (user, project) = WHO[who];
+        let (user, project) = OWNERS[user_index];
         work(self.next_id, user, project)
     }
 
     fn take(&mut self, one: &Move) {
         match one {
             Move::Wait(ms) => self.now += ms,
-            Move::Start { who, nodes } => {
-                let work = self.work(*who);
+            Move::Start { user_index, nodes } => {
+                let work = self.work(*user_index);
                 let nodes: Vec<u32> = (0..*nodes as u32).map(|n| self.next_node + n).collect();
                 self.next_node += nodes.len() as u32;
                 self.log.started(self.now, &work, &nodes);
@@ -344,8 +344,8 @@ impl World {
                 }
             }
             Move::Leave { .. } => {}
-            Move::Missed { who, ms } => {
-                let (work, from) = (self.work(*who), self.now.saturating_sub(*ms));
+            Move::Missed { user_index, ms } => {
+                let (work, from) = (self.work(*user_index), self.now.saturating_sub(*ms));
                 let node = self.next_node;
                 self.next_node += 1;
                 self.log.completed(self.now, &work, &[(from, &[node])]);
@@ -360,9 +360,9 @@ impl World {
         }
     }
 
-    fn truth(&self, whose: impl Fn(&AccountedAllocation) -> bool, from: u64, until: u64) -> Usage {
+    fn truth(&self, scope: impl Fn(&AccountedAllocation) -> bool, from: u64, until: u64) -> Usage {
         let of = |(work, node, began, ended): &(AccountedAllocation, u32, u64, Option<u64>)| {
-            if !whose(work) {
+            if !scope(work) {
                 return Usage::default();
             }
             let ms = ended

@@ -29,7 +29,7 @@ pub(crate) fn rows(nodes: u32, jobs: &[Job]) -> anyhow::Result<Vec<Row>> {
         (PlannedReservations::All, "Lattice, one reservation per job"),
         (PlannedReservations::First(1), "Lattice, one reservation"),
     ];
-    let row = |(reservations, who): (PlannedReservations, &str)| {
+    let row = |(reservations, scheduler): (PlannedReservations, &str)| {
         let policy = Policy {
             weights: first_come,
             reservations,
@@ -47,7 +47,7 @@ pub(crate) fn rows(nodes: u32, jobs: &[Job]) -> anyhow::Result<Vec<Row>> {
         let placements = plan.map(|plan| plan.placements).unwrap_or_default();
         Row {
             nodes,
-            scheduler: who.to_owned(),
+            scheduler: scheduler.to_owned(),
             cycle_ms: times[CYCLES / 2].as_secs_f64() * 1e3,
             jobs_examined: jobs.len() as u64,
             started: placements.len() as u64,

@@ -33,8 +33,8 @@ pub(crate) enum Depth {
 const NODES_PER_LEAF: u32 = 125;
 
 pub(crate) fn version() -> anyhow::Result<String> {
-    let told = Command::new("slurmctld").arg("-V").output()?;
-    Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned())
+    let output = Command::new("slurmctld").arg("-V").output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Controller process, killed on drop.
@@ -87,8 +87,8 @@ impl Controller {
     }
 
     fn ask(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
-        let told = self.command(program, arguments).output()?;
-        Ok(String::from_utf8_lossy(&told.stdout).into_owned())
+        let output = self.command(program, arguments).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn submit(&self, jobs: &[Job]) -> anyhow::Result<()> {

@@ -197,7 +197,7 @@ impl ConstraintFilter<'_> {
             return Ok(());
         }
         let (vcluster, before) = (self.vcluster, self.left.len());
-        let whose = if before == self.total {
+        let of_nodes = if before == self.total {
             format!("of vCluster {vcluster}")
         } else {
             format!(
@@ -207,13 +207,13 @@ impl ConstraintFilter<'_> {
         };
         let there_is = there_is(&self.left);
         let reason = match fit.len() {
-            0 => format!("no node {whose} {has}{there_is}"),
+            0 => format!("no node {of_nodes} {has}{there_is}"),
             1 => format!(
-                "1 node {whose} {has}, {} are requested{there_is}",
+                "1 node {of_nodes} {has}, {} are requested{there_is}",
                 self.needed
             ),
             fit => format!(
-                "only {fit} nodes {whose} match, {} are requested{there_is}",
+                "only {fit} nodes {of_nodes} match, {} are requested{there_is}",
                 self.needed
             ),
         };

@@ -55,8 +55,8 @@ mod tests {
             ("B200", "NVIDIA GB200, B200", true),
             ("-40GB", "NVIDIA A100-SXM4-40GB", true),
         ] {
-            let told = GpuModels::new(&[wanted.to_owned()]).matches(model);
-            assert_eq!(told, is_it, "{wanted} of {model}");
+            let is_match = GpuModels::new(&[wanted.to_owned()]).matches(model);
+            assert_eq!(is_match, is_it, "{wanted} of {model}");
         }
         let either = GpuModels::new(&["V100M16".to_owned(), "V100M32".to_owned()]);
         assert!(either.matches("V100M32") && !either.matches("V100"));

@@ -105,7 +105,7 @@ impl WaitingJobs {
         &'a self,
         before: &'a Self,
     ) -> impl Iterator<Item = AllocationId> + 'a {
-        fn told<'a>(
+        fn shown_reason<'a>(
             of: &'a WaitingJobs,
             place: usize,
         ) -> Option<(&'a Blocker, impl PartialEq + 'a)> {
@@ -119,8 +119,10 @@ impl WaitingJobs {
         }
         let rows = self.rows.iter().enumerate();
         rows.filter_map(move |(place, row)| {
-            let (blocker, numbers) = told(self, place)?;
-            let then = before.place(row.id).and_then(|place| told(before, place));
+            let (blocker, numbers) = shown_reason(self, place)?;
+            let then = before
+                .place(row.id)
+                .and_then(|place| shown_reason(before, place));
             let same = |(was, then)| numbers == then && blocker.is_shown_as(was);
             let is_new = !then.is_some_and(same) || self.total != before.total;
             is_new.then_some(row.id)

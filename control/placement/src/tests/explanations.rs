@@ -222,10 +222,10 @@ fn dry_run_reports_start_and_changes_nothing() {
     let mut planner = Planner::new(view);
     let plain = planner.plan(NOW);
     assert_eq!(plain.waiting.get(asked).unwrap().estimated_start, None);
-    let told = planner.plan_estimating(NOW, Some(asked));
+    let estimate = planner.plan_estimating(NOW, Some(asked));
     // After the first job, which has all four nodes from 30 to 90.
-    let start = told.waiting.get(asked).unwrap().estimated_start;
+    let start = estimate.waiting.get(asked).unwrap().estimated_start;
     assert_eq!(start, Some(NOW.after(90 * MINUTE)));
-    assert_eq!(told.reservations, plain.reservations);
-    assert_eq!(told.placements, plain.placements);
+    assert_eq!(estimate.reservations, plain.reservations);
+    assert_eq!(estimate.placements, plain.placements);
 }

@@ -90,8 +90,8 @@ fn times_that_move_within_a_minute_are_no_news() {
     let start = |of: &WaitingJobs| of.get(AllocationId(1)).unwrap().estimated_start;
     assert_ne!(start(&first), start(&soon));
     assert_eq!(soon.changed_since(&first).count(), 0);
-    let told: Vec<AllocationId> = later.changed_since(&first).collect();
-    assert_eq!(told, [1, 2].map(AllocationId));
+    let changed: Vec<AllocationId> = later.changed_since(&first).collect();
+    assert_eq!(changed, [1, 2].map(AllocationId));
 }
 
 /// The delta that applies the placements of a plan and ends some running jobs.
@@ -153,13 +153,13 @@ proptest! {
         view in any_view(),
         deltas in vec(any_delta(), 0..3),
     ) {
-        let (mut told, mut followed) = (Planner::new(view.clone()), Planner::new(view));
+        let (mut updated, mut followed) = (Planner::new(view.clone()), Planner::new(view));
         for (minute, delta) in (1..).zip(deltas.into_iter().map(Some).chain([None])) {
-            let plan = told.plan(NOW.after(minute * 60_000));
-            let before = told.view().clone();
+            let plan = updated.plan(NOW.after(minute * 60_000));
+            let before = updated.view().clone();
             let mut ended: Vec<AllocationId> = before.running.keys().copied().collect();
             ended.truncate(2);
-            told.update(carried_out(&before, &plan, &ended));
+            updated.update(carried_out(&before, &plan, &ended));
             ended.iter().for_each(|id| followed.follow_end(*id));
             for placed in &plan.placements {
                 let nodes: Vec<NodeId> = placed.nodes.iter().map(|node| node.node.clone()).collect();
@@ -167,16 +167,16 @@ proptest! {
             }
             let at = NOW.after(minute * 90_000);
             let starts = followed.plan_starts(at);
-            let plans = [&mut told, &mut followed].map(|planner| planner.plan(at));
+            let plans = [&mut updated, &mut followed].map(|planner| planner.plan(at));
             prop_assert_eq!((&starts.placements, &starts.reservations), (&plans[0].placements, &plans[0].reservations));
             let plans = plans.map(|plan| serde_json::to_vec(&plan).unwrap());
             prop_assert_eq!(&plans[0], &plans[1]);
             if let Some(delta) = delta {
-                told.update(delta.clone());
+                updated.update(delta.clone());
                 followed.update(delta);
             }
             followed.apply_holders();
-            prop_assert_eq!(told.view(), followed.view());
+            prop_assert_eq!(updated.view(), followed.view());
         }
     }
 
@@ -190,12 +190,12 @@ proptest! {
         let mut machine = Machine::with_loans(&view);
         for (minute, delta) in (1..).zip(deltas.into_iter().map(Some).chain([None])) {
             let now = NOW.after(minute * 60_000).0;
-            let told = machine.ends(now).flat_map(|(end, nodes)| nodes.iter().map(move |n| (*n, end)));
-            let mut told: Vec<(usize, u64)> = told.collect();
-            told.sort_unstable();
+            let ends = machine.ends(now).flat_map(|(end, nodes)| nodes.iter().map(move |n| (*n, end)));
+            let mut ends: Vec<(usize, u64)> = ends.collect();
+            ends.sort_unstable();
             let busy = (0..machine.index.size()).filter(|n| !machine.free.contains(*n));
             let busy: Vec<_> = busy.map(|n| (n, machine.expected_free_at(n, now))).collect();
-            prop_assert_eq!(told, busy);
+            prop_assert_eq!(ends, busy);
             if let Some(delta) = delta {
                 let before = view.apply(delta);
                 if !machine.apply_changes(&before, &view) {
@@ -251,11 +251,11 @@ proptest! {
     ) {
         let mut planner = Planner::new(view);
         let plan = planner.plan(NOW);
-        let told = serde_json::to_vec(&plan).unwrap();
+        let serialized = serde_json::to_vec(&plan).unwrap();
         for delta in deltas {
             planner.update(delta);
             planner.plan(NOW.after(60_000));
         }
-        prop_assert_eq!(serde_json::to_vec(&plan).unwrap(), told);
+        prop_assert_eq!(serde_json::to_vec(&plan).unwrap(), serialized);
     }
 }

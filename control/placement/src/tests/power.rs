@@ -43,10 +43,10 @@ fn power_that_could_never_run_so_many_is_not_waited_for() {
     submit(&mut view, 2, job(10, Some(60)));
     submit(&mut view, 3, job(4, Some(60)));
     let plan = plan(&view);
-    let told = "needs 10 of 10 nodes: 5 free; cannot start: power is 1 nodes short, \
+    let text = "needs 10 of 10 nodes: 5 free; cannot start: power is 1 nodes short, \
                 even if no other job of the vCluster ran";
-    assert_eq!(why(&plan, 1).to_string(), told);
-    assert_eq!(why(&plan, 2).to_string(), told);
+    assert_eq!(why(&plan, 1).to_string(), text);
+    assert_eq!(why(&plan, 2).to_string(), text);
     assert_eq!(plan.reservations, []);
     assert_eq!(placed(&plan).len(), 1);
 }

@@ -76,10 +76,10 @@ fn suggests_walltime_only_where_useful() {
     let mut view = two_of_four_kept();
     submit(&mut view, 1, job(3, None));
     let blocker = |view: &ClusterView| why(&plan(view), 1).blocker.to_string();
-    let told = blocker(&view);
+    let blocker_text = blocker(&view);
     assert!(
-        told.ends_with("(without a walltime it cannot be backfilled)"),
-        "{told}"
+        blocker_text.ends_with("(without a walltime it cannot be backfilled)"),
+        "{blocker_text}"
     );
     reserve(&mut view, "course", &["n0-00", "n0-01"], 0, None);
     assert_eq!(
@@ -121,8 +121,8 @@ fn work_that_names_it_has_its_nodes_and_no_others_while_it_holds() {
     );
     // The job needs no further reservation of its own.
     assert_eq!(before.reservations, []);
-    let told = Planner::new(view.clone()).plan_estimating(NOW, Some(AllocationId(1)));
-    assert_eq!(start(&told, 1), Some(60));
+    let estimate = Planner::new(view.clone()).plan_estimating(NOW, Some(AllocationId(1)));
+    assert_eq!(start(&estimate, 1), Some(60));
     let mut planner = Planner::new(view);
     let then = |minutes: u64| NOW.after(minutes * MINUTE);
     let kept = ["n0-00", "n0-01"].map(str::to_owned);

@@ -51,8 +51,8 @@ fn a_node_is_not_held_back_from_now_on_for_work_without_an_end() {
 fn dry_run_without_walltime_has_no_past_start() {
     let asked = AllocationId(2);
     let mut planner = Planner::new(three_of_four_busy());
-    let told = planner.plan_estimating(NOW, Some(asked)).waiting;
-    let start = told.get(asked).unwrap().estimated_start;
+    let waiting = planner.plan_estimating(NOW, Some(asked)).waiting;
+    let start = waiting.get(asked).unwrap().estimated_start;
     assert_eq!(start, Some(NOW.after(10 * MINUTE)));
 }
 
@@ -63,16 +63,16 @@ proptest! {
     fn waiting_job_has_future_start(
         mut view in rationed_view(),
         policy in any_policy(),
-        whose in any::<Index>(),
+        chosen in any::<Index>(),
         endless in any::<bool>(),
     ) {
         if endless {
             view.pending.values_mut().step_by(2).for_each(|job| job.walltime_ms = None);
         }
-        let whose = (!view.pending.is_empty())
-            .then(|| *whose.get(&view.pending.keys().collect::<Vec<_>>()))
+        let chosen = (!view.pending.is_empty())
+            .then(|| *chosen.get(&view.pending.keys().collect::<Vec<_>>()))
             .copied();
-        let plan = Planner::with_policy(view.clone(), policy).plan_estimating(NOW, whose);
+        let plan = Planner::with_policy(view.clone(), policy).plan_estimating(NOW, chosen);
         for reservation in &plan.reservations {
             prop_assert!(reservation.starts_at > NOW, "{}", reservation.id);
         }

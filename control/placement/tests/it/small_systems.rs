@@ -564,7 +564,7 @@ impl std::fmt::Display for Compared {
 }
 
 /// A planner that received nodes and jobs in another order, in several updates.
-fn told_in_another_order(view: &ClusterView, policy: Policy, random: &mut StdRng) -> Planner {
+fn planner_in_other_order(view: &ClusterView, policy: Policy, random: &mut StdRng) -> Planner {
     let mut planner = Planner::with_policy(
         ClusterView {
             nodes: BTreeMap::new(),
@@ -625,7 +625,7 @@ fn plans_of_small_systems_are_as_good_as_trying_everything() {
             ..Policy::default()
         };
         let plan = Planner::with_policy(system.view.clone(), policy).plan(NOW);
-        let again = told_in_another_order(&system.view, policy, &mut random).plan(NOW);
+        let again = planner_in_other_order(&system.view, policy, &mut random).plan(NOW);
         assert_eq!(
             serde_json::to_vec(&plan).unwrap(),
             serde_json::to_vec(&again).unwrap()

@@ -65,14 +65,18 @@ fn a_start_before_its_submit_is_found() {
 fn more_in_use_than_there_is_is_found() {
     let (mut workload, schedule) = sound();
     workload.jobs[7].size = NODES + 1;
-    let told = found(&workload, &schedule, true);
+    let violations = found(&workload, &schedule, true);
     assert!(
-        told.iter().any(|told| told.contains("are in use at")),
-        "{told:?}"
+        violations
+            .iter()
+            .any(|violation| violation.contains("are in use at")),
+        "{violations:?}"
     );
     assert!(
-        told.iter().any(|told| told.starts_with("job 8 has ")),
-        "{told:?}"
+        violations
+            .iter()
+            .any(|violation| violation.starts_with("job 8 has ")),
+        "{violations:?}"
     );
 }
 
@@ -81,11 +85,12 @@ fn a_node_of_two_jobs_is_found() {
     let (mut workload, schedule) = sound();
     // The job runs into the time of the next holder of its nodes.
     workload.jobs[7].run_ms *= 50;
-    let told = found(&workload, &schedule, true);
+    let violations = found(&workload, &schedule, true);
     assert!(
-        told.iter()
-            .any(|told| told.contains("is held by job 8 until")),
-        "{told:?}"
+        violations
+            .iter()
+            .any(|violation| violation.contains("is held by job 8 until")),
+        "{violations:?}"
     );
 }
 
@@ -99,10 +104,12 @@ fn a_promise_that_is_not_kept_is_found() {
         "job {number} had a promised start at {} ms but starts",
         promise.starts_ms
     );
-    let told = found(&workload, &schedule, true);
+    let violations = found(&workload, &schedule, true);
     assert!(
-        told.iter().any(|told| told.starts_with(&wanted)),
-        "{told:?}"
+        violations
+            .iter()
+            .any(|violation| violation.starts_with(&wanted)),
+        "{violations:?}"
     );
 }
 
@@ -115,18 +122,19 @@ fn a_promise_that_moves_back_is_found() {
         ..promises[0]
     };
     promises.insert(1, later);
-    let told = found(&workload, &schedule, true);
+    let violations = found(&workload, &schedule, true);
     assert!(
-        told.iter()
-            .any(|told| told.contains("the promised start moved to")),
-        "{told:?}"
+        violations
+            .iter()
+            .any(|violation| violation.contains("the promised start moved to")),
+        "{violations:?}"
     );
     // Where factors other than age count, another job may have been served in turn.
     let nobody_overtakes = found(&workload, &schedule, false);
     assert!(
         nobody_overtakes
             .iter()
-            .any(|told| told.contains("the promised start moved to")),
+            .any(|violation| violation.contains("the promised start moved to")),
         "{nobody_overtakes:?}"
     );
     let at = schedule.promises.as_ref().unwrap()[0].at_ms;
@@ -140,7 +148,7 @@ fn a_promise_that_moves_back_is_found() {
     assert!(
         !overtaken
             .iter()
-            .any(|told| told.contains("the promised start moved to")),
+            .any(|violation| violation.contains("the promised start moved to")),
         "{overtaken:?}"
     );
 }

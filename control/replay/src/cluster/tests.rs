@@ -43,7 +43,7 @@ fn the_documented_form_is_read() {
 
 #[test]
 fn reports_all_errors_together() {
-    let told = faults(
+    let found_faults = faults(
         "
 groups:
   - {nodes: 'a[1-2]', model: none}
@@ -75,8 +75,8 @@ targets_s: {3: -1}
         "targets_s.3: it must be a number of seconds of at least 0",
     ] {
         assert!(
-            told.iter().any(|told| told.starts_with(wanted)),
-            "{wanted}: {told:#?}"
+            found_faults.iter().any(|fault| fault.starts_with(wanted)),
+            "{wanted}: {found_faults:#?}"
         );
     }
 }
@@ -92,16 +92,19 @@ fn unknown_fields_are_refused_by_name() {
         ),
         ("groups: [{nodes: a}]\nmodels: {m: {gpu: 1}}\n", "gpu"),
     ] {
-        let told = read(text).unwrap_err().to_string();
-        assert!(told.contains(field), "{told}");
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(field), "{error}");
     }
-    let told = faults("groups: [{nodes: a}]\nvclusters: {v: {weights: {energie: 1}}}\n");
-    assert!(told[0].contains("unknown weight \"energie\""), "{told:?}");
+    let errors = faults("groups: [{nodes: a}]\nvclusters: {v: {weights: {energie: 1}}}\n");
+    assert!(
+        errors[0].contains("unknown weight \"energie\""),
+        "{errors:?}"
+    );
 }
 
 #[test]
 fn reports_certain_errors() {
-    let told = faults(
+    let found_faults = faults(
         "
 groups: [{nodes: a, vcluster: v}, {nodes: b}]
 vclusters: {v: {queues: [q]}, w: {queues: [q]}}
@@ -119,8 +122,8 @@ targets_s: {77: 3}
         "targets_s.77: the class is above 10",
     ] {
         assert!(
-            told.iter().any(|told| told.starts_with(wanted)),
-            "{wanted}: {told:#?}"
+            found_faults.iter().any(|fault| fault.starts_with(wanted)),
+            "{wanted}: {found_faults:#?}"
         );
     }
 }

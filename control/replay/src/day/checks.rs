@@ -85,8 +85,8 @@ impl Checks {
         self.found.len() >= MAX_VIOLATIONS
     }
 
-    pub(super) fn pinged(&mut self, node: &NodeId, heard: &PingState, now: UnixMillis) {
-        match heard {
+    pub(super) fn pinged(&mut self, node: &NodeId, ping: &PingState, now: UnixMillis) {
+        match ping {
             PingState::Alive(_) => {
                 if let Some(until) = self.silent_nodes.get_mut(node) {
                     *until = Some(now);

@@ -63,8 +63,8 @@ impl Inner {
                     state_changed_at: START,
                     ..Machine::default()
                 };
-                let heard = PingState::Alive(machine.boot_id());
-                self.pings.push((node.clone(), heard));
+                let ping = PingState::Alive(machine.boot_id());
+                self.pings.push((node.clone(), ping));
                 self.machines.insert(node, machine);
             }
         }
@@ -74,10 +74,10 @@ impl Inner {
     }
 
     fn propose_as_admin(&mut self, command: Command) {
-        let told = format!("{command:?}");
+        let description = format!("{command:?}");
         if let Err(refusal) = self.propose(ADMIN, Privilege::Admin, command) {
             let now = self.now;
-            self.checks.add(now, format!("{told}: {refusal}"));
+            self.checks.add(now, format!("{description}: {refusal}"));
         }
     }
 
@@ -99,11 +99,11 @@ impl Inner {
         }
     }
 
-    fn pinged(&mut self, node: NodeId, boot: u64, heard: PingState) {
+    fn pinged(&mut self, node: NodeId, boot: u64, ping: PingState) {
         let known = self.machines.get(&node);
         if known.is_some_and(|machine| !machine.is_up && machine.boot == boot) {
-            self.checks.pinged(&node, &heard, self.now);
-            self.pings.push((node, heard));
+            self.checks.pinged(&node, &ping, self.now);
+            self.pings.push((node, ping));
         }
     }
 
@@ -123,8 +123,10 @@ impl Inner {
                 spec,
                 expected: None,
             }),
-            DayEvent::StorageOut { announced: told } => {
-                if told {
+            DayEvent::StorageOut {
+                announced: is_announced,
+            } => {
+                if is_announced {
                     self.set_storage_bandwidth(SettingPatch::Set(0));
                 }
             }
@@ -298,9 +300,9 @@ impl Inner {
         machine.is_up = true;
         machine.boot += 1;
         machine.state_changed_at = now;
-        let heard = PingState::Alive(machine.boot_id());
-        self.checks.pinged(node, &heard, now);
-        self.pings.push((node.clone(), heard));
+        let ping = PingState::Alive(machine.boot_id());
+        self.checks.pinged(node, &ping, now);
+        self.pings.push((node.clone(), ping));
         self.after(JOURNAL_MS, Event::Journal(node.clone()));
     }
 

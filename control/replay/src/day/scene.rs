@@ -159,10 +159,13 @@ impl Scene {
         scene.add_failures();
         scene.add_reservations();
         let (from, until) = scene.outage;
-        let told = Rng::new(seed, "told").chance(500);
-        scene
-            .events
-            .push((from, DayEvent::StorageOut { announced: told }));
+        let is_announced = Rng::new(seed, "told").chance(500);
+        scene.events.push((
+            from,
+            DayEvent::StorageOut {
+                announced: is_announced,
+            },
+        ));
         scene.events.push((until, DayEvent::StorageBack));
         let mut rng = Rng::new(seed, "cancels");
         for _ in 0..5 {

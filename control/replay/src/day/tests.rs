@@ -174,8 +174,8 @@ impl Plain {
 
 impl Control for Plain {
     fn run_pass(&mut self, _: UnixMillis) {
-        for (node, heard) in self.site.take_pings() {
-            match heard {
+        for (node, ping_state) in self.site.take_pings() {
+            match ping_state {
                 PingState::Alive(_) => self.silent.remove(&node),
                 PingState::Suspect | PingState::Unreachable => self.silent.insert(node),
             };
@@ -232,13 +232,13 @@ fn no_moves_break_nothing() {
 #[test]
 fn a_bug_that_needs_no_moves_is_found() {
     for plant in [PlantedBug::EndedTooSoon, PlantedBug::LimitsDoubled] {
-        let told = (0..6).any(|seed| {
+        let is_found = (0..6).any(|seed| {
             let found = plainly(seed, Some(plant), 4).violations;
             found
                 .iter()
                 .any(|what| what.contains(plant.violation_text()))
         });
-        assert!(told, "{plant:?}");
+        assert!(is_found, "{plant:?}");
     }
 }
 
@@ -249,6 +249,6 @@ fn idle_policy_leaves_work() {
         fn run_pass(&mut self, _: UnixMillis) {}
     }
     let report = run(&Site::of_hours(0, None, 2), &mut Idle);
-    let told = |what: &str| report.violations.iter().any(|of| of.contains(what));
-    assert!(told("has nodes for it"), "{report:#?}");
+    let has_violation = |what: &str| report.violations.iter().any(|of| of.contains(what));
+    assert!(has_violation("has nodes for it"), "{report:#?}");
 }

@@ -213,16 +213,16 @@ fn limits_queues_and_power_of_a_site_hold() {
         &workload,
         options("balanced", ProposalCheck::Quorum),
     );
-    let told = skipped.descriptions();
-    let is_told = |words: &[&str]| {
-        let has_all = |told: &&String| words.iter().all(|word| told.contains(word));
+    let descriptions = skipped.descriptions();
+    let expect_description = |words: &[&str]| {
+        let has_all = |description: &&String| words.iter().all(|word| description.contains(word));
         assert!(
-            told.iter().any(|told| has_all(&told)),
-            "{words:?}: {told:?}"
+            descriptions.iter().any(|description| has_all(&description)),
+            "{words:?}: {descriptions:?}"
         );
     };
-    is_told(&["line 3 is refused", "limit: 6"]);
-    is_told(&["line 6", "vCluster debug has 4 nodes"]);
+    expect_description(&["line 3 is refused", "limit: 6"]);
+    expect_description(&["line 6", "vCluster debug has 4 nodes"]);
     let nodes = found.nodes.as_ref().unwrap();
     let at = |job: usize| found.served[job].start_ms / 1000;
     assert_eq!(at(1), 100);
@@ -309,11 +309,11 @@ fn gpus_count_where_they_are_described() {
     };
     assert_eq!(served(Cluster::identical(3).unwrap()), (true, vec![]));
     let described = "groups: [{nodes: a, model: m}, {nodes: b}]\nmodels: {m: {gpus: 2}}\n";
-    let (has_started, told) = served(clusters_file(described));
+    let (has_started, descriptions) = served(clusters_file(described));
     assert!(
         !has_started
-            && told[0].contains("line 2 requests more matching nodes than the machine has"),
-        "{told:?}"
+            && descriptions[0].contains("line 2 requests more matching nodes than the machine has"),
+        "{descriptions:?}"
     );
 }
 

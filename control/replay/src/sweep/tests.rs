@@ -47,20 +47,26 @@ fn a_sample_is_drawn_by_its_seed() {
 
 #[test]
 fn what_cannot_be_tried_is_named() {
-    let told = |text: &str| vectors(text).unwrap_err().to_string();
-    assert!(told("over: {}").starts_with("over: give at least one weight"));
-    assert!(told("over: {speed: [1]}").contains("unknown weight \"speed\""));
-    assert_eq!(told("over: {energy: []}"), "over.energy: it has no values");
+    let error_of = |text: &str| vectors(text).unwrap_err().to_string();
+    assert!(error_of("over: {}").starts_with("over: give at least one weight"));
+    assert!(error_of("over: {speed: [1]}").contains("unknown weight \"speed\""));
     assert_eq!(
-        told("over: {energy: {from: 0, to: 1, steps: 1}}"),
+        error_of("over: {energy: []}"),
+        "over.energy: it has no values"
+    );
+    assert_eq!(
+        error_of("over: {energy: {from: 0, to: 1, steps: 1}}"),
         "over.energy: steps must be at least 2"
     );
-    assert!(told("over: {energy: [-1]}").contains("weight energy is -1"));
-    assert!(told("over: {energy: [1]}\nreservations: [some]").contains("reservations is \"some\""));
-    assert!(told("ovr: {energy: [1]}").contains("ovr"));
+    assert!(error_of("over: {energy: [-1]}").contains("weight energy is -1"));
+    assert!(
+        error_of("over: {energy: [1]}\nreservations: [some]").contains("reservations is \"some\"")
+    );
+    assert!(error_of("ovr: {energy: [1]}").contains("ovr"));
     let many = "{from: 0, to: 1, steps: 1000}";
     assert!(
-        told(&format!("over: {{energy: {many}, topology: {many}}}")).contains("more than 100000")
+        error_of(&format!("over: {{energy: {many}, topology: {many}}}"))
+            .contains("more than 100000")
     );
 }
 

@@ -141,7 +141,7 @@ impl SkippedLines {
 
     /// Descriptions for reports: each reason with its first lines.
     pub fn descriptions(&self) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut descriptions = Vec::new();
         for (why, count) in &self.counts {
             let first = self.first.get(why).map_or(&[][..], Vec::as_slice);
             match why {
@@ -150,17 +150,20 @@ impl SkippedLines {
                 | SkipReason::Refused
                 | SkipReason::Impossible
                 | SkipReason::NeverStarted => {
-                    told.extend(group_by_detail(first).iter().map(|(line, others, detail)| {
-                        let likewise = match others[..] {
-                            [] => String::new(),
-                            [one] => format!(" (line {one} likewise)"),
-                            _ => format!(" (lines {} likewise)", listed(others)),
-                        };
-                        format!("line {line} {why}: {detail}{likewise}")
-                    }));
+                    descriptions.extend(group_by_detail(first).iter().map(
+                        |(line, others, detail)| {
+                            let likewise = match others[..] {
+                                [] => String::new(),
+                                [one] => format!(" (line {one} likewise)"),
+                                _ => format!(" (lines {} likewise)", listed(others)),
+                            };
+                            format!("line {line} {why}: {detail}{likewise}")
+                        },
+                    ));
                     let more = count - first.len() as u64;
                     if more > 0 {
-                        told.push(format!("and {}: each {why}", counted(more, "more line")));
+                        descriptions
+                            .push(format!("and {}: each {why}", counted(more, "more line")));
                     }
                 }
                 _ => {
@@ -172,13 +175,13 @@ impl SkippedLines {
                     };
                     let (jobs, lines) = (counted(*count, "job"), listed(&lines));
                     let each = if *count == 1 { "it" } else { "each" };
-                    told.push(format!(
+                    descriptions.push(format!(
                         "{jobs} skipped: {each} {why} (line {lines}{goes_on})"
                     ));
                 }
             }
         }
-        told
+        descriptions
     }
 }
 

@@ -148,12 +148,15 @@ fn irregular_lines_are_read_or_named() {
         SkipReason::ZeroRunTime,
     ];
     assert_eq!(counts(&workload), expected.map(|why| (why, 1)));
-    let told = workload.skipped.descriptions();
+    let descriptions = workload.skipped.descriptions();
     assert_eq!(
-        told[0],
+        descriptions[0],
         "line 9 cannot be read: column 3 (\"wait time\"): \"x\" is not a whole number, or -1"
     );
-    assert_eq!(told[1], "1 job skipped: it has no submit time (line 5)");
+    assert_eq!(
+        descriptions[1],
+        "1 job skipped: it has no submit time (line 5)"
+    );
     assert_eq!(
         refused(&text),
         "trace, line 9: column 3 (\"wait time\"): \"x\" is not a whole number, or -1"
@@ -178,10 +181,10 @@ fn reads_gzip_and_zstd_and_reports_truncation() {
         else {
             panic!("{packing}")
         };
-        let told = source.to_string();
+        let error = source.to_string();
         assert!(
-            told.starts_with(&format!("the file is truncated: the {packing} stream ends")),
-            "{told}"
+            error.starts_with(&format!("the file is truncated: the {packing} stream ends")),
+            "{error}"
         );
     }
     // Without a checksum the damage would go unnoticed.
@@ -227,10 +230,11 @@ fn a_line_without_end_is_no_line() {
 #[test]
 fn what_is_no_trace_is_refused() {
     let error = |text: &str| read_with(text, Options::default()).unwrap_err().to_string();
-    let told = error("\n# Lattice\n");
+    let error_text = error("\n# Lattice\n");
     assert!(
-        told.starts_with("trace, line 2: unknown trace format: the first line is \"# Lattice\""),
-        "{told}"
+        error_text
+            .starts_with("trace, line 2: unknown trace format: the first line is \"# Lattice\""),
+        "{error_text}"
     );
     assert_eq!(
         error(""),
@@ -242,8 +246,11 @@ fn what_is_no_trace_is_refused() {
         format: Some(Format::Swf),
         ..Options::default()
     };
-    let told = read_with("1 2 3", forced).unwrap_err().to_string();
-    assert_eq!(told, "trace: no job can be replayed (1 lines, 1 skipped)");
+    let error_text = read_with("1 2 3", forced).unwrap_err().to_string();
+    assert_eq!(
+        error_text,
+        "trace: no job can be replayed (1 lines, 1 skipped)"
+    );
 }
 
 const SACCT: &str = "JobID|User|Account|Partition|QOS|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocNodes|AllocCPUS|AllocTRES|State";
@@ -590,15 +597,15 @@ fn slurm_may_write_times_and_columns_otherwise() {
         workload.skipped.descriptions(),
         ["line 4 cannot be read: Elapsed: \"five\" is not a duration such as 1-02:03:04"]
     );
-    let told = refused("JobID|User\n1|eve\n");
+    let error_text = refused("JobID|User\n1|eve\n");
     assert!(
-        told.contains("columns are missing: Submit; AllocNodes or NNodes or ReqNodes"),
-        "{told}"
+        error_text.contains("columns are missing: Submit; AllocNodes or NNodes or ReqNodes"),
+        "{error_text}"
     );
-    assert!(told.contains("sacct --parsable2"), "{told}");
-    let told = refused("JobID|Submit|NNodes|Elapsed\n1|2\n");
+    assert!(error_text.contains("sacct --parsable2"), "{error_text}");
+    let error_text = refused("JobID|Submit|NNodes|Elapsed\n1|2\n");
     assert_eq!(
-        told,
+        error_text,
         "trace, line 2: the line has 2 columns, the header has 4"
     );
 }

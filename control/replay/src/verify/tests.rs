@@ -24,7 +24,7 @@ mod scene;
 #[derive(Default)]
 struct Recorder {
     lines: Vec<Line>,
-    heard: BTreeMap<VclusterName, Delta>,
+    pending_deltas: BTreeMap<VclusterName, Delta>,
 }
 
 fn merge<K: Ord, V>(into: &mut BTreeMap<K, V>, more: BTreeMap<K, V>) {
@@ -43,7 +43,7 @@ impl ReplayObserver for Recorder {
     }
 
     fn changed(&mut self, vcluster: &VclusterName, delta: &Delta) {
-        let known = self.heard.entry(vcluster.clone()).or_default();
+        let known = self.pending_deltas.entry(vcluster.clone()).or_default();
         let delta = delta.clone();
         merge(&mut known.nodes, delta.nodes);
         merge(&mut known.pending, delta.pending);
@@ -59,7 +59,9 @@ impl ReplayObserver for Recorder {
             at: plan.made_at,
             epoch: 1,
             policy: *policy,
-            delta: Some(Box::new(self.heard.remove(vcluster).unwrap_or_default())),
+            delta: Some(Box::new(
+                self.pending_deltas.remove(vcluster).unwrap_or_default(),
+            )),
             promised: BTreeMap::new(),
             placed,
             reserved,
@@ -344,11 +346,11 @@ fn a_changed_placement_is_named() {
 
 #[test]
 fn what_is_no_record_is_refused() {
-    let told = |lines: &[Line]| decided_again(text(lines)).unwrap_err().to_string();
-    assert!(told(&[]).contains("not a record of decisions"));
+    let error_of = |lines: &[Line]| decided_again(text(lines)).unwrap_err().to_string();
+    assert!(error_of(&[]).contains("not a record of decisions"));
     let lines = recorded(4, "none");
     assert!(
-        told(&lines[1..3]).contains("not a record of decisions"),
+        error_of(&lines[1..3]).contains("not a record of decisions"),
         "without its first line"
     );
     let mut other = lines[..2].to_vec();
@@ -356,10 +358,10 @@ fn what_is_no_record_is_refused() {
         unreachable!()
     };
     *format = RECORD_FORMAT + 1;
-    assert!(told(&other).contains("has format 2; this version of Lattice reads format 1"));
+    assert!(error_of(&other).contains("has format 2; this version of Lattice reads format 1"));
     // A plan of a scheduler without a recorded view.
     assert_eq!(
-        told(&[lines[0].clone(), lines[2].clone()]),
+        error_of(&[lines[0].clone(), lines[2].clone()]),
         "line 2: vCluster default plans, but the record has no inputs for it"
     );
 }

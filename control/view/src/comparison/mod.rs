@@ -73,8 +73,8 @@ fn note_compared(view: &View, report: &mut ClusterDrift) {
     let not_at_hand = report.unknown.iter().filter(|u| u.why == NOT_AT_HAND);
     report.pending.extend(not_at_hand.map(|u| u.node.clone()));
     // A node that was never seen has no known data.
-    let unheard = view.nodes.keys().filter(|id| view.as_known(id).is_none());
-    report.pending.extend(unheard.cloned());
+    let without_record = view.nodes.keys().filter(|id| view.as_known(id).is_none());
+    report.pending.extend(without_record.cloned());
     let alone: BTreeSet<&str> = report.alone.iter().map(String::as_str).collect();
     let compared = known().filter(|entry| !alone.contains(entry.id.as_str()));
     report.compared = compared.map(|entry| entry.id.clone()).collect();

@@ -121,7 +121,7 @@ fn baseline(name: &str, nodes: &str, of: ClassRule) -> Baseline {
     }
 }
 
-fn told(judged: &ComparisonResult) -> Vec<(String, String, String, String)> {
+fn rows_of(judged: &ComparisonResult) -> Vec<(String, String, String, String)> {
     let drifted = judged.report.drifted.iter();
     drifted
         .map(|d| {
@@ -156,7 +156,7 @@ fn a_baseline_goes_before_the_cohort_and_speaks_only_for_its_nodes() {
     ];
     let without = Fleet::new(&nodes, Vec::new()).judge();
     assert_eq!(
-        told(&without),
+        rows_of(&without),
         [
             row("d", "nic.0.firmware", "28.39", "cohort 3/5"),
             row("e", "nic.0.firmware", "28.39", "cohort 3/5")
@@ -167,7 +167,10 @@ fn a_baseline_goes_before_the_cohort_and_speaks_only_for_its_nodes() {
     // The baseline of these nodes expects the older firmware, so `a` of them differs.
     let of = rule(DriftPolicy::Warn, exact(&nic("28.39", "mlx5")));
     let with = Fleet::new(&nodes, vec![baseline("old", "a,d,e", of)]).judge();
-    assert_eq!(told(&with), [row("a", "nic.0.firmware", "28.41", "old v3")]);
+    assert_eq!(
+        rows_of(&with),
+        [row("a", "nic.0.firmware", "28.41", "old v3")]
+    );
     let judged = &with.report.judged[&BaselineName::new("old").unwrap()];
     assert_eq!(judged.len(), 3);
 }
@@ -184,7 +187,7 @@ fn a_partial_baseline_leaves_the_rest_to_the_cohort() {
     let of = rule(DriftPolicy::Warn, firmware("28.39"));
     let judged = Fleet::new(&nodes, vec![baseline("fw", "c,d", of)]).judge();
     assert_eq!(
-        told(&judged),
+        rows_of(&judged),
         [
             row("c", "nic.0.firmware", "28.41", "fw v3"),
             row("d", "nic.0.driver", "other", "cohort 3/4")
@@ -483,9 +486,9 @@ fn what_is_not_known_yet_is_no_zero() {
     assert_eq!(fleet.view.drifted_keys(&id("a")), Some(0));
     // A node that was never seen, and a node with a document still to be fetched, have no known data.
     let entries = Arc::make_mut(&mut fleet.view.nodes);
-    let mut unheard = testing::entry("e");
-    unheard.gossip = None;
-    entries.insert(id("e"), Arc::new(unheard));
+    let mut silent = testing::entry("e");
+    silent.gossip = None;
+    entries.insert(id("e"), Arc::new(silent));
     let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
     entry.document = None;
     entry.gossip.as_mut().unwrap().document = Some(Digest([3; 32]));

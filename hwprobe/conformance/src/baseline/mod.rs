@@ -136,8 +136,8 @@ impl Constraint {
         if keys.is_empty() {
             let found = self.key.reading_without_slots(record);
             let verdict = self.verdict(&found);
-            let told = verdict.map(|verdict| deviation(self.key.to_string(), found, verdict));
-            return told.into_iter().collect();
+            let deviations = verdict.map(|verdict| deviation(self.key.to_string(), found, verdict));
+            return deviations.into_iter().collect();
         }
         let checked = keys.into_iter().filter_map(|key| {
             let found = record.get(&key);
@@ -298,17 +298,18 @@ fn check_exact(expected: &ClassRecord, record: &ClassRecord) -> Vec<Deviation> {
             rest.is_some_and(|rest| SETTINGS.iter().any(|s| rest.starts_with(s)))
         })
     };
-    let told = differences
+    let deviations = differences
         .iter()
         .filter(|d| !is_shifted(&d.key) && !is_of_other_registry(&d.key));
-    told.map(|difference| Deviation {
-        class: difference.class,
-        key: difference.key.clone(),
-        expected: difference.left.to_string(),
-        found: difference.right.clone(),
-        verdict: difference.verdict,
-    })
-    .collect()
+    deviations
+        .map(|difference| Deviation {
+            class: difference.class,
+            key: difference.key.clone(),
+            expected: difference.left.to_string(),
+            found: difference.right.clone(),
+            verdict: difference.verdict,
+        })
+        .collect()
 }
 
 /// Compares the records in the newest schema that can express both. Without such a schema, compares key by key and

@@ -29,7 +29,7 @@ fn constraint(key: &str, values: &[&str]) -> Constraint {
     }
 }
 
-fn told(found: &[Deviation]) -> Vec<(&str, String, String, KeyVerdict)> {
+fn rows_of(found: &[Deviation]) -> Vec<(&str, String, String, KeyVerdict)> {
     let tell = |d: &'_ Deviation| (d.expected.clone(), d.found.to_string(), d.verdict);
     found
         .iter()
@@ -50,7 +50,7 @@ fn an_exact_record_names_the_key_that_differs() {
     let found = rule.check(&nic(&["28.39", "28.41"]));
     let (expected, has) = ("28.41".to_owned(), "28.39".to_owned());
     assert_eq!(
-        told(&found),
+        rows_of(&found),
         [("nic.0.firmware", expected, has, KeyVerdict::Differs)]
     );
 }
@@ -60,7 +60,7 @@ fn a_missing_device_is_its_count_and_not_every_key_behind_it() {
     let rule = exact(&nic(&["1", "2", "3"]));
     let found = rule.check(&nic(&["2", "3"]));
     assert_eq!(
-        told(&found),
+        rows_of(&found),
         [(
             "nic.count",
             "3".to_owned(),
@@ -170,7 +170,7 @@ fn a_partial_rule_speaks_of_its_keys_and_of_every_slot() {
     );
     let found = rule.check(&nic(&["28.41", "28.39"]));
     assert_eq!(
-        told(&found),
+        rows_of(&found),
         [(
             "nic.1.firmware",
             "28.41 or 28.42".to_owned(),
@@ -195,7 +195,7 @@ fn a_slot_without_the_key_is_unknown_and_no_slot_at_all_is_a_difference() {
     );
     let none = rule.check(&nic(&[]));
     assert_eq!(
-        told(&none),
+        rows_of(&none),
         [(
             "nic.*.firmware",
             "28.41".to_owned(),

@@ -116,9 +116,9 @@ impl Power {
             false => &other.source,
         };
         let (draws, limits) = (source(has_draw), source(has_limit));
-        let is_told =
+        let is_limit_known =
             self.limit_state != LimitState::Unknown || other.limit_state != LimitState::Unknown;
-        let source = match draws == limits || !is_told {
+        let source = match draws == limits || !is_limit_known {
             true => draws.clone(),
             false => format!("{draws}, limit: {limits}"),
         };

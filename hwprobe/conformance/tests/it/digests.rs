@@ -284,9 +284,9 @@ fn late_optional_key_prevents_digest() {
         assert_eq!(digest_of(&with(unknown)), without);
     }
     // A value that arrives later counts.
-    let mut told = with(timeout());
-    told.put("nic.0.board_id", text("MT_1"));
-    assert_eq!(digest_of(&told), digest_of(&with(text("MT_1"))));
+    let mut incomplete = with(timeout());
+    incomplete.put("nic.0.board_id", text("MT_1"));
+    assert_eq!(digest_of(&incomplete), digest_of(&with(text("MT_1"))));
 }
 
 #[test]

@@ -199,11 +199,11 @@ proptest! {
     #[test]
     fn an_older_agent_writes_the_same_of_the_same_machine(machine in any_machine()) {
         for (from, to) in [(3, 3), (3, 2), (3, 1), (2, 1)] {
-            let told = THIRD.under(&agent(from, &machine), to).unwrap();
+            let converted = THIRD.under(&agent(from, &machine), to).unwrap();
             let wrote = agent(to, &machine);
-            prop_assert_eq!(told.encode(), wrote.encode());
-            prop_assert_eq!(told.state(), wrote.state());
-            prop_assert_eq!(told, wrote);
+            prop_assert_eq!(converted.encode(), wrote.encode());
+            prop_assert_eq!(converted.state(), wrote.state());
+            prop_assert_eq!(converted, wrote);
         }
         let twice = THIRD.under(&THIRD.under(&agent(3, &machine), 2).unwrap(), 1);
         prop_assert_eq!(twice, THIRD.under(&agent(3, &machine), 1));
@@ -353,13 +353,13 @@ fn what_differs_is_found_across_both_halves() {
         .alone("old", agent(1, &other))
         .upgraded("new", &SECOND, agent(2, &other));
     let found = fleet.drift();
-    let told: Vec<_> = found
+    let differences: Vec<_> = found
         .drifts
         .iter()
         .map(|d| (d.node.as_str(), d.key.as_str(), d.of, d.like))
         .collect();
     assert_eq!(
-        told,
+        differences,
         [
             ("new", "nic.0.firmware", 10, 8),
             ("new", "nic.1.firmware", 10, 8),

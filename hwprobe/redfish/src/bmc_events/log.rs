@@ -71,11 +71,11 @@ fn entry(
     let origin = value
         .pointer("/Links/OriginOfCondition/@odata.id")
         .and_then(Value::as_str);
-    let is_told = severity >= BmcEventSeverity::Warning
+    let is_event = severity >= BmcEventSeverity::Warning
         || subject::is_update_text(&message)
         || code.as_deref().is_some_and(subject::is_update_code)
         || origin.is_some_and(subject::is_update_origin);
-    if !is_told {
+    if !is_event {
         return None;
     }
     let id = string(value, "Id").unwrap_or(path.last());

@@ -187,13 +187,13 @@ fn time(value: &Value, property: &str) -> Option<u64> {
 }
 
 fn severity(value: &Value, properties: &[&str]) -> BmcEventSeverity {
-    let told = properties.iter().filter_map(|name| string(value, name));
+    let texts = properties.iter().filter_map(|name| string(value, name));
     let read = |text: &str| match text.to_ascii_lowercase().as_str() {
         "warning" => BmcEventSeverity::Warning,
         "critical" => BmcEventSeverity::Critical,
         _ => BmcEventSeverity::Ok,
     };
-    told.map(read).max().unwrap_or_default()
+    texts.map(read).max().unwrap_or_default()
 }
 
 /// Id and text of a log entry's message, or of a task message: with the arguments inserted at their placeholders, and

@@ -34,9 +34,9 @@ impl Component {
     pub(super) fn read(value: &Value, last: &str, system: &str) -> Self {
         let id = string(value, "Id").unwrap_or(last);
         let description = string(value, "Description").unwrap_or_default();
-        let told = string(value, "Name").unwrap_or_default();
+        let reported_name = string(value, "Name").unwrap_or_default();
         let version = text(value, "Version");
-        let name = name(id, told, description, version.present(), system);
+        let name = name(id, reported_name, description, version.present(), system);
         let software = string(value, "SoftwareId").unwrap_or_default();
         let hpe = value.pointer("/Oem/Hpe").unwrap_or(&Value::Null);
         Self {
@@ -44,7 +44,7 @@ impl Component {
             place: canonical(string(hpe, "DeviceContext").unwrap_or_default()),
             // A descriptive sentence may mention available images; a one-word description is a name.
             is_copy: is_copy(id)
-                || is_copy(told)
+                || is_copy(reported_name)
                 || (!description.contains(' ') && is_copy(description)),
             is_current: id.starts_with(CURRENT),
             version,
@@ -111,7 +111,13 @@ pub(super) fn name_of_unread(last: &str, system: &str) -> String {
     }
 }
 
-fn name(id: &str, told: &str, description: &str, version: Option<&String>, system: &str) -> String {
+fn name(
+    id: &str,
+    reported_name: &str,
+    description: &str,
+    version: Option<&String>,
+    system: &str,
+) -> String {
     let names_a_copy = id.starts_with(INSTALLED) || id.starts_with(CURRENT);
     if names_a_copy && let Some((_, device)) = id.split_once("__") {
         return canonical(device);
@@ -121,9 +127,9 @@ fn name(id: &str, told: &str, description: &str, version: Option<&String>, syste
     let is_number = own.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
         && own.chars().any(|c| c.is_ascii_digit());
     let choices = if names_a_copy || holds_version || is_number {
-        [told, description, own]
+        [reported_name, description, own]
     } else {
-        [own, told, description]
+        [own, reported_name, description]
     };
     let chosen = choices
         .into_iter()

@@ -134,8 +134,8 @@ impl Bmc {
     /// Ends the sessions; while the breaker is open, they are left to expire. A later request opens a new one.
     pub async fn close(&self) {
         let mut line = self.line.lock().await;
-        for who in [AccountRole::Reader, AccountRole::Capper] {
-            self.log_out(&mut line, who).await;
+        for role in [AccountRole::Reader, AccountRole::Capper] {
+            self.log_out(&mut line, role).await;
         }
     }
 
@@ -154,11 +154,11 @@ impl Bmc {
         self.passes.load(Ordering::Relaxed)
     }
 
-    async fn log_out(&self, line: &mut RequestState, who: AccountRole) {
-        *line.refused_in(who) = None;
-        let login = std::mem::take(line.login(who));
+    async fn log_out(&self, line: &mut RequestState, role: AccountRole) {
+        *line.refused_in(role) = None;
+        let login = std::mem::take(line.login(role));
         let is_open = matches!(self.breaker(), BreakerState::Open { .. });
-        if let Some(account) = self.account(who)
+        if let Some(account) = self.account(role)
             && !is_open
         {
             let timeout = self.settings.request_timeout;
@@ -169,7 +169,7 @@ impl Bmc {
     /// Fetches a resource before `deadline`.
     pub(super) async fn get(
         &self,
-        who: AccountRole,
+        role: AccountRole,
         path: &ResourcePath,
         deadline: Instant,
     ) -> Result<FetchedDocument, FetchError> {
@@ -177,9 +177,9 @@ impl Bmc {
         let is_root = *path == ResourcePath::root();
         let slash = if is_root { "/" } else { "" };
         let ask = HttpRequest::get(format!("{path}{slash}"));
-        let reply = self.exchange(who, &ask, deadline).await?;
+        let reply = self.exchange(role, &ask, deadline).await?;
         let mut value = reply.resource()?;
-        if let Some(account) = self.account(who) {
+        if let Some(account) = self.account(role) {
             account.endpoint.shorten_links(&mut value);
         }
         let own = value.get("@odata.etag").and_then(Value::as_str);
@@ -192,8 +192,8 @@ impl Bmc {
         Ok(FetchedDocument { value, etag })
     }
 
-    pub(super) fn account(&self, who: AccountRole) -> Option<&Account> {
-        match who {
+    pub(super) fn account(&self, role: AccountRole) -> Option<&Account> {
+        match role {
             AccountRole::Reader => Some(&self.reads),
             AccountRole::Capper => self.caps.as_ref(),
         }
@@ -214,16 +214,16 @@ impl Bmc {
 }
 
 impl RequestState {
-    pub(super) const fn login(&mut self, who: AccountRole) -> &mut Login {
-        match who {
+    pub(super) const fn login(&mut self, role: AccountRole) -> &mut Login {
+        match role {
             AccountRole::Reader => &mut self.reads,
             AccountRole::Capper => &mut self.caps,
         }
     }
 
-    pub(super) const fn refused_in(&mut self, who: AccountRole) -> &mut Option<u64> {
+    pub(super) const fn refused_in(&mut self, role: AccountRole) -> &mut Option<u64> {
         let [reads, caps] = &mut self.refused_in;
-        match who {
+        match role {
             AccountRole::Reader => reads,
             AccountRole::Capper => caps,
         }

@@ -12,7 +12,7 @@ impl Bmc {
     /// Sends one request and returns its answer, before `deadline`.
     pub(super) async fn exchange(
         &self,
-        who: AccountRole,
+        role: AccountRole,
         ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
@@ -24,7 +24,7 @@ impl Bmc {
             after: deadline - began_at,
         })?;
         self.admit()?;
-        let result = self.send_after_delay(&mut line, who, ask, deadline).await;
+        let result = self.send_after_delay(&mut line, role, ask, deadline).await;
         self.report_to_breaker(&result);
         result
     }
@@ -53,7 +53,7 @@ impl Bmc {
     async fn send_after_delay(
         &self,
         line: &mut RequestState,
-        who: AccountRole,
+        role: AccountRole,
         ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
@@ -67,7 +67,7 @@ impl Bmc {
                 }
                 tokio::time::sleep_until(until).await;
             }
-            let reply = self.send_with_login(line, who, ask, deadline).await?;
+            let reply = self.send_with_login(line, role, ask, deadline).await?;
             let Some(patience) = reply.demanded_delay() else {
                 return Ok(reply);
             };
@@ -86,26 +86,26 @@ impl Bmc {
     async fn send_with_login(
         &self,
         line: &mut RequestState,
-        who: AccountRole,
+        role: AccountRole,
         ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
-        let mut had_login = !matches!(line.login(who), Login::None);
+        let mut had_login = !matches!(line.login(role), Login::None);
         loop {
-            if matches!(line.login(who), Login::None) {
-                let account = self.account(who).ok_or(FetchError::NoSessionService)?;
+            if matches!(line.login(role), Login::None) {
+                let account = self.account(role).ok_or(FetchError::NoSessionService)?;
                 let timeout = remaining_time(deadline, self.settings.request_timeout)?;
                 let login = session::login(&account.wire, &account.endpoint, timeout).await?;
-                *line.login(who) = login;
+                *line.login(role) = login;
             }
-            let reply = self.retry_after_reset(line, who, ask, deadline).await?;
+            let reply = self.retry_after_reset(line, role, ask, deadline).await?;
             if reply.status != 401 {
                 return Ok(reply);
             }
-            if matches!(line.login(who), Login::Basic) {
-                *line.login(who) = Login::None;
+            if matches!(line.login(role), Login::Basic) {
+                *line.login(role) = Login::None;
                 let user = self
-                    .account(who)
+                    .account(role)
                     .map(|account| account.endpoint.user.clone());
                 return Err(FetchError::LoginDenied {
                     user: user.unwrap_or_default(),
@@ -114,17 +114,17 @@ impl Bmc {
             }
             let look = self.current_pass();
             if !had_login {
-                *line.refused_in(who) = Some(look);
+                *line.refused_in(role) = Some(look);
             }
-            if *line.refused_in(who) == Some(look) {
+            if *line.refused_in(role) == Some(look) {
                 return Ok(reply);
             }
             // The old session may still be open, and BMCs have few.
-            let account = self.account(who).ok_or(FetchError::NoSessionService)?;
+            let account = self.account(role).ok_or(FetchError::NoSessionService)?;
             let Ok(timeout) = remaining_time(deadline, self.settings.request_timeout) else {
                 return Ok(reply);
             };
-            let former = std::mem::take(line.login(who));
+            let former = std::mem::take(line.login(role));
             session::logout(&account.wire, &account.endpoint, former, timeout).await;
             had_login = false;
         }
@@ -134,12 +134,12 @@ impl Bmc {
     async fn retry_after_reset(
         &self,
         line: &mut RequestState,
-        who: AccountRole,
+        role: AccountRole,
         ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
-        let account = self.account(who).ok_or(FetchError::NoSessionService)?;
-        let credential = line.login(who).credential(&account.endpoint);
+        let account = self.account(role).ok_or(FetchError::NoSessionService)?;
+        let credential = line.login(role).credential(&account.endpoint);
         let mut is_last = ask.method != Method::GET;
         loop {
             let timeout = remaining_time(deadline, self.settings.timeout_of(&ask.path))?;

@@ -233,9 +233,9 @@ fn oem_range(entry: &Value) -> OemRange {
 /// Reads a `Control`, or the excerpt of one in `PowerLimitWatts`.
 pub(crate) fn control(value: &Value) -> SourcePower {
     let either = |first: &str, second: &str, as_watts: fn(&Value, &str) -> Reading<Milliwatts>| {
-        let mut told = as_watts(value, first);
-        keep_better(&mut told, as_watts(value, second));
-        told
+        let mut source = as_watts(value, first);
+        keep_better(&mut source, as_watts(value, second));
+        source
     };
     let min = either("SettingRangeMin", "AllowableMin", watts);
     let max = either("SettingRangeMax", "AllowableMax", watts_or_unknown);
@@ -266,7 +266,7 @@ pub(crate) fn environment(value: &Value) -> SourcePower {
         Some(sensor) if sensor.is_object() => watts(sensor, "Reading"),
         Some(other) => Reading::failed(format!("PowerWatts is {}", kind(other))),
     };
-    let told = match value.get("PowerLimitWatts") {
+    let limits = match value.get("PowerLimitWatts") {
         None => SourcePower::empty(),
         Some(limit) if limit.is_object() => control(limit),
         Some(other) => SourcePower {
@@ -274,7 +274,7 @@ pub(crate) fn environment(value: &Value) -> SourcePower {
             ..SourcePower::empty()
         },
     };
-    SourcePower { draw, ..told }
+    SourcePower { draw, ..limits }
 }
 
 /// Reads HPE's service and the limit it links to; zone 0 is the whole node.

@@ -43,7 +43,7 @@ pub(crate) fn read(
     let mut gone = 0;
     let mut limits = Vec::new();
     for source in sources {
-        let told = match walk.get(&source.path) {
+        let source_power = match walk.get(&source.path) {
             Reading::Present(value) if is_list(value) => {
                 out.has_readable_list = true;
                 let why = Reading::failed("the list of sources is readable now, but not read yet");
@@ -56,17 +56,17 @@ pub(crate) fn read(
             }
             other => {
                 out.is_pending |= matches!(other, Reading::Disabled { .. });
-                let told = SourcePower::unread(source.shape, &other.map(|_| ()));
+                let source_power = SourcePower::unread(source.shape, &other.map(|_| ()));
                 out.used.push(source.clone());
-                keep_better(&mut out.power.draw, told.draw.clone());
-                limits.push(told);
+                keep_better(&mut out.power.draw, source_power.draw.clone());
+                limits.push(source_power);
                 continue;
             }
         };
-        if told.has_value() {
+        if source_power.has_value() {
             out.used.push(source.clone());
         }
-        let draw = match told.draw.clone() {
+        let draw = match source_power.draw.clone() {
             // A running node always draws power: boards without a meter report zero.
             Reading::Present(Milliwatts(0)) if !is_off(walk, system) => Reading::Unsupported,
             draw => draw,
@@ -75,8 +75,8 @@ pub(crate) fn read(
             out.power.source = source.path.to_string();
         }
         keep_better(&mut out.power.draw, draw);
-        keep_better(&mut out.capacity, told.capacity.clone());
-        limits.push(told);
+        keep_better(&mut out.capacity, source_power.capacity.clone());
+        limits.push(source_power);
     }
     merge_limit(&mut out.power, &limits);
     out.are_all_absent = !sources.is_empty() && gone == sources.len();
@@ -89,18 +89,22 @@ fn merge_limit(power: &mut Power, limits: &[SourcePower]) {
     let knows = |limit: &Limit| matches!(limit, Limit::Uncapped | Limit::Set(_));
     let chosen = limits
         .iter()
-        .find(|told| knows(&told.limit))
-        .or_else(|| limits.iter().find(|told| told.limit != Limit::Absent));
-    if let Some(told) = chosen {
-        (power.limit_state, power.limit) = told.limit_state();
-        power.limit_min = told.min.clone();
-        power.limit_max = told.max.clone();
-        power.exception_action = told.exception.clone();
+        .find(|source_power| knows(&source_power.limit))
+        .or_else(|| {
+            limits
+                .iter()
+                .find(|source_power| source_power.limit != Limit::Absent)
+        });
+    if let Some(source_power) = chosen {
+        (power.limit_state, power.limit) = source_power.limit_state();
+        power.limit_min = source_power.min.clone();
+        power.limit_max = source_power.max.clone();
+        power.exception_action = source_power.exception.clone();
     }
-    for told in limits {
-        keep_better(&mut power.limit_min, told.min.clone());
-        keep_better(&mut power.limit_max, told.max.clone());
-        keep_better(&mut power.exception_action, told.exception.clone());
+    for source_power in limits {
+        keep_better(&mut power.limit_min, source_power.min.clone());
+        keep_better(&mut power.limit_max, source_power.max.clone());
+        keep_better(&mut power.exception_action, source_power.exception.clone());
     }
 }
 

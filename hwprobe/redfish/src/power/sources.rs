@@ -210,9 +210,9 @@ fn unidentified(list: &MemberList<'_>, is_selected: impl Fn(&str) -> bool) -> Re
 }
 
 fn is_power_sensor(value: &Value) -> bool {
-    let told = [("ReadingType", "Power"), ("ReadingUnits", "W")];
+    let power_properties = [("ReadingType", "Power"), ("ReadingUnits", "W")];
     number(value, "Reading") != Reading::Absent
-        && told
+        && power_properties
             .iter()
             .any(|(property, wanted)| string(value, property) == Some(wanted))
 }

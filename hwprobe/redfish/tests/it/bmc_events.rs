@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const TASKS: &str = "/redfish/v1/TaskService/Tasks";
 const ENTRIES: &str = "/redfish/v1/Managers/1/LogServices/Log/Entries";
 
-fn told(name: &str) -> (Vec<BmcEvent>, usize) {
+fn events_of(name: &str) -> (Vec<BmcEvent>, usize) {
     let tree = tree(name);
     let (route, _) = deed_route(&tree);
     let (read, took) = deeds(&tree, &route, &FetchedEventDocuments::default());
@@ -66,7 +66,7 @@ fn recorded_bmcs_need_few_requests() {
 
 #[test]
 fn finds_flash_among_many_entries() {
-    let (deeds, _) = told("hpe-dl325-ilo5");
+    let (deeds, _) = events_of("hpe-dl325-ilo5");
     let flashed: Vec<&str> = messages(&deeds)
         .into_iter()
         .filter(|message| message.starts_with("Firmware flashed"))
@@ -78,18 +78,18 @@ fn finds_flash_among_many_entries() {
         !logins.iter().any(|message| message.contains("login")),
         "{logins:#?}"
     );
-    let (deeds, _) = told("cray-ex235a-mi250x");
+    let (deeds, _) = events_of("cray-ex235a-mi250x");
     assert!(
         messages(&deeds)[0].starts_with("The UpdateService has started processing"),
         "{deeds:#?}"
     );
     // Tasks that notified event subscribers changed nothing.
-    assert_eq!(told("gigabyte-h262-ami").0, []);
+    assert_eq!(events_of("gigabyte-h262-ami").0, []);
 }
 
 #[test]
 fn what_one_node_of_a_blade_logged_is_not_the_other_ones() {
-    let (deeds, _) = told("cray-ex235n-a100");
+    let (deeds, _) = events_of("cray-ex235n-a100");
     let of = |node: &str| {
         let mut of = deeds.clone();
         of.retain(|deed| deed.systems.iter().any(|system| system == node));
@@ -353,7 +353,7 @@ fn broken_entries_and_lists_hide_no_others() {
 
 #[test]
 fn reports_update_entry_without_warning() {
-    let is_told = |message: &str| {
+    let is_event = |message: &str| {
         let mut one = entry(1, "OK");
         one["Message"] = json!(message);
         !read(&service(json!([]), json!([one]))).events.is_empty()
@@ -370,7 +370,7 @@ fn reports_update_entry_without_warning() {
         "SystemRomUpdated",
         "Two CPLDs were flashed.",
     ] {
-        assert!(is_told(message), "{message}");
+        assert!(is_event(message), "{message}");
     }
     for message in [
         "Browser login: root - 10.254.1.12.",
@@ -380,7 +380,7 @@ fn reports_update_entry_without_warning() {
         "The chassis was opened.",
         "Temperature is within range again.",
     ] {
-        assert!(!is_told(message), "{message}");
+        assert!(!is_event(message), "{message}");
     }
 }
 

@@ -95,10 +95,10 @@ fn order_readings_tags_dates_and_serials_do_not_count() {
 /// change in the document must change the digest.
 fn of_kind<'a>(documents: &'a Documents, kind: &'a str) -> Vec<&'a lattice_redfish::ResourcePath> {
     let is_it = |reading: &Reading<Value>| {
-        let told = reading
+        let state = reading
             .present()
             .and_then(|value| value["@odata.type"].as_str());
-        told.is_some_and(|told| told.starts_with(kind))
+        state.is_some_and(|state| state.starts_with(kind))
     };
     let found = documents.0.iter().filter(|(_, reading)| is_it(reading));
     found.map(|(path, _)| path).collect()

@@ -163,8 +163,8 @@ impl DocumentValues {
                 let watts = number.as_f64().and_then(Milliwatts::from_watts);
                 self.milliwatts.extend(watts.map(|watts| watts.0));
             }
-            Value::String(told) => {
-                self.texts.insert(text::collapse(told));
+            Value::String(string) => {
+                self.texts.insert(text::collapse(string));
             }
             Value::Array(all) => all.iter().for_each(|value| self.take(value)),
             Value::Object(all) => all.values().for_each(|value| self.take(value)),
@@ -203,10 +203,16 @@ fn check(documents: &Documents) -> Result<(), TestCaseError> {
             (&node.bmc, "bmc.model"),
             (&node.bios, "bios.redfish.version"),
         ] {
-            let told = record.get(key);
-            let told = told.present().and_then(|value| value.as_text());
-            let is_held = told.is_none_or(|told| held.texts.contains(told));
-            prop_assert!(is_held, "{}: {:?} is nowhere in the tree", key, told);
+            let record_reading = record.get(key);
+            let record_reading = record_reading.present().and_then(|value| value.as_text());
+            let is_held =
+                record_reading.is_none_or(|record_reading| held.texts.contains(record_reading));
+            prop_assert!(
+                is_held,
+                "{}: {:?} is nowhere in the tree",
+                key,
+                record_reading
+            );
         }
         // Results can be encoded, hashed and decoded.
         for record in [&node.bmc, &node.bios] {
@@ -234,8 +240,8 @@ fn check_deeds(documents: &Documents) -> Result<(), TestCaseError> {
         prop_assert!(json.is_ok_and(|bytes| bytes < 8 << 10));
     }
     let (again, _) = deeds(documents, &route, &read.seen);
-    let told = |read: &BmcEventsRead| read.events.iter().map(|deed| deed.identity).collect();
-    let (first, again): (BTreeSet<u64>, BTreeSet<u64>) = (told(&read), told(&again));
+    let identities = |read: &BmcEventsRead| read.events.iter().map(|deed| deed.identity).collect();
+    let (first, again): (BTreeSet<u64>, BTreeSet<u64>) = (identities(&read), identities(&again));
     prop_assert!(again.is_subset(&first));
     Ok(())
 }

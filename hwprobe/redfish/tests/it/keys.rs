@@ -47,18 +47,18 @@ fn every_bmc_check_uses_a_provided_key() {
         systems: Selector::Every,
         breadth: Breadth::Everything,
     };
-    let mut told = BTreeSet::new();
+    let mut provided = BTreeSet::new();
     for (name, _, _) in TREES {
         let (report, _) = read(&tree(name), &scope);
         let vitals = report.nodes.iter().flat_map(|node| node.vitals.0.keys());
-        told.extend(vitals.cloned());
+        provided.extend(vitals.cloned());
     }
     let table = Table::shipped().expect("a table");
     let keys = table.checks.values().filter_map(|check| check.key.as_ref());
     let of_bmc: Vec<_> = keys.filter(|key| key.first_segment() == "bmc").collect();
     assert_eq!(of_bmc.len(), 5);
     for key in of_bmc {
-        let is_told = told.iter().any(|told| key.matches(told).is_some());
-        assert!(is_told, "no BMC tells {key}");
+        let is_provided = provided.iter().any(|name| key.matches(name).is_some());
+        assert!(is_provided, "no BMC tells {key}");
     }
 }

@@ -145,7 +145,7 @@ mod tests {
     const NUMBER: u16 = 0x1c;
 
     /// A message as `devlink_nl_put_handle` in the kernel's `net/devlink` starts it.
-    fn told(command: u8, bus: &[u8], device: &[u8]) -> Vec<u8> {
+    fn event_bytes(command: u8, bus: &[u8], device: &[u8]) -> Vec<u8> {
         let mut payload = vec![command, 1, 0, 0];
         push(&mut payload, BUS_NAME, bus);
         push(&mut payload, DEVICE_NAME, device);
@@ -171,7 +171,7 @@ mod tests {
             (40, "devlink param pci/0000:5e:00.0"),
             (59, "devlink flash pci/0000:5e:00.0"),
         ] {
-            let bytes = told(command, b"pci\0", b"0000:5e:00.0\0");
+            let bytes = event_bytes(command, b"pci\0", b"0000:5e:00.0\0");
             assert_eq!(what(&bytes).as_deref(), Some(wanted));
         }
     }
@@ -191,32 +191,32 @@ mod tests {
         // Ports, shared buffers, removed driver parameters, health reporters, progress of a flash update, traps, rates,
         // line cards.
         for command in [0, 1, 7, 8, 13, 41, 50, 52, 54, 58, 60, 63, 76, 80, 255] {
-            let bytes = told(command, b"pci\0", b"0000:5e:00.0\0");
+            let bytes = event_bytes(command, b"pci\0", b"0000:5e:00.0\0");
             assert_eq!(what(&bytes), None, "{command}");
         }
-        let other = told(FLASH_END, b"pci\0", b"0000:5e:00.0\0");
+        let other = event_bytes(FLASH_END, b"pci\0", b"0000:5e:00.0\0");
         assert_eq!(DevlinkEvent::parse(&other, NUMBER + 1), Ok(None));
         assert_eq!(DevlinkEvent::parse(&[], NUMBER), Ok(None));
     }
 
     #[test]
     fn what_names_no_device_is_refused_and_odd_names_are_harmless() {
-        let nameless = told(NEW, b"pci\0", b"\0");
+        let nameless = event_bytes(NEW, b"pci\0", b"\0");
         let refused = DevlinkEvent::parse(&nameless, NUMBER);
         assert_eq!(refused, Err(BadDevlinkEvent::Missing("name")));
-        let bus = DevlinkEvent::parse(&told(NEW, b"\0", b"a\0"), NUMBER);
+        let bus = DevlinkEvent::parse(&event_bytes(NEW, b"\0", b"a\0"), NUMBER);
         assert_eq!(bus, Err(BadDevlinkEvent::Missing("bus")));
         let long = DevlinkEvent::parse(&[0; 9000], NUMBER);
         assert_eq!(long, Err(BadDevlinkEvent::TooLong(9000)));
-        let odd = told(NEW, b"pci\0", b"a\n\xff\x1bb\0");
+        let odd = event_bytes(NEW, b"pci\0", b"a\n\xff\x1bb\0");
         assert_eq!(what(&odd).unwrap(), "devlink new pci/a?\u{fffd}?b");
-        let long = told(NEW, b"pci\0", &[b'x'; 5000]);
+        let long = event_bytes(NEW, b"pci\0", &[b'x'; 5000]);
         assert!(what(&long).unwrap().len() < 100);
     }
 
     #[test]
     fn a_message_cut_off_anywhere_is_refused() {
-        let whole = told(FLASH_END, b"pci\0", b"0000:5e:00.0\0");
+        let whole = event_bytes(FLASH_END, b"pci\0", b"0000:5e:00.0\0");
         for end in 1..whole.len() {
             let cut = DevlinkEvent::parse(&whole[..end], NUMBER);
             assert!(cut.is_err(), "{end}: {cut:?}");

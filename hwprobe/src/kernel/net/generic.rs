@@ -49,10 +49,10 @@ pub fn multicast_group(name: &'static str, group: &'static str) -> io::Result<Mu
                 Socket::open(Some(GENERIC)).and_then(|mut socket| family(&mut socket, name));
             let _ = answers.send(asked);
         },
-        |told| answer = Some(told),
+        |resolved| answer = Some(resolved),
     );
-    let told = match (answer, ended) {
-        (Some(told), _) => told?,
+    let resolved = match (answer, ended) {
+        (Some(resolved), _) => resolved?,
         (None, Err(CallExpired::TimedOut)) => return Err(io::ErrorKind::TimedOut.into()),
         (None, _) => {
             return Err(io::Error::other(
@@ -60,9 +60,9 @@ pub fn multicast_group(name: &'static str, group: &'static str) -> io::Result<Mu
             ));
         }
     };
-    let group = told.groups.get(group).copied();
+    let group = resolved.groups.get(group).copied();
     Ok(MulticastGroup {
-        family: told.id,
+        family: resolved.id,
         group: group.ok_or(io::ErrorKind::NotFound)?,
     })
 }

@@ -125,7 +125,7 @@ pub fn record(
     report.map(|mut report| {
         for (name, interface) in &mut report.interfaces {
             let modules = modules.as_ref();
-            interface.module = modules.and_then(|told| told.interface(name).module);
+            interface.module = modules.and_then(|netlink| netlink.interface(name).module);
         }
         report
     })

@@ -291,11 +291,11 @@ fn keys(
 /// unreadable.
 fn pending_count<'a>(settings: impl Iterator<Item = &'a Setting>) -> Reading<u32> {
     let (mut count, mut doubt) = (0, Reading::Unsupported);
-    let mut is_told = false;
+    let mut has_value = false;
     for setting in settings {
         let both = setting.current.as_ref().and_then(|_| setting.next.as_ref());
         match both {
-            Reading::Present(_) => is_told = true,
+            Reading::Present(_) => has_value = true,
             Reading::Absent | Reading::Unsupported => {}
             unknown => doubt = unknown.map(|_| 0),
         }
@@ -303,7 +303,7 @@ fn pending_count<'a>(settings: impl Iterator<Item = &'a Setting>) -> Reading<u32
     }
     match (count, doubt) {
         (0, doubt) if !doubt.is_known() => doubt,
-        (0, _) if !is_told => Reading::Unsupported,
+        (0, _) if !has_value => Reading::Unsupported,
         (count, _) => Reading::Present(count),
     }
 }

@@ -161,7 +161,7 @@ pub(super) fn driver_version(
         .as_ref()
         .and_then(|module| root.line(format!("/sys/module/{module}/version")));
     match (version, &interface.driver) {
-        (Reading::Absent, Reading::Present(told)) => match &told.version {
+        (Reading::Absent, Reading::Present(driver)) => match &driver.version {
             Reading::Present(version) => {
                 let release = root.line("/proc/sys/kernel/osrelease");
                 if release.present() == Some(version) {

@@ -125,7 +125,7 @@ impl Source<'_> {
             }
         }
         match self.stat.as_ref().and_then(|stat| stat.get(field)) {
-            told @ Reading::Present(_) => told,
+            second @ Reading::Present(_) => second,
             _ => first,
         }
     }
@@ -137,7 +137,7 @@ pub(super) fn read(
     stat: &Reading<Vec<CxiStat>>,
     planes: &mut RecordAndVitals<'_>,
 ) -> Device {
-    let told = stat.as_ref().and_then(|devices| {
+    let cxi_stat = stat.as_ref().and_then(|devices| {
         let address = nic.function.as_ref().map(|f| f.address.clone());
         let of_nic = |device: &&CxiStat| {
             device.address().is_some_and(|a| Some(a) == address)
@@ -148,13 +148,13 @@ pub(super) fn read(
             .find(of_nic)
             .map_or(Reading::Absent, Reading::Present)
     });
-    if nic.cxi.is_none() && told.present().is_none() {
+    if nic.cxi.is_none() && cxi_stat.present().is_none() {
         return Device::default();
     }
     let source = Source {
         root,
         folder: nic.cxi.as_ref().map(|name| format!("{CXI}/{name}/device")),
-        stat: told,
+        stat: cxi_stat,
     };
     keys(nic, &source, planes);
     let nid = source.get(&["properties/nid"], "NID");

@@ -156,8 +156,8 @@ fn namespace_keys(root: &Root, slot: u32, controller: &Controller, probed: &mut 
             continue;
         };
         let dir = format!("{}/{name}", controller.dir);
-        let told = root.line(format!("{dir}/nsid"));
-        let id = told.and_then(|id| text::unsigned(&id));
+        let line = root.line(format!("{dir}/nsid"));
+        let id = line.and_then(|id| text::unsigned(&id));
         found.push((id.present().copied().unwrap_or(number), dir));
     }
     found.sort();

@@ -115,9 +115,12 @@ pub(crate) fn the_drivers_word_against_the_bus_is_a_finding() {
         std::fs::remove_file(&bus).unwrap();
         std::fs::rename(device, bus).unwrap();
     }
-    let told = probe_all(&host(&tree, &driver));
-    assert_eq!(told.topology.distance("gpu.0", "gpu.1").to_string(), "PHB");
-    assert!(codes(&told).is_empty());
+    let inventory = probe_all(&host(&tree, &driver));
+    assert_eq!(
+        inventory.topology.distance("gpu.0", "gpu.1").to_string(),
+        "PHB"
+    );
+    assert!(codes(&inventory).is_empty());
 }
 
 pub(crate) fn links_between_gpus_name_the_slot() {

@@ -88,8 +88,8 @@ fn late(
 fn late_answer_leaves_class_without_digest() {
     let running = [("fw.mgmt", "7.3.6")];
     let tree = ethernet(&[("eno1", "0")]);
-    let told = || present(vec![devlink(&running, &running)]);
-    let in_time = late(&tree, said("4.60"), told());
+    let answer = || present(vec![devlink(&running, &running)]);
+    let in_time = late(&tree, said("4.60"), answer());
     assert!(in_time.marks()[&Class::Nic].digest().is_some());
 
     let versions = late(&tree, said("4.60"), timeout());
@@ -101,7 +101,7 @@ fn late_answer_leaves_class_without_digest() {
 
     let mut slow = said("4.60");
     slow.rings = timeout();
-    let settings = late(&tree, slow, told());
+    let settings = late(&tree, slow, answer());
     assert_eq!(settings.marks()[&Class::Nic].digest(), None);
 
     // The device has versions, but they are unknown: two such nodes must not be equal.
@@ -124,5 +124,5 @@ fn late_answer_leaves_class_without_digest() {
     // A kernel without devlink reports that in each read.
     let without = late(&tree, said("4.60"), Reading::Unsupported);
     assert!(without.marks()[&Class::Nic].digest().is_some());
-    assert_eq!(late(&tree, said("4.60"), told()).marks(), in_time.marks());
+    assert_eq!(late(&tree, said("4.60"), answer()).marks(), in_time.marks());
 }

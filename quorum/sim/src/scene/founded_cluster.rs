@@ -201,10 +201,10 @@ impl FoundedCluster {
     }
 
     /// Reads from these members only. Every answer must contain the acknowledged revision.
-    pub async fn read_from(&self, whom: &[MemberIndex], acknowledged: Revision) {
+    pub async fn read_from(&self, places: &[MemberIndex], acknowledged: Revision) {
         let until = self.world.elapsed() + QUERY_DURATION;
         while self.world.elapsed() < until && !self.world.is_broken() {
-            for place in whom {
+            for place in places {
                 let (id, addr) = self.world.members[*place];
                 let expect = ExpectedIdentity::exactly(Role::Quorum, id.to_string());
                 let query = Query::Hot;

@@ -21,7 +21,7 @@ fn account(id: VoterId, last_log_index: u64, members: &[KnownMember]) -> MemberR
         applied_index: last_log_index,
         snapshot_index: 0,
         revision: Revision(last_log_index),
-        heard_ms: (id != 1).then_some(30),
+        last_contact_ms: (id != 1).then_some(30),
         blank: false,
         removed: false,
         members: members.to_vec(),
@@ -34,11 +34,11 @@ fn account(id: VoterId, last_log_index: u64, members: &[KnownMember]) -> MemberR
     }
 }
 
-fn follower(id: VoterId, matched: u64, heard_ms: u64) -> Follower {
+fn follower(id: VoterId, matched: u64, last_contact_ms: u64) -> Follower {
     Follower {
         id,
         matched: Some(matched),
-        heard_ms: Some(heard_ms),
+        last_contact_ms: Some(last_contact_ms),
         fault: None,
     }
 }
@@ -55,12 +55,20 @@ fn one_table_shows_leader_and_lag() {
         (3, Err("no reply within 700 ms".to_owned())),
     ]);
     let view = table(&own, &leader, answers);
-    assert_eq!((view.leader, view.term, view.told_by), (Some(1), 3, 2));
+    assert_eq!((view.leader, view.term, view.answered_by), (Some(1), 3, 2));
     assert_eq!((view.majority, view.reachable), (2, 2));
     let shown: Vec<_> = view
         .members
         .iter()
-        .map(|m| (m.id, m.role.as_str(), m.lag, m.heard_ms, m.fault.is_some()))
+        .map(|m| {
+            (
+                m.id,
+                m.role.as_str(),
+                m.lag,
+                m.last_contact_ms,
+                m.fault.is_some(),
+            )
+        })
         .collect();
     assert_eq!(
         shown,

@@ -65,17 +65,17 @@ impl Meter {
         after: &Allocation,
         now: UnixMillis,
     ) -> MeterChange {
-        let mut told = MeterChange::default();
+        let mut change = MeterChange::default();
         let held = before.is_some_and(|before| before.state.holds());
         if after.state.holds() {
             let had_begun = self.began_at.is_some();
-            self.begin(after, now, &mut told);
-            self.grow(after, now, &mut told);
+            self.begin(after, now, &mut change);
+            self.grow(after, now, &mut change);
             // A node released by the change that starts the attempt is not in its `Started` usage record, so it has no
             // use to close either.
             if let Some(before) = before.filter(|_| had_begun) {
                 let left = newly_left(before, after);
-                told.uses = self.close_uses(left, now);
+                change.uses = self.close_uses(left, now);
             }
         } else if held {
             if self.began_at.is_none() && after.ranks.iter().any(has_run) {
@@ -93,13 +93,13 @@ impl Meter {
                 .zip(&after.ranks)
                 .filter(|(n, _)| gone.get(*n as usize) != Some(&true));
             let left: Vec<(u32, &Rank)> = left.collect();
-            told.uses = self.close_uses(left, now);
+            change.uses = self.close_uses(left, now);
             *self = Meter {
                 over_ms: self.over_ms,
                 ..Meter::default()
             };
         }
-        told
+        change
     }
 
     /// Nodes in use, by the start time of their use.
@@ -108,7 +108,7 @@ impl Meter {
         self.by_begin(ranks)
     }
 
-    fn begin(&mut self, after: &Allocation, now: UnixMillis, told: &mut MeterChange) {
+    fn begin(&mut self, after: &Allocation, now: UnixMillis, change: &mut MeterChange) {
         use AllocationState::{Checkpointing, Running};
         if self.began_at.is_some() || !matches!(after.state, Running | Checkpointing) {
             return;
@@ -117,11 +117,11 @@ impl Meter {
         self.grown_at.clear();
         self.began_with = u32::try_from(after.ranks.len()).unwrap_or(u32::MAX);
         let stay = after.ranks.iter().filter(|rank| !has_left(rank));
-        told.started_nodes = stay.map(|rank| rank.node.clone()).collect();
-        told.began = true;
+        change.started_nodes = stay.map(|rank| rank.node.clone()).collect();
+        change.began = true;
     }
 
-    fn grow(&mut self, after: &Allocation, now: UnixMillis, told: &mut MeterChange) {
+    fn grow(&mut self, after: &Allocation, now: UnixMillis, change: &mut MeterChange) {
         if self.began_at.is_none() {
             let ranks = u32::try_from(after.ranks.len()).unwrap_or(u32::MAX);
             for n in self.assigned_with..ranks {
@@ -133,7 +133,7 @@ impl Meter {
         for (n, rank) in came {
             if !self.later.contains_key(&n) && is_used(rank) {
                 self.later.insert(n, now);
-                told.started_nodes.push(rank.node.clone());
+                change.started_nodes.push(rank.node.clone());
             }
         }
     }

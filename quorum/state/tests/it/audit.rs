@@ -143,12 +143,12 @@ fn what_is_no_ones_business_is_not_written_down() {
     let from = entries(&c).len();
     let id = c.submit(spec("atlas", 1)).unwrap();
     let own = |command| (command, "alice", Privilege::User);
-    for (command, who, power) in [
+    for (command, principal, power) in [
         own(Command::Hold { id }),
         own(Command::Release { id }),
         own(Command::Cancel { id }),
     ] {
-        c.propose(who, power, command).unwrap();
+        c.propose(principal, power, command).unwrap();
     }
     let drain = Command::Drain {
         node: node("n000"),

@@ -517,8 +517,8 @@ fn a_graph_has_a_thousand_members_at_most() {
     c.reopen();
     // All remaining members end by one command, with one change of the DAG.
     let applied = c.user("alice", Command::Cancel { id: of[300] }).unwrap();
-    let told = |kind: &EventKind| matches!(kind, EventKind::Dag { .. });
-    let dags = applied.events.iter().filter(|event| told(&event.kind));
+    let is_dag = |kind: &EventKind| matches!(kind, EventKind::Dag { .. });
+    let dags = applied.events.iter().filter(|event| is_dag(&event.kind));
     assert_eq!(dags.count(), 1);
     assert_eq!(dag(&c, id).state, DagState::Cancelled);
     assert_eq!(c.state.live_allocations().count(), 0);

@@ -31,11 +31,11 @@ fn it_is_in_the_record_in_what_watchers_learn_and_in_a_snapshot() {
         .unwrap();
     let id = AllocationId(1);
     assert_eq!(applied.outcome, Outcome::Submitted { id });
-    let told = applied.events.iter().any(|event| match &event.kind {
+    let is_in_events = applied.events.iter().any(|event| match &event.kind {
         EventKind::Allocation { record, .. } => record.spec.demand == demand(),
         _ => false,
     });
-    assert!(told, "{:?}", applied.events);
+    assert!(is_in_events, "{:?}", applied.events);
     let again = lattice_quorum_state::State::restore(&c.state.snapshot()).unwrap();
     assert_eq!(again.allocation(id).unwrap().spec.demand, demand());
 }

@@ -430,13 +430,13 @@ fn a_gate_that_was_skipped_is_written_down() {
         node: node.clone(),
         expected,
     };
-    let drain = |c: &mut Cluster, who: &str, reason: &str| {
+    let drain = |c: &mut Cluster, principal: &str, reason: &str| {
         let command = Command::Drain {
             node: id.clone(),
             reason: Some(reason.to_owned()),
             expected: None,
         };
-        c.propose(who, Privilege::Service, command).unwrap();
+        c.propose(principal, Privilege::Service, command).unwrap();
     };
     drain(&mut c, "root", "a fan");
     drain(&mut c, "olga", "firmware");

@@ -69,12 +69,12 @@ fn forced_tenant_limit_ends_no_running_job() {
     let before = c.state.project(&path("physics")).cloned();
     assert_eq!(set(&mut c, "physics", 100), Err(exceeds(240, 100)));
     assert_eq!(c.state.project(&path("physics")).cloned(), before);
-    for (who, power) in [
+    for (principal, power) in [
         ("admin-physics", Privilege::User),
         ("op", Privilege::Operator),
     ] {
         let changes = change("physics", 100);
-        let refused = c.propose(who, power, Command::ForceLimits { changes });
+        let refused = c.propose(principal, power, Command::ForceLimits { changes });
         assert!(
             matches!(refused, Err(Refusal::Forbidden { .. })),
             "{refused:?}"

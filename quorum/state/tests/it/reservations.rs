@@ -314,7 +314,7 @@ fn what_cannot_be_kept_is_refused_with_the_field_named() {
         spec.projects.insert(ProjectPath::new("t/none").unwrap());
     });
     assert_eq!(code(set(&mut c, "x", unknown)), "unknown_project");
-    for (who, power) in [
+    for (principal, power) in [
         ("alice", Privilege::User),
         ("service:c1", Privilege::Service),
     ] {
@@ -323,9 +323,9 @@ fn what_cannot_be_kept_is_refused_with_the_field_named() {
             spec: Box::new(good()),
             expected: None,
         };
-        assert_eq!(code(c.propose(who, power, command)), "forbidden");
+        assert_eq!(code(c.propose(principal, power, command)), "forbidden");
         let command = Command::DeleteReservation { name: name("x") };
-        assert_eq!(code(c.propose(who, power, command)), "forbidden");
+        assert_eq!(code(c.propose(principal, power, command)), "forbidden");
     }
     for n in 0..MAX_RESERVATIONS {
         set(&mut c, &format!("r{n}"), good()).unwrap();
@@ -382,7 +382,7 @@ fn reservation_change_needs_version_and_is_audited() {
     }) else {
         panic!("audit")
     };
-    let told: Vec<String> = entries
+    let changes: Vec<String> = entries
         .iter()
         .filter_map(|entry| match &entry.action {
             AuditAction::ReservationSet {
@@ -402,11 +402,11 @@ fn reservation_change_needs_version_and_is_audited() {
             _ => None,
         })
         .collect();
-    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(changes.len(), 3, "{changes:?}");
     assert!(
-        told[0].starts_with("olga set") && told[0].ends_with("0 nodes: n000"),
-        "{told:?}"
+        changes[0].starts_with("olga set") && changes[0].ends_with("0 nodes: n000"),
+        "{changes:?}"
     );
-    assert!(told[1].ends_with("6 nodes: n[001-002]"), "{told:?}");
-    assert_eq!(told[2], "olga deleted 2");
+    assert!(changes[1].ends_with("6 nodes: n[001-002]"), "{changes:?}");
+    assert_eq!(changes[2], "olga deleted 2");
 }

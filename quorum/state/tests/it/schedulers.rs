@@ -243,14 +243,14 @@ fn settings_do_not_define_vcluster() {
     });
     let expected = energy().applied_to(&SchedulerSettings::default());
     assert_eq!(record, Some(expected), "its settings stay");
-    let told = made.events.iter().find_map(|event| match &event.kind {
+    let published = made.events.iter().find_map(|event| match &event.kind {
         EventKind::Audit { entry } => match &entry.action {
             AuditAction::VclusterSet { before, after, .. } => Some((before.len(), after.len())),
             _ => None,
         },
         _ => None,
     });
-    assert_eq!(told, Some((0, 2)));
+    assert_eq!(published, Some((0, 2)));
     let refused = c.admin(move_to("other", None, all.clone())).unwrap_err();
     assert!(matches!(refused, Refusal::NodesTaken { .. }), "{refused}");
     let version = |c: &Cluster, name| c.state.vcluster(&vc(name)).unwrap().version;

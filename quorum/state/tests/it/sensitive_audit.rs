@@ -31,12 +31,12 @@ fn founded() -> Cluster {
 /// Proposes a command; returns its outcome and the audit entries in its own events.
 fn propose(
     c: &mut Cluster,
-    who: &str,
+    principal: &str,
     power: Privilege,
     command: Command,
 ) -> (Outcome, Vec<AuditEntry>) {
     let before = c.state.revision();
-    let applied = c.propose(who, power, command).unwrap();
+    let applied = c.propose(principal, power, command).unwrap();
     written(before, applied)
 }
 
@@ -58,9 +58,9 @@ fn written(before: Revision, applied: Applied) -> (Outcome, Vec<AuditEntry>) {
 /// Fields of an entry: principal, request, state of the allocation, nodes.
 type RequestTrace = (String, String, AllocationState, Vec<NodeId>);
 
-fn says(who: &str, what: &str, state: AllocationState, nodes: &[&str]) -> RequestTrace {
+fn says(principal: &str, what: &str, state: AllocationState, nodes: &[&str]) -> RequestTrace {
     let nodes = nodes.iter().map(|name| node(name)).collect();
-    (who.to_owned(), what.to_owned(), state, nodes)
+    (principal.to_owned(), what.to_owned(), state, nodes)
 }
 
 /// Requests on `of`, an allocation of alice in project `t`.
@@ -75,8 +75,8 @@ fn asked(entries: &[AuditEntry], of: AllocationId) -> Vec<RequestTrace> {
             state,
             ..
         } => {
-            let whose: (AllocationId, &str, &ProjectPath) = (*allocation, user, project);
-            assert_eq!(whose, (of, "alice", &path("t")));
+            let owner: (AllocationId, &str, &ProjectPath) = (*allocation, user, project);
+            assert_eq!(owner, (of, "alice", &path("t")));
             Some((entry.by.name.clone(), what.clone(), *state, nodes.clone()))
         }
         _ => None,
@@ -186,13 +186,13 @@ fn what_its_user_and_what_a_service_asks_of_running_work_is_an_entry() {
     let cause = StopCause::Walltime;
     let stop = Command::Stop { id, cause };
     let before = c.state.revision();
-    let (_, told) = written(before, c.as_scheduler(stop));
+    let (_, traces) = written(before, c.as_scheduler(stop));
     let stopped = says("service:c1", "stop", Stopping, &has);
-    assert_eq!(asked(&told, id), [stopped]);
+    assert_eq!(asked(&traces, id), [stopped]);
     assert!(
-        matches!(&told[0].action, AuditAction::SensitiveAsked { cause: Some(why), .. }
+        matches!(&traces[0].action, AuditAction::SensitiveAsked { cause: Some(why), .. }
             if why == "walltime exceeded"),
-        "{told:?}"
+        "{traces:?}"
     );
     c.end_all(id, RankExit::Stopped);
 

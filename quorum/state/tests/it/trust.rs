@@ -260,10 +260,10 @@ fn taking_a_name_needs_the_token_and_the_asker_and_voids_what_was_there() {
     assert_eq!(view.revoked[0].issued_before, second);
     assert!(first < second);
     assert_eq!(view.number, applied.revision);
-    let told = applied.events.iter().any(
+    let is_published = applied.events.iter().any(
         |event| matches!(event.kind, EventKind::Trust { number } if number == applied.revision),
     );
-    assert!(told);
+    assert!(is_published);
     // The former owner of the name cannot renew; the new one can.
     let refused = renew(&mut c, "n1", first, 2).unwrap_err();
     assert!(matches!(refused, Refusal::CertificateRevoked { .. }));

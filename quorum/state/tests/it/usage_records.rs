@@ -48,7 +48,7 @@ fn names(nodes: &[NodeId]) -> Vec<&str> {
 }
 
 /// One line per usage record.
-fn told(facts: &[UsageRecord]) -> Vec<String> {
+fn summaries(facts: &[UsageRecord]) -> Vec<String> {
     let uses = |uses: &[UsagePeriod]| {
         let each = uses.iter().map(|used| {
             let nodes = names(&used.nodes).join(",");
@@ -118,7 +118,7 @@ fn time_is_counted_from_when_all_ranks_run_until_they_are_gone() {
     c.end_rank(id, 1, RankExit::Exited { code: 0 });
     assert_eq!(open(&c), []);
     assert_eq!(
-        told(&facts(&c)),
+        summaries(&facts(&c)),
         [
             "1 started n000,n001",
             "1 completed n000,n001 3000..13000 in all 20000"
@@ -153,7 +153,7 @@ fn usage_records_have_number_and_position() {
         _ => None,
     });
     assert_eq!(through, Some(3));
-    assert_eq!(told(&facts(&c))[2], "2 cancelled  in all 0");
+    assert_eq!(summaries(&facts(&c))[2], "2 cancelled  in all 0");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn suspended_time_is_not_counted_and_what_goes_on_is_another_stretch() {
     c.clock += 2_000;
     c.end_all(id, RankExit::Exited { code: 0 });
     assert_eq!(
-        told(&facts(&c)),
+        summaries(&facts(&c)),
         [
             "1 started n000",
             "1 used n000 0..6000",
@@ -211,7 +211,7 @@ fn nodes_that_come_and_go_are_counted_each_by_itself() {
     c.end_rank(id, 1, RankExit::Exited { code: 0 });
     c.end_rank(id, 2, RankExit::Exited { code: 0 });
     assert_eq!(
-        told(&facts(&c)),
+        summaries(&facts(&c)),
         [
             "1 started n000,n001",
             "1 grew n002",
@@ -230,7 +230,7 @@ fn early_end_counts_from_assignment() {
     c.clock = 4_000;
     c.end_all(id, RankExit::Exited { code: 0 });
     assert_eq!(
-        told(&facts(&c)),
+        summaries(&facts(&c)),
         ["1 completed n000 1000..4000 in all 3000"]
     );
 
@@ -242,7 +242,7 @@ fn early_end_counts_from_assignment() {
         reason: "no shell".to_owned(),
     };
     c.end_all(id, exit);
-    assert_eq!(told(&facts(&c))[1], "2 failed  in all 0");
+    assert_eq!(summaries(&facts(&c))[1], "2 failed  in all 0");
 }
 
 /// One shrink releases an ended rank and marks the other assigned rank as leaving, so that no rank is left to start.
@@ -267,7 +267,7 @@ fn node_released_as_the_attempt_starts_has_no_use() {
     c.clock = 9_000;
     c.end_rank(id, 0, RankExit::Exited { code: 0 });
     assert_eq!(
-        told(&facts(&c)),
+        summaries(&facts(&c)),
         [
             "1 started n000,n002",
             "1 used n002 4000..6000",
@@ -293,7 +293,7 @@ fn node_of_a_grown_attempt_counts_from_its_own_assignment() {
     c.clock = 9_000;
     c.end_all(second, RankExit::Exited { code: 0 });
     assert_eq!(
-        told(&facts(&c)),
+        summaries(&facts(&c)),
         [
             "1 started n000",
             "1 completed n000 0..5000 in all 5000",
@@ -317,7 +317,7 @@ fn a_checkpoint_is_a_fact_once() {
     c.checkpointed(id, 0, 1, written(at)).unwrap();
     c.clock = 5_000;
     c.end_all(id, RankExit::Exited { code: 0 });
-    let lines = told(&facts(&c));
+    let lines = summaries(&facts(&c));
     assert_eq!(
         lines[1..],
         ["1 checkpoint 1", "1 completed n000 0..5000 in all 5000"]
@@ -380,7 +380,7 @@ fn a_tenant_is_updated_whole_and_what_is_not_named_stays() {
     let revision = c.state.revision();
     update(&mut c, nodes_to(250), budget, false).unwrap();
     assert_eq!(c.state.revision(), revision);
-    assert_eq!(told(&facts(&c)), ["limits of t", "limits of t"]);
+    assert_eq!(summaries(&facts(&c)), ["limits of t", "limits of t"]);
 
     // An invalid half rejects the whole update.
     let wrong = SoftPatch {
@@ -574,7 +574,7 @@ fn what_is_used_goes_on_through_a_snapshot() {
     assert_eq!((work.allocation, work.user.as_str()), (id, "alice"));
     c.end_all(id, RankExit::Exited { code: 0 });
     assert_eq!(
-        told(&facts(&c))[1],
+        summaries(&facts(&c))[1],
         "1 completed n000,n001 0..4000 in all 8000"
     );
 }

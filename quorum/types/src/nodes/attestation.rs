@@ -267,7 +267,7 @@ mod tests {
         };
         let long = || "x".repeat(1 << 20);
         let many = |n: usize| (0..n).map(|i| "x".repeat(i + 1));
-        let told = [
+        let fault_texts = [
             said(&|p| p.attestation.boot_id = long()),
             said(&|p| p.attestation.boot_id.clear()),
             said(&|p| p.attestation.classes = many(33).map(|name| (name, ONE)).collect()),
@@ -301,8 +301,8 @@ mod tests {
             "completed: \"\" is not a valid class",
             "conforms: has 40 classes; at most 32 are allowed",
         ];
-        for (told, begins) in told.iter().zip(begins) {
-            assert!(told.starts_with(begins) && told.len() < 160, "{told}");
+        for (fault, begins) in fault_texts.iter().zip(begins) {
+            assert!(fault.starts_with(begins) && fault.len() < 160, "{fault}");
         }
     }
 

@@ -255,9 +255,9 @@ mod tests {
         ] {
             assert_eq!(policy.as_str().parse(), Ok(policy));
         }
-        let told = "drian".parse::<DriftPolicy>().err();
-        let told = told.unwrap_or_default();
-        assert_eq!(told, "\"drian\" is not one of warn, deprioritise, drain");
+        let error = "drian".parse::<DriftPolicy>().err();
+        let error = error.unwrap_or_default();
+        assert_eq!(error, "\"drian\" is not one of warn, deprioritise, drain");
     }
 
     #[test]

@@ -88,7 +88,7 @@ async fn falls_off_the_bus(site: &Site) {
     until("a listener", || is_listened_to(&control)).await;
     let begun = Instant::now();
     let mut raised = Control::default();
-    while !has_heard(site).await {
+    while !has_xid_reason(site).await {
         assert!(begun.elapsed() < PATIENCE, "the XID is not heard");
         raised.xids.push(Xid {
             gpu: GpuRef::Index(1),
@@ -96,15 +96,15 @@ async fn falls_off_the_bus(site: &Site) {
         });
         raised.write(&control).unwrap();
         let again = Instant::now() + Duration::from_secs(2);
-        while Instant::now() < again && !has_heard(site).await {
+        while Instant::now() < again && !has_xid_reason(site).await {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 }
 
-async fn has_heard(site: &Site) -> bool {
-    let told = site.api().health(NODE, false).await;
-    told.is_ok_and(|told| told.reasons.iter().any(|reason| reason.code == XID))
+async fn has_xid_reason(site: &Site) -> bool {
+    let health = site.api().health(NODE, false).await;
+    health.is_ok_and(|health| health.reasons.iter().any(|reason| reason.code == XID))
 }
 
 async fn node(site: &Site, name: &str) -> NodeView {

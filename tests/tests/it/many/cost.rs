@@ -28,7 +28,7 @@ pub struct Costs {
 
 impl Costs {
     pub async fn from_now(site: &Site) -> Self {
-        for (_, daemon) in whose(site).await {
+        for (_, daemon) in daemons(site).await {
             // The peak is measured from here.
             fs::write(format!("/proc/{}/clear_refs", daemon.pid()), "5").unwrap();
         }
@@ -59,7 +59,7 @@ impl Costs {
         let observer = site.observer();
         let hot = eventually("the quorum answers", || observer.hot()).await;
         let entries = eventually("a member answers", || observer.log_index()).await;
-        let of = whose(site).await;
+        let of = daemons(site).await;
         Self {
             of: of.map(|(name, daemon)| (name, used(daemon.pid()))).into(),
             entries,
@@ -69,7 +69,7 @@ impl Costs {
 }
 
 /// Daemons of the costs; the same ones as long as the leader stays.
-async fn whose(site: &Site) -> [(&'static str, &Daemon); 4] {
+async fn daemons(site: &Site) -> [(&'static str, &Daemon); 4] {
     let observer = site.observer();
     let leader = eventually("somebody leads", || observer.leader()).await;
     let leads = usize::try_from(leader).unwrap() - 1;

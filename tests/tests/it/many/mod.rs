@@ -92,13 +92,13 @@ async fn alone(site: &Site, work: &ManyJob) {
     let observer = site.observer();
     let mut rows = Vec::new();
     for _ in 0..ALONE {
-        let told = SubmitWatch::from_now(&observer, 1).await;
+        let submits = SubmitWatch::from_now(&observer, 1).await;
         let request = work.request();
         let begun = Instant::now();
         let submitted = site.api().submit(&request, SubmitOptions::default());
         let id = submitted.await.unwrap().id.unwrap();
         let acknowledged = begun.elapsed();
-        let seen = told.all(patience(1)).await;
+        let seen = submits.all(patience(1)).await;
         assert_eq!(seen.done, [id].into());
         rows.push([
             acknowledged,
@@ -147,12 +147,12 @@ async fn graph(site: &Site, work: &ManyJob, members: usize) {
         members: (0..members).map(member).collect(),
     };
     let observer = site.observer();
-    let told = SubmitWatch::from_now(&observer, members).await;
+    let submits = SubmitWatch::from_now(&observer, members).await;
     let costs = Costs::from_now(site).await;
     let begun = Instant::now();
     let dag = site.api().submit_dag(&request, None).await.unwrap().id;
     let acknowledged = begun.elapsed();
-    let seen = told.all(patience(members)).await;
+    let seen = submits.all(patience(members)).await;
     let costs = costs.until_now(site).await;
     let shown = site.api().dag(dag).await.unwrap();
     assert_eq!(
@@ -177,13 +177,13 @@ async fn array(site: &Site, work: &ManyJob, elements: usize) {
     let mut request = work.request();
     request.array = Some(format!("0-{}", elements - 1));
     let observer = site.observer();
-    let told = SubmitWatch::from_now(&observer, elements).await;
+    let submits = SubmitWatch::from_now(&observer, elements).await;
     let costs = Costs::from_now(site).await;
     let begun = Instant::now();
     let submitted = site.api().submit(&request, SubmitOptions::default());
     let id = submitted.await.unwrap().id.unwrap();
     let acknowledged = begun.elapsed();
-    let seen = told.all(patience(elements)).await;
+    let seen = submits.all(patience(elements)).await;
     let costs = costs.until_now(site).await;
     let shown: AllocationView = site.reaches(id, &["completed", "failed"]).await;
     let tally = shown.element_counts.unwrap();
@@ -232,8 +232,8 @@ fn print(
         ("events each", each(seen.events)),
         ("bytes of events each", each(seen.bytes)),
     ];
-    for (whose, cost) in &costs.of {
-        let name = |what: &'static str| -> &'static str { format!("{whose}: {what}").leak() };
+    for (daemon, cost) in &costs.of {
+        let name = |what: &'static str| -> &'static str { format!("{daemon}: {what}").leak() };
         rows.push((name("bytes written to disk each"), each(cost.written)));
         rows.push((name("processor ms each"), each(cost.cpu_ms)));
         rows.push((name("peak memory, MiB"), cost.peak_mib));

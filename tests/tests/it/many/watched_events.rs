@@ -19,7 +19,7 @@ use tokio::time::timeout;
 pub struct SubmitWatch {
     items: Pin<Box<dyn Stream<Item = WatchItem> + Send>>,
     count: usize,
-    heard: Revision,
+    last_revision: Revision,
 }
 
 /// Result of a watch.
@@ -40,7 +40,7 @@ impl SubmitWatch {
         Self {
             items: Box::pin(observer.watch(hot.revision)),
             count,
-            heard: hot.revision,
+            last_revision: hot.revision,
         }
     }
 
@@ -68,10 +68,15 @@ impl SubmitWatch {
                     continue;
                 };
                 let now = Instant::now();
-                for event in events.iter().filter(|event| event.revision > self.heard) {
+                for event in events
+                    .iter()
+                    .filter(|event| event.revision > self.last_revision)
+                {
                     has_started |= seen.count(event, has_started, now);
                 }
-                self.heard = events.last().map_or(self.heard, |event| event.revision);
+                self.last_revision = events
+                    .last()
+                    .map_or(self.last_revision, |event| event.revision);
             }
         };
         let in_time = timeout(patience, listen).await.is_ok();

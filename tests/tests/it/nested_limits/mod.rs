@@ -43,8 +43,8 @@ impl Cluster {
     async fn view_follows(&self) {
         let wanted = self.service.hot().await.revision;
         eventually("the control has heard of everything", || async {
-            let (status, told) = self.rest.get("status").await;
-            let at = told["revision"].as_u64().unwrap_or(0);
+            let (status, answer) = self.rest.get("status").await;
+            let at = answer["revision"].as_u64().unwrap_or(0);
             (status == 200 && at >= wanted.0).then_some(())
         })
         .await;
@@ -53,9 +53,9 @@ impl Cluster {
     async fn found(&self, path: &str) -> Option<Value> {
         self.view_follows().await;
         match self.rest.get(&format!("projects/{path}")).await {
-            (200, told) => Some(told),
+            (200, answer) => Some(answer),
             (404, _) => None,
-            (status, told) => panic!("{status}: {told}"),
+            (status, answer) => panic!("{status}: {answer}"),
         }
     }
 
@@ -196,9 +196,9 @@ impl Quorum for Cluster {
     }
 
     async fn headroom(&mut self, path: &str) -> Option<u64> {
-        let (status, told) = self.rest.get(&format!("projects/{path}/headroom")).await;
-        assert_eq!(status, 200, "{told}");
-        told["nodes"].as_u64()
+        let (status, answer) = self.rest.get(&format!("projects/{path}/headroom")).await;
+        assert_eq!(status, 200, "{answer}");
+        answer["nodes"].as_u64()
     }
 
     async fn restart(&mut self) {

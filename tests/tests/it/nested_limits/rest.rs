@@ -55,10 +55,10 @@ impl Rest {
         body: Option<Value>,
     ) -> Result<Value, Refused> {
         let actor = actor.unwrap_or(&Actor::System);
-        let (status, told) = self.send(actor, method, path, body).await;
+        let (status, reply) = self.send(actor, method, path, body).await;
         match status {
-            200 | 201 => Ok(told),
-            _ => Err(refused(status, &told)),
+            200 | 201 => Ok(reply),
+            _ => Err(refused(status, &reply)),
         }
     }
 
@@ -81,30 +81,30 @@ impl Rest {
             if let Some(body) = &body {
                 request = request.json(body);
             }
-            let told = match request.send().await {
+            let reply = match request.send().await {
                 Ok(answer) => {
                     let status = answer.status().as_u16();
-                    let told = answer.json().await.unwrap_or(Value::Null);
+                    let reply = answer.json().await.unwrap_or(Value::Null);
                     if !matches!(status, 429 | 503) {
-                        return (status, told);
+                        return (status, reply);
                     }
-                    told.to_string()
+                    reply.to_string()
                 }
                 Err(error) => error.to_string(),
             };
-            assert!(begun.elapsed() < PATIENCE, "{path}: {told}");
+            assert!(begun.elapsed() < PATIENCE, "{path}: {reply}");
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 }
 
 /// Converts a problem to the words of the cases; the problem must be complete.
-fn refused(status: u16, told: &Value) -> Refused {
-    let text = |field: &str| told[field].as_str().unwrap_or_default().to_owned();
+fn refused(status: u16, reply: &Value) -> Refused {
+    let text = |field: &str| reply[field].as_str().unwrap_or_default().to_owned();
     let (code, detail) = (text("code"), text("detail"));
-    assert_eq!(told["status"].as_u64(), Some(status.into()), "{told}");
+    assert_eq!(reply["status"].as_u64(), Some(status.into()), "{reply}");
     assert_eq!(text("type"), format!("urn:lattice:problem:{code}"));
-    assert!(!text("title").is_empty() && !detail.is_empty(), "{told}");
+    assert!(!text("title").is_empty() && !detail.is_empty(), "{reply}");
     let kind = match (status, code.as_str()) {
         (409, "limit_exceeded") => Kind::OverLimit,
         (409, "limit_conflict") => Kind::LimitsConflict,
@@ -113,10 +113,10 @@ fn refused(status: u16, told: &Value) -> Refused {
         (409, "project_not_empty") => Kind::NotEmpty,
         (403, "forbidden") => Kind::Forbidden,
         (400, _) => {
-            assert!(!text("field").is_empty(), "no field is named: {told}");
+            assert!(!text("field").is_empty(), "no field is named: {reply}");
             Kind::Invalid
         }
-        _ => panic!("unexpected: {told}"),
+        _ => panic!("unexpected: {reply}"),
     };
     let numbers = kind == Kind::OverLimit;
     let level = |level: &Value| Violated {
@@ -126,7 +126,7 @@ fn refused(status: u16, told: &Value) -> Refused {
         requested: level["requested"].as_u64().filter(|_| numbers),
         limit: level["limit"].as_u64().filter(|_| numbers),
     };
-    let levels = told["violations"].as_array();
+    let levels = reply["violations"].as_array();
     Refused {
         kind,
         text: detail,

@@ -180,10 +180,10 @@ impl<'a> Job<'a> {
         let ended = ["completed", "failed", "cancelled"];
         let view = self.site.reaches(self.id, &ended).await;
         let (state, exit) = self.truth();
-        let told = view.ranks[0].exit.clone().unwrap_or_default();
+        let exit_text = view.ranks[0].exit.clone().unwrap_or_default();
         assert!(
-            view.state == state && told.starts_with(exit),
-            "{} ({told}) where {state} ({exit}) is true",
+            view.state == state && exit_text.starts_with(exit),
+            "{} ({exit_text}) where {state} ({exit}) is true",
             view.state
         );
         let runs = self.script.effects();

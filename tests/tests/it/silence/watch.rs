@@ -22,7 +22,7 @@ pub struct LivenessObservation {
     pub at: Instant,
     pub nodes: Arc<BTreeMap<String, NodeView>>,
     /// Nodes with a moving heartbeat in the gossip cell.
-    pub heard: BTreeSet<String>,
+    pub reached: BTreeSet<String>,
 }
 
 /// Observes until it is dropped.
@@ -84,7 +84,7 @@ impl Watch {
         until("all are heard", || {
             let looks = self.looks.lock().unwrap();
             let last = looks.last();
-            last.is_some_and(|look| look.nodes.keys().all(|node| look.heard.contains(node)))
+            last.is_some_and(|look| look.nodes.keys().all(|node| look.reached.contains(node)))
         })
         .await;
     }
@@ -101,7 +101,7 @@ impl Watch {
 async fn look(api: &Client, cell: &Cell) -> Option<LivenessObservation> {
     let all = api.nodes().await.ok()?;
     let members = cell.members();
-    let heard = members
+    let reached = members
         .iter()
         .filter(|member| member.liveness == GossipLiveness::Alive);
     Some(LivenessObservation {
@@ -111,7 +111,7 @@ async fn look(api: &Client, cell: &Cell) -> Option<LivenessObservation> {
                 .map(|node| (node.name.clone(), node))
                 .collect(),
         ),
-        heard: heard
+        reached: reached
             .map(|member| member.identity.id().to_owned())
             .collect(),
     })
@@ -139,12 +139,12 @@ async fn join(site: &Site) -> Cell {
 
 /// Longest time without a moving heartbeat of a node.
 pub fn longest_silence(node: &str, looks: &[LivenessObservation]) -> Duration {
-    let mut heard_at = looks.first().unwrap().at;
+    let mut reached_at = looks.first().unwrap().at;
     let mut longest = Duration::ZERO;
     for look in looks {
-        longest = longest.max(look.at - heard_at);
-        if look.heard.contains(node) {
-            heard_at = look.at;
+        longest = longest.max(look.at - reached_at);
+        if look.reached.contains(node) {
+            reached_at = look.at;
         }
     }
     longest

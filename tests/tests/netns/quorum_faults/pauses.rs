@@ -85,10 +85,10 @@ async fn a_leader_that_stood_still_answers_nothing_old_and_accepts_nothing() {
         tokio::time::sleep(PAUSE.saturating_sub(paused.elapsed())).await;
         members.signal(leader, Signal::CONT);
     });
-    let (answered, unheard): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    let (answered, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     let answered: Vec<_> = answered.into_iter().flatten().collect();
     // Unanswered requests prove nothing.
-    assert!(!answered.is_empty(), "{unheard:?}");
+    assert!(!answered.is_empty(), "{failed:?}");
     for answer in &answered {
         let is_old = answer.as_ref().is_ok_and(|value| value == "before");
         assert!(!is_old, "the deposed leader answered what was overwritten");

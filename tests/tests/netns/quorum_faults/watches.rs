@@ -159,10 +159,10 @@ async fn watch_before_snapshot_is_reported() {
     // From the oldest revision that can be watched, no event is missing.
     let seen = WatchedEvents::default();
     let mut watch = client.watch(oldest);
-    let mut told = oldest;
-    while told < revision {
-        told = match timeout(PATIENCE, watch.next()).await.unwrap() {
-            Some(WatchItem::Events(events)) => take(&seen, events).unwrap_or(told),
+    let mut delivered = oldest;
+    while delivered < revision {
+        delivered = match timeout(PATIENCE, watch.next()).await.unwrap() {
+            Some(WatchItem::Events(events)) => take(&seen, events).unwrap_or(delivered),
             Some(WatchItem::Idle(upto)) => upto,
             other => panic!("{other:?}"),
         };

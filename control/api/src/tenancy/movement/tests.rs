@@ -123,8 +123,8 @@ fn error_names_field_and_remedy() {
     // JSON has no NaN: written as `null` it would reset the setting.
     let mut change = MovementChange::default();
     change.put("scaling.threshold", Some("NaN")).unwrap();
-    let told = serde_json::to_string(&change).unwrap_err().to_string();
-    assert!(told.contains("cannot be sent"), "{told}");
+    let encode_error = serde_json::to_string(&change).unwrap_err().to_string();
+    assert!(encode_error.contains("cannot be sent"), "{encode_error}");
 }
 
 #[test]

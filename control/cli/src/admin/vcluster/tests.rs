@@ -176,10 +176,10 @@ fn how_work_is_moved_is_shown_with_what_is_set() {
     let shown: Vec<_> = movement_lines(&movement()).collect();
     assert_eq!(shown.len(), lattice_api::movement::SETTINGS.len());
     let (set, usual): (Vec<_>, Vec<_>) =
-        shown.iter().partition(|(_, told)| told.ends_with(" (set)"));
+        shown.iter().partition(|(_, text)| text.ends_with(" (set)"));
     let texts = |rows: &[&(&'static str, String)]| -> Vec<String> {
         rows.iter()
-            .map(|(name, told)| format!("{name} {told}"))
+            .map(|(name, text)| format!("{name} {text}"))
             .collect()
     };
     assert_eq!(
@@ -196,7 +196,7 @@ fn how_work_is_moved_is_shown_with_what_is_set() {
         "checkpoint.max_interval_s 21600 (default)",
         "scaling.threshold 0.5 (default)",
     ] {
-        assert!(usual.iter().any(|told| told == line), "{line}: {usual:?}");
+        assert!(usual.iter().any(|text| text == line), "{line}: {usual:?}");
     }
 }
 

@@ -291,15 +291,15 @@ fn prints_findings_as_rows() {
         .try_for_each(|entry| checker.verify_entry(entry))
         .unwrap();
     let hash = Hex::from(checker.last().1).to_string();
-    let told = |report: &Report| {
+    let rows_of = |report: &Report| {
         let rows = rows(report).into_iter().map(|row| row.join(": "));
         rows.collect::<Vec<_>>().join("\n")
     };
-    let chain = told(&checker.chain_report());
+    let chain = rows_of(&checker.chain_report());
     let report = checker.finish(&BTreeSet::from([site.pin()])).unwrap();
     let pin = site.pin();
     assert_eq!(
-        told(&report),
+        rows_of(&report),
         format!(
             "cluster: site\n\
              entries: 1 to 11 (11)\n\

@@ -14,11 +14,11 @@ fn said(line: &str) -> CommandLineFlags {
 /// Returns the flags, or all mistakes, one per line.
 fn judged(file: &str, text: &str, outside: &ScriptContext<'_>) -> Result<Vec<Directive>, String> {
     let header = super::read(text, outside);
-    let told = header.faults.iter();
-    let told: Vec<String> = told.map(|fault| format!("{file}:{fault}")).collect();
-    match told.is_empty() {
+    let faults = header.faults.iter();
+    let faults: Vec<String> = faults.map(|fault| format!("{file}:{fault}")).collect();
+    match faults.is_empty() {
         true => Ok(header.directives),
-        false => Err(told.join("\n")),
+        false => Err(faults.join("\n")),
     }
 }
 

@@ -111,9 +111,9 @@ impl Api {
         let responses = operation["responses"].as_object()?.iter();
         // 200 next to 201 is the answer to a dry run.
         let successes = responses.filter(|(status, _)| status.starts_with('2'));
-        let (status, told) = successes.max_by_key(|(status, _)| *status == "201")?;
+        let (status, documented) = successes.max_by_key(|(status, _)| *status == "201")?;
         let status = status.parse().ok()?;
-        let Some(content) = told.get("content").and_then(Value::as_object) else {
+        let Some(content) = documented.get("content").and_then(Value::as_object) else {
             return Some(response(status, "text/plain", String::new()));
         };
         if let Some(json) = content.get("application/json") {

@@ -53,7 +53,7 @@ fn named(node: &Node) -> (Vec<String>, bool) {
     let codes = parts.reasons.into_iter().map(|reason| reason.code);
     (
         codes.collect(),
-        !parts.untold.contains("bmc.system_critical"),
+        !parts.undecided.contains("bmc.system_critical"),
     )
 }
 
@@ -71,11 +71,14 @@ fn restless() -> Node {
 #[test]
 fn a_class_that_does_not_hold_still_has_no_digest_until_it_does() {
     let mut node = restless();
-    let told = bios(&node);
-    assert_eq!(told.state().digest(), None, "{told:?}");
-    assert_eq!(told.get("bios.setting.Seed"), Reading::Present("b".into()));
+    let bios_record = bios(&node);
+    assert_eq!(bios_record.state().digest(), None, "{bios_record:?}");
+    assert_eq!(
+        bios_record.get("bios.setting.Seed"),
+        Reading::Present("b".into())
+    );
     let why = Reading::failed("value changes with every reading");
-    assert_eq!(told.get("bios.probe.reads"), why);
+    assert_eq!(bios_record.get("bios.probe.reads"), why);
     let records = node.parts(UnixMillis(0)).records;
     assert!(records[&Class::Bmc].state().digest().is_some());
     // Silence is unknown, and a value after it is just as unsettled.
@@ -87,8 +90,8 @@ fn a_class_that_does_not_hold_still_has_no_digest_until_it_does() {
         assert_eq!(bios(&node).state().digest(), None, "{at}");
     }
     node.take(&tells(Reading::Present("c"), "OK"), &look(8));
-    let told = bios(&node);
-    assert!(told.state().digest().is_some(), "{told:?}");
+    let bios_record = bios(&node);
+    assert!(bios_record.state().digest().is_some(), "{bios_record:?}");
     // From here on a change is read twice before it counts, as usual.
     let (next, looked) = node.take(&tells(Reading::Present("d"), "OK"), &look(9));
     let differs = vec![Class::Bios];
@@ -96,7 +99,7 @@ fn a_class_that_does_not_hold_still_has_no_digest_until_it_does() {
         (next, looked),
         (NextReadingStep::Confirm, RequestedReading::Read { differs })
     );
-    assert_eq!(bios(&node), told);
+    assert_eq!(bios(&node), bios_record);
 }
 
 #[test]
@@ -138,9 +141,12 @@ fn unknown_before_start_is_marked() {
     let before = bios(&again);
     assert!(before.entries.values().any(|reading| *reading == not_read));
     again.take(&tells(Reading::Present("c"), "OK"), &look(7));
-    let told = bios(&again);
-    assert_eq!(told.state().digest(), None, "{told:?}");
-    assert_eq!(told.get("bios.setting.Seed"), Reading::Present("c".into()));
+    let bios_record = bios(&again);
+    assert_eq!(bios_record.state().digest(), None, "{bios_record:?}");
+    assert_eq!(
+        bios_record.get("bios.setting.Seed"),
+        Reading::Present("c".into())
+    );
     again.take(&tells(Reading::Present("c"), "OK"), &look(8));
     assert!(bios(&again).state().digest().is_some());
 }

@@ -84,8 +84,8 @@ async fn flash_task_joins_change_once() {
     assert_eq!(fixture.deeds().await, [], "nothing was done yet");
     assert!(bmc.flash(MANAGER, "/FirmwareVersion", "7.10.50.00"));
     let deeds = fixture.until_deeds(1).await;
-    let told = fixture.until_entries("gpu001", 2).await;
-    assert_eq!(change(&told[1]).1, "7.10.50.00");
+    let written_entries = fixture.until_entries("gpu001", 2).await;
+    assert_eq!(change(&written_entries[1]).1, "7.10.50.00");
     let BmcEventKind::Task {
         name,
         state,

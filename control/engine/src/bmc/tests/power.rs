@@ -124,20 +124,23 @@ async fn the_bmc_of_another_machine_is_a_reason_and_ends_none_of_the_others() {
         let reasons = r.parts(&id("gpu777"))?.reasons.clone();
         (!reasons.is_empty()).then_some(reasons)
     };
-    let told = fixture.until("a reason", reasons).await;
-    assert_eq!((told.len(), &*told[0].code), (1, "bmc.wrong_system"));
+    let found_reasons = fixture.until("a reason", reasons).await;
     assert_eq!(
-        told[0].evidence,
+        (found_reasons.len(), &*found_reasons[0].code),
+        (1, "bmc.wrong_system")
+    );
+    assert_eq!(
+        found_reasons[0].evidence,
         "host is HPE HPE Cray EX235n, but BMC system 1 is Dell Inc. PowerEdge XE9680"
     );
-    assert!(!told[0].drains(), "{told:?}");
+    assert!(!found_reasons[0].drains(), "{found_reasons:?}");
     // The BMC reports no identity, so its ownership is unknown.
     for pointer in ["/Manufacturer", "/Model"] {
         assert!(bmc.set(system, pointer, "".into()));
     }
     let unverified = |r: &Readings| {
-        let told = reasons(r)?;
-        (told[0].code == "bmc.unverified").then_some(told)
+        let found_reasons = reasons(r)?;
+        (found_reasons[0].code == "bmc.unverified").then_some(found_reasons)
     };
     fixture.until("nothing to compare", unverified).await;
     // The BMC reports the identity of the node again.

@@ -16,7 +16,7 @@ async fn running_reading_answers_next_request() {
     let fixture = BmcFixture::start(BmcPlan::load(&path).unwrap());
     let node = id("gpu001");
     fixture.until("who reads it", |r| r.parts(&node)).await;
-    let look = |who: &'static str, within| fixture.readings.look(&node, who, within);
+    let look = |requester: &'static str, within| fixture.readings.look(&node, requester, within);
     let read = Some(RequestedReading::Read { differs: vec![] });
     assert_eq!(look("ada", LONG).await, read);
     let first = fixture.readings.parts(&node).unwrap().read_at;
@@ -32,12 +32,12 @@ async fn running_reading_answers_next_request() {
     assert_eq!(look("ada", within).await, read);
     assert_eq!(bmc.counters().requests, requests, "no other look was made");
     // The reading answers one request only, and only of the same principal.
-    for who in ["ada", "ben"] {
+    for requester in ["ada", "ben"] {
         assert_eq!(
-            look(who, within).await,
+            look(requester, within).await,
             Some(RequestedReading::Late { within })
         );
-        assert_eq!(look(who, LONG).await, read, "{who}");
+        assert_eq!(look(requester, LONG).await, read, "{requester}");
     }
     assert!(bmc.counters().requests > requests);
 }
@@ -56,9 +56,9 @@ impl Reader {
         Self { readings, asks }
     }
 
-    async fn answers(&mut self, who: &str) {
+    async fn answers(&mut self, requester: &str) {
         let ask = self.asks.recv().await.unwrap();
-        assert_eq!(ask.who, who);
+        assert_eq!(ask.requester, requester);
         let _ = ask.answer.send(RequestedReading::Read { differs: vec![] });
     }
 }
@@ -76,12 +76,16 @@ async fn unanswered_request_is_repeated() {
     assert_eq!(readings.look(&node, "ben", SHORT).await, late);
     let read = Some(RequestedReading::Read { differs: vec![] });
     let answers = tokio::spawn(async move {
-        for who in ["ada", "ben"] {
-            reader.answers(who).await;
+        for requester in ["ada", "ben"] {
+            reader.answers(requester).await;
         }
     });
-    for who in ["ada", "ben"] {
-        assert_eq!(readings.look(&node, who, LONG).await, read, "{who}");
+    for requester in ["ada", "ben"] {
+        assert_eq!(
+            readings.look(&node, requester, LONG).await,
+            read,
+            "{requester}"
+        );
     }
     answers.await.unwrap();
 }

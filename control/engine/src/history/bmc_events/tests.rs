@@ -69,7 +69,7 @@ fn shown(store: &HistoryStore) -> Vec<(u64, ReportedBmcEvent)> {
             EventContent::Bmc(did) => (happened.when, *did),
             other => panic!("{other:?}"),
         },
-        HistoryItem::Change(told) => panic!("{told:?}"),
+        HistoryItem::Change(entry) => panic!("{entry:?}"),
     });
     items.collect()
 }

@@ -35,7 +35,7 @@ fn entry(seq: u64, class: Class, (from, to): (ClassMark, ClassMark), key: &str) 
     })
 }
 
-async fn told(history: &History, records: Vec<HistoryRecord>) {
+async fn append_records(history: &History, records: Vec<HistoryRecord>) {
     let read = records.iter().filter_map(HistoryRecord::seq).max().unwrap();
     let cursor = Cursor { journal: 1, read };
     let append = history.append(NODE.to_owned(), cursor, records, 1 << 40);
@@ -58,7 +58,7 @@ async fn an_answer_is_kept_until_the_node_has_another_line_or_a_record_comes() {
     assert_eq!(asked(&history).await, None);
     let marks = ["1", "2", "3"].map(|firmware| record(firmware).state().mark());
     let nic = |seq, from, to| entry(seq, Class::Nic, (from, to), KEY);
-    told(&history, vec![nic(2, marks[0], marks[1])]).await;
+    append_records(&history, vec![nic(2, marks[0], marks[1])]).await;
     assert_eq!(asked(&history).await, at(2_000));
     let is_kept = || {
         let known = history.0.known.since.lock();
@@ -74,7 +74,7 @@ async fn an_answer_is_kept_until_the_node_has_another_line_or_a_record_comes() {
     assert_eq!(asked(&history).await, at(2_000));
     assert!(is_kept());
     assert_eq!(asked(&history).await, at(2_000), "as it is kept");
-    told(&history, vec![nic(3, marks[1], marks[2])]).await;
+    append_records(&history, vec![nic(3, marks[1], marks[2])]).await;
     assert_eq!(asked(&history).await, at(3_000));
 }
 
@@ -87,10 +87,10 @@ async fn entries_of_other_classes_are_among_those_that_a_question_looks_at() {
     let unread = (ClassMark::Incomplete, ClassMark::Incomplete);
     let other = |seq| entry(seq, Class::Kernel, unread, "kernel.cmdline");
     let count = MAX_QUERIED_ENTRIES as u64;
-    told(&history, vec![nic]).await;
-    told(&history, (3..2 + count).map(other).collect()).await;
+    append_records(&history, vec![nic]).await;
+    append_records(&history, (3..2 + count).map(other).collect()).await;
     assert_eq!(asked(&history).await, at(2_000), "the last it looks at");
-    told(&history, vec![other(2 + count)]).await;
+    append_records(&history, vec![other(2 + count)]).await;
     assert_eq!(asked(&history).await, None);
 }
 
@@ -100,9 +100,9 @@ async fn why_a_class_is_not_known_is_of_its_newest_entry() {
     let missing = async || history.unknown_keys(NODE.to_owned()).await.unwrap();
     assert!(missing().await.is_empty());
     let unread = (ClassMark::Incomplete, ClassMark::Incomplete);
-    told(&history, vec![entry(2, Class::Nic, unread, KEY)]).await;
+    append_records(&history, vec![entry(2, Class::Nic, unread, KEY)]).await;
     assert_eq!(missing().await[&Class::Nic][0].0, KEY);
     let known = (ClassMark::Incomplete, record("1").state().mark());
-    told(&history, vec![entry(3, Class::Nic, known, KEY)]).await;
+    append_records(&history, vec![entry(3, Class::Nic, known, KEY)]).await;
     assert!(missing().await.is_empty());
 }

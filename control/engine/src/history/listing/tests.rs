@@ -154,8 +154,8 @@ fn a_class_shows_its_changes_alone_and_kinds_and_times_are_chosen() {
 fn what_is_asked_of_the_fleet_sees_changes_alone() {
     let store = mixed();
     note(&store, "gpu002", 3_000);
-    let told = store.changes(0, None, 100).unwrap();
-    let seen: Vec<_> = told
+    let listed = store.changes(0, None, 100).unwrap();
+    let seen: Vec<_> = listed
         .iter()
         .map(|by| (by.entry.when, by.entry.number))
         .collect();
@@ -247,14 +247,14 @@ fn unset_clock_is_corrected() {
     let store = HistoryStore::in_memory().unwrap();
     let year = 365 * 86_400_000;
     let now = 56 * year;
-    let told = [
+    let records = [
         entry(1, now - 9_000, Class::Nic),
         event(2, now - 8_000),
         // A boot before NTP, and a kernel log that is reported late.
         event(3, 86_400_000),
         event(4, now - 8_500),
     ];
-    store.append(NODE, read(7, 4), &told, now).unwrap();
+    store.append(NODE, read(7, 4), &records, now).unwrap();
     let all = store.list(NODE, &Listing::default(), 9).unwrap();
     assert_eq!(
         whens(&all),
@@ -270,12 +270,12 @@ fn upgrade_records_unreadable_change() {
     let flood = json!({"seq": 3, "at": 600, "boot_id": "b1", "event": {"kind": "flood"}});
     let as_unread =
         |record: HistoryRecord| HistoryRecord::Other(serde_json::to_value(record).unwrap());
-    let told = [
+    let records = [
         as_unread(entry(1, 1_000, Class::Nic)),
         as_unread(event(2, 2_000)),
         HistoryRecord::Other(flood),
     ];
-    append(&store, 3, &told);
+    append(&store, 3, &records);
     assert_eq!(store.changes(0, None, 9).unwrap().len(), 0);
     drop(store);
     for _ in 0..2 {
@@ -292,16 +292,16 @@ fn upgrade_records_unreadable_change() {
 #[test]
 fn deduplicates_and_bounds_future_times() {
     let store = HistoryStore::in_memory().unwrap();
-    let told = [entry(1, 500, Class::Nic), event(2, 99 * NOW)];
-    assert_eq!(append(&store, 2, &told), 2);
-    assert_eq!(append(&store, 2, &told), 0);
+    let records = [entry(1, 500, Class::Nic), event(2, 99 * NOW)];
+    assert_eq!(append(&store, 2, &records), 2);
+    assert_eq!(append(&store, 2, &records), 0);
     note(&store, NODE, 700);
     assert_eq!(
         store.cursor(NODE).unwrap(),
         read(7, 2),
         "notes are no journal"
     );
-    assert_eq!(append(&store, 2, &told), 0);
+    assert_eq!(append(&store, 2, &records), 0);
     let all = store.list(NODE, &Listing::default(), 9).unwrap();
     assert_eq!(whens(&all), [NOW, 700, 500]);
 }

@@ -71,7 +71,7 @@ fn a_spreadsheet_s_file_is_read() {
 
 #[test]
 fn every_mistake_is_named_by_line_and_field() {
-    let told = faults(
+    let found_faults = faults(
         "timestamp,price\n2026-11-23T12:00:00Z,NaN\n2026-11-23T13:00:00,7\n\
          2026-11-23T14:00:00Z,12,5\n2026-11-23T15:00:00Z,cheap\n",
     );
@@ -81,11 +81,18 @@ fn every_mistake_is_named_by_line_and_field() {
         "line 4: price: there are 3 fields",
         "line 5: price: \"cheap\" is not a number",
     ] {
-        assert!(told.contains(part), "{part:?} is missing in {told}");
+        assert!(
+            found_faults.contains(part),
+            "{part:?} is missing in {found_faults}"
+        );
     }
-    let told = faults("1795435200,1\n1795442400,2\n1795438800,3\n1795442400,4\n");
-    assert_eq!(told.matches("is not later than").count(), 2, "{told}");
-    assert!(told.contains("line 3: timestamp"), "{told}");
+    let found_faults = faults("1795435200,1\n1795442400,2\n1795438800,3\n1795442400,4\n");
+    assert_eq!(
+        found_faults.matches("is not later than").count(),
+        2,
+        "{found_faults}"
+    );
+    assert!(found_faults.contains("line 3: timestamp"), "{found_faults}");
     for (text, part) in [
         ("", "it has no price"),
         ("timestamp,price\n", "it has no price"),
@@ -105,13 +112,16 @@ fn every_mistake_is_named_by_line_and_field() {
         (",1\n1795438800,1\n", "line 1: timestamp"),
         ("<html>\n<p>login</p>\n", "line 1: price: is missing"),
     ] {
-        let told = faults(text);
-        assert!(told.contains(part), "{text:?}: {told}");
+        let found_faults = faults(text);
+        assert!(found_faults.contains(part), "{text:?}: {found_faults}");
     }
-    let told = Series::parse(b"1795435200,1\n1795438800,\xff\n")
+    let found_faults = Series::parse(b"1795435200,1\n1795438800,\xff\n")
         .unwrap_err()
         .to_string();
-    assert!(told.contains("line 2: text: is not valid UTF-8"), "{told}");
+    assert!(
+        found_faults.contains("line 2: text: is not valid UTF-8"),
+        "{found_faults}"
+    );
     let many: String = (0..20).map(|n| format!("{n},x\n")).collect();
     assert!(
         faults(&many).ends_with("; and 15 more"),
@@ -122,13 +132,20 @@ fn every_mistake_is_named_by_line_and_field() {
 
 #[test]
 fn reports_wrong_series_briefly() {
-    let told = faults(&"x\n".repeat(1 << 20));
-    assert_eq!(told.matches("price: is missing").count(), 5, "{told}");
-    assert!(told.ends_with("; and 1048571 more"), "{told}");
+    let found_faults = faults(&"x\n".repeat(1 << 20));
+    assert_eq!(
+        found_faults.matches("price: is missing").count(),
+        5,
+        "{found_faults}"
+    );
+    assert!(
+        found_faults.ends_with("; and 1048571 more"),
+        "{found_faults}"
+    );
     let long = "x".repeat(1 << 20);
     for line in [format!("{long},1\n"), format!("1795435200,{long}\n")] {
-        let told = faults(&line);
-        assert!(told.len() < 300, "{} bytes", told.len());
-        assert!(told.contains("\"xxxx"), "{told}");
+        let found_faults = faults(&line);
+        assert!(found_faults.len() < 300, "{} bytes", found_faults.len());
+        assert!(found_faults.contains("\"xxxx"), "{found_faults}");
     }
 }

@@ -103,8 +103,8 @@ async fn spoiled_price_file_keeps_last_good_prices() {
     control.shows("the first", |v| price(v) == Some(-7.0)).await;
     let source = Source::EnergyPrice;
     fs::write(&path, format!("{now},1\n{now},2\n")).unwrap();
-    let told = format!("{}: line 2: timestamp: is not later", path.display());
-    control.fails(&source, &told).await;
+    let error = format!("{}: line 2: timestamp: is not later", path.display());
+    control.fails(&source, &error).await;
     fs::remove_file(&path).unwrap();
     control.fails(&source, "No such file").await;
     // A pipe without a writer: a read would block for ever.

@@ -197,14 +197,14 @@ fn rejected_allocation_keeps_source_up() {
     turns.follow(&ids([1, 2]), now);
     let round = |turns: &mut ReadinessSchedule, now, of_bad| {
         assert_eq!(asked(turns, now), [1, 2]);
-        let told = turns.record_result(good, Ok(Some(part(1))), now);
-        assert_eq!(told, None);
+        let transition = turns.record_result(good, Ok(Some(part(1))), now);
+        assert_eq!(transition, None);
         assert_eq!(turns.source(), Some(Ok(())));
-        let told = turns.record_result(bad, of_bad, now);
+        let transition = turns.record_result(bad, of_bad, now);
         // In any case the source answered for others.
         let stands = turns.source();
         assert!(matches!(stands, None | Some(Ok(()))), "{stands:?}");
-        told
+        transition
     };
     let first = round(&mut turns, now, Err(nonsense()));
     assert_eq!(first, Some(ReadinessChange::Fails(bad, nonsense())));
@@ -220,8 +220,8 @@ fn rejected_allocation_keeps_source_up() {
     assert_eq!(turns.failing(), 0);
     // An allocation that leaves takes its failure with it.
     now += REFRESH;
-    let told = round(&mut turns, now, Err(LATE));
-    assert_eq!(told, Some(ReadinessChange::Fails(bad, LATE)));
+    let transition = round(&mut turns, now, Err(LATE));
+    assert_eq!(transition, Some(ReadinessChange::Fails(bad, LATE)));
     turns.follow(&ids([1]), now);
     assert_eq!(turns.failing(), 0);
 }
@@ -230,13 +230,13 @@ fn rejected_allocation_keeps_source_up() {
 fn failing_source_is_down_and_reported_once() {
     let (mut turns, now) = (turns(), Instant::now());
     turns.follow(&ids(1..=10), now);
-    let mut told = Vec::new();
+    let mut transitions = Vec::new();
     for n in 1..=10 {
         let at = now + PAUSE * n;
         let Some(id) = turns.next(at) else {
             panic!("nobody is asked about")
         };
-        told.extend(turns.record_result(id, Err(LATE), at));
+        transitions.extend(turns.record_result(id, Err(LATE), at));
         let stands = turns.source();
         match n {
             1 | 2 => assert_eq!(stands, None),
@@ -245,7 +245,7 @@ fn failing_source_is_down_and_reported_once() {
     }
     // Reported before the source counted as down.
     let fails = |id| ReadinessChange::Fails(AllocationId(id), LATE);
-    assert_eq!(told, [fails(1), fails(2)]);
+    assert_eq!(transitions, [fails(1), fails(2)]);
     assert_eq!(turns.failing(), 10);
     assert_eq!(turns.source(), None, "nothing was learnt since");
     let at = now + REFRESH * 2;
@@ -274,9 +274,9 @@ fn vanished_allocation_does_not_affect_source() {
     let no_url = || AskError::Url {
         reason: reason.clone(),
     };
-    let told = turns.record_result(AllocationId(2), Err(no_url()), now);
+    let transition = turns.record_result(AllocationId(2), Err(no_url()), now);
     assert_eq!(
-        told,
+        transition,
         Some(ReadinessChange::Fails(AllocationId(2), no_url()))
     );
     assert_eq!(turns.source(), None);

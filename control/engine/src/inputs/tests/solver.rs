@@ -137,10 +137,10 @@ fn request_data_readiness_wins() {
     view.set_allocation(says(2, AllocationState::Pending, None, 0));
     view.set_allocation(says(3, AllocationState::Pending, None, 0));
     view.inputs.data_ready = ready(&[(1, 100_000), (2, 200_000)]);
-    let told = full_input(&view, &vcluster(), 0).pending;
-    let told: Vec<_> = told.values().map(|p| p.data_ready).collect();
+    let pending = full_input(&view, &vcluster(), 0).pending;
+    let pending: Vec<_> = pending.values().map(|p| p.data_ready).collect();
     let part = |millionths| Some(Fraction::millionths(millionths));
-    assert_eq!(told, [part(1_000_000), part(200_000), None]);
+    assert_eq!(pending, [part(1_000_000), part(200_000), None]);
 }
 
 #[test]

@@ -29,9 +29,9 @@ fn invalid_input_names_position() {
         (r#"{"used":[1]}"#, "/used is [1]"),
         (r#"{"used":1e999}"#, "response is not valid JSON"),
     ] {
-        let told = used(body.as_bytes(), "/used", BandwidthUnit::GbS);
-        let told = told.unwrap_err().to_string();
-        assert!(told.contains(part), "{body}: {told}");
+        let error = used(body.as_bytes(), "/used", BandwidthUnit::GbS);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(part), "{body}: {error}");
     }
 }
 

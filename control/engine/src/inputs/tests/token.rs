@@ -86,8 +86,8 @@ async fn a_token_s_file_that_hangs_is_read_once_however_many_ask() {
     let url = site.url("/");
     for _ in 0..3 {
         for answer in join_all((0..4).map(|_| asker.get(&url))).await {
-            let told = answer.unwrap_err().to_string();
-            assert!(told.contains("no answer within 0.3 s"), "{told}");
+            let error = answer.unwrap_err().to_string();
+            assert!(error.contains("no answer within 0.3 s"), "{error}");
         }
     }
     // Other tests read their tokens for a moment.
@@ -143,10 +143,10 @@ async fn a_token_is_shown_and_read_again_when_it_is_no_longer_taken() {
     assert!(refused().contains("is empty"));
     token.put("third");
     fs::set_permissions(&token.path, fs::Permissions::from_mode(0o644)).unwrap();
-    let told = refused();
+    let error = refused();
     assert!(
-        told.starts_with("token_file: others can read") && told.contains("chmod 600"),
-        "{told}"
+        error.starts_with("token_file: others can read") && error.contains("chmod 600"),
+        "{error}"
     );
     assert!(!format!("{asker:?}").contains("second"), "{asker:?}");
 }
@@ -157,12 +157,12 @@ async fn unreachable_error_omits_query() {
     let addr = listener.local_addr().unwrap();
     drop(listener);
     let url = Url::parse(&format!("http://{addr}/ready?user=alice")).unwrap();
-    let told = web(None).get(&url).await.unwrap_err();
-    assert!(told.is_outage(), "{told:?}");
-    let told = told.to_string();
+    let error = web(None).get(&url).await.unwrap_err();
+    assert!(error.is_outage(), "{error:?}");
+    let error = error.to_string();
     assert!(
-        told.starts_with("no answer: ") && !told.contains("alice"),
-        "{told}"
+        error.starts_with("no answer: ") && !error.contains("alice"),
+        "{error}"
     );
 }
 

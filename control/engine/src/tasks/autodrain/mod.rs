@@ -136,23 +136,23 @@ impl AutoDrain {
     async fn act(&mut self, fence: &Fence) -> AutoDrainReport {
         let mut report = AutoDrainReport::default();
         let mut beyond = Vec::new();
-        for heard in self.queries.answers() {
-            match (heard.intent, heard.result.clone()) {
+        for answer in self.queries.answers() {
+            match (answer.intent, answer.result.clone()) {
                 (DrainIntent::Drain, Ok(reason)) => {
-                    if self.exceeds_budget(&heard) {
-                        beyond.push(heard);
-                    } else if self.drain_one(fence, &heard, reason).await {
+                    if self.exceeds_budget(&answer) {
+                        beyond.push(answer);
+                    } else if self.drain_one(fence, &answer, reason).await {
                         report.drained += 1;
                     }
                 }
                 (DrainIntent::Drain, Err(why)) => {
-                    let (node, cause) = (&heard.entry.id, heard.cause);
+                    let (node, cause) = (&answer.entry.id, answer.cause);
                     tracing::debug!(%node, ?cause, why, "fault not confirmed; node not drained");
                     report.unconfirmed += 1;
-                    self.queries.schedule_requery(&heard, ASK_AGAIN);
+                    self.queries.schedule_requery(&answer, ASK_AGAIN);
                 }
                 (DrainIntent::Clear, said) => {
-                    report.cleared += usize::from(self.clear_one(fence, &heard, said).await);
+                    report.cleared += usize::from(self.clear_one(fence, &answer, said).await);
                 }
             }
         }
@@ -164,36 +164,36 @@ impl AutoDrain {
 
     /// Whether the drain is still wanted: meanwhile the brake may have been engaged, a baseline changed, or the
     /// suspicion ended.
-    fn is_wanted(&self, view: &View, heard: &NodeAnswer) -> bool {
-        let node = &heard.entry.id;
+    fn is_wanted(&self, view: &View, answer: &NodeAnswer) -> bool {
+        let node = &answer.entry.id;
         !self.brake.is_held(view)
-            && heard
+            && answer
                 .cause
-                .is_drain_current(&self.nodes.readings, view, heard.number, node)
+                .is_drain_current(&self.nodes.readings, view, answer.number, node)
     }
 
     /// Whether draining this node would exceed the budget.
-    fn exceeds_budget(&mut self, heard: &NodeAnswer) -> bool {
+    fn exceeds_budget(&mut self, answer: &NodeAnswer) -> bool {
         let (view, now) = (self.nodes.core.view(), self.nodes.core.now());
         self.brake.update(&view, now);
-        record(&view, heard).is_some_and(brake::counts)
-            && self.is_wanted(&view, heard)
-            && !self.brake.is_being_drained(&view, &heard.entry.id)
+        record(&view, answer).is_some_and(brake::counts)
+            && self.is_wanted(&view, answer)
+            && !self.brake.is_being_drained(&view, &answer.entry.id)
             && self.brake.left(&view, now) == 0
     }
 
-    async fn drain_one(&mut self, fence: &Fence, heard: &NodeAnswer, reason: String) -> bool {
-        let (node, cause) = (&heard.entry.id, heard.cause);
+    async fn drain_one(&mut self, fence: &Fence, answer: &NodeAnswer, reason: String) -> bool {
+        let (node, cause) = (&answer.entry.id, answer.cause);
         let view = self.nodes.core.view();
-        let now = record(&view, heard);
-        let is_wanted = self.is_wanted(&view, heard) && !self.brake.is_being_drained(&view, node);
+        let now = record(&view, answer);
+        let is_wanted = self.is_wanted(&view, answer) && !self.brake.is_being_drained(&view, node);
         let Some(now) = now.filter(|_| is_wanted) else {
-            self.queries.schedule_requery(heard, TRY_AGAIN);
+            self.queries.schedule_requery(answer, TRY_AGAIN);
             return false;
         };
         // The current revision is expected, because the drain was found to be wanted on the current view. Every
         // assignment and release changes the record, and the answer may have taken most of a minute.
-        let written = self.write(fence, heard, Some(reason.clone()), Some(now.revision));
+        let written = self.write(fence, answer, Some(reason.clone()), Some(now.revision));
         match written.await {
             Ok(applied) => {
                 tracing::warn!(%node, ?cause, reason, "node drained automatically");
@@ -201,12 +201,12 @@ impl AutoDrain {
                 let when = (applied.revision, self.nodes.core.now());
                 self.brake.drained(node.clone(), cause, when, counts);
                 // The node has just confirmed the cause; whether it is over is checked later.
-                self.queries.schedule_requery(heard, ASK_AGAIN);
+                self.queries.schedule_requery(answer, ASK_AGAIN);
                 true
             }
             Err(error) => {
                 tracing::warn!(%node, ?cause, error, "node not drained yet");
-                self.queries.schedule_requery(heard, TRY_AGAIN);
+                self.queries.schedule_requery(answer, TRY_AGAIN);
                 false
             }
         }
@@ -216,27 +216,27 @@ impl AutoDrain {
     async fn clear_one(
         &mut self,
         fence: &Fence,
-        heard: &NodeAnswer,
+        answer: &NodeAnswer,
         said: Result<String, String>,
     ) -> bool {
-        let (node, cause) = (&heard.entry.id, heard.cause);
+        let (node, cause) = (&answer.entry.id, answer.cause);
         let outcome = match said {
             // The revision at the time of the query is expected: the answer of the node was about that state.
             Ok(_) => {
-                let expected = heard.entry.record.as_ref().map(|record| record.revision);
-                self.write(fence, heard, None, expected).await
+                let expected = answer.entry.record.as_ref().map(|record| record.revision);
+                self.write(fence, answer, None, expected).await
             }
             Err(why) => Err(why),
         };
         match outcome {
             Ok(applied) => {
                 tracing::info!(%node, ?cause, "cause of automatic drain ended");
-                self.queries.record_cleared(heard, applied.revision);
+                self.queries.record_cleared(answer, applied.revision);
                 true
             }
             Err(reason) => {
                 tracing::info!(%node, ?cause, reason, "node stays drained");
-                self.queries.schedule_requery(heard, ASK_AGAIN);
+                self.queries.schedule_requery(answer, ASK_AGAIN);
                 false
             }
         }
@@ -246,11 +246,11 @@ impl AutoDrain {
     async fn write(
         &self,
         fence: &Fence,
-        heard: &NodeAnswer,
+        answer: &NodeAnswer,
         reason: Option<String>,
         expected: Option<Revision>,
     ) -> Result<Applied, String> {
-        let (core, owner, node) = (&self.nodes.core, heard.cause.owner(), &heard.entry.id);
+        let (core, owner, node) = (&self.nodes.core, answer.cause.owner(), &answer.entry.id);
         let envelope = faults::envelope(core, owner, fence.clone(), node, reason, expected);
         let written = faults::propose_envelope(core, envelope).await;
         written.map_err(|error| error.to_string())
@@ -259,9 +259,9 @@ impl AutoDrain {
     /// Engages the brake, so that further drains need an operator.
     async fn engage_brake(&mut self, fence: &Fence, mut beyond: Vec<NodeAnswer>) -> bool {
         let view = self.nodes.core.view();
-        beyond.retain(|heard| self.is_wanted(&view, heard));
+        beyond.retain(|answer| self.is_wanted(&view, answer));
         // The service of the most urgent cause among the blocked drains is the principal.
-        let Some(cause) = beyond.first().map(|heard| heard.cause) else {
+        let Some(cause) = beyond.first().map(|answer| answer.cause) else {
             return false;
         };
         let reason = self.brake_reason(&view, &beyond);
@@ -279,8 +279,8 @@ impl AutoDrain {
             }
             Err(error) => {
                 tracing::warn!(%error, "safety stop of automatic draining not committed yet");
-                for heard in &beyond {
-                    self.queries.schedule_requery(heard, TRY_AGAIN);
+                for answer in &beyond {
+                    self.queries.schedule_requery(answer, TRY_AGAIN);
                 }
                 false
             }
@@ -291,8 +291,8 @@ impl AutoDrain {
     fn brake_reason(&self, view: &View, beyond: &[NodeAnswer]) -> String {
         let (nodes, now) = (brake::nodes(view), self.nodes.core.now());
         let of = |cause: Cause| {
-            let held_up = beyond.iter().filter(|heard| heard.cause == cause);
-            let held_up: BTreeSet<NodeId> = held_up.map(|heard| heard.entry.id.clone()).collect();
+            let held_up = beyond.iter().filter(|answer| answer.cause == cause);
+            let held_up: BTreeSet<NodeId> = held_up.map(|answer| answer.entry.id.clone()).collect();
             if held_up.is_empty() {
                 return None;
             }
@@ -318,7 +318,7 @@ impl AutoDrain {
 }
 
 /// Record of the queried node in that view; `None` if it is no longer a member.
-fn record<'v>(view: &'v View, heard: &NodeAnswer) -> Option<&'v Node> {
-    let entry = view.node(&heard.entry.id)?;
+fn record<'v>(view: &'v View, answer: &NodeAnswer) -> Option<&'v Node> {
+    let entry = view.node(&answer.entry.id)?;
     entry.record.as_ref().filter(|record| is_member(record))
 }

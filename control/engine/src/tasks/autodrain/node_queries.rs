@@ -169,9 +169,9 @@ impl NodeQueries {
 
     fn take(&mut self, ended: Result<NodeAnswer, PanickedTask<QueryKey>>) {
         match ended {
-            Ok(heard) => {
-                self.under_way.remove(&key(&heard));
-                self.unhandled.push(heard);
+            Ok(answer) => {
+                self.under_way.remove(&key(&answer));
+                self.unhandled.push(answer);
             }
             // The node is queried again after a pause.
             Err(PanickedTask { key, error }) => {
@@ -190,25 +190,25 @@ impl NodeQueries {
         while let Some(ended) = self.asks.try_join_next() {
             self.take(ended);
         }
-        let mut heard = std::mem::take(&mut self.unhandled);
-        heard.sort_by_key(|heard| (heard.intent, heard.cause));
-        heard
+        let mut answer = std::mem::take(&mut self.unhandled);
+        answer.sort_by_key(|answer| (answer.intent, answer.cause));
+        answer
     }
 
     /// Schedules the next query of this node after `pause`.
-    pub(super) fn schedule_requery(&mut self, heard: &NodeAnswer, pause: Duration) {
+    pub(super) fn schedule_requery(&mut self, answer: &NodeAnswer, pause: Duration) {
         let wait = RequeryCondition::Pause {
             until: Instant::now() + pause,
-            was_suspect: heard.was_suspect,
+            was_suspect: answer.was_suspect,
         };
-        self.waits.insert(key(heard), wait);
+        self.waits.insert(key(answer), wait);
     }
 
     /// Marks the drain reason as cleared in revision `written`. The node is not queried again before the view includes
     /// that revision.
-    pub(super) fn record_cleared(&mut self, heard: &NodeAnswer, written: Revision) {
+    pub(super) fn record_cleared(&mut self, answer: &NodeAnswer, written: Revision) {
         self.waits
-            .insert(key(heard), RequeryCondition::Shown(written));
+            .insert(key(answer), RequeryCondition::Shown(written));
     }
 
     /// Whether the node was queried and waits for the next query.
@@ -229,8 +229,8 @@ impl NodeQueries {
     }
 }
 
-fn key(heard: &NodeAnswer) -> (Cause, NodeId) {
-    (heard.cause, heard.entry.id.clone())
+fn key(answer: &NodeAnswer) -> (Cause, NodeId) {
+    (answer.cause, answer.entry.id.clone())
 }
 
 /// Whether the node is a member of the cluster: neither joining nor retired.

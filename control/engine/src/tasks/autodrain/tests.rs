@@ -39,11 +39,11 @@ impl AutodrainFixture {
     fn new(policy: DriftPolicy) -> Self {
         let world = World::new();
         world.set_first_reading();
-        let whom = BaselineDefinition {
+        let scope = BaselineDefinition {
             nodes: NODE.to_owned(),
             ..BaselineDefinition::default()
         };
-        world.require_firmware(policy, whom);
+        world.require_firmware(policy, scope);
         Self {
             judges: Conformance::new(world.records()),
             task: AutoDrain::new(world.nodes()),
@@ -52,7 +52,7 @@ impl AutodrainFixture {
     }
 
     /// Sets what the node gossips, and what it answers to a direct query.
-    async fn has(&mut self, gossiped: &ClassRecord, told: Option<&ClassRecord>) {
+    async fn has(&mut self, gossiped: &ClassRecord, reported: Option<&ClassRecord>) {
         let mark = gossiped.state().mark();
         let marks = Class::ALL.into_iter().map(|class| {
             let mark = match class {
@@ -64,7 +64,7 @@ impl AutodrainFixture {
         self.world.set_marks(marks.collect());
         {
             let mut says = self.world.agent_answers.lock().unwrap();
-            says.inventory = told.map(|record| Inventory {
+            says.inventory = reported.map(|record| Inventory {
                 records: BTreeMap::from([(Class::Nic, record.clone())]),
                 ..Inventory::default()
             });
@@ -148,11 +148,11 @@ async fn unconfirmed_drift_drains_nothing() {
             .unwrap()
             .inventory_requests
     };
-    for told in [Some(nic("28.41")), Some(unread), None] {
-        fixture.has(&nic("28.39"), told.as_ref()).await;
+    for reported in [Some(nic("28.41")), Some(unread), None] {
+        fixture.has(&nic("28.39"), reported.as_ref()).await;
         let before = probed(&fixture);
         let report = fixture.pass().await;
-        assert_eq!((report.drained, report.unconfirmed), (0, 1), "{told:?}");
+        assert_eq!((report.drained, report.unconfirmed), (0, 1), "{reported:?}");
         assert!(probed(&fixture) > before, "it was asked itself");
         assert!(fixture.reasons().is_empty());
     }

@@ -212,7 +212,7 @@ impl Checkpoints {
             return;
         };
         let at = self.core.now();
-        let heard = |is_at_it| {
+        let progress_report = |is_at_it| {
             Some(RankReportTime {
                 at,
                 is_progressing: is_at_it,
@@ -224,14 +224,14 @@ impl Checkpoints {
                 let number = part.number;
                 let of = RankCheckpoint { number, outcome };
                 self.commit(&part, of).await;
-                (heard(true), requests::SETTLE)
+                (progress_report(true), requests::SETTLE)
             }
             RequestOutcome::Status(CheckpointStatus::Asked { .. }) => {
                 (last, requests::pause(&part, at))
             }
             RequestOutcome::Status(
                 CheckpointStatus::Writing { .. } | CheckpointStatus::Deferred { .. },
-            ) => (heard(true), requests::pause(&part, at)),
+            ) => (progress_report(true), requests::pause(&part, at)),
             RequestOutcome::Status(CheckpointStatus::Gone) => (last, requests::SETTLE),
             RequestOutcome::Failed(reason) => {
                 self.commit(&part, requests::failed(&part, at, reason))

@@ -120,20 +120,20 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
         )
         .saves
     };
-    let told = || {
+    let orders = || {
         let mut exposition = Exposition::default();
         world.checkpoints.expose(&core.view(), &mut exposition);
         exposition.text()
     };
     assert_eq!(due().await, 1);
     assert!(matches!(saves(), CheckpointAbility::In { .. }));
-    assert!(!told().contains(OUT));
+    assert!(!orders().contains(OUT));
 
     // A checkpoint to another directory on request gives no information about the usual storage.
     one_to(&world, &mut checkpoints, id, "/elsewhere".to_owned()).await;
     assert_eq!(world.allocation(id).progress.failed_checkpoints, 1);
     assert!(matches!(saves(), CheckpointAbility::In { .. }));
-    assert!(!told().contains(OUT));
+    assert!(!orders().contains(OUT));
 
     one(&world, &mut checkpoints, id).await;
     assert_eq!(world.allocation(id).progress.failed_checkpoints, 2);
@@ -143,7 +143,7 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
         CheckpointAbility::NotNow,
         "who must go is not asked for one"
     );
-    assert!(told().contains(OUT), "{}", told());
+    assert!(orders().contains(OUT), "{}", orders());
 
     // An operator may request one all the same.
     can_write.store(true, Ordering::SeqCst);
@@ -151,7 +151,7 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     assert_eq!(world.allocation(id).progress.kept.unwrap().number, 3);
     assert_eq!(due().await, 1);
     assert!(matches!(saves(), CheckpointAbility::In { .. }));
-    assert!(!told().contains(OUT), "{}", told());
+    assert!(!orders().contains(OUT), "{}", orders());
 }
 
 #[tokio::test]

@@ -332,8 +332,9 @@ impl NodeRecords {
 
     /// Puts a record into the cache. Returns whether the record is available.
     async fn record(&self, view: &View, digest: Digest) -> bool {
-        let told = naming(gossiping(view), digest);
-        let Some((class, node)) = told.or_else(|| naming(view.as_known_all(), digest)) else {
+        let gossiping_node = naming(gossiping(view), digest);
+        let Some((class, node)) = gossiping_node.or_else(|| naming(view.as_known_all(), digest))
+        else {
             return false;
         };
         let preimages = &self.preimages;
@@ -347,7 +348,7 @@ impl NodeRecords {
             return true;
         }
         // A node that does not gossip cannot be queried.
-        let Some((_, node)) = told else {
+        let Some((_, node)) = gossiping_node else {
             return false;
         };
         let fetched = preimages.fetch_record(&self.core.agents, view, digest, node);
@@ -365,6 +366,6 @@ fn earlier_of(
 ) -> Option<Arc<ClassRecord>> {
     let earlier = node.earlier().get(&class)?;
     let now = preimages.record(&node.marks().get(&class)?.digest()?)?;
-    let told = now.in_schema(earlier.schema).ok()?;
-    (told.state().digest() == Some(digest)).then(|| Arc::new(told))
+    let converted = now.in_schema(earlier.schema).ok()?;
+    (converted.state().digest() == Some(digest)).then(|| Arc::new(converted))
 }

@@ -64,8 +64,8 @@ async fn keeps_of(history: &History, node: &str, journal: u64) {
         more: 0,
     };
     let cursor = Cursor { journal, read: 1 };
-    let told = vec![HistoryRecord::Entry(entry)];
-    let append = history.append(node.to_owned(), cursor, told, 2_000);
+    let records = vec![HistoryRecord::Entry(entry)];
+    let append = history.append(node.to_owned(), cursor, records, 2_000);
     append.await.unwrap();
 }
 
@@ -109,14 +109,14 @@ async fn silent_gossip_keeps_last_state() {
     keeps(&world.history).await;
     let view = world.core.view();
     // The BMC still reports a class.
-    let mut unheard = NodeEntry::new(id(NODE));
+    let mut silent = NodeEntry::new(id(NODE));
     let of_bmc = MergedMark {
         base: None,
         mark: ClassRecord::new(Class::Bmc).state().mark(),
         earlier: None,
     };
-    unheard.merged_marks = BTreeMap::from([(Class::Bmc, of_bmc)]);
-    let was = world.records().recall(&unheard).await.unwrap().unwrap();
+    silent.merged_marks = BTreeMap::from([(Class::Bmc, of_bmc)]);
+    let was = world.records().recall(&silent).await.unwrap().unwrap();
     assert_eq!(was.marks()[&Class::Nic], nic().state().mark());
     assert_eq!(was.document_digest, Some(document().0));
     // Another node has no stored data.

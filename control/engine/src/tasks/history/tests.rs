@@ -15,11 +15,11 @@ use lattice_conformance::{
     history::{Cause, Entry, KeyChange},
 };
 
-fn page(journal: u64, told: &[HistoryRecord]) -> HistoryPage {
-    let last = told.last().and_then(HistoryRecord::seq).unwrap_or(0);
+fn page(journal: u64, records: &[HistoryRecord]) -> HistoryPage {
+    let last = records.last().and_then(HistoryRecord::seq).unwrap_or(0);
     HistoryPage {
         journal,
-        entries: serde_json::to_vec(told).unwrap().into(),
+        entries: serde_json::to_vec(records).unwrap().into(),
         first_kept: 1,
         next: last,
         last,
@@ -166,8 +166,8 @@ async fn unreadable_journal_is_polled_with_backoff() {
 
 #[test]
 fn what_is_longer_than_agents_write_it_is_not_read() {
-    let read = |told: &[HistoryRecord]| match parse(&id(NODE), &page(1, told)) {
-        Ok(told) => Ok(told.len()),
+    let read = |records: &[HistoryRecord]| match parse(&id(NODE), &page(1, records)) {
+        Ok(records) => Ok(records.len()),
         Err(ReadError::Journal { reason, .. }) => Err(reason),
         Err(other) => panic!("{other}"),
     };
@@ -209,13 +209,13 @@ fn page_beyond_last_line_loses_nothing() {
         last,
         unwritten: bytes::Bytes::from_static(b"[]"),
     };
-    let told = |seq| {
+    let page_of = |seq| {
         let line = serde_json::json!({"seq": seq, "at": 1});
         vec![HistoryRecord::Other(line)]
     };
-    assert_eq!(read_up_to(&page(3, 9), &told(3), 0), 3);
-    assert_eq!(read_up_to(&page(u64::MAX, 9), &told(3), 0), 9);
-    assert_eq!(read_up_to(&page(0, 9), &told(3), 0), 3);
+    assert_eq!(read_up_to(&page(3, 9), &page_of(3), 0), 3);
+    assert_eq!(read_up_to(&page(u64::MAX, 9), &page_of(3), 0), 9);
+    assert_eq!(read_up_to(&page(0, 9), &page_of(3), 0), 3);
     assert_eq!(read_up_to(&page(2, 9), &[], 5), 5);
 }
 

@@ -153,15 +153,15 @@ fn suppressed_flaps_are_counted_later() {
         baselines: BTreeSet::new(),
     };
     let mut node = crate::tasks::testing::entry(NODE);
-    let mut told = Vec::new();
+    let mut counts = Vec::new();
     for second in 0..100 {
         node.liveness = match second % 2 {
             0 => Liveness::Unreachable,
             _ => Liveness::Alive,
         };
-        told.extend(compared.liveness(&node, hour + second * 1_000, false));
+        counts.extend(compared.liveness(&node, hour + second * 1_000, false));
     }
-    assert_eq!(told.len(), MAX_LIVENESS_CHANGES);
+    assert_eq!(counts.len(), MAX_LIVENESS_CHANGES);
     node.liveness = Liveness::Unreachable;
     let (when, noted) = compared.liveness(&node, 3 * hour, false).unwrap();
     let left_out = match noted {

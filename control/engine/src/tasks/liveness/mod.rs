@@ -111,11 +111,11 @@ impl Pings {
                 Ok(()) = inputs.changed() => self.ask_new(),
                 Some(ping) = self.pings.join_next() => {
                     // Answers arrive in bursts; each burst makes one new view.
-                    let mut heard: Vec<PingAnswer> = ended(ping).flatten().into_iter().collect();
+                    let mut ping_answers: Vec<PingAnswer> = ended(ping).flatten().into_iter().collect();
                     while let Some(ping) = self.pings.try_join_next() {
-                        heard.extend(ended(ping).flatten());
+                        ping_answers.extend(ended(ping).flatten());
                     }
-                    self.note(heard);
+                    self.note(ping_answers);
                 }
                 Some(round) = self.rounds.join_next() => {
                     if let Some((node, said)) = ended(round)
@@ -142,14 +142,14 @@ impl Pings {
                 "control was suspended for a while"
             );
             for track in self.tracks.values_mut() {
-                let heard_at = &mut track.answers.answered_at;
-                *heard_at = (*heard_at + stalled).min(now);
+                let last_answer = &mut track.answers.answered_at;
+                *last_answer = (*last_answer + stalled).min(now);
             }
         }
     }
 
     /// Records answers and publishes their effect at once.
-    fn note(&mut self, heard: Vec<PingAnswer>) {
+    fn note(&mut self, ping_answers: Vec<PingAnswer>) {
         let (now, view) = (Instant::now(), self.core.view());
         let mut found = BTreeMap::new();
         for PingAnswer {
@@ -157,7 +157,7 @@ impl Pings {
             boot,
             at,
             addr,
-        } in heard
+        } in ping_answers
         {
             let Some(track) = self.tracks.get_mut(&node) else {
                 continue;

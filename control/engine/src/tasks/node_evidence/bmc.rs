@@ -43,7 +43,7 @@ pub(crate) struct Bmc<'c> {
     freshness: &'c Freshness,
     /// Service named as requester in the BMC history if no operator is the requester.
     service: &'static str,
-    told: OnceCell<Option<BmcReadingOutcome>>,
+    current: OnceCell<Option<BmcReadingOutcome>>,
 }
 
 /// Result of a reading.
@@ -69,7 +69,7 @@ impl<'c> Bmc<'c> {
             node,
             freshness,
             service,
-            told: OnceCell::new(),
+            current: OnceCell::new(),
         }
     }
 
@@ -82,8 +82,8 @@ impl<'c> Bmc<'c> {
     /// [`Freshness::Recent`], for joining nodes, it is read only if this control has not tried to read it yet. `None`
     /// if this control reads no BMC for the node.
     pub(super) async fn current_reading(&self) -> Option<&BmcReadingOutcome> {
-        let told = self.told.get_or_init(|| self.look());
-        told.await.as_ref()
+        let current = self.current.get_or_init(|| self.look());
+        current.await.as_ref()
     }
 
     async fn look(&self) -> Option<BmcReadingOutcome> {
@@ -111,8 +111,13 @@ impl<'c> Bmc<'c> {
     /// Reads the BMC now; returns the classes that changed.
     async fn asked(&self) -> Result<Vec<Class>, String> {
         let by = self.freshness.by();
-        let who = by.as_deref().unwrap_or(self.service);
-        match self.nodes.readings.look(self.node, who, TIMEOUT).await {
+        let requester = by.as_deref().unwrap_or(self.service);
+        match self
+            .nodes
+            .readings
+            .look(self.node, requester, TIMEOUT)
+            .await
+        {
             Some(RequestedReading::Read { differs }) => Ok(differs),
             Some(RequestedReading::Silent { why }) => Err(format!("BMC not readable now: {why}")),
             Some(RequestedReading::Late { within }) => {
@@ -139,26 +144,28 @@ impl<'c> Bmc<'c> {
         if !self.last().is_some_and(|parts| parts.may_drain) {
             return Answer::Healthy;
         }
-        let Some(told) = self.current_reading().await else {
+        let Some(outcome) = self.current_reading().await else {
             return Answer::Healthy;
         };
-        let (now, stands) = (told.parts.drains_now(), told.parts.drains());
-        let now = node_health::worst_reason_text(now).filter(|_| told.outdated.is_none());
+        let (now, stands) = (outcome.parts.drains_now(), outcome.parts.drains());
+        let now = node_health::worst_reason_text(now).filter(|_| outcome.outdated.is_none());
         match (now, node_health::worst_reason_text(stands)) {
-            (Some(now), _) if told.unconfirmed.is_empty() => {
-                Answer::Drains(format!("{BMC_PREFIX}{now}{}{}", told.age(), told.doubt()))
-            }
+            (Some(now), _) if outcome.unconfirmed.is_empty() => Answer::Drains(format!(
+                "{BMC_PREFIX}{now}{}{}",
+                outcome.age(),
+                outcome.doubt()
+            )),
             (Some(now), _) => Answer::Unknown(format!(
                 "{BMC_PREFIX}{now}; {}",
                 BmcReadingOutcome::UNCONFIRMED
             )),
             (None, Some(stood)) => {
-                let why = told.open_fault_reason();
-                Answer::Unknown(format!("{BMC_PREFIX}{stood}; {why}{}", told.age()))
+                let why = outcome.open_fault_reason();
+                Answer::Unknown(format!("{BMC_PREFIX}{stood}; {why}{}", outcome.age()))
             }
             (None, None) => match was_named {
-                Some(named) if !told.covers_fault(named) => {
-                    let why = told.open_fault_reason();
+                Some(named) if !outcome.covers_fault(named) => {
+                    let why = outcome.open_fault_reason();
                     Answer::Unknown(format!("{BMC_PREFIX}{named}{EARLIER_FAULT_NOTE}{why}"))
                 }
                 _ => Answer::Healthy,
@@ -173,10 +180,10 @@ impl BmcReadingOutcome {
     /// Whether the current reading covers the earlier fault `named`. A text names only the worst fault and the number
     /// of the others; if there are others, the reading must cover all checks.
     fn covers_fault(&self, named: &str) -> bool {
-        let untold = &self.parts.untold;
+        let undecided = &self.parts.undecided;
         let is_one = !named.contains("; and ");
         let code = named.split(' ').next().unwrap_or_default();
-        self.outdated.is_none() && !untold.contains(code) && (is_one || untold.is_empty())
+        self.outdated.is_none() && !undecided.contains(code) && (is_one || undecided.is_empty())
     }
 
     /// Note that the BMC may belong to another machine, for readers of the drain reason.

@@ -56,11 +56,11 @@ pub(crate) async fn ask(
         last.as_ref()
             .is_some_and(|last| last.records.contains_key(class))
     };
-    let told = match asked.iter().any(|(class, _)| has_part(class)) {
+    let bmc_reading = match asked.iter().any(|(class, _)| has_part(class)) {
         true => bmc.current_reading().await,
         false => None,
     };
-    Ok(judge(&asked, inventory, told, unknown))
+    Ok(judge(&asked, inventory, bmc_reading, unknown))
 }
 
 fn draining_baselines(
@@ -101,10 +101,10 @@ fn judge(
         }
         // A baseline that was taken from agent and BMC together is compared with both.
         let part = bmc.and_then(|bmc| Some((bmc, bmc.parts.records.get(class)?)));
-        let told = inventory.records.remove(class);
+        let agent_record = inventory.records.remove(class);
         let (record, age) = match part {
-            None => (told, String::new()),
-            Some((bmc, part)) => match class_merge::merge_class(told, part) {
+            None => (agent_record, String::new()),
+            Some((bmc, part)) => match class_merge::merge_class(agent_record, part) {
                 Some(record) => (Some(record), bmc.age()),
                 None => {
                     let why = "agent and BMC have no schema version in common";

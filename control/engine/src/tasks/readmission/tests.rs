@@ -47,11 +47,11 @@ async fn checked(world: &World, freshness: &Freshness) -> Result<(), String> {
 
 /// Sets a baseline for the NIC firmware.
 fn asks_for(world: &World, policy: DriftPolicy) {
-    let whom = BaselineDefinition {
+    let scope = BaselineDefinition {
         nodes: NODE.to_owned(),
         ..BaselineDefinition::default()
     };
-    world.require_firmware(policy, whom);
+    world.require_firmware(policy, scope);
 }
 
 /// Sets the NIC firmware that the node reads.
@@ -144,11 +144,11 @@ async fn unreadable_cohort_may_match_draining_baseline() {
         gpu_count: Some(8),
         ..CohortSelector::default()
     };
-    let whom = BaselineDefinition {
+    let scope = BaselineDefinition {
         cohort: Some(of_eight),
         ..BaselineDefinition::default()
     };
-    world.require_firmware(DriftPolicy::Drain, whom);
+    world.require_firmware(DriftPolicy::Drain, scope);
     let is = |published: Reading<u32>, now: Reading<u32>, firmware: &str| {
         world.set_first_reading_as(built(published));
         reads(&world, Reading::Present(firmware));

@@ -91,8 +91,8 @@ mod tests {
             (id("a"), Ok(500_000)),
             (id("b"), Err("it has no GPUs".to_owned())),
         ]);
-        let told = one.value.map_err(|why| why.to_string());
-        assert_eq!(told, Err("node b: it has no GPUs".to_owned()));
+        let result = one.value.map_err(|why| why.to_string());
+        assert_eq!(result, Err("node b: it has no GPUs".to_owned()));
         assert_eq!(mean(Vec::new()).value, Err(UnknownMetricReason::NoNodes));
     }
 }

@@ -196,8 +196,8 @@ fn planner_receives_tenant_standing() {
         assert!(affects_plan(&delta, planner.view()));
         planner.update(delta);
         assert_eq!(planner.view(), &full_input(&pair[1], &vcluster(), 7));
-        let told = planner.view().tenants.get(&tenant);
-        known.push(told.map(|told| (told.share_used.get(), told.budget_used())));
+        let standing = planner.view().tenants.get(&tenant);
+        known.push(standing.map(|standing| (standing.share_used.get(), standing.budget_used())));
     }
     assert_eq!(
         known,

@@ -86,7 +86,7 @@ enum RefusedProposal {
 struct KnownRefusal {
     /// Revision of the allocation record; another revision resets the entry.
     revision: Revision,
-    told: Arc<NotAssigned>,
+    not_assigned: Arc<NotAssigned>,
     refused: Option<RefusedProposal>,
     aside: Option<SetAside>,
 }
@@ -187,7 +187,9 @@ impl Unassigned {
     /// All explanations, for queries.
     pub(super) fn explanations(&self) -> BTreeMap<AllocationId, Arc<NotAssigned>> {
         let known = self.0.iter();
-        known.map(|(id, known)| (*id, known.told.clone())).collect()
+        known
+            .map(|(id, known)| (*id, known.not_assigned.clone()))
+            .collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -208,14 +210,14 @@ impl Unassigned {
         let Some(explanation) = of.plan.waiting.of_placed(of.placed, blocker) else {
             return;
         };
-        let told = Arc::new(NotAssigned {
+        let not_assigned = Arc::new(NotAssigned {
             planned_at: of.plan.made_at,
             explanation,
             is_aside: aside.is_some(),
         });
         let known = KnownRefusal {
             revision: of.held.revision,
-            told,
+            not_assigned,
             refused,
             aside,
         };

@@ -118,7 +118,7 @@ pub fn health(reasons: &[Reason]) -> serde_json::Value {
 }
 
 pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
-    let (pinged, listed, gated, ended, claimed, read, kept, checked, told, wiped) = (
+    let (pinged, listed, gated, ended, claimed, read, kept, checked, history, wiped) = (
         says.clone(),
         says.clone(),
         says.clone(),
@@ -207,19 +207,19 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
             async move { Ok(found) }
         })
         .rpc(move |_, _: GetHistory| {
-            let page = told.lock().unwrap().history.clone();
+            let page = history.lock().unwrap().history.clone();
             let page = page.ok_or("it has none".to_owned());
             async move { Ok(page) }
         })
         .rpc(move |_, _: GetInventory| {
             let mut says = read.lock().unwrap();
             says.inventory_requests += 1;
-            let told = says
+            let inventory = says
                 .inventory
                 .as_ref()
                 .map(|i| serde_json::to_vec(i).unwrap());
             async move {
-                Ok(told
+                Ok(inventory
                     .map(Bytes::from)
                     .ok_or_else(|| "the probe hangs".to_owned()))
             }
@@ -227,12 +227,12 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
         .rpc(move |_, asked: GetHealth| {
             let mut says = checked.lock().unwrap();
             says.health_passes += usize::from(asked.fresh);
-            let (told, hangs) = (says.health.clone(), says.health_hangs);
+            let (health, hangs) = (says.health.clone(), says.health_hangs);
             async move {
                 if hangs {
                     std::future::pending::<()>().await;
                 }
-                Ok(told.map(|told| Bytes::from(told.to_string())))
+                Ok(health.map(|health| Bytes::from(health.to_string())))
             }
         })
         .rpc(move |_, _: ListAttempts| {

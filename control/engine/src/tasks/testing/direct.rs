@@ -485,19 +485,19 @@ async fn a_list_that_no_agent_can_have_is_no_answer() {
 #[tokio::test]
 async fn overlong_health_answer_is_invalid() {
     let world = World::new();
-    let told = |bytes: usize| {
+    let answer_of = |bytes: usize| {
         let mut health = world::health(&[]);
         health["remark"] = "x".repeat(bytes).into();
         world.agent_answers.lock().unwrap().health = Ok(health);
     };
     let (node, now) = (id(NODE), Freshness::NOW);
-    told(256 << 10);
+    answer_of(256 << 10);
     assert!(
         readmission::check(&world.nodes(), &node, &now)
             .await
             .is_ok()
     );
-    told(512 << 10);
+    answer_of(512 << 10);
     let refused = readmission::check(&world.nodes(), &node, &now)
         .await
         .unwrap_err();

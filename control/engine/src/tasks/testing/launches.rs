@@ -83,7 +83,7 @@ fn exit(allocation: &Allocation) -> String {
 
 #[tokio::test]
 async fn an_agent_hears_how_many_gpus_work_uses() {
-    for (asked, told) in [(Some(4), vec![4]), (None, vec![]), (Some(0), vec![])] {
+    for (asked, gpu_counts) in [(Some(4), vec![4]), (None, vec![]), (Some(0), vec![])] {
         let mut fixture = DispatcherFixture::new().await;
         let constraints = Constraints {
             gpus_per_node: asked,
@@ -95,7 +95,7 @@ async fn an_agent_hears_how_many_gpus_work_uses() {
         fixture.world.assign(allocation, "b1");
         fixture.round().await;
         assert_eq!(fixture.started_attempts(), 1, "{asked:?}");
-        assert_eq!(fixture.world.agent_answers.lock().unwrap().gpus, told);
+        assert_eq!(fixture.world.agent_answers.lock().unwrap().gpus, gpu_counts);
     }
 }
 

@@ -14,8 +14,8 @@ impl DispatcherFixture {
     /// Walltime changes received by the agent, as number and milliseconds.
     fn walltime_changes(&self) -> Vec<(u32, u64)> {
         let says = self.world.agent_answers.lock().unwrap();
-        let told = |asked: &SetWalltime| (asked.number, asked.walltime_ms);
-        says.walltimes.iter().map(told).collect()
+        let number_and_walltime = |asked: &SetWalltime| (asked.number, asked.walltime_ms);
+        says.walltimes.iter().map(number_and_walltime).collect()
     }
 }
 

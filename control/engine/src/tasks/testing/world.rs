@@ -103,7 +103,7 @@ impl WorldStore {
             panic!("another answer")
         };
         let core = self.core.get().and_then(Weak::upgrade).unwrap();
-        core.heard();
+        core.record_contact();
         let Answer::Baselines(baselines) = self.copy.state().query(&Query::Baselines) else {
             panic!("another answer")
         };

@@ -89,13 +89,16 @@ fn valid_credit_precedes_ledger() {
         node_ms: 10 * HOUR_MS,
         gpu_ms: 90 * HOUR_MS,
     };
-    let told = Hours::new(&record, used, UnixMillis(1_000));
+    let credited = Hours::new(&record, used, UnixMillis(1_000));
     // The accounting system gives no value for nodes.
-    assert_eq!(told.used(), Some(0.1));
-    assert_eq!(told.source(), lattice_view::state::hours::Source::Ledger);
-    assert!(told.downscaled);
-    assert_eq!(factor(told), 0.05);
-    let (gpu, source) = told.gpu.unwrap();
+    assert_eq!(credited.used(), Some(0.1));
+    assert_eq!(
+        credited.source(),
+        lattice_view::state::hours::Source::Ledger
+    );
+    assert!(credited.downscaled);
+    assert_eq!(factor(credited), 0.05);
+    let (gpu, source) = credited.gpu.unwrap();
     assert_eq!(
         (gpu.used_ms, source),
         (50 * HOUR_MS, lattice_view::state::hours::Source::Accounting)
@@ -156,7 +159,8 @@ async fn ledger_of_restored_cluster_with_more_records_is_read_again() {
     until(|| read_to(3)).await;
     let used_ms = || {
         let now = core.now();
-        let used = usage.ask(|ledger| ledger.usage(UsageScope::Tenant(&tenant), UnixMillis(0), now));
+        let used =
+            usage.ask(|ledger| ledger.usage(UsageScope::Tenant(&tenant), UnixMillis(0), now));
         used.map(|used| used.work.node_ms)
     };
     let early = used_ms().unwrap();
@@ -197,7 +201,7 @@ async fn running_usage_exhausts_budget() {
     let project = world.allocation(key.allocation).spec.project;
     let tenant = project.tenant();
     let core = world.core.clone();
-    let mut told = core.subscribe(None);
+    let mut changes = core.subscribe(None);
     let following = tokio::spawn(follow(core.clone(), world.usage.clone()));
     let read = || world.usage.ask(|ledger| ledger.len());
     assert_eq!(until(read).await, 1);
@@ -237,7 +241,7 @@ async fn running_usage_exhausts_budget() {
     };
     until(exhausted).await;
     let said = loop {
-        let change = tokio::time::timeout(Duration::from_secs(30), told.next())
+        let change = tokio::time::timeout(Duration::from_secs(30), changes.next())
             .await
             .unwrap();
         if let crate::Change::Observed(observed) = change

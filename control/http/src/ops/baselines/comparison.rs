@@ -27,8 +27,8 @@ pub(crate) async fn diff(api: &Api, text: &str, with: &str) -> Result<DiffView, 
         Some(node) => {
             let records = api.records().records(&node, &Class::ALL).await;
             let records = records.map_err(|error| agent_problem(&error))?;
-            let told = deviations(&left, &records.into_iter().collect());
-            told.into_iter().map(deviation).collect()
+            let found = deviations(&left, &records.into_iter().collect());
+            found.into_iter().map(deviation).collect()
         }
         None => rule_differences(&left, &find_other(core, with).await?),
     };
@@ -114,18 +114,18 @@ fn rule_differences(left: &ParsedBaseline, right: &ParsedBaseline) -> Vec<Differ
         None => Err("<no rule>".to_owned()),
         Some(rule) => rule.expectation.clone(),
     };
-    let mut told = Vec::new();
+    let mut rows = Vec::new();
     for class in classes {
         match (ask(left, class), ask(right, class)) {
             (
                 Ok(Expectation::Exact { record: a, .. }),
                 Ok(Expectation::Exact { record: b, .. }),
-            ) => told.extend(compare(&a, &b).into_iter().map(difference)),
+            ) => rows.extend(compare(&a, &b).into_iter().map(difference)),
             (Ok(Expectation::Partial(a)), Ok(Expectation::Partial(b))) => {
-                told.extend(constraints(class, &a, &b));
+                rows.extend(constraints(class, &a, &b));
             }
             (Ok(a @ Expectation::Partial(_)), Ok(Expectation::Exact { record, .. })) => {
-                told.extend(a.check(&record).into_iter().map(deviation));
+                rows.extend(a.check(&record).into_iter().map(deviation));
             }
             (Ok(Expectation::Exact { record, .. }), Ok(b @ Expectation::Partial(_))) => {
                 let swapped = b.check(&record).into_iter().map(|d| {
@@ -133,7 +133,7 @@ fn rule_differences(left: &ParsedBaseline, right: &ParsedBaseline) -> Vec<Differ
                     std::mem::swap(&mut row.left, &mut row.right);
                     row
                 });
-                told.extend(swapped);
+                rows.extend(swapped);
             }
             (a, b) => {
                 let words = |side: Result<Expectation, String>| match side {
@@ -143,18 +143,18 @@ fn rule_differences(left: &ParsedBaseline, right: &ParsedBaseline) -> Vec<Differ
                 };
                 let (a, b) = (words(a), words(b));
                 if a != b {
-                    told.push(row(class, "class".to_owned(), a, b, KeyVerdict::Differs));
+                    rows.push(row(class, "class".to_owned(), a, b, KeyVerdict::Differs));
                 }
             }
         }
     }
-    told
+    rows
 }
 
 fn constraints(class: Class, a: &[Constraint], b: &[Constraint]) -> Vec<DifferenceView> {
     let by_key = |all: &[Constraint]| -> BTreeMap<String, String> {
-        let told = all.iter().map(|c| (c.key.to_string(), c.expected()));
-        told.collect()
+        let expected_values = all.iter().map(|c| (c.key.to_string(), c.expected()));
+        expected_values.collect()
     };
     let (a, b) = (by_key(a), by_key(b));
     let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();

@@ -159,17 +159,17 @@ async fn group_records(
 fn mismatch_reason(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<String> {
     let state = record.state();
     if let ClassState::Incomplete { missing } = &state {
-        let told = missing
+        let texts = missing
             .iter()
             .map(|(key, reading)| format!("{key}: {reading}"));
-        return Some(format!("{class}: {}", told.collect::<Vec<_>>().join(", ")));
+        return Some(format!("{class}: {}", texts.collect::<Vec<_>>().join(", ")));
     }
     let own = member.marks().get(&class).copied();
     let common = member.conformance().common_marks().get(&class).copied();
     let is_common = || match common {
         Some(ClassMark::Complete { schema, .. }) => {
-            let told = record.in_schema(schema).ok();
-            told.map(|record| record.state().mark()) == common
+            let converted = record.in_schema(schema).ok();
+            converted.map(|record| record.state().mark()) == common
         }
         _ => false,
     };

@@ -63,19 +63,19 @@ async fn asked(history: &History, changes: usize, entries: usize) -> (Vec<String
 #[tokio::test]
 async fn truncated_changes_show_range() {
     let history = fleet().await;
-    let told = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let texts = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(
         asked(&history, 2, 1_000).await,
-        (told(&["3", "4"]), Some(3_000)),
+        (texts(&["3", "4"]), Some(3_000)),
         "what was read for the first time takes no change's place"
     );
     assert_eq!(
         asked(&history, 4, 1_000).await,
-        (told(&["1", "2", "3", "4"]), None),
+        (texts(&["1", "2", "3", "4"]), None),
         "as many as there are is not too many"
     );
     assert_eq!(
         asked(&history, 4, FIRST + 1).await,
-        (told(&["4"]), Some(4_000))
+        (texts(&["4"]), Some(4_000))
     );
 }

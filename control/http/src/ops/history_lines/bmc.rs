@@ -71,9 +71,9 @@ pub(super) fn bmc_event(did: &ReportedBmcEvent) -> (String, NodeEventView) {
     }
     match (did.plausible_time(), &parts.bmc_time) {
         (Some(_), _) => {}
-        (None, Some(told)) => {
-            let told = told.replace(".000Z", "Z");
-            what.push_str(&format!(" (by the BMC's clock {told})"));
+        (None, Some(local_time)) => {
+            let local_time = local_time.replace(".000Z", "Z");
+            what.push_str(&format!(" (by the BMC's clock {local_time})"));
         }
         (None, None) => what.push_str(" (no BMC time)"),
     }

@@ -100,7 +100,7 @@ fn a_change_names_some_keys_and_counts_the_others() {
         from: text("1"),
         to: text("2"),
     };
-    let told = HistoryEntry {
+    let history_entry = HistoryEntry {
         number: 3,
         when: 5,
         source: Source::Bmc,
@@ -120,7 +120,7 @@ fn a_change_names_some_keys_and_counts_the_others() {
         },
         left_out: 0,
     };
-    let shown = view(HistoryItem::Change(Box::new(told)));
+    let shown = view(HistoryItem::Change(Box::new(history_entry)));
     assert_eq!(
         shown.what,
         "nic.0.firmware 1 -> 2, nic.1.firmware 1 -> 2, nic.2.firmware 1 -> 2 and 6 more keys \
@@ -148,14 +148,14 @@ fn first_reading_shows_result_and_part() {
             changes: Vec::new(),
             more: 0,
         };
-        let told = HistoryEntry {
+        let history_entry = HistoryEntry {
             number: 3,
             when: 5,
             source,
             entry,
             left_out: 0,
         };
-        view(HistoryItem::Change(Box::new(told))).what
+        view(HistoryItem::Change(Box::new(history_entry))).what
     };
     let complete = ClassMark::Complete {
         schema: 1,

@@ -1,6 +1,6 @@
 //! Node, conformance and project requests over REST and gRPC: the same callers, refusals and answers.
 
-use super::{super::fixture::ApiFixture, Rejection, WHO, said};
+use super::{super::fixture::ApiFixture, CALLERS, Rejection, said};
 use futures::{FutureExt, future::BoxFuture};
 use lattice_api::{Problem, v1};
 use lattice_quorum_types::AllocationId;
@@ -247,10 +247,10 @@ pub(super) async fn channel(fixture: &ApiFixture) -> Channel {
     endpoint.tls_config(tls).unwrap().connect().await.unwrap()
 }
 
-async fn rest(fixture: &ApiFixture, who: &str, case: &Case) -> Rejection {
+async fn rest(fixture: &ApiFixture, caller: &str, case: &Case) -> Rejection {
     let url = fixture.url(&format!("/api/v1/{}", case.path));
     let request = fixture.raw().request(case.method.clone(), url);
-    let request = request.bearer_auth(fixture.token(who));
+    let request = request.bearer_auth(fixture.token(caller));
     let request = match &case.body {
         Value::Null => request,
         body => request.json(body),
@@ -262,8 +262,8 @@ async fn rest(fixture: &ApiFixture, who: &str, case: &Case) -> Rejection {
     }
 }
 
-async fn grpc(fixture: &ApiFixture, who: &str, case: &Case) -> Rejection {
-    let status = (case.call)(channel(fixture).await, &fixture.token(who))
+async fn grpc(fixture: &ApiFixture, caller: &str, case: &Case) -> Rejection {
+    let status = (case.call)(channel(fixture).await, &fixture.token(caller))
         .await
         .err()?;
     let problem: Problem = Problem::from_grpc(&status).unwrap();
@@ -285,22 +285,22 @@ async fn both_faces_say_the_same_of_nodes_conformance_and_projects() {
     let mut table = Vec::new();
     for case in nodes().into_iter().chain(conformance()).chain(others()) {
         let mut row = Vec::new();
-        for who in WHO {
+        for caller in CALLERS {
             let (a, b) = match case.changes {
                 false => (
-                    rest(&shared, who, &case).await,
-                    grpc(&shared, who, &case).await,
+                    rest(&shared, caller, &case).await,
+                    grpc(&shared, caller, &case).await,
                 ),
                 // One cluster per response, so that no response depends on an earlier one.
                 true => {
                     let (a, b) = (furnished().await, furnished().await);
-                    (rest(&a, who, &case).await, grpc(&b, who, &case).await)
+                    (rest(&a, caller, &case).await, grpc(&b, caller, &case).await)
                 }
             };
             row.push(a.as_ref().map_or(200, |(status, ..)| *status).to_string());
             if a != b {
                 let Case { method, path, .. } = &case;
-                wrong.push(format!("{who}: {method} {path}: {a:?} but {b:?}"));
+                wrong.push(format!("{caller}: {method} {path}: {a:?} but {b:?}"));
             }
         }
         table.push(format!(

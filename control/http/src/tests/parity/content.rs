@@ -27,7 +27,7 @@ use tonic::transport::Channel;
 use v1::{conformance_client::ConformanceClient, nodes_client::NodesClient};
 
 /// Caller that may read everything, including the audit.
-const WHO: &str = "op";
+const CALLER: &str = "op";
 /// A time that is the same for both requests, before all events.
 const SINCE: &str = "2020-01-01T00:00:00Z";
 
@@ -35,7 +35,7 @@ const SINCE: &str = "2020-01-01T00:00:00Z";
 macro_rules! both {
     ($fixture:ident, $path:expr => $view:ty, $client:ident.$call:ident($message:expr)) => {{
         let mut client: $client<Channel> = $client::new(channel(&$fixture).await);
-        let asked = client.$call(by(&$fixture.token(WHO), $message)).await;
+        let asked = client.$call(by(&$fixture.token(CALLER), $message)).await;
         same::<$view, _>(&$fixture, $path, asked.unwrap().into_inner()).await
     }};
 }
@@ -48,15 +48,15 @@ where
 {
     let request = fixture.raw().get(fixture.url(&format!("/api/v1/{path}")));
     let answer = request
-        .bearer_auth(fixture.token(WHO))
+        .bearer_auth(fixture.token(CALLER))
         .send()
         .await
         .unwrap();
     assert!(answer.status().is_success(), "{path}: {answer:?}");
-    let told: Value = answer.json().await.unwrap();
-    println!("{path}: {told}");
-    let view: View = serde_json::from_value(told.clone()).unwrap();
-    assert_eq!(serde_json::to_value(&view).unwrap(), told, "{path}");
+    let rest_answer: Value = answer.json().await.unwrap();
+    println!("{path}: {rest_answer}");
+    let view: View = serde_json::from_value(rest_answer.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&view).unwrap(), rest_answer, "{path}");
     assert_eq!(Message::from(view.clone()), message, "{path}");
     view
 }
@@ -64,7 +64,7 @@ where
 #[tokio::test]
 async fn both_faces_tell_the_same_of_a_nodes_history_health_and_differences() {
     let fixture = ApiFixture::furnished().await;
-    history::told(&fixture).await;
+    history::append_entries(&fixture).await;
     kernels(&fixture);
     let listed = both!(fixture, &format!("nodes/{NODE}/history") => Page<HistoryEntryView>,
         NodesClient.history(v1::NodeHistoryRequest { name: NODE.to_owned(), ..Default::default() }));
@@ -90,8 +90,8 @@ async fn both_faces_tell_the_same_of_a_nodes_history_health_and_differences() {
             node: NODE.to_owned(), with: "gpu003".to_owned(), since: String::new() }));
     let mut rows = diff.differences.iter();
     let row = rows.find(|row| row.class == "kernel").unwrap();
-    let told = [&row.key, &row.left, &row.right, &row.verdict];
-    assert_eq!(told, ["kernel.osrelease", "6.8.0", "6.9.1", "differs"]);
+    let columns = [&row.key, &row.left, &row.right, &row.verdict];
+    assert_eq!(columns, ["kernel.osrelease", "6.8.0", "6.9.1", "differs"]);
     let since = &listed.items[1].at;
     let diff = both!(fixture, &format!("nodes/{NODE}/diff?since={since}") => DiffView,
         NodesClient.diff(v1::DiffRequest {
@@ -102,7 +102,7 @@ async fn both_faces_tell_the_same_of_a_nodes_history_health_and_differences() {
 #[tokio::test]
 async fn both_faces_tell_the_same_of_groups_drift_changes_and_baselines() {
     let fixture = ApiFixture::furnished().await;
-    history::told(&fixture).await;
+    history::append_entries(&fixture).await;
     kernels(&fixture);
     let rule = json!({"description": "as delivered", "cohort": {"product": "HGX", "gpu_count": 8},
         "classes": {"nic": {"keys": {"nic.*.firmware": "28.41"}}}});
@@ -115,7 +115,7 @@ async fn both_faces_tell_the_same_of_groups_drift_changes_and_baselines() {
         let put = fixture
             .raw()
             .put(url)
-            .bearer_auth(fixture.token(WHO))
+            .bearer_auth(fixture.token(CALLER))
             .json(&rule);
         let answer = put.send().await.unwrap();
         assert!(
@@ -159,10 +159,13 @@ async fn both_faces_tell_the_same_of_groups_drift_changes_and_baselines() {
         ConformanceClient.get_brake(v1::GetBrakeRequest {}));
 
     let mut client = ConformanceClient::new(channel(&fixture).await);
-    let asked = by(&fixture.token(WHO), v1::ListBaselinesRequest {});
-    let told = client.list_baselines(asked).await.unwrap().into_inner();
-    let listed = fixture.client(WHO).baselines().await.unwrap();
-    assert_eq!((told.items.len(), told), (2, listed.into()));
+    let asked = by(&fixture.token(CALLER), v1::ListBaselinesRequest {});
+    let grpc_baselines = client.list_baselines(asked).await.unwrap().into_inner();
+    let listed = fixture.client(CALLER).baselines().await.unwrap();
+    assert_eq!(
+        (grpc_baselines.items.len(), grpc_baselines),
+        (2, listed.into())
+    );
 }
 
 #[tokio::test]

@@ -109,11 +109,11 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
             json!("from"),
         ),
     ] {
-        let (is, told) = ask(&fixture, "root", method, path, body).await;
-        assert_eq!((is, &told["field"]), (status, &field), "{path}");
+        let (is, answer) = ask(&fixture, "root", method, path, body).await;
+        assert_eq!((is, &answer["field"]), (status, &field), "{path}");
     }
     let taken = json!({"nodes": "gpu[001-003]"});
-    let (status, told) = ask(
+    let (status, answer) = ask(
         &fixture,
         "root",
         Method::POST,
@@ -121,8 +121,11 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
         taken.clone(),
     )
     .await;
-    assert_eq!((status, &told["code"]), (409, &json!("ownership_conflict")));
-    let detail = told["detail"].as_str().unwrap();
+    assert_eq!(
+        (status, &answer["code"]),
+        (409, &json!("ownership_conflict"))
+    );
+    let detail = answer["detail"].as_str().unwrap();
     for node in ["gpu001", "gpu002"] {
         let part = format!("node {node} belongs to vCluster \"left\"");
         assert!(detail.contains(&part), "{detail}");
@@ -141,5 +144,5 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
     let refused = refused.await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     let problem = Problem::from_grpc(&refused).unwrap();
-    assert_eq!(serde_json::to_value(problem).unwrap(), told);
+    assert_eq!(serde_json::to_value(problem).unwrap(), answer);
 }

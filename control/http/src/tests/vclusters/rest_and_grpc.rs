@@ -27,8 +27,8 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
     lend(&fixture, "gpu002", "night").await;
 
     let mut admin = AdminServiceClient::new(grpc::channel(&fixture).await);
-    for (who, tenants) in [("eye", &["atlas", "ocean"][..]), ("diver", &["ocean"])] {
-        let client = fixture.client(who);
+    for (caller, tenants) in [("eye", &["atlas", "ocean"][..]), ("diver", &["ocean"])] {
+        let client = fixture.client(caller);
         let one = client.vcluster("night").await.unwrap();
         assert_eq!(one.tenants.as_ref().unwrap(), tenants);
         assert_eq!(
@@ -36,9 +36,9 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
             ("gpu001", "gpu002")
         );
         let name = "night".to_owned();
-        let asked = grpc::by(&fixture, who, v1::GetVclusterRequest { name });
-        let told = admin.get_vcluster(asked).await.unwrap().into_inner();
-        assert_eq!(told, v1::Vcluster::from(one));
+        let asked = grpc::by(&fixture, caller, v1::GetVclusterRequest { name });
+        let answer = admin.get_vcluster(asked).await.unwrap().into_inner();
+        assert_eq!(answer, v1::Vcluster::from(one));
         let list = client.vclusters().await.unwrap();
         assert_eq!(list.len(), 2);
         assert_eq!(list[0].lent, "gpu002", "of default");
@@ -46,7 +46,7 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
             limit: 1,
             cursor: list[0].name.clone(),
         };
-        let page = admin.list_vclusters(grpc::by(&fixture, who, request));
+        let page = admin.list_vclusters(grpc::by(&fixture, caller, request));
         let page = page.await.unwrap().into_inner();
         assert_eq!(page.items, [v1::Vcluster::from(list[1].clone())]);
         assert_eq!(page.next_cursor, None);
@@ -56,8 +56,8 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
     for (tenants, usable) in [(&["atlas"][..], true), (&[], false)] {
         let request = for_tenants(tenants);
         root.set_vcluster("night", &request, None).await.unwrap();
-        let told = fixture.client("diver").vcluster("night").await.unwrap();
-        assert_eq!((told.tenants, told.usable), (Some(vec![]), usable));
+        let answer = fixture.client("diver").vcluster("night").await.unwrap();
+        assert_eq!((answer.tenants, answer.usable), (Some(vec![]), usable));
     }
 
     // gRPC sets the same as REST.

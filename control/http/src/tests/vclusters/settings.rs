@@ -22,9 +22,9 @@ async fn weights_are_changed_one_by_one_and_shown_with_the_reason() {
     let shown = root.vcluster("default").await.unwrap().scheduler;
     assert_eq!((shown.weights.topology, shown.weights_sum), (0.15, 1.0));
     let body = json!({"scheduler": {"profile": "ml-training", "reservations": 64}});
-    let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
+    let (status, answer) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
     assert_eq!(status, 200);
-    assert_eq!(told["scheduler"]["weights"]["topology"], json!(0.25));
+    assert_eq!(answer["scheduler"]["weights"]["topology"], json!(0.25));
     let weight = |name: &str, weight: f64| json!({"scheduler": {"weights": {name: weight}}});
     let (energy, class) = (weight("energy", 0.4), weight("priority", 0.7));
     let (one, other) = tokio::join!(
@@ -59,17 +59,17 @@ async fn how_work_is_moved_is_set_shown_and_taken_back() {
         "preemption": {"patience_s": 0.25, "max_victims": 2},
         "sharing": {"lending_limit": 24, "return_grace_s": 1.5},
     }});
-    let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
-    assert_eq!((status, &told["version"]), (200, &json!(0)));
-    assert_eq!(told["movement"]["preemption"]["patience_s"], json!(0.25));
+    let (status, answer) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
+    assert_eq!((status, &answer["version"]), (200, &json!(0)));
+    assert_eq!(answer["movement"]["preemption"]["patience_s"], json!(0.25));
     let set = [
         "preemption.max_victims",
         "preemption.patience_s",
         "sharing.lending_limit",
     ];
     for name in set {
-        let told = told["movement"]["set"].as_array().unwrap();
-        assert!(told.contains(&json!(name)), "{name}: {told:?}");
+        let set_names = answer["movement"]["set"].as_array().unwrap();
+        assert!(set_names.contains(&json!(name)), "{name}: {set_names:?}");
     }
     // The schedulers use these settings.
     fixture.settled().await;
@@ -154,10 +154,10 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
         ("scaling", "evaluation_s", json!(0), "from 1 to"),
     ] {
         let body = json!({"movement": {group: {field: value}}});
-        let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
-        assert_eq!((status, &told["code"]), (400, &json!("invalid")));
-        assert_eq!(told["field"], json!(format!("movement.{group}.{field}")));
-        let detail = told["detail"].as_str().unwrap();
+        let (status, answer) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
+        assert_eq!((status, &answer["code"]), (400, &json!("invalid")));
+        assert_eq!(answer["field"], json!(format!("movement.{group}.{field}")));
+        let detail = answer["detail"].as_str().unwrap();
         assert!(detail.contains(words), "{detail}");
     }
     // gRPC, with values that JSON cannot express, and an unknown name.
@@ -213,7 +213,7 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
         )
         .await;
         assert_eq!(status, 200);
-        let (status, told) = ask(
+        let (status, answer) = ask(
             &fixture,
             "root",
             Method::PUT,
@@ -222,7 +222,7 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
         )
         .await;
         assert_eq!(status, 400);
-        assert_eq!(told["field"], json!("movement.sharing.allow_lending"));
+        assert_eq!(answer["field"], json!("movement.sharing.allow_lending"));
         root.delete_vcluster("ward", None, None).await.unwrap();
     }
     let request = serde_json::from_value(sensitive).unwrap();

@@ -289,9 +289,9 @@ impl Request {
 }
 
 /// Next action for a request after an event. The end of the walltime overrides every event except completion.
-pub fn progress(request: &Request, now: UnixMillis, heard: CheckpointReport) -> Step {
+pub fn progress(request: &Request, now: UnixMillis, report: CheckpointReport) -> Step {
     let over = request.ends_at.is_some_and(|ends_at| now >= ends_at);
-    match heard {
+    match report {
         CheckpointReport::Written => Step::Written,
         _ if over => request.give_up(GaveUp::WalltimeExceeded),
         CheckpointReport::Failed => request.give_up(GaveUp::Failed),

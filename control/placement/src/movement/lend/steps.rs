@@ -34,7 +34,7 @@ struct LendingSteps {
 
 pub(super) fn decide(input: Input<'_>) -> LendingMoves {
     let mut ledger = LendingBalance::new(input);
-    let mut told = LendingSteps::default();
+    let mut lending_steps = LendingSteps::default();
     let wanting = ledger.waiting_jobs();
     let (mut claims, mut others) = (Vec::new(), Vec::new());
     for job in wanting {
@@ -46,16 +46,16 @@ pub(super) fn decide(input: Input<'_>) -> LendingMoves {
     claims.sort_by_key(|claim| claim.job.service_order(&input));
     others.sort_by_key(|job| job.service_order(&input));
     for claim in claims {
-        record_claim(&mut ledger, claim, &mut told);
+        record_claim(&mut ledger, claim, &mut lending_steps);
     }
     for job in others {
-        borrow(&mut ledger, job, &mut told);
+        borrow(&mut ledger, job, &mut lending_steps);
     }
     for n in ledger.unneeded_borrowed_nodes() {
-        told.returns.entry(n).or_insert(None);
+        lending_steps.returns.entry(n).or_insert(None);
     }
-    told.moves.withdrawn = ledger.unneeded_reclaims(told.returns.keys().copied());
-    told.finish(&ledger)
+    lending_steps.moves.withdrawn = ledger.unneeded_reclaims(lending_steps.returns.keys().copied());
+    lending_steps.finish(&ledger)
 }
 
 /// The first `most` members of a set.
@@ -149,7 +149,7 @@ fn record_claim(
 fn replace_busy_nodes(
     ledger: &mut LendingBalance<'_>,
     claim: &mut NodeClaimStep<'_>,
-    told: &mut LendingSteps,
+    lending_steps: &mut LendingSteps,
 ) -> Result<(), BorrowRefusal> {
     let NodeClaimStep {
         job,
@@ -165,7 +165,7 @@ fn replace_busy_nodes(
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);
         let beside = [own.as_slice(), &borrowed, idle].concat();
         let nodes = ledger.choose_loans(job, missing, &beside)?;
-        told.lend(ledger, job, nodes);
+        lending_steps.lend(ledger, job, nodes);
     }
     ledger.take(&borrowed);
     ledger.release(busy);
@@ -177,7 +177,11 @@ fn replace_busy_nodes(
 
 /// Assigns to a job the free nodes of its vCluster, and lends it the missing ones. Assigns nothing if the loan is
 /// refused.
-fn borrow(ledger: &mut LendingBalance<'_>, job: BorrowRequest<'_>, told: &mut LendingSteps) {
+fn borrow(
+    ledger: &mut LendingBalance<'_>,
+    job: BorrowRequest<'_>,
+    lending_steps: &mut LendingSteps,
+) {
     let needed = job.view.nodes as usize;
     let Pools {
         own,
@@ -202,15 +206,15 @@ fn borrow(ledger: &mut LendingBalance<'_>, job: BorrowRequest<'_>, told: &mut Le
     let beside: Vec<usize> = here.iter().chain(&idle).copied().collect();
     if missing > 0 {
         match ledger.choose_loans(&job, missing, &beside) {
-            Ok(nodes) => told.lend(ledger, &job, nodes),
+            Ok(nodes) => lending_steps.lend(ledger, &job, nodes),
             Err(why) => {
-                told.moves.refused.insert(job.id(), why);
+                lending_steps.moves.refused.insert(job.id(), why);
                 return;
             }
         }
     }
     ledger.take(&beside);
-    told.recall(ledger, &job, &idle);
+    lending_steps.recall(ledger, &job, &idle);
 }
 
 impl LendingSteps {

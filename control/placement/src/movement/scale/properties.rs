@@ -98,7 +98,7 @@ struct World {
     changed_at: Option<UnixMillis>,
     /// Whether a committed change was neither reported nor seen by a call. Meanwhile no node is reclaimed, because a
     /// node that comes and goes unseen has no effect on the state.
-    unheard: bool,
+    is_reply_lost: bool,
 }
 
 impl World {
@@ -111,7 +111,7 @@ impl World {
             next: policy.min_nodes,
             read: Vec::new(),
             changed_at: None,
-            unheard: false,
+            is_reply_lost: false,
         }
     }
 
@@ -127,7 +127,7 @@ impl World {
         }
         match event {
             Event::Nothing => {}
-            Event::Reclaimed(at) if at < self.nodes.len() && !self.unheard => {
+            Event::Reclaimed(at) if at < self.nodes.len() && !self.is_reply_lost => {
                 self.nodes.remove(at);
                 self.changed_at = Some(self.now);
             }
@@ -235,7 +235,7 @@ proptest! {
             if running && world.started_at == world.now {
                 world.read = vec![(world.now, tick.metric)];
             }
-            world.unheard = false;
+            world.is_reply_lost = false;
             let input = Input {
                 now: world.now,
                 state: world.doing,
@@ -261,7 +261,7 @@ proptest! {
             };
             if matches!(tick.fate, Fate::Committed | Fate::Unheard) {
                 world.apply(&outcome.decision);
-                world.unheard = matches!(tick.fate, Fate::Unheard);
+                world.is_reply_lost = matches!(tick.fate, Fate::Unheard);
             }
             if let Some(answer) = answer {
                 state.record_outcome(answer, world.now, &policy);

@@ -45,7 +45,7 @@ fn the_first_is_written_at_once_and_repeats_as_one_line_with_their_number() {
 #[test]
 fn long_condition_is_recorded_less_often() {
     let mut fold = EventFold::default();
-    let (mut told, mut lines, mut gaps) = (0, 0, Vec::new());
+    let (mut recorded, mut lines, mut gaps) = (0, 0, Vec::new());
     let mut last = NOW;
     let days = 2 * 24 * 60;
     for minute in 0..days {
@@ -53,18 +53,18 @@ fn long_condition_is_recorded_less_often() {
         let mut written: Vec<_> = take(&mut fold, now, "a").into_iter().collect();
         written.extend(fold.take_due_lines(now));
         for folded in written {
-            told += u64::from(folded.count);
+            recorded += u64::from(folded.count);
             lines += 1;
             gaps.push(now - last);
             last = now;
         }
     }
-    told += fold
+    recorded += fold
         .drain(NOW + days * MINUTE)
         .iter()
         .map(|f| u64::from(f.count))
         .sum::<u64>();
-    assert_eq!(told, days);
+    assert_eq!(recorded, days);
     assert!(gaps.iter().all(|gap| *gap <= 4 * WINDOW), "{gaps:?}");
     assert!(lines < 80, "{lines} lines in two days");
 }
@@ -121,9 +121,9 @@ fn a_share_that_is_full_takes_no_room_from_another() {
         share: "other",
         ..RULE
     };
-    let told = fold.add_event(NOW, NOW, "x".to_owned(), other, 7);
+    let added = fold.add_event(NOW, NOW, "x".to_owned(), other, 7);
     assert_eq!(
-        told.map(|folded| (folded.what, folded.left_out)),
+        added.map(|folded| (folded.what, folded.left_out)),
         Some((7, 0))
     );
     assert_eq!(take(&mut fold, NOW, "x"), None, "its own is full");
@@ -138,8 +138,11 @@ fn what_turns_worse_does_not_wait_with_what_it_was_before() {
         share: "worse",
         ..RULE
     };
-    let told = fold.add_event(NOW + 2, NOW + 2, "a".to_owned(), worse, 7);
-    assert_eq!(told.map(|folded| (folded.what, folded.count)), Some((7, 1)));
+    let added = fold.add_event(NOW + 2, NOW + 2, "a".to_owned(), worse, 7);
+    assert_eq!(
+        added.map(|folded| (folded.what, folded.count)),
+        Some((7, 1))
+    );
     let due = fold.take_due_lines(NOW + WINDOW + 2);
     assert_eq!(
         due.iter().map(|f| (f.what, f.count)).collect::<Vec<_>>(),
@@ -151,7 +154,7 @@ fn what_turns_worse_does_not_wait_with_what_it_was_before() {
 fn repeats_do_not_keep_the_first_of_another_waiting() {
     let mut fold = EventFold::default();
     let often: Vec<String> = (0..RULE.hourly).map(|n| format!("a{n}")).collect();
-    let mut told_at = None;
+    let mut counted_at = None;
     for minute in 0..120 {
         let now = NOW + minute * MINUTE;
         for key in &often {
@@ -166,10 +169,10 @@ fn repeats_do_not_keep_the_first_of_another_waiting() {
             .iter()
             .any(|folded| folded.what == 7)
         {
-            told_at.get_or_insert(minute);
+            counted_at.get_or_insert(minute);
         }
     }
-    assert_eq!(told_at, Some(60));
+    assert_eq!(counted_at, Some(60));
 }
 
 #[test]

@@ -109,11 +109,11 @@ impl Bmc {
             let why = match self.read_control(&control.source).await {
                 Err(error) => error.to_string(),
                 Ok((value, _)) => {
-                    let told = ControlReport::of(route, &control.source, &value);
-                    if told.is_in_force(asked) {
-                        return confirm_safe(&told, asked);
+                    let report = ControlReport::of(route, &control.source, &value);
+                    if report.is_in_force(asked) {
+                        return confirm_safe(&report, asked);
                     }
-                    let now = told.limit();
+                    let now = report.limit();
                     let is_settled = now.is_some() && now == seen;
                     match &change.server_error {
                         Some((status, message)) if is_settled && now == before => {
@@ -122,13 +122,13 @@ impl Bmc {
                         }
                         // The old limit may still be shown; a third limit, read twice, is final.
                         _ if now.is_some() && (is_last || is_settled && now != before) => {
-                            let stored = told.confirmed();
+                            let stored = report.confirmed();
                             return Err(SetLimitError::Altered { asked, stored });
                         }
                         _ => {}
                     }
                     seen = now;
-                    told.unreadable().unwrap_or_default()
+                    report.unreadable().unwrap_or_default()
                 }
             };
             if is_last {
@@ -179,13 +179,13 @@ impl Bmc {
 
 /// A limit in force is confirmed only if enforcing it cuts no power.
 fn confirm_safe(
-    told: &ControlReport,
+    report: &ControlReport,
     asked: Option<Milliwatts>,
 ) -> Result<ConfirmedLimit, SetLimitError> {
-    if asked.is_some() && told.safe_exception().is_none() {
-        let action = told.exception_shown();
+    if asked.is_some() && report.safe_exception().is_none() {
+        let action = report.exception_shown();
         let why = format!("the action for a limit that cannot be enforced changed to {action}");
         return Err(SetLimitError::Unconfirmed { asked, why });
     }
-    Ok(told.confirmed())
+    Ok(report.confirmed())
 }

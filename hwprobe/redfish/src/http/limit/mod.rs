@@ -192,13 +192,13 @@ impl Bmc {
                 .read_control(source)
                 .await
                 .map_err(SetLimitError::NotSent)?;
-            let told = ControlReport::of(route, source, &value);
-            if told.state() != LimitState::Absent {
+            let report = ControlReport::of(route, source, &value);
+            if report.state() != LimitState::Absent {
                 return Ok(Control {
                     source: source.clone(),
                     value,
                     etag,
-                    report: told,
+                    report,
                 });
             }
         }
@@ -221,15 +221,15 @@ const fn whole_watts(limit: Milliwatts) -> Milliwatts {
 
 /// Checks whether the limit may be sent. Returns the limit to send, or the reason against it.
 fn check_limit(
-    told: &ControlReport,
+    report: &ControlReport,
     limit: Option<Milliwatts>,
 ) -> Result<Option<Milliwatts>, LimitRefusal> {
-    if let Some(why) = told.unreadable() {
+    if let Some(why) = report.unreadable() {
         return Err(LimitRefusal::Unreadable { why });
     }
     // Lifting a limit needs no further check: the BMC cuts no power for it.
     let Some(asked) = limit else { return Ok(None) };
-    let (lowest, highest) = told.range();
+    let (lowest, highest) = report.range();
     let is_low = asked.0 == 0 || lowest.is_some_and(|lowest| asked < lowest);
     if is_low || highest.is_some_and(|highest| asked > highest) {
         return Err(LimitRefusal::OutOfRange {
@@ -238,8 +238,8 @@ fn check_limit(
             highest,
         });
     }
-    if told.safe_exception().is_none() {
-        let action = told.exception_shown();
+    if report.safe_exception().is_none() {
+        let action = report.exception_shown();
         return Err(LimitRefusal::PowerOff { action });
     }
     Ok(Some(asked))

@@ -222,14 +222,14 @@ fn element_end_precedes_array_end() {
         fault,
     };
     let events = c.report(at(id, 1), &node, report).unwrap().events;
-    let told: Vec<(AllocationId, AllocationState)> = events
+    let ended: Vec<(AllocationId, AllocationState)> = events
         .iter()
         .filter_map(|event| match &event.kind {
             EventKind::Allocation { record, .. } => Some((record.id, record.state)),
             _ => None,
         })
         .collect();
-    assert_eq!(told, [(at(id, 1), Completed), (id, Completed)]);
+    assert_eq!(ended, [(at(id, 1), Completed), (id, Completed)]);
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn watchers_see_each_level_once() {
     c.claim("alice", "t/b", &[0, 1]).unwrap();
     let id = c.submit_as("alice", sensitive("t/b", 2)).unwrap();
     let given = c.give(id, &[0, 1]).unwrap();
-    let told = |applied: Applied| -> Vec<(String, u64)> {
+    let levels_of = |applied: Applied| -> Vec<(String, u64)> {
         let kinds = applied.events.into_iter().map(|event| event.kind);
         let projects = kinds.filter_map(|kind| match kind {
             EventKind::Project { record } => Some((record.path.to_string(), record.total().nodes)),
@@ -164,12 +164,12 @@ fn watchers_see_each_level_once() {
         projects.collect()
     };
     let both = [("t".to_owned(), 2), ("t/b".to_owned(), 2)];
-    assert_eq!(told(given), both);
+    assert_eq!(levels_of(given), both);
     // Released for two projects at once.
     c.claim("alice", "t/a", &[2, 3]).unwrap();
     c.end_rest(id);
     let released = c.release("alice", &[0, 2]).unwrap();
     let all = [("t", 2), ("t/a", 1), ("t/b", 1)];
     let all = all.map(|(path, nodes)| (path.to_owned(), nodes));
-    assert_eq!(told(released), all);
+    assert_eq!(levels_of(released), all);
 }

@@ -16,7 +16,7 @@ enum Step {
         stale: bool,
     },
     Release {
-        who: usize,
+        user_index: usize,
         nodes: Vec<usize>,
     },
     Wipe {
@@ -80,7 +80,7 @@ fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (user.clone(), project.clone(), nodes.clone(), prop::bool::weighted(0.1))
             .prop_map(|(user, project, nodes, stale)| Step::Claim { user, project, nodes, stale }),
-        4 => (0..=USERS.len(), nodes).prop_map(|(who, nodes)| Step::Release { who, nodes }),
+        4 => (0..=USERS.len(), nodes).prop_map(|(user_index, nodes)| Step::Release { user_index, nodes }),
         6 => (node.clone(), prop::bool::weighted(0.7), prop::bool::weighted(0.1))
             .prop_map(|(node, passes, late)| Step::Wipe { node, passes, late }),
         2 => node.clone().prop_map(|node| Step::Repeat { node }),
@@ -156,13 +156,13 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
                 "claim",
             )
         }
-        Step::Release { who, nodes } => {
+        Step::Release { user_index, nodes } => {
             let nodes: BTreeSet<usize> = nodes.iter().copied().collect();
             let release = Command::ReleaseNodes {
                 nodes: nodes.into_iter().map(n).collect(),
                 reason: Some("done".to_owned()),
             };
-            let answer = match USERS.get(*who) {
+            let answer = match USERS.get(*user_index) {
                 Some(user) => c.propose(user, Privilege::User, release),
                 None => c.admin(release),
             };

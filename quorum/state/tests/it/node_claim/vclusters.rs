@@ -411,13 +411,16 @@ fn a_vcluster_goes_when_no_node_is_left_in_it() {
         Refusal::VclusterChanged { current: 1, .. }
     ));
     let gone = c.admin(delete(Some(1))).unwrap().events;
-    let is_told = |event: &EventKind| matches!(event, EventKind::VclusterDeleted { .. });
-    assert!(gone.iter().any(|event| is_told(&event.kind)), "{gone:?}");
+    let is_deletion = |event: &EventKind| matches!(event, EventKind::VclusterDeleted { .. });
+    assert!(
+        gone.iter().any(|event| is_deletion(&event.kind)),
+        "{gone:?}"
+    );
     assert!(c.state.vcluster(&vc("night")).is_none());
-    let told = AuditAction::VclusterDeleted {
+    let deletion = AuditAction::VclusterDeleted {
         vcluster: vc("night"),
     };
-    assert_eq!(c.audit().last(), Some(&told));
+    assert_eq!(c.audit().last(), Some(&deletion));
 }
 
 #[test]

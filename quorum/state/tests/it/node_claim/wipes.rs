@@ -53,9 +53,9 @@ fn a_node_is_free_once_its_wipe_is_confirmed() {
             } => Some((node, node_claim, wipe)),
             _ => None,
         });
-    let (node, node_claim, told) = released.unwrap();
+    let (node, node_claim, is_wiped) = released.unwrap();
     assert_eq!(
-        (node, node_claim.user.as_str(), told),
+        (node, node_claim.user.as_str(), is_wiped),
         (n(0), "alice", wiped())
     );
     let NodeClaimPhase::Releasing {

@@ -70,7 +70,7 @@ pub enum Move {
         node: usize,
     },
     Lease {
-        who: usize,
+        control: usize,
         ttl_ms: u64,
         give_back: bool,
     },
@@ -233,7 +233,7 @@ pub fn moves() -> impl Strategy<Value = Move> {
         3 => (0..NODES, lifecycles).prop_map(|(node, to)| Move::Lifecycle { node, to }),
         2 => (0..NODES).prop_map(|node| Move::Register { node }),
         2 => (0..2usize, 1..90_000u64, prop::bool::weighted(0.2))
-            .prop_map(|(who, ttl_ms, give_back)| Move::Lease { who, ttl_ms, give_back }),
+            .prop_map(|(control, ttl_ms, give_back)| Move::Lease { control, ttl_ms, give_back }),
         2 => (0..NODES, prop_oneof![1 => Just(Privilege::Service), 4 => Just(Privilege::Operator)])
             .prop_map(|(node, power)| Move::Force { node, power }),
         2 => (nth.clone(), 0..4usize, any::<bool>())

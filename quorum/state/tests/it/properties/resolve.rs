@@ -112,8 +112,8 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Privilege, Comman
             )]
         }
         Move::Cancel { nth, owner } => {
-            let who = if *owner { "alice" } else { "mallory" };
-            vec![(who, Privilege::User, Command::Cancel { id: id_of(*nth) })]
+            let user = if *owner { "alice" } else { "mallory" };
+            vec![(user, Privilege::User, Command::Cancel { id: id_of(*nth) })]
         }
         Move::Hold { nth } => admin(Command::Hold { id: id_of(*nth) }),
         Move::Release { nth } => admin(Command::Release { id: id_of(*nth) }),
@@ -216,11 +216,11 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Privilege, Comman
             })
         }
         Move::Lease {
-            who,
+            control,
             ttl_ms,
             give_back,
         } => {
-            let holder = format!("control/c{who}");
+            let holder = format!("control/c{control}");
             service(if *give_back {
                 Command::ReleaseLease {
                     lease: lease(),
@@ -397,8 +397,8 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Privilege, Comman
         }),
         Move::Suspend { nth, owner } => {
             let command = Command::Suspend { id: id_of(*nth) };
-            let who = if *owner { "alice" } else { "mallory" };
-            vec![(who, Privilege::User, command)]
+            let user = if *owner { "alice" } else { "mallory" };
+            vec![(user, Privilege::User, command)]
         }
         Move::Resume { nth } => service(Command::Resume { id: id_of(*nth) }),
         Move::NewProject {

@@ -5,7 +5,7 @@ use super::*;
 const STRICT: SensitivePolicy = SensitivePolicy::Strict;
 
 /// One node, one allocation; result of an assignment with this attestation.
-fn told(c: &mut Cluster, edit: &dyn Fn(&mut Proof)) -> Result<Applied, Refusal> {
+fn claim_with(c: &mut Cluster, edit: &dyn Fn(&mut Proof)) -> Result<Applied, Refusal> {
     let id = c.submit_sensitive(1);
     let command = c.plan(id, &|node| {
         let mut proof = proof(c, node, &[("nic", 1), ("gpu", 2)]);
@@ -46,12 +46,12 @@ fn a_word_must_be_the_nodes_own_of_its_boot_and_of_now() {
     let mut c = founded(5);
     let now = c.now();
     for off in [0, MAX_AGE_MS] {
-        told(&mut c, &|p| p.attestation.read_at = UnixMillis(now.0 - off)).unwrap();
-        told(&mut c, &|p| p.attestation.read_at = now.after(off)).unwrap();
+        claim_with(&mut c, &|p| p.attestation.read_at = UnixMillis(now.0 - off)).unwrap();
+        claim_with(&mut c, &|p| p.attestation.read_at = now.after(off)).unwrap();
     }
     let late = MAX_AGE_MS + 1;
     for read_at in [UnixMillis(now.0 - late), now.after(late)] {
-        let fault = first(told(&mut c, &|p| p.attestation.read_at = read_at));
+        let fault = first(claim_with(&mut c, &|p| p.attestation.read_at = read_at));
         let (off_ms, limit_ms) = (late, MAX_AGE_MS);
         let age = ProofFault::Age {
             read_at,
@@ -61,9 +61,11 @@ fn a_word_must_be_the_nodes_own_of_its_boot_and_of_now() {
         assert_eq!(fault, age);
         assert!(fault.is_stale());
     }
-    let fault = first(told(&mut c, &|p| p.attestation.node = node("n099")));
+    let fault = first(claim_with(&mut c, &|p| p.attestation.node = node("n099")));
     assert!(matches!(fault, ProofFault::AnotherNode { .. }), "{fault}");
-    let fault = first(told(&mut c, &|p| p.attestation.boot_id = "b2".to_owned()));
+    let fault = first(claim_with(&mut c, &|p| {
+        p.attestation.boot_id = "b2".to_owned()
+    }));
     assert!(matches!(fault, ProofFault::Boot { .. }), "{fault}");
     // Without a boot id the allocation might start under any boot.
     let id = c.submit_sensitive(1);
@@ -89,9 +91,9 @@ fn a_word_must_be_the_nodes_own_of_its_boot_and_of_now() {
 fn an_exact_baseline_is_held_against_the_digest_at_commit() {
     let mut c = founded(4);
     c.set("h100", of("n[000-003]", None, &[("nic", STRICT, exact(1))]));
-    told(&mut c, &|_| {}).unwrap();
+    claim_with(&mut c, &|_| {}).unwrap();
     // The node has changed; a baseline is new; a class cannot be read.
-    let fault = first(told(&mut c, &|p| {
+    let fault = first(claim_with(&mut c, &|p| {
         p.attestation.classes.insert("nic".to_owned(), said(7));
     }));
     let baseline = BaselineVersion {
@@ -106,7 +108,7 @@ fn an_exact_baseline_is_held_against_the_digest_at_commit() {
     };
     assert_eq!(fault, expected);
     assert!(!fault.is_stale());
-    let fault = first(told(&mut c, &|p| {
+    let fault = first(claim_with(&mut c, &|p| {
         p.attestation.classes.remove("nic");
     }));
     let class = "nic".to_owned();
@@ -128,7 +130,7 @@ fn an_exact_baseline_is_held_against_the_digest_at_commit() {
             &[("nic", SensitivePolicy::Ignore, exact(3))],
         ),
     );
-    told(&mut c, &|_| {}).unwrap();
+    claim_with(&mut c, &|_| {}).unwrap();
 }
 
 #[test]
@@ -145,7 +147,7 @@ fn a_partial_baseline_counts_in_the_version_it_was_held_against() {
             p.conforms.insert("nic".to_owned(), of);
         }
     };
-    let fault = first(told(&mut c, &|_| {}));
+    let fault = first(claim_with(&mut c, &|_| {}));
     assert!(matches!(
         fault,
         ProofFault::NotJudged {
@@ -153,9 +155,9 @@ fn a_partial_baseline_counts_in_the_version_it_was_held_against() {
             ..
         }
     ));
-    told(&mut c, &judged(1)).unwrap();
+    claim_with(&mut c, &judged(1)).unwrap();
     // A class without a record was not compared with anything.
-    let fault = first(told(&mut c, &|p| {
+    let fault = first(claim_with(&mut c, &|p| {
         judged(1)(p);
         p.attestation.classes.remove("nic");
     }));
@@ -176,7 +178,7 @@ fn a_partial_baseline_counts_in_the_version_it_was_held_against() {
         "class nic was compared with baseline \"h100\" v1, but baseline \"h100\" v2 is in force"
     );
     assert!(fault.is_stale());
-    told(&mut c, &judged(2)).unwrap();
+    claim_with(&mut c, &judged(2)).unwrap();
     // A baseline of another name with the same version is a different one.
     c.set(
         "h100",
@@ -186,7 +188,7 @@ fn a_partial_baseline_counts_in_the_version_it_was_held_against() {
         "new",
         of("n[000-003]", None, &[("nic", STRICT, partial("28.43"))]),
     );
-    let fault = first(told(&mut c, &judged(1)));
+    let fault = first(claim_with(&mut c, &judged(1)));
     assert!(matches!(fault, ProofFault::NotJudged { .. }), "{fault}");
 }
 
@@ -195,14 +197,14 @@ fn node_properties_select_cohort() {
     let mut c = founded(6);
     let xe = |count| Some(product("XE9680", count));
     c.set("wide", of("", xe(None), &[("nic", STRICT, exact(9))]));
-    let fault = first(told(&mut c, &|_| {}));
+    let fault = first(claim_with(&mut c, &|_| {}));
     assert!(matches!(fault, ProofFault::Differs { .. }), "{fault}");
     // More cohort parts take precedence, and a node name over both.
     c.set("narrow", of("", xe(Some(8)), &[("nic", STRICT, exact(1))]));
-    told(&mut c, &|_| {}).unwrap();
+    claim_with(&mut c, &|_| {}).unwrap();
     let other =
         |p: &mut Proof| p.attestation.cohort.as_mut().unwrap().product = Some("R760".to_owned());
-    told(&mut c, &|p| {
+    claim_with(&mut c, &|p| {
         other(p);
         p.attestation.classes.clear();
     })
@@ -211,17 +213,17 @@ fn node_properties_select_cohort() {
         "named",
         of("n[002-005]", None, &[("nic", STRICT, exact(4))]),
     );
-    let fault = first(told(&mut c, &|_| {}));
+    let fault = first(claim_with(&mut c, &|_| {}));
     assert!(matches!(fault, ProofFault::Differs { expected, .. } if expected == [4; 32]));
     // Without a known cohort the applicable baseline is unknown, so the node must be rejected.
     c.set("gpus", of("", xe(Some(8)), &[("gpu", STRICT, exact(2))]));
-    let told_of = faults(told(&mut c, &|p| p.attestation.cohort = None));
+    let found_faults = faults(claim_with(&mut c, &|p| p.attestation.cohort = None));
     assert!(
-        matches!(told_of.as_slice(), [
+        matches!(found_faults.as_slice(), [
             ProofFault::NoCohort { class, baseline },
             ProofFault::Differs { class: named, .. },
         ] if class == "gpu" && *baseline == name("gpus") && named == "nic"),
-        "{told_of:?}"
+        "{found_faults:?}"
     );
     // The advice of the refusal works: the node is named for the class, which then does not matter.
     let ignored = of(
@@ -234,7 +236,7 @@ fn node_properties_select_cohort() {
         "named",
         of("n[002-005]", None, &[("nic", STRICT, exact(1))]),
     );
-    told(&mut c, &|p| p.attestation.cohort = None).unwrap();
+    claim_with(&mut c, &|p| p.attestation.cohort = None).unwrap();
     // Two of one rank: neither applies, and the node is rejected.
     let named = Command::DeleteBaseline {
         name: name("named"),
@@ -247,7 +249,7 @@ fn node_properties_select_cohort() {
         ..CohortSelector::default()
     };
     c.set("h100s", of("", Some(h100s), &[("nic", STRICT, exact(1))]));
-    let fault = first(told(&mut c, &|_| {}));
+    let fault = first(claim_with(&mut c, &|_| {}));
     let ambiguous = "class nic: baselines h100s and narrow apply with equal rank";
     assert_eq!(fault.to_string(), ambiguous);
 }
@@ -266,21 +268,21 @@ fn bmc_completion_needs_matching_attestation() {
         p.completed.insert("bios".to_owned(), completed(Some(3), 5));
         p.completed.insert("bmc".to_owned(), completed(None, 6));
     };
-    told(&mut c, &whole).unwrap();
+    claim_with(&mut c, &whole).unwrap();
     // Flashed since: the agent reports another half than the completed class was built from.
-    let fault = first(told(&mut c, &|p| {
+    let fault = first(claim_with(&mut c, &|p| {
         whole(p);
         p.attestation.classes.insert("bios".to_owned(), said(4));
     }));
     let class = "bios".to_owned();
     assert_eq!(fault, ProofFault::MadeOfAnother { class });
     // Half of a class is not the class.
-    let fault = first(told(&mut c, &|p| {
+    let fault = first(claim_with(&mut c, &|p| {
         whole(p);
         p.completed.remove("bios");
     }));
     assert!(matches!(fault, ProofFault::Differs { .. }), "{fault}");
-    let fault = first(told(&mut c, &|p| {
+    let fault = first(claim_with(&mut c, &|p| {
         whole(p);
         p.completed.remove("bmc");
     }));
@@ -318,11 +320,13 @@ fn what_no_claim_can_be_is_refused_with_the_field_and_the_node() {
         other => panic!("{other}"),
     };
     let fields = [
-        refused(told(&mut c, &|p| p.attestation.boot_id = long())),
-        refused(told(&mut c, &|p| {
+        refused(claim_with(&mut c, &|p| p.attestation.boot_id = long())),
+        refused(claim_with(&mut c, &|p| {
             p.attestation.classes = (0..50).map(|n| ("x".repeat(n + 1), said(0))).collect();
         })),
-        refused(told(&mut c, &|p| p.signature = vec![0; 100_000].into())),
+        refused(claim_with(&mut c, &|p| {
+            p.signature = vec![0; 100_000].into()
+        })),
     ];
     let wanted = [
         "nodes.n000.proof.attestation.boot_id",
@@ -337,11 +341,11 @@ fn assignment_needs_lease_or_permitted_person() {
     let mut c = founded(2);
     let id = c.submit_sensitive(1);
     let command = c.plan(id, &|node| proof(&c, node, &[]));
-    for (who, power) in [
+    for (caller, power) in [
         ("alice", Privilege::User),
         ("service:control/c1", Privilege::Service),
     ] {
-        let refused = c.propose(who, power, command.clone()).unwrap_err();
+        let refused = c.propose(caller, power, command.clone()).unwrap_err();
         assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
     }
     c.propose("olga", Privilege::Operator, command).unwrap();
@@ -363,33 +367,33 @@ fn digests_of_two_schemas_are_never_compared() {
     let nic = |p: &mut Proof, said| {
         p.attestation.classes.insert("nic".to_owned(), said);
     };
-    told(&mut c, &|p| nic(p, upgraded(Some(1)))).unwrap();
-    let fault = first(told(&mut c, &|p| nic(p, upgraded(Some(2)))));
+    claim_with(&mut c, &|p| nic(p, upgraded(Some(1)))).unwrap();
+    let fault = first(claim_with(&mut c, &|p| nic(p, upgraded(Some(2)))));
     assert!(
         matches!(fault, ProofFault::Differs { found, .. } if found == [2; 32]),
         "{fault}"
     );
     // The digest equals that of the baseline by coincidence, in another schema.
     let coincidence = ClassAttestation::of_schema(2, [1; 32]);
-    let fault = first(told(&mut c, &|p| nic(p, coincidence)));
+    let fault = first(claim_with(&mut c, &|p| nic(p, coincidence)));
     assert!(matches!(fault, ProofFault::NotJudged { .. }), "{fault}");
     let judged = |p: &mut Proof, version| {
         let name = name("h100");
         let of = BaselineVersion { name, version };
         p.conforms.insert("nic".to_owned(), of);
     };
-    told(&mut c, &|p| {
+    claim_with(&mut c, &|p| {
         nic(p, upgraded(None));
         judged(p, 1);
     })
     .unwrap();
-    let fault = first(told(&mut c, &|p| {
+    let fault = first(claim_with(&mut c, &|p| {
         nic(p, upgraded(None));
         judged(p, 2);
     }));
     assert!(matches!(fault, ProofFault::NotJudged { .. }), "{fault}");
     // A confirmation of control does not override a digest.
-    let fault = first(told(&mut c, &|p| {
+    let fault = first(claim_with(&mut c, &|p| {
         nic(p, said(2));
         judged(p, 1);
     }));

@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn reports_children_above_parent_limit() {
-        let told = |children, unlimited| {
+        let text = |children, unlimited| {
             let fault = ProjectPath::new("t").map(|parent| LimitFault::ChildrenExceed {
                 parent,
                 resource: Resource::Allocations,
@@ -135,21 +135,21 @@ mod tests {
         };
         let name = "max_concurrent_allocations";
         assert_eq!(
-            told(11, 0),
+            text(11, 0),
             format!(
                 "limit rejected: the {name} of the children of \"t\" would add up to 11, more than its \
                  own 10; raise \"t\" or lower a child first"
             )
         );
         assert_eq!(
-            told(5, 1),
+            text(5, 1),
             format!(
                 "limit rejected: a child of \"t\" would have no {name}, but \"t\" itself has 10; give \
                  the child a number"
             )
         );
         assert_eq!(
-            told(11, 2),
+            text(11, 2),
             format!(
                 "limit rejected: 2 children of \"t\" would have no {name}, but \"t\" itself has 10; \
                  give each of them a number, and lower others: those with a number would add up to 11"

@@ -74,9 +74,9 @@ async fn bmc_fault_drains_after_new_reading() {
 async fn unconfirmed_bmc_fault_drains_nothing() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     let over = |bmc: &Bmc| bmc.set_health("OK");
-    let untold = |bmc: &Bmc| bmc.set_health(serde_json::Value::Null);
+    let health_unknown = |bmc: &Bmc| bmc.set_health(serde_json::Value::Null);
     let silent = |bmc: &Bmc| bmc.break_connections();
-    let all: [&dyn Fn(&Bmc); 3] = [&over, &untold, &silent];
+    let all: [&dyn Fn(&Bmc); 3] = [&over, &health_unknown, &silent];
     for then in all {
         it.bmc.restore();
         it.is_called("Critical").await;

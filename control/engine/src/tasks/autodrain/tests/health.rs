@@ -97,8 +97,8 @@ async fn faulty_node_is_drained_and_returns() {
     // Nor does a node return if its checks have no data, if it cannot check, or if its gate fails.
     let mut blind = world::health(&[]);
     blind["blind"] = serde_json::json!(["probe.gpu.hung"]);
-    for told in [Ok(blind), Err("the probes have not answered".to_owned())] {
-        fixture.world.agent_answers.lock().unwrap().health = told;
+    for answer in [Ok(blind), Err("the probes have not answered".to_owned())] {
+        fixture.world.agent_answers.lock().unwrap().health = answer;
         assert_eq!(fixture.pass().await.cleared, 0);
     }
     fixture.finds(&[]);
@@ -121,7 +121,7 @@ async fn unconfirmed_fault_drains_nothing() {
     };
     let mut off = world::health(&[off_the_bus()]);
     off["enabled"] = serde_json::json!(false);
-    let told = [
+    let answers = [
         Ok(world::health(&[])),
         Ok(world::health(&[watched])),
         Ok(world::health(&[reason(
@@ -139,14 +139,14 @@ async fn unconfirmed_fault_drains_nothing() {
         Err("the probes have not answered".to_owned()),
     ];
     let mut fixture = AutodrainFixture::new(DriftPolicy::Warn);
-    for told in told {
+    for answer in answers {
         fixture.is_called(Health::Faulty, &[XID]);
-        fixture.world.agent_answers.lock().unwrap().health = told.clone();
+        fixture.world.agent_answers.lock().unwrap().health = answer.clone();
         let before = fixture.looked();
         let report = fixture.pass().await;
-        assert_eq!((report.drained, report.unconfirmed), (0, 1), "{told:?}");
+        assert_eq!((report.drained, report.unconfirmed), (0, 1), "{answer:?}");
         assert!(fixture.looked() > before, "it was asked itself");
-        assert!(fixture.reasons().is_empty(), "{told:?}");
+        assert!(fixture.reasons().is_empty(), "{answer:?}");
     }
     // Nor is a degraded node queried, whatever it would answer.
     fixture.finds(&[off_the_bus()]);

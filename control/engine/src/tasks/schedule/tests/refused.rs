@@ -53,7 +53,7 @@ fn why(world: &World, id: AllocationId) -> ExplanationView {
     why
 }
 
-fn is_told_in_full(why: &ExplanationView, blocker: &str) {
+fn expect_blocker(why: &ExplanationView, blocker: &str) {
     assert!(why.blocker.as_ref().unwrap().contains(blocker), "{why:?}");
     assert!(why.summary.contains(blocker), "{why:?}");
     assert_eq!(why.score.as_ref().unwrap().factors.len(), 9);
@@ -122,35 +122,35 @@ async fn repeatedly_refused_job_yields_nodes() {
     // A view that lags behind is rejected as well.
     assert_eq!(cycle().await, (0, 1, false));
     let refusal = "tenant \"atlas\" would exceed max_nodes quota";
-    let told = why(&world, first);
-    is_told_in_full(
-        &told,
+    let explanation = why(&world, first);
+    expect_blocker(
+        &explanation,
         "placed on a, not assigned yet: the quorum refused it: ",
     );
-    is_told_in_full(&told, refusal);
+    expect_blocker(&explanation, refusal);
     assert_eq!(cycle().await, (0, 1, false));
     assert_eq!(readiness(&why(&world, first)), 0.8);
     tokio::time::advance(PERSISTENT_REFUSAL_TIME).await;
     assert_eq!(cycle().await, (0, 1, true), "others get its node now");
-    is_told_in_full(&why(&world, first), "assignment refused repeatedly: ");
+    expect_blocker(&why(&world, first), "assignment refused repeatedly: ");
     assert_eq!(cycle().await, (1, 0, false));
     assert_eq!(world.allocation(behind).state, AllocationState::Starting);
-    let told = why(&world, first);
-    is_told_in_full(&told, refusal);
-    is_told_in_full(
-        &told,
+    let explanation = why(&world, first);
+    expect_blocker(&explanation, refusal);
+    expect_blocker(
+        &explanation,
         "next attempt after 30 s, its nodes are available to other allocations meanwhile",
     );
     // The view has caught up, and the site reports more. That is considered when the set-aside period is over.
     world.fold();
     is_ready(&world, &[(first, 900_000)]);
     assert_eq!(cycle().await, (0, 0, false));
-    is_told_in_full(&why(&world, first), refusal);
+    expect_blocker(&why(&world, first), refusal);
     tokio::time::advance(SET_ASIDE_TIME).await;
     assert_eq!(cycle().await, (0, 0, false));
-    let told = why(&world, first);
-    is_told_in_full(&told, "waiting for quota headroom");
-    assert_eq!(readiness(&told), 0.9);
+    let explanation = why(&world, first);
+    expect_blocker(&explanation, "waiting for quota headroom");
+    assert_eq!(readiness(&explanation), 0.9);
 }
 
 /// A dry run reflects what the next cycle would do.
@@ -235,7 +235,7 @@ async fn refused_by_change_is_replanned() {
     for _ in 0..3 {
         let report = schedule.reconcile(world.fence.clone()).await;
         assert_eq!((report.proposed, report.refused), (1, 1));
-        is_told_in_full(
+        expect_blocker(
             &why(&world, id),
             "the quorum refused it: ownership conflict: a has changed",
         );
@@ -269,14 +269,14 @@ async fn attestation_wait_names_nodes() {
     named(None);
     let report = schedule.reconcile(world.fence.clone()).await;
     assert_eq!((report.proposed, report.waiting), (0, 1));
-    is_told_in_full(
+    expect_blocker(
         &why(&world, id),
         "not assigned yet: waiting for a to publish its boot id",
     );
     named(Some("b1"));
     let report = schedule.reconcile(world.fence.clone()).await;
     assert_eq!((report.proposed, report.waiting), (0, 1));
-    is_told_in_full(
+    expect_blocker(
         &why(&world, id),
         "sensitive: waiting for the attestation of a",
     );
@@ -284,7 +284,7 @@ async fn attestation_wait_names_nodes() {
     let report = schedule.reconcile(world.fence.clone()).await;
     assert_eq!((report.assigned, report.waiting), (1, 0));
     // Until this control sees the assignment.
-    is_told_in_full(&why(&world, id), "not assigned yet: that is under way");
+    expect_blocker(&why(&world, id), "not assigned yet: that is under way");
     world.fold();
     assert!(why(&world, id).summary.starts_with("starting on a since"));
 }

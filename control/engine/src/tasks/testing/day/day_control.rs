@@ -57,7 +57,7 @@ struct DayStore {
 impl DayStore {
     fn fold(&self) {
         let core = self.core.get().and_then(Weak::upgrade).unwrap();
-        core.heard();
+        core.record_contact();
         let news = self.site.take_events();
         if !news.is_empty() {
             self.decisions.record_events(&news);
@@ -209,20 +209,24 @@ impl DayControl {
     fn pings(&self) {
         let addr = SocketAddr::from(([127, 0, 0, 1], 1));
         let now = self.core.since_start(Instant::now());
-        let found = self.site.take_pings().into_iter().map(|(node, heard)| {
-            let (liveness, boot) = match heard {
-                PingState::Alive(boot) => (Liveness::Alive, Some((boot, now))),
-                PingState::Suspect => (Liveness::Suspect, None),
-                PingState::Unreachable => (Liveness::Unreachable, None),
-            };
-            let found = PingOutcome {
-                liveness,
-                reason: None,
-                boot,
-                reply_addr: Some(addr),
-            };
-            (node, found)
-        });
+        let found = self
+            .site
+            .take_pings()
+            .into_iter()
+            .map(|(node, record_contact)| {
+                let (liveness, boot) = match record_contact {
+                    PingState::Alive(boot) => (Liveness::Alive, Some((boot, now))),
+                    PingState::Suspect => (Liveness::Suspect, None),
+                    PingState::Unreachable => (Liveness::Unreachable, None),
+                };
+                let found = PingOutcome {
+                    liveness,
+                    reason: None,
+                    boot,
+                    reply_addr: Some(addr),
+                };
+                (node, found)
+            });
         let found: BTreeMap<_, _> = found.collect();
         if !found.is_empty() {
             observed_state::liveness(&self.core, &found);

@@ -264,16 +264,17 @@ fn every_planted_bug_is_found() {
                     };
                     let mut found = (0..12).map(|seed| {
                         let report = day(&Site::of_hours(seed, Some(plant), hours));
-                        let told = |what: &&String| what.contains(plant.violation_text());
-                        let told = report.violations.iter().find(told).cloned();
-                        if told.is_none() && !report.violations.is_empty() {
+                        let is_planted = |what: &&String| what.contains(plant.violation_text());
+                        let violation = report.violations.iter().find(is_planted).cloned();
+                        if violation.is_none() && !report.violations.is_empty() {
                             println!("{plant:?}, seed {seed}: {:#?}", report.violations);
                         }
-                        told.map(|told| (seed, told))
+                        violation.map(|violation| (seed, violation))
                     });
                     let found = found.find_map(|found| found);
-                    let (seed, told) = found.unwrap_or_else(|| panic!("{plant:?} is not found"));
-                    println!("{plant:?}, seed {seed}: {told}");
+                    let (seed, violation) =
+                        found.unwrap_or_else(|| panic!("{plant:?} is not found"));
+                    println!("{plant:?}, seed {seed}: {violation}");
                 }
             });
         }

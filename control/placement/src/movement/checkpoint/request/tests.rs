@@ -52,11 +52,11 @@ type Row = (u64, CheckpointReport, Is, Option<u64>);
 #[track_caller]
 fn check(request: Request, rows: &[Row]) {
     let mut request = Some(request);
-    for (n, (at_s, heard, expected, wake_s)) in rows.iter().enumerate() {
+    for (n, (at_s, report, expected, wake_s)) in rows.iter().enumerate() {
         let Some(present) = request else {
             panic!("row {n}: it had ended");
         };
-        let step = progress(&present, ASKED.after(at_s * 1000), *heard);
+        let step = progress(&present, ASKED.after(at_s * 1000), *report);
         let (found, next) = is(step);
         assert_eq!(found, *expected, "row {n}");
         let wake = next.map(|next| next.wake_at().since(ASKED) / 1000);
@@ -295,8 +295,8 @@ fn failure_and_an_outage_end_it_at_once() {
             AfterFailure::StopWithout,
         ),
     ];
-    for (purpose, heard, why, then) in cases {
-        check(request(purpose), &[(1, heard, Is::Gives(why, then), None)]);
+    for (purpose, report, why, then) in cases {
+        check(request(purpose), &[(1, report, Is::Gives(why, then), None)]);
     }
 }
 
@@ -311,8 +311,8 @@ fn walltime_wins_over_a_checkpoint_in_progress() {
             (100, Answering, over, None),
         ];
         check(request, &rows);
-        for heard in [Nothing, Failed, StorageOut, defer(1), defer(0)] {
-            check(request, &[(100, heard, over, None)]);
+        for report in [Nothing, Failed, StorageOut, defer(1), defer(0)] {
+            check(request, &[(100, report, over, None)]);
         }
         // A complete checkpoint counts.
         check(request, &[(100, Written, Is::Writes, None)]);
@@ -356,7 +356,7 @@ fn no_time_at_all_ends_it_at_once() {
     assert_eq!(progress(&request, far, Nothing), Step::Wait(request));
 }
 
-fn any_heard() -> impl Strategy<Value = CheckpointReport> {
+fn any_report() -> impl Strategy<Value = CheckpointReport> {
     prop_oneof![
         4 => Just(Nothing),
         4 => Just(Answering),
@@ -371,14 +371,14 @@ proptest! {
     /// Whatever the job answers, and whenever: a request that is checked at its wake times ends in time. The owner of a
     /// lent node plans on this.
     #[test]
-    fn every_request_ends(heard in vec((any_heard(), 0..12 * MINUTE), 0..40)) {
+    fn every_request_ends(report in vec((any_report(), 0..12 * MINUTE), 0..40)) {
         let mut request = request(Purpose::GiveWay);
-        let mut heard = heard.into_iter();
+        let mut report = report.into_iter();
         let mut now = ASKED;
         for steps in 0.. {
             prop_assert!(steps < 200);
             let wake = request.wake_at();
-            let (word, after) = heard.next().unwrap_or((Nothing, u64::MAX));
+            let (word, after) = report.next().unwrap_or((Nothing, u64::MAX));
             // The request is checked at its wake time, or earlier when an event arrives.
             let (at, word) = match now.after(after) {
                 at if at < wake => (at, word),

@@ -127,13 +127,13 @@ fn detects_unreported_event() {
 #[test]
 fn reports_five_changes() {
     let mut service = Service::of(3);
-    let mut told = Vec::new();
+    let mut steps = Vec::new();
     for turns in 0..8_u32 {
         let metric = if turns % 2 == 0 { HIGH } else { LOW };
         let (_, decision) = service.minutes_until(metric);
-        told.extend(service.commit(&decision).map(|alert| (turns, alert)));
+        steps.extend(service.commit(&decision).map(|alert| (turns, alert)));
     }
-    assert_eq!(told, [(5, Alert::Oscillating { turns: 5 })]);
+    assert_eq!(steps, [(5, Alert::Oscillating { turns: 5 })]);
     // Twice in one direction ends the oscillation.
     service.pass(MINUTE);
     let (_, decision) = service.minutes_until(LOW);

@@ -90,11 +90,11 @@ fn reports_missing_metric_once() {
             let outcome = service.asked(None);
             let missing = NoScalingReason::MetricMissing { in_a_row };
             assert_eq!(outcome.decision, Decision::Wait(missing));
-            let told = match in_a_row {
+            let change = match in_a_row {
                 3 => vec![Alert::MetricMissing { in_a_row }],
                 _ => Vec::new(),
             };
-            assert_eq!(outcome.alerts, told, "episode {episode}");
+            assert_eq!(outcome.alerts, change, "episode {episode}");
             service.pass(MINUTE);
         }
         service.waits(FINE);
