@@ -211,7 +211,8 @@ fn a_class_without_a_required_key_is_an_exit_code_and_named() {
 #[test]
 fn text_of_firmware_does_not_control_the_terminal() {
     let tree = copy("gpu101");
-    let model = "EVIL\u{1b}[31m\u{202e}X";
+    let (name, model) = ("n1\u{1b}[31m", "EVIL\u{202e}X");
+    fs::write(tree.path().join("proc/sys/kernel/hostname"), name).unwrap();
     fs::write(tree.path().join("sys/class/dmi/id/product_name"), model).unwrap();
     // An interface with an unreadable address.
     let interface = "sys/class/net/e\u{1b}[2J\u{202e}0/address";
@@ -228,18 +229,17 @@ fn text_of_firmware_does_not_control_the_terminal() {
     };
     for format in ["table", "wide"] {
         let (text, _) = run(&["probe", "-o", format]);
-        assert!(text.contains(r"EVIL\u{1b}[31m\u{202e}X"), "{text}");
+        for shown in [r"n1\u{1b}[31m", r"EVIL\u{202e}X"] {
+            assert!(text.contains(shown), "{shown} is missing in: {text}");
+        }
     }
     // Documents have the exact text.
-    let (text, output) = run(&["probe", "-o", "json"]);
-    assert_eq!(
-        json(&output)["identity"]["product"]["value"],
-        model,
-        "{text}"
-    );
+    let (_, output) = run(&["probe", "-o", "json"]);
     let (text, _) = run(&["probe", "-o", "yaml"]);
-    let found: Json = serde_yaml_ng::from_str(&text).unwrap();
-    assert_eq!(found["identity"]["product"]["value"], model, "{text}");
+    for found in [json(&output), serde_yaml_ng::from_str(&text).unwrap()] {
+        assert_eq!(found["identity"]["hostname"]["value"], name);
+        assert_eq!(found["identity"]["product"]["value"], model);
+    }
 
     let folder = TempDir::new().unwrap();
     let archive = folder.path().join("host.tar.zst");
