@@ -200,6 +200,15 @@ impl Root {
         bytes.and_then(|bytes| text::decode(&path.to_string_lossy(), &bytes).and_then(parse))
     }
 
+    /// Whether the content of a file was read and is not UTF-8. Such a file has a value, which may differ from that of
+    /// another node.
+    pub(crate) fn is_undecodable(&self, path: impl AsRef<Path>) -> bool {
+        let bytes = self.bytes(path);
+        bytes
+            .present()
+            .is_some_and(|bytes| std::str::from_utf8(bytes).is_err())
+    }
+
     /// A one-value file written by the kernel: whitespace is trimmed, and an empty file is unsupported.
     #[must_use]
     pub fn line(&self, path: impl AsRef<Path>) -> Reading<String> {

@@ -62,7 +62,7 @@ pub fn probe(host: &Host) -> ProbeResult {
         .put("bios.setup_mode", variable(root, "SetupMode"));
     // The running revision, whether loaded by the firmware or later by the kernel.
     let microcode = root.text("/proc/cpuinfo").and_then(|text| microcode(&text));
-    probed.record.put("bios.microcode", microcode);
+    probed.record.require_if_failed("bios.microcode", microcode);
     settings::put_settings(root, &mut probed);
 
     let identity = &mut probed.identity;

@@ -47,11 +47,9 @@ pub fn probe(host: &Host) -> ProbeResult {
             .map(|line| Value::from(mask_host(&line, &host.masked_arguments, &own))),
     );
     for sysctl in &host.sysctls {
-        record.put(
-            format!("kernel.sysctl.{}", sysctl.replace('/', ".")),
-            root.line(format!("/proc/sys/{sysctl}"))
-                .map(text::number_or_text),
-        );
+        let key = format!("kernel.sysctl.{}", sysctl.replace('/', "."));
+        let path = format!("/proc/sys/{sysctl}");
+        put_chosen_text(root, key, &path, text::number_or_text, record);
     }
     huge_pages(root, record);
     processors::keys(root, record);
@@ -175,13 +173,28 @@ fn modules(root: &Root, wanted: &[String], own: &HostIdentifiers, record: &mut C
                 .iter()
                 .any(|pattern| matches(pattern, parameter))
             {
-                record.put(
-                    format!("kernel.module.{name}.parameter.{parameter}"),
-                    root.line(format!("{dir}/parameters/{parameter}"))
-                        .map(|value| text::number_or_text(own.mask(&value))),
-                );
+                let key = format!("kernel.module.{name}.parameter.{parameter}");
+                let path = format!("{dir}/parameters/{parameter}");
+                let value = |text: String| text::number_or_text(own.mask(&text));
+                put_chosen_text(root, key, &path, value, record);
             }
         }
+    }
+}
+
+/// Sets an optional key to a text that an administrator chose. Bytes that are not UTF-8 leave the class incomplete. A
+/// file that cannot be read does not: some parameters can only be written.
+fn put_chosen_text(
+    root: &Root,
+    key: String,
+    path: &str,
+    value: impl FnOnce(String) -> Value,
+    record: &mut ClassRecord,
+) {
+    let reading = root.line(path).map(value);
+    match matches!(reading, Reading::Failed { .. }) && root.is_undecodable(path) {
+        true => record.require(key, reading),
+        false => record.put(key, reading),
     }
 }
 

@@ -55,9 +55,11 @@ fn module(place: &str, name: &str, report: &Reading<EthtoolReport>, record: &mut
             "revision",
             identity.clone().and_then(|i| i.revision.clone()),
         ),
-        ("firmware", identity.and_then(|i| i.firmware.clone())),
     ];
     for (key, reading) in rest {
-        record.put(format!("{place}.{key}"), reading);
+        record.require_if_failed(format!("{place}.{key}"), reading);
     }
+    // A module without a valid image has no version.
+    let firmware = identity.and_then(|i| i.firmware.clone());
+    record.put(format!("{place}.firmware"), firmware);
 }

@@ -2,7 +2,7 @@
 
 use crate::support::Tree;
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
-use lattice_conformance::{Class, Digest, text};
+use lattice_conformance::{Class, ClassState, Digest, text};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -90,4 +90,72 @@ fn case_and_what_only_looks_alike_stay_apart() {
     // An ohm sign equals a Greek letter, but a full-width letter does not equal a Latin one.
     assert_eq!(digests("R7 \u{2126}"), digests("R7 \u{3a9}"));
     assert_eq!(text::collapse(&"e\u{301}".repeat(2)), "\u{e9}\u{e9}");
+}
+
+const DISK: &str = "/sys/devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0";
+const SETTING: &str = "/sys/class/firmware-attributes/dell-wmi-sysman/attributes/LogicProc";
+
+/// Files outside DMI with a text of firmware or of an administrator, and the optional key of each.
+const OPTIONAL_TEXTS: [(Class, &str, &str, &str); 8] = [
+    (Class::Storage, DISK, "vendor", "storage.disk.0.vendor"),
+    (Class::Storage, DISK, "model", "storage.disk.0.model"),
+    (Class::Storage, DISK, "rev", "storage.disk.0.firmware"),
+    (
+        Class::Bios,
+        SETTING,
+        "current_value",
+        "bios.attribute.LogicProc",
+    ),
+    (
+        Class::Nic,
+        "/sys/class/infiniband/mlx5_0",
+        "board_id",
+        "nic.1.board_id",
+    ),
+    (
+        Class::Nic,
+        "/sys/class/infiniband/mlx5_0",
+        "hca_type",
+        "nic.1.hca_type",
+    ),
+    (
+        Class::Kernel,
+        "/sys/module/lnet/parameters",
+        "config_file",
+        "kernel.module.lnet.parameter.config_file",
+    ),
+    (
+        Class::Kernel,
+        "/proc/sys/kernel",
+        "numa_balancing",
+        "kernel.sysctl.kernel.numa_balancing",
+    ),
+];
+
+/// Two nodes with different bytes must not share a digest, although the keys are optional.
+#[test]
+fn text_beyond_utf8_leaves_class_incomplete() {
+    for (class, folder, file, key) in OPTIONAL_TEXTS {
+        let tree = Tree::node();
+        tree.file(&format!("{DISK}/type"), "0")
+            .link(&format!("{DISK}/block/sda/device"), "../..")
+            .link("/sys/block/sda", &format!("..{}/block/sda", &DISK[4..]))
+            .file(&format!("{SETTING}/type"), "enumeration");
+        for (_, folder, file, _) in OPTIONAL_TEXTS {
+            tree.file(&format!("{folder}/{file}"), "A1");
+        }
+        let before = tree.probe();
+        assert_eq!(before.records[&class].get(key).to_string(), "A1");
+        tree.bytes(&format!("{folder}/{file}"), b"A\xe9\n");
+        let after = tree.probe();
+        let ClassState::Incomplete { missing } = after.records[&class].state() else {
+            panic!("{key}: {:?}", after.records[&class]);
+        };
+        let keys: Vec<&String> = missing.keys().collect();
+        assert_eq!(keys, [key]);
+        assert!(missing[key].to_string().contains(r"A\xe9"), "{missing:?}");
+        let (mut before, mut after) = (before.marks(), after.marks());
+        assert!(before.remove(&class).is_some() && after.remove(&class).is_some());
+        assert_eq!(before, after, "{key}");
+    }
 }

@@ -1,6 +1,7 @@
 //! ethtool by ioctl: one command, one structure of `include/uapi/linux/ethtool.h`, one answer.
 
 use super::module::{MODULE_BYTES, Module};
+use super::netlink::string;
 use crate::kernel::ioctl::{self, ETHTOOL_BYTES};
 use lattice_conformance::{Reading, text};
 use serde::{Deserialize, Serialize};
@@ -265,7 +266,7 @@ impl EthtoolQuery {
         answer.map(|answer| {
             let count = (word(answer, 8) as usize).min(asked);
             let strings = answer[12..].chunks_exact(STRING_BYTES).take(count);
-            strings.map(c_string).collect()
+            strings.map(string).collect()
         })
     }
 
@@ -314,12 +315,6 @@ fn bytes<const N: usize>(answer: &[u8], at: usize) -> [u8; N] {
 
 fn word(answer: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes(answer, at))
-}
-
-/// The text up to the first NUL or the end of the field.
-fn c_string(place: &[u8]) -> String {
-    let end = place.iter().position(|byte| *byte == 0);
-    String::from_utf8_lossy(&place[..end.unwrap_or(place.len())]).into_owned()
 }
 
 /// `struct ethtool_drvinfo`: cmd, driver[32], version[32], fw_version[32], bus_info[32],

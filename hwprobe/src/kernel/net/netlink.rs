@@ -2,6 +2,7 @@
 //!
 //! `include/uapi/linux/netlink.h`, `genetlink.h` and `rtnetlink.h`; all integers are in native byte order.
 
+use lattice_conformance::text;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -130,11 +131,16 @@ fn parts(
     })
 }
 
-/// A text attribute, up to its NUL.
+/// A text up to its NUL or the end of the field. Bytes that are not UTF-8 are escaped (`\xff`), so that two different
+/// texts stay different.
 #[must_use]
 pub fn string(payload: &[u8]) -> String {
     let end = payload.iter().position(|byte| *byte == 0);
-    String::from_utf8_lossy(&payload[..end.unwrap_or(payload.len())]).into_owned()
+    let bytes = &payload[..end.unwrap_or(payload.len())];
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => text::escaped(bytes),
+    }
 }
 
 /// Appends an attribute, with padding.
@@ -279,6 +285,8 @@ mod tests {
         assert_eq!(kinds, [1, 2, 3]);
         assert_eq!(string(found[1].payload), "0000:1a:00.0");
         assert_eq!(found[2].payload, b"");
+        assert_eq!(string(b"28\xff\0x"), r"28\xff");
+        assert_ne!(string(b"28\xff"), string(b"28\xfe"));
     }
 
     #[test]

@@ -57,7 +57,8 @@ pub(super) fn put_settings(root: &Root, probed: &mut ProbeResult) {
                 for name in settings {
                     let value = root.setting(format!("{dir}/{name}/current_value"));
                     let value = value.map(text::number_or_text);
-                    probed.record.put(format!("bios.attribute.{name}"), value);
+                    let key = format!("bios.attribute.{name}");
+                    probed.record.require_if_failed(key, value);
                     names.push(name.clone());
                 }
             }

@@ -84,7 +84,7 @@ fn keys(root: &Root, slot: usize, gpu: &Gpu, switches: &Switches, record: &mut C
     for file in root.list(&folder).present().into_iter().flatten() {
         let block = file.strip_suffix("_fw_version").unwrap_or(file);
         let version = root.firmware(format!("{folder}/{file}"));
-        record.put(
+        record.require_if_failed(
             key(&format!("firmware.{block}")),
             version.and_then(unless_zero),
         );

@@ -37,8 +37,11 @@ pub(super) fn read(
         return InterfaceReport::with_state(nic.listing_failure.as_ref().unwrap_or(&nobody));
     };
     let first = said(first);
-    let rom = first.driver.clone().and_then(|driver| driver.option_rom);
-    record.put(nic.key("option_rom"), rom);
+    let key = nic.key("option_rom");
+    match &first.driver {
+        Reading::Present(driver) => record.require_if_failed(key, driver.option_rom.clone()),
+        unread => record.put(key, unread.as_ref().map(|_| String::new())),
+    }
     first
 }
 

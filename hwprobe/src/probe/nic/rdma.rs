@@ -57,8 +57,8 @@ pub(super) fn read(root: &Root, nic: &Nic, planes: &mut RecordAndVitals<'_>) {
     let RecordAndVitals { record, vitals } = planes;
     let key = |name: &str| nic.key(name);
     let read = |file: &str| root.firmware(format!("{RDMA}/{device}/{file}"));
-    record.put(key("board_id"), read("board_id"));
-    record.put(key("hca_type"), read("hca_type"));
+    record.require_if_failed(key("board_id"), read("board_id"));
+    record.require_if_failed(key("hca_type"), read("hca_type"));
     // The driver's number: a silicon revision may be 0, and some drivers write it as `0x0`.
     record.put(key("hw_rev"), root.line(format!("{RDMA}/{device}/hw_rev")));
     let ports = ports(root, device);

@@ -171,11 +171,11 @@ fn keys(nic: &Nic, source: &Source<'_>, planes: &mut RecordAndVitals<'_>) {
     let RecordAndVitals { record, vitals } = planes;
     let key = |name: &str| nic.key(&format!("cxi.{name}"));
     let description = source.get(&["fru/description"], "Description");
-    record.put(key("description"), description);
+    record.require_if_failed(key("description"), description);
     let part = source.get(&["fru/part_number"], "Part Number");
-    record.put(key("part_number"), part);
+    record.require_if_failed(key("part_number"), part);
     let version = source.get(&["properties/cassini_version"], "");
-    record.put(key("version"), version);
+    record.require_if_failed(key("version"), version);
     let mtu = source.get(&["properties/hpc_mtu"], "Link MTU");
     record.put(key("mtu"), mtu.map(text::number_or_text));
     let granule = source.get(&["properties/pid_granule"], "PID granule");

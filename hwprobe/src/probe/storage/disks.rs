@@ -127,9 +127,9 @@ fn disk_keys(root: &Root, slot: u32, disk: &Disk, probed: &mut ProbeResult) {
     let key = |name: &str| format!("storage.disk.{slot}.{name}");
     let firmware = |file: &str| root.firmware(format!("{device}/{file}"));
     let record = &mut probed.record;
-    record.put(key("vendor"), firmware("vendor"));
-    record.put(key("model"), firmware("model"));
-    record.put(key("firmware"), firmware("rev"));
+    record.require_if_failed(key("vendor"), firmware("vendor"));
+    record.require_if_failed(key("model"), firmware("model"));
+    record.require_if_failed(key("firmware"), firmware("rev"));
     record.put(
         key("transport"),
         Reading::Present(disk.transport.to_owned()),

@@ -10,6 +10,7 @@ pub const TESTS: &[Test] = tests![
     an_amd_gpu_that_the_driver_does_not_take_is_a_finding,
     an_amd_gpu_that_is_given_away_is_no_fault,
     a_screen_needs_no_driver,
+    undecodable_firmware_leaves_gpu_class_incomplete,
 ];
 
 fn driven(tree: &Tree, address: &str, driver: &str) {
@@ -118,6 +119,22 @@ pub(crate) fn what_an_amd_gpu_may_not_be_asked_is_not_zero_errors() {
         let found = vital(&inventory, key);
         assert!(found.starts_with("<failed"), "{key}: {found}");
     }
+}
+
+/// Two GPUs with different bytes must not share a digest.
+pub(crate) fn undecodable_firmware_leaves_gpu_class_incomplete() {
+    let tree = Tree::node();
+    mi250x(&tree, FOUR[0], "1a2b3c");
+    assert!(
+        without_library(&tree).marks()[&Class::Gpu]
+            .digest()
+            .is_some()
+    );
+    let file = format!("/sys/bus/pci/devices/{}/fw_version/mec_fw_version", FOUR[0]);
+    tree.bytes(&file, b"0x52\xff\n");
+    let missing = missing(&without_library(&tree));
+    let keys: Vec<&String> = missing.keys().collect();
+    assert_eq!(keys, ["gpu.amd.0.firmware.mec"]);
 }
 
 const MODULE: &str = "/sys/module/amdgpu/initstate";
