@@ -29,6 +29,8 @@ const ELIGIBLE: &str = "Eligible";
 const NODES: [&str; 3] = ["AllocNodes", "NNodes", "ReqNodes"];
 const CPUS: [&str; 3] = ["AllocCPUS", "NCPUS", "ReqCPUS"];
 const TRES: [&str; 2] = ["AllocTRES", "ReqTRES"];
+/// Generic resources in exports of Slurm before 20.11, which may have no GPUs in the columns of TRES.
+const GRES: [&str; 2] = ["AllocGRES", "ReqGRES"];
 /// Texts that mean an absent value.
 const ABSENT_TEXTS: [&str; 5] = ["", "Unknown", "None", "N/A", "INVALID"];
 /// States of jobs that have not ended.
@@ -232,7 +234,7 @@ impl Reader for Sacct {
                 .iter()
                 .any(|name| name.eq_ignore_ascii_case(wanted))
         };
-        if !TRES.iter().any(has) {
+        if !TRES.iter().chain(&GRES).any(has) {
             let note = "the export has no AllocTRES column: GPUs of jobs are unknown";
             workload.notes.push(note.to_owned());
         }

@@ -426,6 +426,47 @@ fn gpus_of_slurm_are_counted_by_model() {
     assert_eq!(unknown.notes, [note]);
 }
 
+/// Releases before 20.11 have columns of generic resources, and sites may not count GPUs in TRES.
+#[test]
+fn gpus_of_older_slurm_are_generic_resources() {
+    let line = |id: u64, tres: &str, alloc: &str, requested: &str| {
+        format!("{id}|1700000000|2|60|{tres}|{alloc}|{requested}\n")
+    };
+    let text = [
+        "JobID|Submit|AllocNodes|ElapsedRaw|AllocTRES|AllocGRES|ReqGRES\n".to_owned(),
+        line(80, "", "gpu:a100:8", "gpu:a100:8"),
+        line(81, "cpu=64,node=2", "gpu:a100:8", ""),
+        line(82, "", "", "PER_NODE:gpu:a100:4"),
+        // TRES have precedence.
+        line(83, "gres/gpu:a100=8,node=2", "gpu:h100:2", ""),
+        line(84, "", "gpu:0", "nvme:1"),
+        line(85, "", "gpu:a100:many", ""),
+    ]
+    .concat();
+    let workload = read_text(&text);
+    let asked: Vec<(Option<u32>, String)> = workload
+        .jobs
+        .iter()
+        .map(|job| {
+            let constraints = &workload.requests[job.request as usize].constraints;
+            let models = constraints.gpu_models.join(" and ");
+            (constraints.gpus_per_node, models)
+        })
+        .collect();
+    let four = vec![(Some(4), "a100".to_owned()); 4];
+    assert_eq!(asked, [four, vec![(None, String::new())]].concat());
+    assert_eq!(
+        workload.skipped.descriptions(),
+        [
+            "line 7 cannot be read: AllocGRES: gpu:a100: \"many\" is not a count such as 1500, 2K or 1.50K"
+        ]
+    );
+    let only = "JobID|Submit|AllocNodes|ElapsedRaw|AllocGRES\n1|1700000000|2|60|gpu:8\n";
+    let only = read_text(only);
+    assert_eq!(only.requests[0].constraints.gpus_per_node, Some(4));
+    assert!(only.notes.is_empty(), "{:?}", only.notes);
+}
+
 /// With `--duplicates` each run of a requeued job has a line.
 #[test]
 fn runs_of_requeued_jobs_of_slurm_follow_each_other() {
