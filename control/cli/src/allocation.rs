@@ -554,6 +554,76 @@ mod tests {
         row(a).swap_remove(place)
     }
 
+    /// Queue with long names, a large allocation and the longest reasons.
+    fn queue() -> Vec<AllocationView> {
+        let since = "2026-11-21T07:25:39.120Z";
+        let all = serde_json::json!([
+            {
+                "id": 3, "name": "train", "project": "atlas/operations/web", "nodes": 20,
+                "nodelist": "gpu[001-012,101-107,109]", "time_left": "58 s",
+                "reason": "node gpu001 unreachable; SIGKILL in 18 s",
+            },
+            {
+                "id": 1_000_000_900, "element": {"array": 1_000_000_232, "index": 1023},
+                "name": "hyper-parameter-search-of-a-large-model",
+                "project": "atlas/physics/simulation/lattice-qcd", "nodes": 128,
+                "nodelist": "gpu[001-128]", "time_left": "2 h",
+            },
+            {
+                "id": 4, "project": "atlas/operations/web", "state": "pending", "nodes": 20, "nodelist": "",
+                "reason": "needs 20 of 24 nodes: 4 free; waiting for 16 more to be free",
+            },
+        ]);
+        let all = all.as_array().unwrap().iter().cloned();
+        all.map(|mut fields| {
+            fields["state_since"] = since.into();
+            shown(fields)
+        })
+        .collect()
+    }
+
+    fn queue_lines(format: Format, width: usize) -> Vec<String> {
+        let fitting = Fitting::Lines(DROPPED_FIRST);
+        let queue = queue();
+        let rows = queue.iter().map(row);
+        let text = output::table_text(format, LIST, fitting, rows, Some(width));
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn queue_fits_80_columns() {
+        assert_eq!(
+            queue_lines(Format::Table, 80),
+            [
+                "ID               PROJECT            STATE    TIME_LEFT  REASON",
+                "3                atlas/…/web        running  58 s       node gpu001 unreachable…",
+                "1000000232_1023  atlas/physi…e-qcd  running  2 h        -",
+                "4                atlas/…/web        pending  -          needs 20 of 24 nodes: 4…",
+            ]
+        );
+        assert_eq!(
+            queue_lines(Format::Table, 100),
+            [
+                "ID               PROJECT             STATE    NODELIST           TIME_LEFT  REASON",
+                "3                atlas/…/web         running  gpu[001-012…,109]  58 s       node gpu001 unreachable…",
+                "1000000232_1023  atlas/physic…e-qcd  running  gpu[001-128]       2 h        -",
+                "4                atlas/…/web         pending  -                  -          needs 20 of 24 nodes: 4…",
+            ]
+        );
+    }
+
+    /// `-o wide` leaves nothing out in a narrow terminal, and has one line per allocation.
+    #[test]
+    fn wide_queue_is_complete_in_80_columns() {
+        let lines = queue_lines(Format::Wide, 80);
+        assert_eq!(lines.len(), 4);
+        let header: Vec<String> = lines[0].split_whitespace().map(str::to_lowercase).collect();
+        assert_eq!(header, [LIST.narrow, LIST.wide].concat());
+        let reason = "needs 20 of 24 nodes: 4 free; waiting for 16 more to be free";
+        assert!(lines[3].contains(reason), "{lines:?}");
+        assert!(lines[2].contains("hyper-parameter-search-of-a-large-model"));
+    }
+
     #[test]
     fn running_row_shows_time_left_and_problem() {
         let fine = serde_json::json!({"ends_at": "2026-11-23T06:30:00.000Z", "time_left": "2 h"});

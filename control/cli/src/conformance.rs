@@ -8,7 +8,7 @@ mod selection;
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{self, Columns, Fitting, contrast, digest, or_dash, time},
+    output::{self, Columns, Fitting, Format, contrast, digest, or_dash, time},
 };
 use baseline::BaselineCommand;
 use brake::BrakeCommand;
@@ -91,7 +91,7 @@ async fn drift(args: &NodeClassArgs, connection: &Connection) -> Result<(), Fail
         &report,
         COLUMNS,
         Fitting::Lines(DROPPED_FIRST),
-        rows(&report.drifted, connection),
+        rows(&report.drifted, connection.format),
     )?;
     summarise(&report.drifted);
     if let Some(brake) = &report.brake {
@@ -145,10 +145,10 @@ const COLUMNS: Columns<'_> = Columns {
 /// Columns that a narrow terminal leaves out, in this order. Node, key and both values are always shown.
 const DROPPED_FIRST: &[&str] = &["since", "policy", "by", "class"];
 
-fn rows(drifted: &[DriftView], connection: &Connection) -> Vec<Vec<String>> {
+fn rows(drifted: &[DriftView], format: Format) -> Vec<Vec<String>> {
     let count = |n: Option<u32>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let row = |d: &DriftView| {
-        let (expected, found) = contrast(connection.format, &d.expected, &d.found);
+        let (expected, found) = contrast(format, &d.expected, &d.found);
         let since = d.since.as_deref().map(|since| match d.since_or_before {
             true => format!("{} or before", time(since)),
             false => time(since),
@@ -178,7 +178,7 @@ fn print_drift(drifted: &[DriftView], connection: &Connection) -> Result<(), Fai
         &drifted,
         COLUMNS,
         Fitting::Lines(DROPPED_FIRST),
-        rows(drifted, connection),
+        rows(drifted, connection.format),
     )?;
     if drifted.is_empty() {
         output::message!("no node differs");
@@ -301,6 +301,54 @@ mod tests {
         assert_eq!(
             stale_state_lines(&nodes),
             ["as of 2026-11-22T02:30:00Z, the node does not answer: a[1-2]"]
+        );
+    }
+
+    #[test]
+    fn drift_fits_80_columns() {
+        let entry = |node: &str, key: &str, (expected, found): (&str, &str)| DriftView {
+            node: node.to_owned(),
+            class: key.split('.').next().unwrap_or_default().to_owned(),
+            key: key.to_owned(),
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+            by: "baseline h100-production v12".to_owned(),
+            policy: "deprioritise".to_owned(),
+            since: Some("2026-11-21T20:49:35.120Z".to_owned()),
+            since_or_before: true,
+            ..DriftView::default()
+        };
+        let drifted = [
+            entry("gpu005", "nic.0.firmware", ("28.41.1000", "28.39.2048")),
+            entry(
+                "gpu108",
+                "bios.attribute.WorkloadProfile",
+                (
+                    "HighPerformanceCompute(HPC)",
+                    "GeneralPowerEfficientCompute",
+                ),
+            ),
+        ];
+        let text = |width| {
+            let rows = rows(&drifted, Format::Table);
+            let fitting = Fitting::Lines(DROPPED_FIRST);
+            output::table_text(Format::Table, COLUMNS, fitting, rows, Some(width))
+        };
+        assert_eq!(
+            text(80).lines().collect::<Vec<_>>(),
+            [
+                "NODE    CLASS  KEY                    EXPECTED              FOUND",
+                "gpu005  nic    nic.0.firmware         28.41.1000            28.39.2048",
+                "gpu108  bios   bios.attribute…rofile  HighPerforman…e(HPC)  GeneralPowerE…ompute",
+            ]
+        );
+        assert_eq!(
+            text(60).lines().collect::<Vec<_>>(),
+            [
+                "NODE    KEY               EXPECTED          FOUND",
+                "gpu005  nic.0.firmware    28.41.1000        28.39.2048",
+                "gpu108  bios.attri…ofile  HighPerfor…(HPC)  GeneralPow…mpute",
+            ]
         );
     }
 

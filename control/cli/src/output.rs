@@ -71,8 +71,8 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Treatment of a table that is wider than the terminal. `-o wide` folds all values, and prints lines of name and value
-/// if that is not enough.
+/// Treatment of a table that is wider than the terminal. With `-o wide`, a list has all columns and complete values, in
+/// lines that are as long as necessary.
 #[derive(Clone, Copy, Debug)]
 pub enum Fitting<'a> {
     /// One line per row: long values are shortened, and these columns are left out, in this order. Without names, the
@@ -80,7 +80,7 @@ pub enum Fitting<'a> {
     Lines(&'a [&'a str]),
     /// For texts that must be complete: values are folded into several lines; if that is not enough, as for `Lines`.
     Texts(&'a [&'a str]),
-    /// Values are folded, and a row becomes lines of name and value if that is not enough.
+    /// For one object: values are folded, and the row becomes lines of name and value if that is not enough.
     Record,
 }
 
@@ -186,17 +186,27 @@ pub fn print_fitted<T: Serialize>(
     fitting: Fitting<'_>,
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> anyhow::Result<()> {
-    let header = columns.shown(format);
     match format {
         Format::Json => print_document(&document::json(value)?),
         Format::Yaml => print_document(&document::yaml(value)?),
-        Format::Csv => print_document(&comma_separated(&header, rows)?),
-        Format::Table | Format::Wide => {
-            let is_wide = format == Format::Wide;
-            let fitting = if is_wide { Fitting::Record } else { fitting };
-            line(&table(&header, rows, fitting, width()))
-        }
+        Format::Csv => print_document(&comma_separated(&columns.shown(format), rows)?),
+        Format::Table | Format::Wide => line(&table_text(format, columns, fitting, rows, width())),
     }
+}
+
+/// Formats rows as a table for a terminal of `width` columns; `None`: without a terminal.
+pub(crate) fn table_text(
+    format: Format,
+    columns: Columns<'_>,
+    fitting: Fitting<'_>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+    width: Option<usize>,
+) -> String {
+    let width = match (format, fitting) {
+        (Format::Wide, Fitting::Lines(_) | Fitting::Texts(_)) => None,
+        _ => width,
+    };
+    table(&columns.shown(format), rows, fitting, width)
 }
 
 /// Prints a document as CSV, with one row and a column for each field.
@@ -466,6 +476,23 @@ mod tests {
         );
         assert_eq!(folded.len(), 5);
         assert_eq!(lines(Fitting::Texts(ranked), 20).len(), 3);
+    }
+
+    /// A user who requests all columns gets them, and one line per row.
+    #[test]
+    fn wide_lists_are_complete_lines_in_every_width() {
+        let long = "needs 20 of 24 nodes: 4 free; waiting for 16 more to be free";
+        let rows = || vec![vec!["a".to_owned(), long.to_owned()]; 2];
+        for fitting in [Fitting::Lines(&["note"]), Fitting::Texts(&["note"])] {
+            for width in [None, Some(20), Some(80)] {
+                let text = table_text(Format::Wide, COLUMNS, fitting, rows(), width);
+                let line = format!("a     {long}");
+                assert_eq!(
+                    text.lines().collect::<Vec<_>>(),
+                    ["NAME  NOTE", &line, &line]
+                );
+            }
+        }
     }
 
     #[test]

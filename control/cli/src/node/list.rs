@@ -53,6 +53,8 @@ const COLUMNS: Columns<'_> = Columns {
     narrow: &[
         "name",
         "status",
+        "liveness",
+        "health",
         "holder",
         "claim",
         "gpu_count",
@@ -62,8 +64,6 @@ const COLUMNS: Columns<'_> = Columns {
     ],
     wide: &[
         "lifecycle",
-        "liveness",
-        "health",
         "group",
         "drain",
         "reasons",
@@ -78,8 +78,17 @@ const COLUMNS: Columns<'_> = Columns {
     ],
 };
 
-/// Columns that a narrow terminal leaves out, in this order. Name, state and drift are always shown.
-const DROPPED_FIRST: &[&str] = &["fingerprint", "gpu_model", "gpu_count", "claim", "holder"];
+/// Columns that a narrow terminal leaves out, in this order. Name, status and drift are always shown. The status is at
+/// least as bad as liveness and health, which are therefore left out first.
+const DROPPED_FIRST: &[&str] = &[
+    "liveness",
+    "health",
+    "fingerprint",
+    "gpu_model",
+    "gpu_count",
+    "claim",
+    "holder",
+];
 
 fn drained_by(node: &NodeView) -> Option<String> {
     let drains = node
@@ -110,6 +119,8 @@ fn row(node: &NodeView, format: Format) -> Vec<String> {
     vec![
         node.name.clone(),
         status(node),
+        node.liveness.clone(),
+        node.health.verdict.clone(),
         or_dash(holder.as_deref()),
         or_dash(node.claim.as_ref().map(claimant).as_deref()),
         number(node.resources.gpu_count),
@@ -117,8 +128,6 @@ fn row(node: &NodeView, format: Format) -> Vec<String> {
         number(node.drifted_keys),
         fingerprint.unwrap_or_else(|| "unknown".to_owned()),
         node.lifecycle.clone(),
-        node.liveness.clone(),
-        node.health.verdict.clone(),
         or_dash(node.group.as_deref()),
         or_dash(drained_by(node).as_deref()),
         or_dash(reasons(node).as_deref()),
@@ -219,9 +228,9 @@ mod tests {
             "allocation": 235, "attempt": 1, "element": {"array": 232, "index": 2},
         }))
         .unwrap();
-        assert_eq!(row(&held, Format::Table)[2], "232_2");
+        assert_eq!(row(&held, Format::Table)[4], "232_2");
         held.holder = serde_json::from_value(json!({"allocation": 235, "attempt": 1})).unwrap();
-        assert_eq!(row(&held, Format::Table)[2], "235");
+        assert_eq!(row(&held, Format::Table)[4], "235");
     }
 
     #[test]
@@ -235,9 +244,87 @@ mod tests {
             wide[place.unwrap()].as_str()
         };
         assert_eq!(
-            [of("lifecycle"), of("liveness"), of("health"), of("drain")],
-            ["drained", "alive", "healthy", "op: fan is loud"]
+            [of("lifecycle"), of("drain")],
+            ["drained", "op: fan is loud"]
         );
+    }
+
+    /// Scripts read the state of a node by position, from a pipe: name, status, liveness, health.
+    #[test]
+    fn rows_in_a_pipe_begin_with_name_status_liveness_and_health() {
+        let rows = [row(&node("ready", "faulty", 0), Format::Table)];
+        let fitting = Fitting::Lines(DROPPED_FIRST);
+        let text = output::table_text(Format::Table, COLUMNS, fitting, rows, None);
+        let words: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().take(4).collect())
+            .collect();
+        assert_eq!(
+            words,
+            [
+                ["NAME", "STATUS", "LIVENESS", "HEALTH"],
+                ["gpu001", "faulty", "alive", "faulty"],
+            ]
+        );
+    }
+
+    /// Node of a large cluster with the longest values, or with those of a usual node.
+    fn of_large_cluster(name: &str, has_longest: bool) -> NodeView {
+        let mut shown = node("ready", "healthy", 0);
+        shown.name = name.to_owned();
+        shown.fingerprint = Some("7160864edc97".repeat(5));
+        shown.resources.gpu_count = Some(8);
+        shown.resources.gpu_model = Some("NVIDIA H100 80GB HBM3".to_owned());
+        if has_longest {
+            shown.liveness = "unreachable".to_owned();
+            shown.health.verdict = "unknown".to_owned();
+            shown.drifted_keys = None;
+            shown.claim = serde_json::from_value(json!({
+                "user": "maria-magdalena", "project": "atlas", "purpose": "genomes", "state": "claimed",
+                "since": "2026-11-22T02:12:01Z",
+            }))
+            .unwrap();
+            shown.holder = serde_json::from_value(json!({
+                "allocation": 1_000_000_900, "attempt": 1,
+                "element": {"array": 1_000_000_232, "index": 1023},
+            }))
+            .unwrap();
+        }
+        shown
+    }
+
+    #[test]
+    fn list_fits_80_columns() {
+        let text = |width| {
+            let nodes = [
+                of_large_cluster("gpu001", false),
+                of_large_cluster("gpu128", true),
+            ];
+            let rows = nodes.iter().map(|node| row(node, Format::Table));
+            let fitting = Fitting::Lines(DROPPED_FIRST);
+            output::table_text(Format::Table, COLUMNS, fitting, rows, Some(width))
+        };
+        let lines = |width| {
+            let text = text(width);
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            lines(80),
+            [
+                "NAME    STATUS       HOLDER           CLAIM            GPU_COUNT  DRIFTED_KEYS",
+                "gpu001  ready        -                -                8          0",
+                "gpu128  unreachable  1000000232_1023  maria-magdalena  8          unknown",
+            ]
+        );
+        assert_eq!(
+            lines(40),
+            [
+                "NAME    STATUS       DRIFTED_KEYS",
+                "gpu001  ready        0",
+                "gpu128  unreachable  unknown",
+            ]
+        );
+        assert!(lines(160)[0].starts_with("NAME    STATUS       LIVENESS     HEALTH   HOLDER"));
     }
 
     /// A ready node that does not answer is not shown as ready. The status of the server counts; without one, as from
