@@ -46,8 +46,10 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
         lines.push(vec!["last ran on".to_owned(), a.nodelist.clone()]);
     }
     if let Some(places) = &a.output {
+        let workload = a.workload.as_ref();
+        let folder = workload.and_then(|workload| workload.working_dir.as_deref());
         for (key, place) in [("output", &places.stdout), ("error", &places.stderr)] {
-            lines.push(vec![key.to_owned(), output_place(place)]);
+            lines.push(vec![key.to_owned(), output_place(place, folder)]);
         }
     }
     let more = demand(&a).chain(terms(&a)).chain(history_lines(&a));
@@ -90,12 +92,17 @@ fn condition(a: &AllocationView) -> impl Iterator<Item = (String, String)> {
     kill_at.into_iter().chain(problems)
 }
 
-/// Returns the place of an output stream: a file, or the nodes and the time for which they keep it.
-fn output_place(place: &OutputPlaceView) -> String {
+/// Returns the place of an output stream: a file, or the nodes and the time for which they keep it. `folder`: working
+/// directory of the allocation, which contains a file with a relative path.
+fn output_place(place: &OutputPlaceView, folder: Option<&str>) -> String {
     let nodes = place.nodes.as_ref();
     let on = nodes.map_or_else(String::new, |nodes| format!(" on {nodes}"));
     match (&place.file, &place.kept_until, &place.kept_for) {
-        (Some(file), _, _) => format!("{file}{on}"),
+        (Some(file), _, _) if file.starts_with('/') => format!("{file}{on}"),
+        (Some(file), _, _) => match folder {
+            Some(folder) => format!("{file} in {folder}{on}"),
+            None => format!("{file} in its working directory{on}"),
+        },
         (None, Some(until), _) => format!("kept{on} until {} (lattice logs)", time(until)),
         (None, None, Some(kept_for)) => {
             format!("kept{on}, for {kept_for} after the end (lattice logs)")
@@ -252,25 +259,42 @@ mod tests {
 
     #[test]
     fn place_of_output_is_a_file_or_nodes_with_a_date() {
-        let place = OutputPlaceView {
-            file: Some("lattice-12.out".to_owned()),
-            nodes: Some("gpu001".to_owned()),
-            ..OutputPlaceView::default()
-        };
-        assert_eq!(output_place(&place), "lattice-12.out on gpu001");
         let mut kept = OutputPlaceView::default();
-        assert_eq!(output_place(&kept), "kept on its nodes (lattice logs)");
+        let shown = |place: &OutputPlaceView| output_place(place, Some("/home/ada"));
+        assert_eq!(shown(&kept), "kept on its nodes (lattice logs)");
         kept.nodes = Some("gpu[001-002]".to_owned());
-        assert_eq!(output_place(&kept), "kept on gpu[001-002] (lattice logs)");
+        assert_eq!(shown(&kept), "kept on gpu[001-002] (lattice logs)");
         kept.kept_for = Some("7d".to_owned());
         assert_eq!(
-            output_place(&kept),
+            shown(&kept),
             "kept on gpu[001-002], for 7d after the end (lattice logs)"
         );
         kept.kept_until = Some("2026-11-30T04:41:18.073Z".to_owned());
         assert_eq!(
-            output_place(&kept),
+            shown(&kept),
             "kept on gpu[001-002] until 2026-11-30T04:41:18Z (lattice logs)"
         );
+    }
+
+    #[test]
+    fn relative_output_file_is_shown_with_its_folder() {
+        let shown = |file: &str, folder| {
+            let place = OutputPlaceView {
+                file: Some(file.to_owned()),
+                nodes: Some("gpu001".to_owned()),
+                ..OutputPlaceView::default()
+            };
+            output_place(&place, folder)
+        };
+        let folder = Some("/home/ada");
+        assert_eq!(
+            shown("lattice-12.out", folder),
+            "lattice-12.out in /home/ada on gpu001"
+        );
+        assert_eq!(
+            shown("lattice-12.out", None),
+            "lattice-12.out in its working directory on gpu001"
+        );
+        assert_eq!(shown("/scratch/a.out", folder), "/scratch/a.out on gpu001");
     }
 }
