@@ -4,17 +4,18 @@ use crate::{
     connect::Connection,
     failure::Failure,
     output::{self, Columns, Fitting, Format, ResultList, counted, or_dash, time},
+    user_file,
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
-    dag::{DagDryRunResult, DagEdgeView, DagRequest, DagView, GraphView, MemberRequest},
+    dag::{AfterBody, DagDryRunResult, DagEdgeView, DagRequest, DagView, GraphView, MemberRequest},
     suggestion::nearest,
-    yaml,
 };
-use serde::Deserialize as _;
+use lattice_config::{Problems, read_part};
+use serde::Deserialize;
 use serde_json::json;
 use serde_yaml_ng::Value;
-use std::{fs, io::Read as _};
+use std::path::{Path, PathBuf};
 
 /// DAG subcommands.
 #[derive(Subcommand)]
@@ -56,7 +57,7 @@ pub enum DagCommand {
 #[derive(Args)]
 pub struct SubmitArgs {
     /// File, YAML or JSON; `-` reads standard input.
-    file: String,
+    file: PathBuf,
     /// Submit nothing: report whether the DAG would be accepted now (exit code 0), and print its members as parsed.
     #[arg(long)]
     dry_run: bool,
@@ -122,63 +123,68 @@ pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Fai
     }
 }
 
+/// Field of a member that is not a field of its request for nodes.
+const AFTER: &str = "after";
+
+/// DAG file whose members are not read yet.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DagFile {
+    #[serde(default)]
+    name: String,
+    members: Vec<Value>,
+}
+
 /// Reads a DAG file. JSON is YAML too.
-fn read(file: &str) -> Result<DagRequest, Failure> {
-    let mut text = String::new();
-    let read = match file {
-        "-" => std::io::stdin().read_to_string(&mut text).map(drop),
-        file => fs::read_to_string(file).map(|read| text = read),
+fn read(file: &Path) -> Result<DagRequest, Failure> {
+    let text = user_file::read_text(file)?;
+    user_file::parse_parts(file, &text, |root, problems| {
+        let file: DagFile = read_part(root, problems)?;
+        let members = file.members.into_iter().enumerate();
+        let members = members.map(|(place, member)| read_named_member(place, member, problems));
+        // All members are read, also after one that cannot be read.
+        let members: Vec<Option<MemberRequest>> = members.collect();
+        Some(DagRequest {
+            name: file.name,
+            members: members.into_iter().collect::<Option<_>>()?,
+        })
+    })
+}
+
+/// Reads the member at `place`. Mistakes have its name, as the answers of the server do, or its place.
+fn read_named_member(
+    place: usize,
+    member: Value,
+    problems: &mut Problems,
+) -> Option<MemberRequest> {
+    let name = member.get("name").and_then(Value::as_str);
+    let key = match name.filter(|name| !name.is_empty()) {
+        Some(name) => format!("members.{name}"),
+        None => format!("members.{place}"),
     };
-    read.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
-    let wrong = |error: String| Failure::usage(format!("{file}: {error}"));
-    // Values without a JSON form would be sent as if they had been left out.
-    let whole = serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    yaml::all_finite(&whole).map_err(|error| wrong(error.to_string()))?;
-    let read = DagRequest::deserialize(&whole);
-    read.map_err(|error| {
-        wrong(member_error(&whole).unwrap_or_else(|| readable(&error.to_string())))
-    })
+    let mut read = None;
+    problems.check_part(key, |problems| read = read_member(member, problems));
+    read
 }
 
-/// Returns the first member that cannot be read, and why.
-fn member_error(whole: &Value) -> Option<String> {
-    let members = whole.get("members")?.as_sequence()?;
-    members.iter().enumerate().find_map(|(place, member)| {
-        let error = MemberRequest::deserialize(member).err()?;
-        let name = member.get("name").and_then(Value::as_str);
-        let name = name.map_or_else(String::new, |name| format!(" ({name})"));
-        Some(format!(
-            "members[{place}]{name}: {}",
-            readable(&error.to_string())
-        ))
-    })
-}
-
-/// Rephrases a parse error: it describes the permitted values instead of a type name, and suggests the most similar
-/// field instead of listing all fields.
-fn readable(error: &str) -> String {
-    let unknown = error.strip_prefix("unknown field `");
-    if let Some((field, known)) = unknown.and_then(|rest| rest.split_once('`')) {
-        let known = known.split('`').skip(1).step_by(2).chain(["after"]);
-        return match nearest(field, known.clone()) {
-            Some(meant) => format!("unknown field `{field}`; did you mean `{meant}`?"),
-            None => {
-                let known: Vec<&str> = known.collect();
-                format!("unknown field `{field}`; there are {}", known.join(", "))
+fn read_member(mut member: Value, problems: &mut Problems) -> Option<MemberRequest> {
+    let mut after = AfterBody::default();
+    if let Value::Mapping(fields) = &mut member {
+        let is_near = |key: &&str| *key != AFTER && nearest(key, [AFTER].into_iter()).is_some();
+        let misspelt = fields.keys().filter_map(Value::as_str).find(is_near);
+        if let Some(key) = misspelt.map(str::to_owned) {
+            fields.remove(key.as_str());
+            problems.add(key, format!("unknown key; did you mean {AFTER}?"));
+        }
+        let given = fields.remove(AFTER).filter(|given| !given.is_null());
+        problems.check_part(AFTER, |problems| {
+            if let Some(read) = given.and_then(|given| read_part(given, problems)) {
+                after = read;
             }
-        };
+        });
     }
-    let types = [
-        ("u8", "a whole number from 0 to 255"),
-        ("u32", "a whole number from 0 to 4294967295"),
-        ("f64", "a number"),
-        ("a string", "text, in quotes"),
-    ];
-    let rewritten = types.iter().find_map(|(name, words)| {
-        let begin = error.strip_suffix(&format!("expected {name}"))?;
-        Some(format!("{begin}expected {words}"))
-    });
-    rewritten.unwrap_or_else(|| error.to_owned())
+    let request = read_part(member, problems)?;
+    Some(MemberRequest { after, request })
 }
 
 async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure> {
@@ -316,11 +322,12 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_number_that_is_none_is_named_by_its_path() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let path = file.path().to_str().unwrap();
+        let path = file.path();
         let web = "{name: web, project: a, nodes: 1, argv: [serve], scale: \
                    {min_nodes: 1, max_nodes: 2, metric: gpu, target: TARGET, down_threshold: LOW}}";
         let read = |target: &str, low: &str| {
@@ -337,52 +344,70 @@ mod tests {
         assert_eq!(read("0.7", "0.5").unwrap().members.len(), 1);
     }
 
-    #[test]
-    fn a_member_that_cannot_be_read_is_named() {
+    /// Reads a file with this text, and returns the failure without the path.
+    fn failure(text: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("g.yaml");
-        let error_of = |text: &str| {
-            fs::write(&path, text).unwrap();
-            let path = path.to_str().unwrap();
-            let failure = read(path).unwrap_err().to_string();
-            failure
-                .strip_prefix(&format!("{path}: "))
-                .unwrap()
-                .to_owned()
-        };
+        fs::write(&path, text).unwrap();
+        let failure = read(&path).unwrap_err().to_string();
+        let rest = failure.strip_prefix(path.to_str().unwrap());
+        rest.unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_member_that_cannot_be_read_is_named() {
         let member = |more: &str| format!("{{name: b, project: a, nodes: 1, argv: [x]{more}}}");
-        let second = |more: &str| error_of(&format!("members: [{}, {}]", member(""), member(more)));
+        let second = |more: &str| failure(&format!("members: [{}, {}]", member(""), member(more)));
         for (more, why) in [
-            (", aftr: [a]", "unknown field `aftr`; did you mean `after`?"),
+            (", aftr: [a]", "aftr: unknown key; did you mean after?"),
             (
                 ", waltime: 1h",
-                "unknown field `waltime`; did you mean `walltime`?",
+                "waltime: unknown key; did you mean walltime?",
             ),
-            (
-                ", walltime: 300",
-                "walltime: invalid type: integer `300`, expected text, in quotes",
-            ),
+            (", walltime: 300", "walltime: must be a text, not 300"),
             (", after: b", "after: it must be a list of members' names"),
             (
                 ", class: -1",
-                "class: invalid value: integer `-1`, expected a whole number from 0 to 255",
+                "class: must be a whole number from 0 to 255, not -1",
             ),
         ] {
-            let error = second(more);
-            assert!(
-                error.starts_with(&format!("members[1] (b): {why}")),
-                "{error}"
-            );
+            let found = second(more);
+            let expected = format!(": members.b.{why}");
+            assert!(found.starts_with(&expected), "{found}");
         }
-        let nameless = error_of("members: [{project: a}]");
-        assert!(
-            nameless.starts_with("members[0]: missing field `nodes`"),
-            "{nameless}"
+        let nameless = failure("members: [{project: a}]");
+        assert_eq!(nameless, ": members.0: the key `nodes` is missing");
+        let list = failure("[a, b]");
+        assert!(list.starts_with(": keys and values are expected at the top"));
+        let malformed = failure("name: a\nmembers: [1\nlisten: x\n");
+        assert!(malformed.starts_with(": malformed YAML: "), "{malformed}");
+        assert!(malformed.contains("line 3 column"), "{malformed}");
+    }
+
+    #[test]
+    fn all_mistakes_of_a_file_are_in_one_report() {
+        let text = "nam: nightly\nmembers:\n\
+                    - {name: prepare, project: a, nodes: many, argv: [sleep, 10]}\n\
+                    - {name: train, project: a, nodes: 1, argv: [x], aftr: [prepare], after: 3}\n\
+                    - clean\n";
+        let found = failure(text);
+        let lines: Vec<&str> = found.lines().collect();
+        let (last, others) = lines.split_last().unwrap();
+        assert_eq!(
+            others,
+            [
+                " has 6 mistakes:",
+                "  nam: unknown key; did you mean name?",
+                "  members.prepare.nodes: must be a whole number from 0 to 4294967295, not the text \"many\"",
+                "  members.prepare.argv.1: must be a text, not 10",
+                "  members.train.aftr: unknown key; did you mean after?",
+                "  members.train.after: it must be a list of members' names, of {member, condition}, or \
+                 names by condition as {success: [a, b]}",
+            ]
         );
-        let list = error_of("[a, b]");
         assert!(
-            list.contains("expected a graph: `members`, and perhaps a `name`"),
-            "{list}"
+            last.starts_with("  members.2: must be keys and values (project, "),
+            "{last}"
         );
     }
 }

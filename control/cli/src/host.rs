@@ -5,8 +5,8 @@ use crate::output::{self, Columns, Fitting, Format, contrast, digest};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lattice_conformance::{
-    ClassRecord, Digest, DriftReport, Group, Groups, Inventory, NodeView, Scope, diff_by_parts, drift,
-    groups,
+    ClassRecord, Digest, DriftReport, Group, Groups, Inventory, NodeView, Scope, diff_by_parts,
+    drift, groups,
 };
 use lattice_hwprobe::{
     Host, NvmlSource,

@@ -21,6 +21,7 @@ mod reservation;
 mod submit;
 mod terminal;
 mod usage;
+mod user_file;
 mod waiting;
 mod web_tls;
 

@@ -12,6 +12,7 @@ pub mod check;
 pub mod cluster;
 pub mod compare;
 pub mod day;
+mod description;
 pub mod generate;
 pub mod lines;
 pub mod live;

@@ -1,5 +1,6 @@
 //! Scheduler policy in files and on command lines: a profile by name, single weights, reservations.
 
+use crate::description;
 use lattice_placement::{InvalidWeight, PlannedReservations, Policy, RawWeights, Weights};
 use lattice_quorum_types::scheduler::WorkloadKind;
 use serde::{Deserialize, Serialize};
@@ -178,7 +179,7 @@ pub fn named(name_or_file: &str) -> Result<Policy, PolicyError> {
                 reason,
             };
             let text = std::fs::read_to_string(path).map_err(|error| file(error.to_string()))?;
-            let text = serde_yaml_ng::from_str(&text).map_err(|error| file(error.to_string()))?;
+            let text = description::read(&text).map_err(|mistakes| file(mistakes.join("; ")))?;
             read_policy(&text)
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     compare::{GoodDirection, Measure},
+    description,
     policy::{PolicyError, PolicyText, ReservationsText, read_policy},
 };
 use lattice_placement::{Policy, Weights};
@@ -69,7 +70,7 @@ pub struct Range {
 /// Error of a search space.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SpaceError {
-    /// Malformed text.
+    /// Mistakes in the text, all of them.
     #[error("{0}")]
     Form(String),
     /// No weight to vary.
@@ -107,9 +108,9 @@ impl SweepSpace {
     /// Parses a search space.
     ///
     /// # Errors
-    /// When the text is malformed.
+    /// When the text has mistakes, with all of them.
     pub fn read(text: &str) -> Result<Self, SpaceError> {
-        serde_yaml_ng::from_str(text).map_err(|error| SpaceError::Form(error.to_string()))
+        description::read(text).map_err(|mistakes| SpaceError::Form(mistakes.join("; ")))
     }
 
     /// Names of the varied weights.

@@ -7,7 +7,8 @@
 //!   report. For the check, wrong and missing values are replaced. Its mistakes are reported if they are the same with
 //!   other replacements.
 //! * [`check_all`], for `--check-config`, adds the mistakes in the files that the configuration names, and every
-//!   variable that names no key. [`load_named`] reads such a file by the same rules.
+//!   variable that names no key. [`load_named`] reads such a file by the same rules, and [`load_parts`] one whose parts
+//!   are read one by one.
 //!
 //! # The environment
 //!
@@ -123,6 +124,34 @@ pub fn load_named<T: DeserializeOwned>(
     let read = read.and_then(|(examined, _)| examined.into_result(source));
     read.map(|Unchecked(value)| value)
         .map_err(ConfigErrors::of_named_file)
+}
+
+/// Reads a YAML file part by part: `read_parts` receives the parsed file, and reads its parts with [`read_part`]. It
+/// returns `None` only after it has added a mistake.
+///
+/// # Errors
+/// All mistakes that `read_parts` adds. An unreadable file or malformed YAML is the only mistake reported.
+pub fn load_parts<T>(
+    source: Source<'_>,
+    read_parts: impl FnOnce(Value, &mut Problems) -> Option<T>,
+) -> Result<T, ConfigErrors> {
+    let errors = |problems| ConfigErrors::new(origin(source), problems).of_named_file();
+    let root = read(source).map_err(|problem| errors(vec![problem]))?;
+    let mut problems = Problems::default();
+    let value = read_parts(root, &mut problems);
+    match value {
+        Some(value) if problems.is_empty() => Ok(value),
+        _ => Err(errors(problems.into_vec())),
+    }
+}
+
+/// Reads a part of a file. Adds all mistakes of types and names, below the present part of `problems`. The value is
+/// usable only if no mistake was added: wrong values in it are replaced.
+pub fn read_part<T: DeserializeOwned>(value: Value, problems: &mut Problems) -> Option<T> {
+    let overrides = env::Overrides::default();
+    let read = repair::read_all::<T>(value, &overrides, problems);
+    report_unknown(&read, &overrides, PREFIX, problems);
+    read.value
 }
 
 /// Value without a check of its own.

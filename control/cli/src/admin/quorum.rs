@@ -171,13 +171,7 @@ const STATUS: Columns<'_> = Columns {
         "last_contact_ms",
         "snapshot_index",
     ],
-    wide: &[
-        "term",
-        "last_log_index",
-        "revision",
-        "build",
-        "data_format",
-    ],
+    wide: &["term", "last_log_index", "revision", "build", "data_format"],
 };
 
 /// Columns that a narrow terminal leaves out, in this order.

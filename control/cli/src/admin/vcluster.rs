@@ -5,8 +5,8 @@ use crate::{
     failure::Failure,
     node::node_args::expand,
     output::{self, Columns, Format, or_dash},
+    user_file,
 };
-use anyhow::Context as _;
 use clap::{ArgGroup, Args, Subcommand};
 use lattice_api::{
     duration,
@@ -261,12 +261,10 @@ impl SetArgs {
 impl WeightsArgs {
     fn request(self) -> Result<VclusterRequest, Failure> {
         if let Some(path) = &self.from {
-            let about = || format!("--from {}", path.display());
-            let text = std::fs::read_to_string(path).with_context(about)?;
-            let change: SchedulerChange = serde_yaml_ng::from_str(&text).with_context(about)?;
+            let text = user_file::read_text(path)?;
             return Ok(VclusterRequest {
                 expected_version: self.expected_version,
-                scheduler: Some(change),
+                scheduler: Some(user_file::parse(path, &text)?),
                 ..VclusterRequest::default()
             });
         }

@@ -5,6 +5,7 @@ use crate::{
     failure::Failure,
     node::difference_row,
     output::{self, Columns, Fitting, or_dash, time},
+    user_file,
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
@@ -17,9 +18,6 @@ use lattice_api::{
 use lattice_conformance::Class;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::PathBuf};
-
-/// Longest baseline file, bytes.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Shown for a baseline version that no node is compared with now.
 const NOT_JUDGED: &str = "not compared";
@@ -208,7 +206,7 @@ fn consequences(set: &BaselineResult) -> Vec<String> {
 /// Reads the file, if there is one, and applies the flags, which take precedence.
 fn request(args: SetArgs) -> Result<BaselineRequest, Failure> {
     let mut request = match &args.file {
-        Some(path) => read_file(path)?,
+        Some(path) => user_file::parse(path, &user_file::read_text(path)?)?,
         None => BaselineRequest::default(),
     };
     let over = |field: &mut Option<String>, said: Option<String>| {
@@ -232,27 +230,6 @@ fn request(args: SetArgs) -> Result<BaselineRequest, Failure> {
     }
     add_keys(&mut request.classes, &args.key)?;
     Ok(request)
-}
-
-fn read_file(path: &PathBuf) -> Result<BaselineRequest, Failure> {
-    let shown = path.display();
-    let mut text = String::new();
-    let opened: Box<dyn std::io::Read> = match path.as_os_str() == "-" {
-        true => Box::new(std::io::stdin()),
-        false => {
-            let file = std::fs::File::open(path);
-            Box::new(file.map_err(|error| Failure::usage(format!("{shown}: {error}")))?)
-        }
-    };
-    let mut bounded = std::io::Read::take(opened, MAX_FILE_BYTES + 1);
-    std::io::Read::read_to_string(&mut bounded, &mut text)
-        .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        let reason = format!("{shown}: larger than {MAX_FILE_BYTES} bytes");
-        return Err(Failure::usage(reason));
-    }
-    // The YAML parser reads JSON as well.
-    serde_yaml_ng::from_str(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))
 }
 
 fn cohort(parts: &[String]) -> Result<CohortSelectorBody, Failure> {
@@ -519,6 +496,27 @@ mod tests {
         assert_eq!(keys.cohort.unwrap().gpu_count, Some(8));
         assert_eq!(asked("set x --cohort eight=8").unwrap_err().code, 2);
         assert_eq!(asked("set x --key nic").unwrap_err().code, 2);
+    }
+
+    #[test]
+    fn file_reports_all_mistakes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("baseline.yaml");
+        let text = "polcy: drain\nnodes: [gpu001]\ncohort: {gpu_count: eight}\n\
+                    classes: {nic: {keys: {nic.0.firmware: .nan}}}\n";
+        std::fs::write(&path, text).unwrap();
+        let failure = asked(&format!("set h100 --file {}", path.display())).unwrap_err();
+        assert_eq!(failure.code, 2);
+        let text = failure.to_string();
+        for part in [
+            " has 4 mistakes:\n  ",
+            "classes.nic.keys.nic.0.firmware: .nan is not a finite number",
+            "nodes: must be a text, not a list",
+            "cohort.gpu_count: must be a whole number from 0 to 4294967295, not the text \"eight\"",
+            "polcy: unknown key; did you mean policy?",
+        ] {
+            assert!(text.contains(part), "{part}\nis missing in: {text}");
+        }
     }
 
     #[test]

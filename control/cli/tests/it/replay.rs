@@ -561,7 +561,11 @@ fn a_recorded_demo_is_decided_again() {
         "--from",
         &wrong,
     ];
-    refused(&sandbox.lattice(&set), 1, &["wrong.yaml", "speed"]);
+    refused(
+        &sandbox.lattice(&set),
+        2,
+        &["wrong.yaml: weights.speed: unknown key"],
+    );
     changed(&sandbox, Path::new(log));
 }
 

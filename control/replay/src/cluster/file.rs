@@ -29,7 +29,10 @@
 use super::{
     Cluster, ClusterError, Domain, Host, VclusterSetup, charge, conformance, healthy_facts,
 };
-use crate::policy::{PolicyText, ReservationsText, read_policy};
+use crate::{
+    description,
+    policy::{PolicyText, ReservationsText, read_policy},
+};
 use lattice_placement::NodeFacts;
 use lattice_quorum_types::{
     ProjectPath, VclusterName, hostlist, limit::Limits, limit_policy::LimitPolicy,
@@ -117,18 +120,16 @@ struct ProjectText {
 }
 
 pub(super) fn read(text: &str, path: &Path) -> Result<Cluster, ClusterError> {
-    let file: File = serde_yaml_ng::from_str(text).map_err(|error| ClusterError::Form {
+    let faults = |faults| ClusterError::Faults {
         path: path.to_owned(),
-        reason: error.to_string(),
-    })?;
+        faults,
+    };
+    let file: File = description::read(text).map_err(faults)?;
     let mut reading = ClusterReader::default();
     reading.read(file);
     match reading.faults.is_empty() {
         true => Ok(reading.cluster),
-        false => Err(ClusterError::Faults {
-            path: path.to_owned(),
-            faults: reading.faults,
-        }),
+        false => Err(faults(reading.faults)),
     }
 }
 

@@ -91,15 +91,7 @@ pub enum ClusterError {
         #[source]
         source: InputError,
     },
-    /// Malformed file.
-    #[error("{}: {reason}", path.display())]
-    Form {
-        /// Path of the file.
-        path: PathBuf,
-        /// Reason, with its position.
-        reason: String,
-    },
-    /// Invalid values in the file, all of them.
+    /// Mistakes in the file, all of them.
     #[error("{}: {}", path.display(), faults.join("; "))]
     Faults {
         /// Path of the file.

@@ -117,3 +117,36 @@ fn the_report_names_the_file() {
         refused()
     );
 }
+
+/// The parts are reported below the names that the caller gives them, all in one report.
+#[test]
+fn parts_are_reported_below_their_names() {
+    let read = |root: Value, problems: &mut Problems| {
+        let parts: BTreeMap<String, Value> = read_part(root, problems)?;
+        let parts = parts.into_iter().map(|(name, part)| {
+            let mut window = None;
+            problems.check_part(format!("windows.{name}"), |problems| {
+                window = read_part::<Window>(part, problems);
+            });
+            window
+        });
+        let parts: Vec<Option<Window>> = parts.collect();
+        parts.into_iter().collect::<Option<Vec<_>>>()
+    };
+    let found = load_parts(Source::Text("a: {from: 1, to: 2}\n"), read).unwrap();
+    assert_eq!(found, [Window { from: 1, to: 2 }]);
+    let text = "a: {from: 1, to: 2}\nb: {from: x, too: 1}\nc: soon\n";
+    let errors = load_parts(Source::Text(text), read).unwrap_err();
+    let found: Vec<String> = errors.problems().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            "windows.b.from: must be a whole number, 0 or more, not the text \"x\"",
+            "windows.b.too: unknown key; did you mean to? That key is required and missing",
+            "windows.c: must be keys and values (from, to), not the text \"soon\"",
+        ]
+    );
+    let errors = load_parts(Source::Text("[a, b]"), read).unwrap_err();
+    let found = errors.to_string();
+    assert!(found.starts_with("the file has a mistake:\n  "), "{found}");
+}

@@ -125,6 +125,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "lattice-replay",
         &[
             "agent-rpc",
+            "config",
             "placement",
             "quorum-state",
             "quorum-types",
@@ -154,6 +155,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "api",
             "client",
             "cluster",
+            "config",
             "conformance",
             "control",
             "fake-bmc",

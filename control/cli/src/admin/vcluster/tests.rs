@@ -26,6 +26,35 @@ fn asked(line: &str) -> Result<Value, String> {
     }
 }
 
+/// A file of settings has the report of a configuration file.
+#[test]
+fn weights_file_reports_all_mistakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights.yaml");
+    std::fs::write(
+        &path,
+        "profil: ml\nweights: {energy: much, wait_tim: 1}\nreservations: some\n",
+    )
+    .unwrap();
+    let line = format!("vcluster set-weights ml --from {}", path.display());
+    let VclusterCommand::SetWeights(args) = Line::try_parse_from(line.split(' ')).unwrap().command
+    else {
+        panic!("another command")
+    };
+    let failure = args.request().unwrap_err();
+    assert_eq!(failure.code, 2);
+    let text = failure.to_string();
+    for part in [
+        " has 4 mistakes:\n  ",
+        "weights.energy: must be a number, not the text \"much\"",
+        "weights.wait_tim: unknown key; did you mean weights.wait_time?",
+        "reservations: it must be a whole number from 0 to 4294967295, or \"all\"",
+        "profil: unknown key; did you mean profile?",
+    ] {
+        assert!(text.contains(part), "{part}\nis missing in: {text}");
+    }
+}
+
 #[test]
 fn what_is_not_named_is_not_asked_for() {
     for (line, body) in [
