@@ -7,6 +7,7 @@ mod query;
 #[cfg(test)]
 mod site;
 mod verify;
+mod window;
 
 use crate::{
     connect::Connection,

@@ -5,8 +5,10 @@
 //! A time of day has no date. A begin time is its next occurrence from now on; the end of a window is its next
 //! occurrence after the begin of the window: `22:00` to `06:00` ends on the following day.
 
-use super::{duration, text};
-use jiff::{civil::DateTime, tz::TimeZone};
+use super::{
+    duration,
+    text::{self, next_occurrence},
+};
 use lattice_quorum_types::UnixMillis;
 
 const DAY_MS: u64 = 86_400_000;
@@ -65,7 +67,7 @@ pub enum InvalidTime {
 /// # Errors
 /// A text that is not a time, or a time more than ten years away; the error shows valid formats.
 pub fn parse_begin_time(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidTime> {
-    let at = moment(text, now, |of_day| occurrence(now, of_day))?;
+    let at = moment(text, now, |of_day| next_occurrence(now, of_day))?;
     not_too_far(text, at, now)
 }
 
@@ -80,7 +82,7 @@ pub fn parse_end_time(
     begin: UnixMillis,
 ) -> Result<UnixMillis, InvalidTime> {
     // An end is not included in the window, so an end at `begin` would leave nothing of it.
-    let at = moment(text, now, |of_day| occurrence(begin.after(1), of_day))?;
+    let at = moment(text, now, |of_day| next_occurrence(begin.after(1), of_day))?;
     not_too_far(text, at, now)
 }
 
@@ -119,15 +121,6 @@ fn not_too_far(text: &str, at: UnixMillis, now: UnixMillis) -> Result<UnixMillis
             text: text.to_owned(),
         }),
         false => Ok(at),
-    }
-}
-
-/// First occurrence, at `from` or later, of the time of day that is `of_day` milliseconds after midnight.
-fn occurrence(from: UnixMillis, of_day: u64) -> UnixMillis {
-    let midnight = from.0 - from.0 % DAY_MS;
-    match midnight.saturating_add(of_day) {
-        at if at >= from.0 => UnixMillis(at),
-        at => UnixMillis(at.saturating_add(DAY_MS)),
     }
 }
 
@@ -173,11 +166,8 @@ fn date(text: &str) -> Option<UnixMillis> {
     if let Some(at) = text::read_time(text) {
         return Some(at);
     }
-    let civil: DateTime = text.parse().ok()?;
-    let at = civil.to_zoned(TimeZone::UTC).ok()?;
-    u64::try_from(at.timestamp().as_millisecond())
-        .ok()
-        .map(UnixMillis)
+    let at = text::date_ms(text)?;
+    u64::try_from(at).ok().map(UnixMillis)
 }
 
 /// Units as words, in singular and plural, and their common abbreviations. [`duration::parse`] has the others.
@@ -262,6 +252,8 @@ mod tests {
             ("22:13:21", "2023-11-14T22:13:21.000Z"),
             ("midnight", "2023-11-15T00:00:00.000Z"),
             ("noon", "2023-11-15T12:00:00.000Z"),
+            ("24:00", "2023-11-15T00:00:00.000Z"),
+            ("2026-12-01T24:00", "2026-12-02T00:00:00.000Z"),
             ("today", "2023-11-14T00:00:00.000Z"),
             ("tomorrow", "2023-11-15T00:00:00.000Z"),
             ("2026-12-01", "2026-12-01T00:00:00.000Z"),
@@ -287,6 +279,7 @@ mod tests {
             ("yesterday", "is not a valid time"),
             ("1 hour", "is not a valid time"),
             ("25:00", "is not a valid time"),
+            ("24:01", "is not a valid time"),
             ("16:60", "is not a valid time"),
             ("2023-02-29", "is not a valid time"),
             ("2023-13-01", "is not a valid time"),
@@ -354,6 +347,9 @@ mod tests {
             ("2023-12-01T08:00", "7:30", "2023-12-02T07:30:00.000Z"),
             ("2023-12-01T20:00+02:00", "noon", "2023-12-02T12:00:00.000Z"),
             ("2023-12-01", "midnight", "2023-12-02T00:00:00.000Z"),
+            ("2023-12-01", "24:00", "2023-12-02T00:00:00.000Z"),
+            ("2023-12-01T08:00", "24:00", "2023-12-02T00:00:00.000Z"),
+            ("23:00", "24:00", "2023-11-15T00:00:00.000Z"),
             ("tomorrow", "06:00", "2023-11-15T06:00:00.000Z"),
             ("now+4hours", "02:00", "2023-11-16T02:00:00.000Z"),
             ("now", "22:13:20", "2023-11-15T22:13:20.000Z"),

@@ -5,6 +5,7 @@ use super::{
     check::{ChainPosition, Checker, Report},
     file::{Header, KnownAuthority, Writer},
     pages, recover_entry, verification_failure, verify,
+    window::AuditWindow,
 };
 use crate::{connect::Connection, failure::Failure, output};
 use anyhow::Context as _;
@@ -108,10 +109,11 @@ struct Range {
 
 impl Range {
     async fn find(args: &ExportArgs, connection: &Connection) -> Result<Self, Failure> {
-        let after = match (&args.since, args.after) {
+        let (since, until) = (args.since.as_deref(), args.until.as_deref());
+        let AuditWindow { since, until } = AuditWindow::read(since, until, SystemClock.now())?;
+        let after = match (since, args.after) {
             (None, after) => after.unwrap_or(0),
             (Some(since), _) => {
-                let since = output::moment("--since", since)?;
                 let first = first_match(
                     connection,
                     AuditFilter {
@@ -125,11 +127,11 @@ impl Range {
                 first.number - 1
             }
         };
-        let last = match &args.until {
+        let last = match until {
             None => None,
             Some(until) => {
                 let filter = AuditFilter {
-                    until: Some(output::moment("--until", until)?),
+                    until: Some(until),
                     newest_first: true,
                     ..AuditFilter::default()
                 };

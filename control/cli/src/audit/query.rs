@@ -1,5 +1,6 @@
 //! `lattice audit query`: lists audit entries.
 
+use super::window::AuditWindow;
 use super::{DROPPED_FIRST, LIST, NextPage, PAGE, pages, row};
 use crate::{
     connect::Connection,
@@ -9,6 +10,7 @@ use crate::{
 use clap::Args;
 use lattice_api::audit::AuditView;
 use lattice_client::AuditFilter;
+use lattice_mesh::{Clock as _, SystemClock};
 
 #[derive(Args)]
 pub struct QueryArgs {
@@ -36,7 +38,8 @@ pub struct QueryArgs {
     /// offset.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// End of the range, exclusive.
+    /// End of the range, exclusive. Times of day depend on each other: at 07:00, --since 22:00 --until 06:00 began
+    /// yesterday; after a date, --until 24:00 is its end.
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
     /// Show the oldest entries after this number, for programs that read page by page.
@@ -48,9 +51,8 @@ pub struct QueryArgs {
 }
 
 pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure> {
-    let moment = |option: &str, text: Option<String>| {
-        text.map(|text| output::moment(option, &text)).transpose()
-    };
+    let (since, until) = (args.since.as_deref(), args.until.as_deref());
+    let AuditWindow { since, until } = AuditWindow::read(since, until, SystemClock.now())?;
     let filter = AuditFilter {
         by: args.by,
         user: args.user,
@@ -58,8 +60,8 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
         allocation: args.allocation,
         project: args.project,
         actions: args.action,
-        since: moment("--since", args.since)?,
-        until: moment("--until", args.until)?,
+        since,
+        until,
         newest_first: args.after.is_none(),
     };
     let limit = args.limit as usize;

@@ -1,6 +1,6 @@
 //! Accounting status and reconciliation.
 
-use super::{read, time, unexpected};
+use super::{past_window, read, time, unexpected};
 use crate::caller::{Caller, Role};
 use crate::state::Api;
 use lattice_api::{
@@ -9,7 +9,6 @@ use lattice_api::{
     },
     amount::Hours,
     problem::{Kind, Problem},
-    text,
 };
 use lattice_engine::accounting_connection::{AccountingConnection, ReconcileError};
 use lattice_quorum_types::{
@@ -76,13 +75,10 @@ pub(crate) async fn reconcile(
     let core = api.core();
     caller.check_cluster_role(Role::Admin, "reconciling accounting totals")?;
     let connection = connection_if_acting(api)?;
-    let moment = |field: &str, given: &str| {
-        text::moment(given, core.now()).map_err(|why| Problem::field(field, why))
+    let window = past_window(Some(&request.since), Some(&request.until), core.now())?;
+    let (Some(since), Some(until)) = (window.since, window.until) else {
+        return Err(unexpected());
     };
-    let (since, until) = (
-        moment("since", &request.since)?,
-        moment("until", &request.until)?,
-    );
     if since >= until {
         return Err(Problem::field("until", "must be later than `since`"));
     }

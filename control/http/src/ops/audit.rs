@@ -1,12 +1,11 @@
 //! Audit queries.
 
-use super::{paging, read, trust, unexpected};
+use super::{paging, past_window, read, trust, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     audit::{ACTIONS, AuditHeadView, AuditView},
     page::Page,
     problem::{Kind, Problem},
-    text,
 };
 use lattice_engine::Core;
 use lattice_quorum_types::{
@@ -37,11 +36,8 @@ pub(crate) struct AuditQuery<'a> {
 impl AuditQuery<'_> {
     fn filter(&self, now: UnixMillis) -> Result<AuditFilter, Problem> {
         let filled = |text: Option<&'_ str>| text.filter(|t| !t.is_empty()).map(str::to_owned);
-        let field = |name: &'static str| move |why: String| Problem::field(name, why);
-        let moment = |name: &'static str, text: Option<&str>| {
-            let read = filled(text).map(|text| text::moment(&text, now));
-            read.transpose().map_err(field(name))
-        };
+        let given = |text: &&str| !text.is_empty();
+        let window = past_window(self.since.filter(given), self.until.filter(given), now)?;
         let nodes = filled(self.node).map(|list| hostlist::expand(&list));
         let nodes = nodes
             .transpose()
@@ -56,8 +52,8 @@ impl AuditQuery<'_> {
             nodes: nodes.unwrap_or_default().into_iter().collect(),
             allocation: self.allocation.map(AllocationId),
             within,
-            since: moment("since", self.since)?,
-            until: moment("until", self.until)?,
+            since: window.since,
+            until: window.until,
             actions: actions(filled(self.action).as_deref())?,
         })
     }
@@ -186,4 +182,34 @@ pub(crate) async fn sign(core: &Core, caller: &Caller) -> Result<AuditHeadView, 
     let head = head.map_err(|why| Problem::new(Kind::Unavailable, "audit_not_signed", why))?;
     let authorities = trust::trusted(core).await?;
     Ok(AuditHeadView::new(core.cluster(), &head, &authorities))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn times_of_day_are_one_window() {
+        let now = lattice_api::text::read_time("2023-11-14T07:00:00Z").unwrap();
+        let filter = |since, until| {
+            let query = AuditQuery {
+                since: Some(since),
+                until: Some(until),
+                ..AuditQuery::default()
+            };
+            query.filter(now)
+        };
+        let night = filter("22:00", "06:00").unwrap();
+        let times = [night.since, night.until].map(|at| lattice_api::text::time(at.unwrap()));
+        assert_eq!(
+            times,
+            ["2023-11-13T22:00:00.000Z", "2023-11-14T06:00:00.000Z"]
+        );
+        assert_eq!(filter("", "").unwrap().since, None);
+        for (since, until, field) in [("soon", "06:00", "since"), ("22:00", "soon", "until")] {
+            let problem = filter(since, until).unwrap_err();
+            assert_eq!(problem.field.as_deref(), Some(field));
+        }
+    }
 }

@@ -43,6 +43,7 @@ use crate::{caller::Caller, state::Api};
 use lattice_api::{
     problem::{Kind, Problem},
     project::ChangeResult,
+    text::{InvalidWindow, PastWindow},
 };
 use lattice_engine::{Core, ProposeError};
 use lattice_quorum_types::{
@@ -153,6 +154,21 @@ pub(crate) fn unexpected() -> Problem {
 /// Formats a time as in the interfaces.
 pub(crate) fn time(at: UnixMillis) -> String {
     lattice_api::text::time(at)
+}
+
+/// Reads the fields `since` and `until` of one window in the past.
+pub(crate) fn past_window(
+    since: Option<&str>,
+    until: Option<&str>,
+    now: UnixMillis,
+) -> Result<PastWindow, Problem> {
+    lattice_api::text::past_window(since, until, now).map_err(|error| {
+        let field = match &error {
+            InvalidWindow::Since(_) => "since",
+            InvalidWindow::Until(_) => "until",
+        };
+        Problem::field(field, error.to_string())
+    })
 }
 
 /// Parses a node name from a path; an invalid name is an unknown node.
