@@ -95,17 +95,20 @@ fn unknown_fields_are_refused_by_name() {
         let error = read(text).unwrap_err().to_string();
         assert!(error.contains(field), "{error}");
     }
-    let told = faults("groups: [{nodes: a, size: 1}]\nmodels: {m: {gpus: many}}\ngroup: 1\n");
+    let mistakes = faults("groups: [{nodes: a, size: 1}]\nmodels: {m: {gpus: many}}\ngroup: 1\n");
     assert_eq!(
-        told,
+        mistakes,
         [
             "models.m.gpus: must be a whole number from 0 to 4294967295, not the text \"many\"",
             "groups.0.size: unknown key; known here: name, nodes, model, conformance, vcluster, power_domain",
             "group: unknown key; did you mean groups?",
         ]
     );
-    let told = faults("groups: [{nodes: a}]\nvclusters: {v: {weights: {energie: 1}}}\n");
-    assert!(told[0].contains("unknown weight \"energie\""), "{told:?}");
+    let mistakes = faults("groups: [{nodes: a}]\nvclusters: {v: {weights: {energie: 1}}}\n");
+    assert!(
+        mistakes[0].contains("unknown weight \"energie\""),
+        "{mistakes:?}"
+    );
 }
 
 #[test]

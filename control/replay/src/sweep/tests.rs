@@ -58,10 +58,12 @@ fn what_cannot_be_tried_is_named() {
         error_of("over: {energy: {from: 0, to: 1, steps: 1}}"),
         "over.energy: steps must be at least 2"
     );
-    assert!(told("over: {energy: [-1]}").contains("weight energy is -1"));
-    assert!(told("over: {energy: [1]}\nreservations: [some]").contains("reservations is \"some\""));
+    assert!(error_of("over: {energy: [-1]}").contains("weight energy is -1"));
+    assert!(
+        error_of("over: {energy: [1]}\nreservations: [some]").contains("reservations is \"some\"")
+    );
     assert_eq!(
-        told("ovr: {energy: [1]}\nsample: many\n"),
+        error_of("ovr: {energy: [1]}\nsample: many\n"),
         "sample: must be a whole number, 0 or more, not the text \"many\"; ovr: unknown key; did you mean over?"
     );
     let many = "{from: 0, to: 1, steps: 1000}";
