@@ -2,8 +2,8 @@
 
 use crate::{env::Overrides, suggestion, wording};
 use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess,
-    SeqAccess, Unexpected, Visitor, value::StringDeserializer,
+    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer,
+    MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor, value::StringDeserializer,
 };
 use serde_yaml_ng::{Mapping, Value};
 use std::{cell::RefCell, collections::BTreeMap, fmt};
@@ -335,12 +335,28 @@ impl<'de> Deserializer<'de> for Node<'_> {
             tagged @ Value::Tagged(_) => tagged
                 .deserialize_enum(name, variants, visitor)
                 .map_err(de::Error::custom),
-            other => {
-                let (known, found) = (variants.join(", "), wording::found(&other));
-                Err(de::Error::custom(format!(
-                    "must be one of {known}, not {found}"
-                )))
+            Value::Mapping(map) if map.len() == 1 => {
+                let mut entries = map.into_iter();
+                let entry = entries.next().and_then(|(key, content)| {
+                    let name = key_text(&key)?;
+                    Some((name, content))
+                });
+                match entry {
+                    Some((name, content)) => visitor.visit_enum(Variant {
+                        node: Node {
+                            value: Value::Null,
+                            path: self.path.clone(),
+                            seen: self.seen,
+                            overrides: self.overrides,
+                        },
+                        name,
+                        content,
+                        known: variants,
+                    }),
+                    None => Err(not_a_word(variants, "keys and values")),
+                }
             }
+            other => Err(not_a_word(variants, &wording::found(&other))),
         };
         read.map_err(|mistake: PathMistake| mistake.at(&self.path))
     }
@@ -348,6 +364,76 @@ impl<'de> Deserializer<'de> for Node<'_> {
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
         self.seen.borrow_mut().unknown.push(self.path);
         visitor.visit_unit()
+    }
+}
+
+fn not_a_word(known: &[&str], found: &str) -> PathMistake {
+    let known = known.join(", ");
+    de::Error::custom(format!("must be one of {known}, not {found}"))
+}
+
+/// Word with a value, `{word: value}`.
+struct Variant<'a> {
+    /// Place of the word, without its value.
+    node: Node<'a>,
+    name: String,
+    content: Value,
+    known: &'static [&'static str],
+}
+
+impl<'a> Variant<'a> {
+    fn into_content(self) -> Node<'a> {
+        let Self {
+            node,
+            name,
+            content,
+            ..
+        } = self;
+        node.below(content, &name)
+    }
+}
+
+impl<'de> EnumAccess<'de> for Variant<'_> {
+    type Error = PathMistake;
+    type Variant = Self;
+    fn variant_seed<S: DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<(S::Value, Self), PathMistake> {
+        let word: StringDeserializer<PathMistake> = self.name.clone().into_deserializer();
+        Ok((seed.deserialize(word)?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Variant<'_> {
+    type Error = PathMistake;
+    fn unit_variant(self) -> Result<(), PathMistake> {
+        match self.content {
+            Value::Null => Ok(()),
+            _ => Err(not_a_word(self.known, "keys and values")),
+        }
+    }
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<S::Value, PathMistake> {
+        let node = self.into_content();
+        let path = node.path.clone();
+        seed.deserialize(node).map_err(|e| e.at(&path))
+    }
+    fn tuple_variant<V: Visitor<'de>>(
+        self,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, PathMistake> {
+        self.into_content().deserialize_tuple(length, visitor)
+    }
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, PathMistake> {
+        self.into_content().deserialize_struct("", fields, visitor)
     }
 }
 

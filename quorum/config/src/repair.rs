@@ -48,9 +48,13 @@ impl Repair {
     /// Makes the next replacement in `root`. Returns `false` after the last one.
     fn apply_next(&mut self, root: &mut Value, seen: &SeenKeys) -> bool {
         let variants = seen.variants_at(&self.path);
+        let above = self.path.split_last().map(|(_, above)| above);
+        // Without its value, `{word: value}` would be a mistake of its own.
+        let is_value_of_word = above.is_some_and(|above| !seen.variants_at(above).is_empty());
         while let Some(with) = replacements(variants).into_iter().nth(self.tried) {
             self.tried += 1;
-            if replace(root, &self.path, with) {
+            let is_kept = is_value_of_word && matches!(with, Replacement::Remove);
+            if !is_kept && replace(root, &self.path, with) {
                 return true;
             }
         }

@@ -39,6 +39,9 @@ pub(crate) fn expected(text: &str) -> String {
         "a sequence" => "a list".to_owned(),
         "a map" => "keys and values".to_owned(),
         "unit" => "nothing".to_owned(),
+        "newtype variant" | "tuple variant" | "struct variant" => {
+            "a word with its value, as {word: value}".to_owned()
+        }
         "socket address" | "IPv4 socket address" | "IPv6 socket address" => ADDRESS.to_owned(),
         "IP address" | "IPv4 address" | "IPv6 address" => "an IP address".to_owned(),
         other => match other.strip_prefix("a nonzero ") {

@@ -150,3 +150,50 @@ fn parts_are_reported_below_their_names() {
     let found = errors.to_string();
     assert!(found.starts_with("the file has a mistake:\n  "), "{found}");
 }
+
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Metric {
+    Gpu,
+    Query(String),
+    Sum { from: u64, to: u64 },
+}
+
+/// A word may have a value, as in JSON.
+#[test]
+fn word_with_its_value_is_read() {
+    let read = |text: &str| {
+        let read = load_named(
+            Source::Text(text),
+            |_: &BTreeMap<String, Metric>, _: &mut Problems| {},
+        );
+        read.map_err(|errors| {
+            let problems = errors.problems().iter().map(ToString::to_string);
+            problems.collect::<Vec<_>>()
+        })
+    };
+    let text = "a: gpu\nb: {query: up}\nc: {sum: {from: 1, to: 2}}\nd: {gpu: }\n";
+    let found: Vec<Metric> = read(text).unwrap().into_values().collect();
+    assert_eq!(
+        found,
+        [
+            Metric::Gpu,
+            Metric::Query("up".to_owned()),
+            Metric::Sum { from: 1, to: 2 },
+            Metric::Gpu,
+        ]
+    );
+    let text = "a: {gpu: 1}\nb: {query: 5}\nc: {sum: {from: x, to: 2}}\nd: query\ne: {qury: up}\n\
+                f: {gpu: 1, query: up}\n";
+    assert_eq!(
+        read(text).unwrap_err(),
+        [
+            "a: must be one of gpu, query, sum, not keys and values",
+            "b.query: must be a text, not 5",
+            "c.sum.from: must be a whole number, 0 or more, not the text \"x\"",
+            "d: must be a word with its value, as {word: value}, not a word",
+            "e: must be one of gpu, query, sum, not \"qury\"; did you mean query?",
+            "f: must be one of gpu, query, sum, not keys and values",
+        ]
+    );
+}
