@@ -55,6 +55,20 @@ pub(crate) fn is_of_other_program(name: &str) -> bool {
     OTHER_PROGRAMS.contains(&name)
 }
 
+/// Largest number of edits in a misspelt prefix.
+const MAX_PREFIX_EDITS: usize = 2;
+
+/// Returns the name that was probably meant by a variable whose part before the first `_` resembles `prefix`. Lower case
+/// counts as misspelt.
+pub(crate) fn with_repaired_prefix(name: &str, prefix: &str) -> Option<String> {
+    let (begin, rest) = name.split_once('_')?;
+    if name.starts_with(prefix) || rest.is_empty() {
+        return None;
+    }
+    let edits = strsim::levenshtein(&begin.to_ascii_uppercase(), prefix.trim_end_matches('_'));
+    (edits <= MAX_PREFIX_EDITS).then(|| format!("{prefix}{}", rest.to_ascii_uppercase()))
+}
+
 /// Name of the variable that sets the key at `path`.
 pub(crate) fn variable_name(prefix: &str, path: &[String]) -> String {
     format!("{prefix}{}", path.join("__").to_uppercase())

@@ -20,7 +20,8 @@
 //!
 //! A variable with `__` that names no key is rejected. So is one without `__` that resembles a key of the first level,
 //! or that names a deeper key with `_` in place of `__`. Any other variable is ignored at start, with a warning
-//! ([`ignored_variables`]), and reported by [`check_all`]. Unless they name a key, these variables are left alone:
+//! ([`ignored_variables`]), and reported by [`check_all`]; so is one whose prefix is misspelt by one or two edits
+//! (`LATTCE_LISTEN`), which sets nothing. Unless they name a key, these variables are left alone:
 //! variables of other programs (`LATTICE_CONTEXT`), those that agents set for jobs and hooks (`LATTICE_NODE_RANK`), and
 //! those that the configuration refers to ([`Check::used_variables`]).
 //!
@@ -80,7 +81,7 @@ pub enum Source<'a> {
 /// Reads a configuration, or returns the mistakes found in it. An unreadable file or malformed YAML is the only mistake
 /// reported.
 ///
-/// `env` holds the variables of the process, as from [`environment`]; those without `prefix` are ignored.
+/// `env` holds the variables of the process, as from [`environment`]; only those with `prefix` set keys.
 pub fn load<T: DeserializeOwned + Check>(
     source: Source<'_>,
     env: impl IntoIterator<Item = (String, String)>,
@@ -163,8 +164,8 @@ impl<T> Check for Unchecked<T> {
     fn check(&self, _problems: &mut Problems) {}
 }
 
-/// Variables with `prefix` that [`load`] ignores because they name no key, each with a suggestion if one is near. Empty
-/// if the source cannot be read.
+/// Variables that [`load`] ignores because they name no key, or because their prefix is misspelt, each with a suggestion
+/// if one is near. Empty if the source cannot be read.
 pub fn ignored_variables<T: DeserializeOwned + Check>(
     source: Source<'_>,
     env: impl IntoIterator<Item = (String, String)>,
@@ -202,15 +203,17 @@ fn examine<T: DeserializeOwned + Check>(
         Ok(root) => root,
         Err(problem) => return Err(ConfigErrors::new(origin(source), vec![problem])),
     };
-    let mut env: Vec<(String, String)> = env
+    let (mut env, others): (Vec<_>, Vec<_>) = env
         .into_iter()
-        .filter(|(name, _)| name.starts_with(prefix))
-        .collect();
+        .partition(|(name, _)| name.starts_with(prefix));
     let left_alone = variables_left_alone::<T>(&root, &env, prefix);
     env.retain(|(name, _)| !left_alone.contains(name));
     let overrides = env::apply(&mut root, env, prefix, &mut problems);
     let read = repair::read_all::<T>(root, &overrides, &mut problems);
-    let ignored = report_unknown(&read, &overrides, prefix, &mut problems);
+    let mut ignored = report_unknown(&read, &overrides, prefix, &mut problems);
+    let used = read.value.as_ref().map(T::used_variables);
+    let used = used.unwrap_or_default();
+    ignored.extend(misspelt_prefixes(others, &used, prefix));
     let problems_of = |value: &T| {
         let mut problems = Problems::default();
         check(value, &mut problems);
@@ -225,6 +228,23 @@ fn examine<T: DeserializeOwned + Check>(
         problems,
     };
     Ok((examined, ignored))
+}
+
+/// Reports the variables whose prefix is misspelt, unless the configuration refers to them.
+fn misspelt_prefixes(
+    others: Vec<(String, String)>,
+    used: &[String],
+    prefix: &str,
+) -> impl Iterator<Item = Problem> {
+    let mut names: Vec<String> = others.into_iter().map(|(name, _)| name).collect();
+    names.retain(|name| !used.contains(name));
+    names.sort();
+    names.into_iter().filter_map(move |name| {
+        let near = env::with_repaired_prefix(&name, prefix)?;
+        Some(Problem::without_key(format!(
+            "{name}: no program of Lattice reads this variable; did you mean {near}?"
+        )))
+    })
 }
 
 /// Variables that name no key, and that another program reads or the configuration refers to. They are removed before

@@ -525,6 +525,42 @@ impl Check for Referring {
     }
 }
 
+/// A variable with a misspelt prefix sets nothing, and must not stay unnoticed.
+#[test]
+fn misspelt_prefix_is_reported() {
+    let good = "name: n\ntoken: env://LATTICEE_SECRET";
+    let env = [
+        ("LATTCE_NAME", "m"),
+        ("LATICE_TOKEN__URL", "1"),
+        ("LATTIEC_LOG", "info"),
+        ("lattice_name", "m"),
+        // Used by the configuration, of other programs, or without a name.
+        ("LATTICEE_SECRET", "s"),
+        ("LATEX_HOME", "/"),
+        ("PLASTIC_NAME", "m"),
+        ("LATTCE", "1"),
+        ("LATTCE_", "1"),
+    ];
+    let pairs = || env.map(|(k, v)| (k.to_owned(), v.to_owned()));
+    let found = load::<Referring>(Source::Text(good), pairs(), PREFIX).unwrap();
+    assert_eq!(found.name, "n");
+    let found = ignored_variables::<Referring>(Source::Text(good), pairs(), PREFIX);
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let nearly = |name: &str, near: &str| {
+        format!("{name}: no program of Lattice reads this variable; did you mean {near}?")
+    };
+    let expected = [
+        nearly("LATICE_TOKEN__URL", "LATTICE_TOKEN__URL"),
+        nearly("LATTCE_NAME", "LATTICE_NAME"),
+        nearly("LATTIEC_LOG", "LATTICE_LOG"),
+        nearly("lattice_name", "LATTICE_NAME"),
+    ];
+    assert_eq!(found, expected);
+    let errors = check_referring(good, &env).unwrap_err();
+    let found: Vec<String> = errors.problems().iter().map(ToString::to_string).collect();
+    assert_eq!(found, expected);
+}
+
 fn check_referring(text: &str, env: &[(&str, &str)]) -> Result<Referring, ConfigErrors> {
     let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
     check_all(Source::Text(text), env, PREFIX)

@@ -137,6 +137,11 @@ fn check_reports_variables_that_name_no_key() {
         found.contains("LATTICE_FOO: no key has this name"),
         "{found}"
     );
+    let found = error(&run(&["--check-config"], "LATTCE_LISTEN"));
+    assert!(
+        found.contains("LATTCE_LISTEN: ") && found.contains("did you mean LATTICE_LISTEN?"),
+        "{found}"
+    );
     let name = "LATTICE_ENROLMENT_LIFETIME";
     let found = error(&run(&["--check-config"], name));
     let near = "did you mean LATTICE_ENROLMENT__LIFETIME? Two underscores separate the levels";
