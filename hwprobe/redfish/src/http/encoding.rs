@@ -3,6 +3,7 @@
 //! BMCs store large documents (registries, schemas) compressed, and some cannot send them in another form.
 
 use super::error::FetchError;
+use crate::body;
 use flate2::bufread::{DeflateDecoder, GzDecoder, ZlibDecoder};
 use lattice_conformance::text;
 use std::io::Read;
@@ -12,8 +13,31 @@ pub(super) const ACCEPTED: &str = "gzip, deflate";
 /// Maximum number of codings applied to one body.
 const MAX_CODINGS: usize = 4;
 
+/// A content coding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    /// No compression.
+    Identity,
+    Gzip,
+    Deflate,
+    /// A coding that is not supported, or a name that is not a coding, such as a character set.
+    Unknown,
+}
+
+impl Coding {
+    fn parse(name: &str) -> Self {
+        match name.trim().to_ascii_lowercase().as_str() {
+            "" | "identity" | "none" => Self::Identity,
+            "gzip" | "x-gzip" => Self::Gzip,
+            "deflate" => Self::Deflate,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// Unpacks a body with these codings, the value of `Content-Encoding`. A gzip stream is unpacked without that header as
-/// well, because no JSON text can begin like one.
+/// well, because no JSON text can begin like one. Some BMCs write a character set or another wrong name into the header
+/// of a plain body: a coding that is not supported is ignored if the result is JSON.
 ///
 /// # Errors
 /// The coding is not supported, the body is damaged, or the unpacked body exceeds `limit` bytes.
@@ -22,31 +46,42 @@ pub(super) fn unpack(codings: &str, body: Vec<u8>, limit: usize) -> Result<Vec<u
         return Ok(body);
     }
     let mut body = body;
+    let mut unpacked_count = 0;
+    let mut unknown = None;
     // The header lists the codings in the order in which they were applied.
-    for (at, coding) in codings.rsplit(',').enumerate() {
-        if at >= MAX_CODINGS {
-            let why = format!("more than {MAX_CODINGS} codings");
-            return Err(unsupported(codings, why));
+    for name in codings.rsplit(',') {
+        let coding = Coding::parse(name);
+        if matches!(coding, Coding::Gzip | Coding::Deflate) {
+            unpacked_count += 1;
+            if unpacked_count > MAX_CODINGS {
+                let why = format!("more than {MAX_CODINGS} codings");
+                return Err(unsupported(codings, why));
+            }
         }
-        body = match coding.trim().to_ascii_lowercase().as_str() {
-            "" | "identity" | "none" => body,
-            "gzip" | "x-gzip" => gunzip(body, limit)?,
-            "deflate" => inflate(&body, limit)?,
-            other => return Err(unsupported(other, "only gzip and deflate are supported")),
+        body = match coding {
+            Coding::Identity => body,
+            Coding::Gzip => gunzip(body, limit)?,
+            Coding::Deflate => inflate(body, limit)?,
+            Coding::Unknown => {
+                unknown = Some(name.trim());
+                body
+            }
         };
     }
-    gunzip(body, limit)
+    let body = gunzip(body, limit)?;
+    match unknown {
+        Some(name) if !is_plain_json(&body) => {
+            let why = "only gzip and deflate are supported, and the body is not plain JSON";
+            Err(unsupported(name, why))
+        }
+        _ => Ok(body),
+    }
 }
 
 /// Whether the codings compress the body.
 pub(super) fn is_compressed(codings: &str) -> bool {
-    let mut codings = codings.split(',').map(str::trim);
-    codings.any(|coding| {
-        !matches!(
-            coding.to_ascii_lowercase().as_str(),
-            "" | "identity" | "none"
-        )
-    })
+    let mut codings = codings.split(',').map(Coding::parse);
+    codings.any(|coding| matches!(coding, Coding::Gzip | Coding::Deflate))
 }
 
 fn unsupported(coding: &str, why: impl Into<String>) -> FetchError {
@@ -54,6 +89,11 @@ fn unsupported(coding: &str, why: impl Into<String>) -> FetchError {
         coding: text::excerpt(coding),
         why: why.into(),
     }
+}
+
+/// Whether the body is JSON without a coding. A scalar does not count: a compressed body may contain a single digit.
+fn is_plain_json(body: &[u8]) -> bool {
+    body::parse(body).is_ok_and(|value| value.is_object() || value.is_array())
 }
 
 /// Whether the bytes begin with the header of a gzip member (RFC 1952).
@@ -77,13 +117,18 @@ fn gunzip(body: Vec<u8>, limit: usize) -> Result<Vec<u8>, FetchError> {
     Ok(unpacked)
 }
 
-/// Unpacks `deflate`: the zlib format, or the raw one that some servers send in its place.
-fn inflate(body: &[u8], limit: usize) -> Result<Vec<u8>, FetchError> {
+/// Unpacks `deflate`: the zlib format, or the raw one that some servers send in its place. A plain JSON body stays as
+/// it is.
+fn inflate(body: Vec<u8>, limit: usize) -> Result<Vec<u8>, FetchError> {
     let mut unpacked = Vec::new();
-    if is_zlib(body) {
-        read_within("deflate", ZlibDecoder::new(body), &mut unpacked, limit)?;
+    if is_zlib(&body) {
+        let decoder = ZlibDecoder::new(body.as_slice());
+        read_within("deflate", decoder, &mut unpacked, limit)?;
+    } else if is_plain_json(&body) {
+        return Ok(body);
     } else {
-        read_within("deflate", DeflateDecoder::new(body), &mut unpacked, limit)?;
+        let decoder = DeflateDecoder::new(body.as_slice());
+        read_within("deflate", decoder, &mut unpacked, limit)?;
     }
     Ok(unpacked)
 }
@@ -161,9 +206,26 @@ mod tests {
             ("gzip", TEXT.to_vec()),
             ("gzip", [gzip(head), gzip(tail)].concat()),
             ("gzip", [gzip(TEXT), vec![0; 7]].concat()),
+            ("gzip", [gzip(TEXT), b"garbage".to_vec()].concat()),
+            ("deflate", [zlib(TEXT), vec![0; 7]].concat()),
+            ("deflate", TEXT.to_vec()),
+            ("deflate, gzip", TEXT.to_vec()),
+            // Names that are not codings, or not those of the body.
+            ("utf-8", TEXT.to_vec()),
+            ("UTF-8", [b"\xef\xbb\xbf", TEXT].concat()),
+            ("br", TEXT.to_vec()),
+            ("identity, gzip", TEXT.to_vec()),
+            ("identity,gzip", gzip(TEXT)),
+            ("gzip, utf-8", gzip(TEXT)),
+            ("utf-8, deflate", raw_deflate(TEXT)),
+            ("aws-chunked, a, b, c, d, e", TEXT.to_vec()),
         ] {
             let unpacked = unpack(codings, body.clone(), LIMIT);
-            assert_eq!(unpacked.as_deref(), Ok(TEXT), "{codings} {body:?}");
+            let unpacked = unpacked.as_deref().map(|text| {
+                let mark = &b"\xef\xbb\xbf"[..];
+                text.strip_prefix(mark).unwrap_or(text)
+            });
+            assert_eq!(unpacked, Ok(TEXT), "{codings} {body:?}");
         }
         assert_eq!(unpack("br", Vec::new(), LIMIT), Ok(Vec::new()));
     }
@@ -173,12 +235,24 @@ mod tests {
         let whole = gzip(TEXT);
         for (codings, body, words) in [
             ("br", vec![1], "\"br\" cannot be unpacked: only gzip"),
+            ("utf-8", b"<html>".to_vec(), "\"utf-8\" cannot"),
+            ("gzip, br", b"\x0b\x05\x80{".to_vec(), "\"br\" cannot"),
             ("gzip", whole[..whole.len() - 5].to_vec(), "\"gzip\" cannot"),
             ("deflate", vec![0xff; 9], "\"deflate\" cannot"),
-            ("a,a,gzip,gzip,gzip,gzip", whole, "more than 4 codings"),
+            ("gzip,gzip,gzip,a,gzip,gzip", whole, "more than 4 codings"),
         ] {
             let error = unpack(codings, body, LIMIT).unwrap_err().to_string();
             assert!(error.contains(words), "{codings}: {error}");
+        }
+    }
+
+    #[test]
+    fn only_unpacked_bodies_are_compressed() {
+        for codings in ["gzip", "identity, X-GZIP", "deflate,utf-8"] {
+            assert!(is_compressed(codings), "{codings}");
+        }
+        for codings in ["", "identity", "utf-8", "none, br"] {
+            assert!(!is_compressed(codings), "{codings}");
         }
     }
 
@@ -189,6 +263,9 @@ mod tests {
             ("gzip", gzip(&bomb)),
             ("", gzip(&bomb)),
             ("deflate", zlib(&bomb)),
+            ("deflate", raw_deflate(&bomb)),
+            ("utf-8", gzip(&bomb)),
+            ("identity, gzip", gzip(&gzip(&bomb))),
             ("gzip", [gzip(TEXT), gzip(&bomb[..LIMIT])].concat()),
         ] {
             let refused = unpack(codings, body, LIMIT);

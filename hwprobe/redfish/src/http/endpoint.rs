@@ -177,10 +177,11 @@ impl Endpoint {
         (self.is_own(&url) && is_in_service(&url)).then_some(url)
     }
 
-    /// The target of a redirect, which may be relative to the requested URL.
+    /// The target of a redirect, which may be relative to the requested URL, and outside the Redfish service. The same
+    /// scheme, host and port are the BMC itself, which receives the credentials with every request anyway.
     ///
     /// # Errors
-    /// The target would leave this address or the Redfish service, or is not a valid URL.
+    /// The target would leave this scheme, host and port, or is not a valid URL.
     pub(super) fn redirect_target(
         &self,
         requested: &Url,
@@ -192,9 +193,6 @@ impl Endpoint {
         };
         if !self.is_own(&url) {
             return Err(RedirectRefusal::OtherOrigin);
-        }
-        if !is_in_service(&url) {
-            return Err(RedirectRefusal::OutsideService);
         }
         url.set_fragment(None);
         Ok(url)
@@ -301,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_stay_within_scheme_host_port_and_service() {
+    fn redirects_stay_within_scheme_host_and_port() {
         let endpoint = at("https://bmc:8443", Trust::System).unwrap();
         let from = endpoint.url_of("/redfish/v1/Systems/1").unwrap();
         let target = |location: &str| {
@@ -309,20 +307,44 @@ mod tests {
             target.map(|url| url.to_string())
         };
         for (location, path) in [
-            ("/redfish/v1/Systems/1/", "Systems/1/"),
-            ("https://bmc:8443/redfish/v1/Systems/1/", "Systems/1/"),
-            ("//bmc:8443/redfish/v1/Systems/1/", "Systems/1/"),
-            ("1/", "Systems/1/"),
-            ("../Systems/1/#part", "Systems/1/"),
-            ("/redfish/v1/Systems/a b", "Systems/a%20b"),
-            ("?x=1", "Systems/1?x=1"),
+            ("/redfish/v1/Systems/1/", "redfish/v1/Systems/1/"),
+            (
+                "https://bmc:8443/redfish/v1/Systems/1/",
+                "redfish/v1/Systems/1/",
+            ),
+            (
+                "HTTPS://BMC:8443/redfish/v1/Systems/1/",
+                "redfish/v1/Systems/1/",
+            ),
+            ("//bmc:8443/redfish/v1/Systems/1/", "redfish/v1/Systems/1/"),
+            ("1/", "redfish/v1/Systems/1/"),
+            ("../Systems/1/#part", "redfish/v1/Systems/1/"),
+            ("../Chassis/./1", "redfish/v1/Chassis/1"),
+            ("/redfish/v1/Systems/a b", "redfish/v1/Systems/a%20b"),
+            (" /redfish/v1/Systems/1/\t", "redfish/v1/Systems/1/"),
+            ("?x=1", "redfish/v1/Systems/1?x=1"),
+            (
+                "/redfish/v1/Systems?$skip=50#x",
+                "redfish/v1/Systems?$skip=50",
+            ),
+            // The same origin outside the Redfish service.
+            ("/rest/v1/Systems/1", "rest/v1/Systems/1"),
+            ("https://bmc:8443/api/Systems/1", "api/Systems/1"),
+            ("../../../../../login.html", "login.html"),
+            ("/redfish/v1/%2e%2e/%2e%2e/admin", "admin"),
+            ("https://bmc:8443", ""),
         ] {
-            let expected = format!("https://bmc:8443/redfish/v1/{path}");
+            let expected = format!("https://bmc:8443/{path}");
             assert_eq!(target(location), Ok(expected), "{location}");
         }
         for (location, why) in [
             ("http://bmc:8443/redfish/v1/", RedirectRefusal::OtherOrigin),
             ("https://bmc/redfish/v1/", RedirectRefusal::OtherOrigin),
+            ("https://bmc:443/redfish/v1/", RedirectRefusal::OtherOrigin),
+            (
+                "https://bmc.:8443/redfish/v1/",
+                RedirectRefusal::OtherOrigin,
+            ),
             (
                 "https://bmc:8443.example/redfish/v1/",
                 RedirectRefusal::InvalidTarget,
@@ -341,15 +363,37 @@ mod tests {
                 RedirectRefusal::OtherOrigin,
             ),
             ("javascript:alert(1)", RedirectRefusal::OtherOrigin),
-            ("/login.html", RedirectRefusal::OutsideService),
-            (
-                "/redfish/v1/%2e%2e/%2e%2e/admin",
-                RedirectRefusal::OutsideService,
-            ),
             ("https://", RedirectRefusal::InvalidTarget),
+            ("", RedirectRefusal::InvalidTarget),
             (" ", RedirectRefusal::InvalidTarget),
         ] {
             assert_eq!(target(location), Err(why), "{location}");
+        }
+    }
+
+    #[test]
+    fn equal_origins_may_be_written_in_other_forms() {
+        for (configured, location) in [
+            ("https://bmc", "https://bmc:443/redfish/v1/Systems/"),
+            ("https://bmc:443", "HTTPS://Bmc/redfish/v1/Systems/"),
+            (
+                "http://127.0.0.1",
+                "http://127.0.0.1:80/redfish/v1/Systems/",
+            ),
+            (
+                "https://[fe80::1]:8443",
+                "https://[FE80:0:0::1]:8443/redfish/v1/Systems/",
+            ),
+            (
+                "https://[::1]",
+                "//[0:0:0:0:0:0:0:1]:443/redfish/v1/Systems/",
+            ),
+        ] {
+            let endpoint = at(configured, Trust::System).unwrap();
+            let from = endpoint.url_of("/redfish/v1/Systems").unwrap();
+            let target = endpoint.redirect_target(&from, location);
+            let path = target.map(|url| url.path().to_owned());
+            assert_eq!(path, Ok("/redfish/v1/Systems/".to_owned()), "{location}");
         }
     }
 

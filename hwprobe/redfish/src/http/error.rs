@@ -14,7 +14,7 @@ pub enum FetchError {
     /// 401 or 403 for this resource, with a working login.
     #[error("refused with status {status}{}", message_suffix(.message))]
     Denied {
-        /// HTTP status.
+        /// HTTP status; 401 also for an answer with another status that reports an invalid session.
         status: u16,
         /// Message of the BMC.
         message: String,
@@ -91,6 +91,15 @@ pub enum FetchError {
         /// Message of the BMC.
         message: String,
     },
+    /// The answer has a status of success, but its body has none of the properties that identify a resource.
+    #[error(
+        "status {status}, but the body is not a Redfish resource: it has no @odata.id, @odata.type, \
+         Id, Name or Members"
+    )]
+    NotResource {
+        /// HTTP status.
+        status: u16,
+    },
     /// The BMC redirects the client to a place that is not requested.
     #[error("redirected to {to}, which is not followed: {why}")]
     Redirected {
@@ -143,9 +152,6 @@ pub enum RedirectRefusal {
         "its scheme, host or port is not the BMC's; if it is the same BMC, configure that address"
     )]
     OtherOrigin,
-    /// The target is outside the Redfish service.
-    #[error("it is outside the Redfish service")]
-    OutsideService,
     /// The answer contains no target, or an invalid one.
     #[error("it is not a valid target")]
     InvalidTarget,
@@ -184,6 +190,7 @@ impl FetchError {
             | Self::Denied { .. }
             | Self::NoSessionService
             | Self::ErrorBody { .. }
+            | Self::NotResource { .. }
             | Self::Redirected { .. }
             | Self::TooLarge { .. }
             | Self::Encoding { .. }

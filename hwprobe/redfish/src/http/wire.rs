@@ -15,6 +15,13 @@ use std::time::Duration;
 
 /// Maximum number of redirects that one request follows.
 const MAX_REDIRECTS: usize = 5;
+/// Maximum size of a body that is searched for the error of an invalid session, in bytes. A larger body is a resource.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+/// Messages of the base registry (DSP8011) that report an invalid session.
+const SESSION_ERRORS: [&str; 2] = ["NoValidSession", "AuthenticationTokenRequired"];
+/// Message of the base registry about a resource that the login does not open. With a status of success it stands for
+/// 401; with 403 it is about the privileges of the account, which a new login does not change.
+const UNAUTHORIZED: &str = "ResourceAtUriUnauthorized";
 
 /// Authentication of a request.
 #[derive(Clone, Debug)]
@@ -98,8 +105,8 @@ impl HttpClient {
         })
     }
 
-    /// Sends the request, and again to the target of a redirect within the BMC's Redfish service. The caller evaluates
-    /// the status.
+    /// Sends the request, and again to the target of a redirect within the BMC's scheme, host and port. The caller
+    /// evaluates the status.
     pub async fn send(
         &self,
         endpoint: &Endpoint,
@@ -131,7 +138,8 @@ impl HttpClient {
             let response = response.map_err(|error| self.fetch_error(endpoint, &error))?;
             let reply = self.reply(endpoint, response).await?;
             let Some(location) = reply.redirect_location() else {
-                return reply.unpacked(self.body_limit);
+                let reply = reply.unpacked(self.body_limit)?;
+                return Ok(reply.with_session_error());
             };
             let status = reply.status;
             let refused = |why| FetchError::Redirected {
@@ -308,12 +316,32 @@ impl Reply {
         Ok(self)
     }
 
+    /// The answer with status 401 if its body reports an invalid session. Some BMCs send that error with a status of
+    /// success; without this rule the client would keep the invalid session.
+    fn with_session_error(mut self) -> Self {
+        let is_success = matches!(self.status, 200..=299);
+        let is_error = self.status >= 400;
+        // A login with a token succeeded.
+        let may_be_invalid = (is_success || is_error) && self.token.is_none();
+        if !may_be_invalid || self.body.len() > MAX_ERROR_BYTES {
+            return self;
+        }
+        let is_invalid = body::parse(&self.body).is_ok_and(|value| {
+            body::is_error_with(&value, &SESSION_ERRORS)
+                || is_success && body::is_error_with(&value, &[UNAUTHORIZED])
+        });
+        if is_invalid {
+            self.status = StatusCode::UNAUTHORIZED.as_u16();
+        }
+        self
+    }
+
     /// Whether the body was compressed.
     pub fn was_compressed(&self) -> bool {
         encoding::is_compressed(&self.codings)
     }
 
-    /// The resource of a 2xx answer, or the error for its status, or for an error in place of the resource.
+    /// The resource of a 2xx answer, or the error for its status, or for a body in place of the resource.
     pub fn resource(&self) -> Result<Value, FetchError> {
         let value = self.json()?;
         if body::is_error(&value) {
@@ -321,6 +349,10 @@ impl Reply {
                 status: self.status,
                 message: body::message(&value),
             });
+        }
+        if body::is_anonymous(&value) {
+            let status = self.status;
+            return Err(FetchError::NotResource { status });
         }
         Ok(value)
     }

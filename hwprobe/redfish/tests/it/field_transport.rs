@@ -1,5 +1,5 @@
-//! BMCs that answer in their own way: compressed, at another path, with damaged strings, with an error and status 200.
-//! Each is read like a plain one, or loses the damaged value alone.
+//! BMCs that answer in their own way: compressed, with damaged bytes, with an error and status 200. Each is read like a
+//! plain one, or loses the damaged value alone.
 
 use crate::http_support::{assert_polite, client, path, settings, simulated};
 use lattice_conformance::{ClassState, LimitState, Milliwatts, Reading, ReadingState};
@@ -8,24 +8,23 @@ use lattice_redfish::http::Settings;
 use lattice_redfish::{Breadth, NoSystemReason, NodeReport, Scope, Selector};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
 
-const ALL: &str = "/redfish/v1*";
-const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
+pub const ALL: &str = "/redfish/v1*";
+pub const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 const SYSTEM: &str = "/redfish/v1/Systems/1";
-const POWER: &str = "/redfish/v1/Chassis/1/Power";
+pub const POWER: &str = "/redfish/v1/Chassis/1/Power";
 const NIC: &str = "/redfish/v1/UpdateService/FirmwareInventory/NIC";
 const REGISTRY: &str = "/redfish/v1/registrystore/registries/en/biosattributeregistrya1.v1_0_0";
-/// Every status with which a server redirects.
-const REDIRECTS: [u16; 6] = [300, 301, 302, 303, 307, 308];
 
-async fn started() -> FakeBmc {
+pub async fn started() -> FakeBmc {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/bmc/field");
     let tree = Tree::load(&folder).unwrap();
     simulated(tree).start().await.unwrap()
 }
 
 /// A complete reading of the BMC. The session is closed afterwards, also through redirects.
-async fn read(bmc: &FakeBmc) -> Result<NodeReport, NoSystemReason> {
+pub async fn read(bmc: &FakeBmc) -> Result<NodeReport, NoSystemReason> {
     let client = client(bmc, settings());
     let scope = Scope {
         systems: Selector::Only,
@@ -39,7 +38,9 @@ async fn read(bmc: &FakeBmc) -> Result<NodeReport, NoSystemReason> {
 }
 
 /// A complete reading of a BMC with these faults.
-async fn read_with(faults: impl IntoIterator<Item = Rule>) -> Result<NodeReport, NoSystemReason> {
+pub async fn read_with(
+    faults: impl IntoIterator<Item = Rule>,
+) -> Result<NodeReport, NoSystemReason> {
     let bmc = started().await;
     for fault in faults {
         bmc.fault(fault);
@@ -47,7 +48,7 @@ async fn read_with(faults: impl IntoIterator<Item = Rule>) -> Result<NodeReport,
     read(&bmc).await
 }
 
-async fn plain() -> NodeReport {
+pub async fn plain() -> NodeReport {
     let node = read(&started().await).await.unwrap();
     for record in [&node.bmc, &node.bios] {
         assert!(
@@ -97,6 +98,40 @@ async fn compressed_answers_are_read() {
 }
 
 #[tokio::test]
+async fn wrong_name_of_a_coding_is_ignored() {
+    let expected = plain().await;
+    for value in [
+        "utf-8",
+        "UTF-8, identity",
+        "identity",
+        "identity, gzip",
+        "gzip",
+        "deflate",
+        "br",
+        "x-unknown, deflate, gzip",
+    ] {
+        let value = value.to_owned();
+        let fault = Rule::new(ALL, Fault::Coding { value });
+        let node = read_with([fault.clone()]).await;
+        assert_eq!(node.as_ref(), Ok(&expected), "{fault:?}");
+    }
+    // A name that is not a coding does not make another answer JSON.
+    let value = "utf-8".to_owned();
+    let bytes = b"<html>".to_vec();
+    let faults = [Fault::Prefix { bytes }, Fault::Coding { value }];
+    let node = read_with(faults.map(|fault| Rule::new(NIC, fault))).await;
+    let why = node
+        .unwrap()
+        .bmc
+        .get("bmc.inventory.nic.version")
+        .to_string();
+    assert!(
+        why.contains("content coding \"utf-8\" cannot be unpacked"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
 async fn large_unpacked_answer_is_refused() {
     let bmc = started().await;
     bmc.break_path(REGISTRY, Fault::HugeCompressed { bytes: 20 << 20 });
@@ -111,124 +146,49 @@ async fn large_unpacked_answer_is_refused() {
 }
 
 #[tokio::test]
-async fn redirects_within_the_origin_are_followed() {
-    let expected = plain().await;
-    for code in REDIRECTS {
-        for is_absolute in [false, true] {
-            for rule in [
-                Rule::new(ALL, slash(code, None)),
-                Rule::new(SESSIONS, slash(code, None)).method("POST"),
-            ] {
-                let bmc = started().await;
-                let origin = is_absolute.then(|| bmc.url());
-                let fault = slash(code, origin);
-                bmc.fault(Rule { fault, ..rule });
-                let node = read(&bmc).await;
-                assert_eq!(node.as_ref(), Ok(&expected), "{code} {is_absolute}");
-            }
-        }
-    }
-}
-
-/// Each path without a slash at its end is redirected to the one with a slash.
-fn slash(code: u16, origin: Option<String>) -> Fault {
-    Fault::SlashRedirect { code, origin }
-}
-
-#[tokio::test]
-async fn credentials_stay_at_the_origin() {
-    for code in REDIRECTS {
-        let (bmc, other) = (started().await, started().await);
-        let port = other.address().port();
-        for to in [
-            other.url(),
-            format!("//127.0.0.1:{port}"),
-            // The same service under another name, and another scheme.
-            format!("http://localhost:{}", bmc.address().port()),
-            format!("https://{}", bmc.address()),
-            format!("http://admin:secret@{}", bmc.address()),
-        ] {
-            // At a resource, with a session; and at the login, with the password.
-            for (place, method) in [(POWER, "GET"), (SESSIONS, "POST")] {
-                bmc.clear_faults();
-                bmc.fault(Rule::new(place, slash(code, Some(to.clone()))).method(method));
-                let client = client(&bmc, settings());
-                let before = bmc.counters().requests;
-                let reading = client.fetch(&path(POWER)).await;
-                client.close().await;
-                let Reading::Failed { why } = reading else {
-                    panic!("{code} {to}: {reading:?}");
-                };
-                let expected = "its scheme, host or port is not the BMC's";
-                assert!(why.contains(expected), "{why}");
-                // The login, the refused request and the end of the session; or the login alone.
-                let expected = if method == "GET" { 3 } else { 1 };
-                assert_eq!(bmc.counters().requests - before, expected, "{code} {to}");
-            }
-        }
-        let counters = other.counters();
-        assert_eq!((counters.connections, counters.requests), (0, 0), "{code}");
-    }
-}
-
-#[tokio::test]
-async fn redirects_outside_the_service_or_without_end_are_not_followed() {
-    let to = |to: &str| Fault::Redirect {
-        to: to.to_owned(),
-        code: 302,
-    };
-    let step = |at: usize| format!("/redfish/v1/Step{at}");
-    for (target, words) in [
-        ("/login.html", "outside the Redfish service"),
-        (
-            "/redfish/v1/%2e%2e/%2e%2e/admin",
-            "outside the Redfish service",
-        ),
-        ("", "not a valid target"),
-        (POWER, "form a loop"),
-        ("/redfish/v1/Step0", "too many redirects"),
-    ] {
-        let bmc = started().await;
-        bmc.break_path(POWER, to(target));
-        for at in 0..8 {
-            bmc.break_path(step(at), to(&step(at + 1)));
-        }
-        let client = client(&bmc, settings());
-        let reading = client.fetch(&path(POWER)).await;
-        let Reading::Failed { why } = reading else {
-            panic!("{target}: {reading:?}");
-        };
-        assert!(why.contains(words), "{target}: {why}");
-        assert!(bmc.counters().requests < 10, "{target}");
-        client.close().await;
-    }
-}
-
-#[tokio::test]
-async fn relative_redirects_are_followed() {
-    for (to, id) in [
-        ("Power/", None),
-        ("../../Systems/1", Some("1")),
-        ("/redfish/v1/Systems/1#Part", Some("1")),
-    ] {
-        let bmc = started().await;
-        let code = 307;
-        let to = to.to_owned();
-        bmc.fault(Rule::new(POWER, Fault::Redirect { to, code }).times(1));
-        let client = client(&bmc, settings());
-        let reading = client.fetch(&path(POWER)).await;
-        let found = reading.present().map(|value| value["Id"].as_str());
-        assert_eq!(found, Some(id), "{reading:?}");
-        client.close().await;
-    }
-}
-
-#[tokio::test]
 async fn byte_order_mark_is_ignored() {
     let expected = plain().await;
     let bytes = vec![0xef, 0xbb, 0xbf];
     let node = read_with([Rule::new(ALL, Fault::Prefix { bytes })]).await;
     assert_eq!(node, Ok(expected));
+}
+
+#[tokio::test]
+async fn foreign_bytes_between_tokens_are_ignored() {
+    let expected = plain().await;
+    for bytes in [
+        &b",\x00\""[..],
+        b"\x00,\x00\"",
+        b",\xa0\"",
+        b",\xff \xff\"",
+        b",\xc2\xa0\"",
+        b",\x0b\"",
+    ] {
+        // Between two members; a number before the comma is not touched.
+        let text = ",\"".to_owned();
+        let bytes = [b" ", bytes].concat();
+        let fault = Fault::RawText { text, bytes };
+        let node = read_with([Rule::new(ALL, fault.clone())]).await;
+        assert_eq!(node.as_ref(), Ok(&expected), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn bytes_behind_an_answer_are_ignored() {
+    let expected = plain().await;
+    for bytes in [
+        &b"\0\0\0"[..],
+        b"\n\n",
+        b"\r\n\0\xff",
+        b"}",
+        b"garbage",
+        b"\0ersion\": \"9\"}",
+    ] {
+        let bytes = bytes.to_vec();
+        let fault = Rule::new(ALL, Fault::Suffix { bytes });
+        let node = read_with([fault.clone()]).await;
+        assert_eq!(node.as_ref(), Ok(&expected), "{fault:?}");
+    }
 }
 
 #[tokio::test]
@@ -273,11 +233,22 @@ async fn damaged_text_costs_its_own_value() {
 }
 
 #[tokio::test]
-async fn damage_outside_of_texts_is_not_a_value() {
-    let fault = raw_text(":540", b":54\xff");
-    let node = read_with([Rule::new(POWER, fault)]).await.unwrap();
-    assert_eq!(node.power.draw.state(), ReadingState::Failed);
-    assert_eq!(node.power.limit_state, LimitState::Unknown);
+async fn damaged_number_is_not_a_value() {
+    for bytes in [
+        &b":54\xff"[..],
+        b":54\x00",
+        b":54\xa0",
+        b":\xa040",
+        b":5\xff0",
+        b":5\x000",
+        b":\x00",
+    ] {
+        let fault = raw_text(":540", bytes);
+        let node = read_with([Rule::new(POWER, fault)]).await.unwrap();
+        let state = node.power.draw.state();
+        assert_eq!(state, ReadingState::Failed, "{bytes:?}");
+        assert_eq!(node.power.limit_state, LimitState::Unknown);
+    }
 }
 
 fn error_with_status_200() -> Fault {
@@ -309,6 +280,90 @@ async fn error_with_status_200_is_no_resource() {
     assert_eq!(node.power.draw.state(), ReadingState::Failed);
     let why = read_with(fails("/redfish/v1/Systems")).await.unwrap_err();
     assert!(matches!(why, NoSystemReason::Unread { .. }), "{why}");
+}
+
+#[tokio::test]
+async fn body_that_is_no_resource_is_not_an_empty_one() {
+    let expected = plain().await;
+    let key = "bmc.inventory.nic.version";
+    for (text, words) in [
+        (
+            r#"{"Error": {"Code": "E1", "Message": "busy"}}"#,
+            "the body is an error: \"busy: E1\"",
+        ),
+        (
+            r#"{"code": 503, "message": "busy"}"#,
+            "the body is an error: \"busy\"",
+        ),
+        (
+            r#"{"@odata.id": "/redfish/v1/X", "Id": "NIC", "error": "busy"}"#,
+            "the body is an error: \"busy\"",
+        ),
+        ("{}", "not a Redfish resource"),
+        (r#"{"success": false}"#, "not a Redfish resource"),
+        (r#"{"Version": "9.9"}"#, "not a Redfish resource"),
+        ("[]", "a list, not a resource"),
+    ] {
+        let fault = Fault::Body {
+            code: 200,
+            text: text.to_owned(),
+        };
+        let node = read_with([Rule::new(NIC, fault)]).await.unwrap();
+        assert_eq!(missing(node.bmc.state()), [key], "{text}");
+        let why = node.bmc.get(key).to_string();
+        assert!(why.contains(words), "{text}: {why}");
+        assert_eq!(node.bios, expected.bios);
+    }
+    // Each property that identifies a resource is enough.
+    for name in ["@odata.id", "@odata.type", "Id", "Name"] {
+        let text = json!({name: "NIC", "Version": "28.41.1000"}).to_string();
+        let fault = Fault::Body { code: 200, text };
+        let node = read_with([Rule::new(NIC, fault)]).await.unwrap();
+        let version = node.bmc.get(key).to_string();
+        assert_eq!(version, "28.41.1000", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn session_that_ended_is_renewed_whatever_the_status_is() {
+    for (code, message) in [
+        (200, "NoValidSession"),
+        (200, "ResourceAtUriUnauthorized"),
+        (200, "AuthenticationTokenRequired"),
+        (202, "NoValidSession"),
+        (400, "NoValidSession"),
+        (403, "NoValidSession"),
+        (404, "NoValidSession"),
+        (500, "NoValidSession"),
+    ] {
+        let bmc = started().await;
+        let message = message.to_owned();
+        bmc.break_path(ALL, Fault::SessionError { code, message });
+        let client = client(&bmc, settings());
+        let draw = |reading: Reading<Value>| {
+            let value = reading.present().cloned().unwrap_or_default();
+            value["PowerControl"][0]["PowerConsumedWatts"].clone()
+        };
+        assert_eq!(draw(client.fetch(&path(POWER)).await), 540);
+        bmc.reboot(Duration::ZERO);
+        let reading = client.fetch(&path(POWER)).await;
+        assert_eq!(draw(reading.clone()), 540, "{code}: {reading:?}");
+        assert_eq!(bmc.counters().logins, 2, "{code}");
+        client.close().await;
+        assert_eq!(bmc.counters().sessions, 0);
+    }
+}
+
+#[tokio::test]
+async fn resource_that_always_needs_another_session_costs_one_login() {
+    let bmc = started().await;
+    let text = json!({"error": {"code": "Base.1.8.NoValidSession"}}).to_string();
+    bmc.break_path(NIC, Fault::Body { code: 200, text });
+    let node = read(&bmc).await.unwrap();
+    let key = "bmc.inventory.nic.version";
+    assert_eq!(missing(node.bmc.state()), [key]);
+    assert_eq!(node.bmc.get(key).state(), ReadingState::Denied);
+    assert_eq!(bmc.counters().logins, 2);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
 mod bmc_events;
 mod digests;
 mod field_content;
+mod field_redirects;
 mod field_transport;
 mod fuzz;
 mod http_faults;
