@@ -49,6 +49,36 @@ impl ResourcePath {
         self.0.rsplit_once('/').map_or("", |(parent, _)| parent)
     }
 
+    /// Whether both paths are those of one resource. Some BMCs write the same path in upper and in lower case.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
+    }
+
+    /// Path of a link that may be relative to this resource (RFC 3986, section 5.2): `?$skip=50`, `Sensors?$skip=50`.
+    /// `None` as for [`Self::parse`].
+    pub(crate) fn join(&self, link: &str) -> Option<Self> {
+        if link.starts_with('/') || link.contains("://") {
+            return Self::parse(link);
+        }
+        let own = self.0.split('?').next()?;
+        let (path, query) = link.split_at(link.find(['?', '#']).unwrap_or(link.len()));
+        if path.is_empty() {
+            return Self::parse(&format!("{own}{query}"));
+        }
+        let mut parts: Vec<&str> = own.split('/').collect();
+        parts.pop();
+        for part in path.split('/') {
+            match part {
+                "." => {}
+                ".." => {
+                    parts.pop();
+                }
+                part => parts.push(part),
+            }
+        }
+        Self::parse(&format!("{}{query}", parts.join("/")))
+    }
+
     /// The path as used in a request line.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -161,6 +191,38 @@ mod tests {
                 .as_ref()
                 .and_then(|one| ResourcePath::parse(one.as_str()));
             assert_eq!(again, parsed, "{link}");
+        }
+    }
+
+    #[test]
+    fn joins_relative_links() {
+        let at = "/redfish/v1/Chassis/1/Sensors";
+        let base = ResourcePath(at.to_owned());
+        let second = ResourcePath(format!("{at}?$skip=50"));
+        for (link, path) in [
+            ("/redfish/v1/Systems/1/", "/redfish/v1/Systems/1"),
+            ("?$skip=100", "/redfish/v1/Chassis/1/Sensors?$skip=100"),
+            (
+                "Sensors?$skip=100",
+                "/redfish/v1/Chassis/1/Sensors?$skip=100",
+            ),
+            ("./Sensors/Page 2", "/redfish/v1/Chassis/1/Sensors/Page%202"),
+            ("../../Systems", "/redfish/v1/Systems"),
+        ] {
+            for base in [&base, &second] {
+                let joined = base.join(link);
+                let joined = joined.as_ref().map(ResourcePath::as_str);
+                assert_eq!(joined, Some(path), "{link}");
+            }
+        }
+        for link in [
+            "../../../../etc/passwd",
+            "../../../v2/Systems",
+            "https://192.0.2.1/redfish/v1",
+            "//192.0.2.1/redfish/v1",
+            "Sensors/a\rb",
+        ] {
+            assert_eq!(base.join(link), None, "{link:?}");
         }
     }
 

@@ -146,9 +146,9 @@ fn read<'a>(
         other => return MemberReading::Unread(other.map(|_| String::new())),
     };
     let related = links(value, "RelatedItem");
-    let of_systems = |path: &&ResourcePath| systems.found.iter().any(|one| one.path == **path);
+    let of_systems = |path: &&ResourcePath| systems.found.iter().any(|one| one.path.is_same(path));
     let mut named = related.iter().filter(of_systems).peekable();
-    if named.peek().is_some() && !named.any(|path| *path == system.path) {
+    if named.peek().is_some() && !named.any(|path| path.is_same(&system.path)) {
         return MemberReading::OtherSystem;
     }
     let mut component = Component::read(value, &member.path.decoded_last(), &system.name.id);

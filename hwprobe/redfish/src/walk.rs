@@ -3,7 +3,7 @@
 use crate::documents::{Documents, ResourcePath};
 use lattice_conformance::Reading;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of resources per pass. The largest recorded tree takes about a hundred. A BMC that lists more than
 /// the limit is broken or hostile, and each request to it takes seconds.
@@ -108,11 +108,13 @@ impl<'a> DocumentWalk<'a> {
     }
 
     /// The members of a collection over all its pages. An invalid member or an unreadable further page does not hide
-    /// the other members; it is reported in [`MemberList::unusable`]. The collection is unknown if its first page is.
+    /// the other members; it is reported in [`MemberList::unusable`], as are members that are counted and not listed.
+    /// The collection is unknown if its first page is.
     pub(crate) fn members(&mut self, path: &ResourcePath) -> Reading<MemberList<'a>> {
         let mut list = MemberList::default();
-        let mut seen = BTreeSet::new();
+        let mut seen = BTreeMap::new();
         let mut pages = BTreeSet::new();
+        let (mut listed_count, mut promised) = (0, None);
         let mut next = Some(path.clone());
         while let Some(page) = next.take() {
             let is_first = pages.is_empty();
@@ -151,27 +153,52 @@ impl<'a> DocumentWalk<'a> {
             if count > MAX_MEMBERS {
                 return Reading::failed(format!("{page}: {count} members, {MAX_MEMBERS} allowed"));
             }
-            for entry in entries {
-                match member_of(entry) {
-                    Ok(member) if seen.insert(member.path.clone()) => list.members.push(member),
-                    Ok(_) => {}
-                    Err(why) => {
-                        let name = entry_link(entry).and_then(last_part);
-                        list.add_unusable(name, format!("{page}: {why}"));
-                    }
-                }
-            }
-            match next_page(value) {
+            listed_count += list.add_page(&page, pages.len(), entries, &mut seen);
+            promised = promised.max(counted(value, "Members"));
+            match next_page(&page, value) {
                 Ok(further) => next = further,
                 Err(why) => list.add_unusable(None, format!("{page}: {why}")),
             }
+        }
+        // An entry without a name, or an unreadable page, already stands for the members that are not listed.
+        let is_reported = list.unusable.iter().any(|entry| entry.name.is_none());
+        if !is_reported && let Some(why) = shortfall(listed_count, promised) {
+            list.add_unusable(None, format!("{path}: {why}"));
         }
         list.members.sort_by(|a, b| a.path.cmp(&b.path));
         Reading::Present(list)
     }
 }
 
-impl MemberList<'_> {
+impl<'a> MemberList<'a> {
+    /// Adds the entries of the page with this number. Returns their count, without the members of earlier pages: a BMC
+    /// that ignores the position in the link to a further page sends the first page again.
+    fn add_page(
+        &mut self,
+        page: &ResourcePath,
+        number: usize,
+        entries: &'a [Value],
+        seen: &mut BTreeMap<ResourcePath, usize>,
+    ) -> usize {
+        let mut count = entries.len();
+        for entry in entries {
+            match member_of(entry) {
+                Ok(member) => match seen.get(&member.path).copied() {
+                    None => {
+                        seen.insert(member.path.clone(), number);
+                        self.members.push(member);
+                    }
+                    Some(earlier) => count -= usize::from(earlier != number),
+                },
+                Err(why) => {
+                    let name = entry_link(entry).and_then(last_part);
+                    self.add_unusable(name, format!("{page}: {why}"));
+                }
+            }
+        }
+        count
+    }
+
     fn add_unusable(&mut self, name: Option<String>, why: String) {
         let reading = Reading::failed(why);
         self.unusable.push(UnusableEntry { name, reading });
@@ -213,26 +240,45 @@ pub(crate) fn listed(page: &Value) -> Result<&[Value], String> {
     match page.get("Members") {
         Some(Value::Array(listed)) => Ok(listed),
         None | Some(Value::Null) => {
-            let count = page.get("Members@odata.count").and_then(Value::as_u64);
-            let none = (count == Some(0)).then_some(&[][..]);
+            let none = (counted(page, "Members") == Some(0)).then_some(&[][..]);
             none.ok_or_else(|| "no members".to_owned())
         }
         Some(other) => Err(format!("members are {}", kind(other))),
     }
 }
 
-/// Path of the next page, if any.
-pub(crate) fn next_page(page: &Value) -> Result<Option<ResourcePath>, String> {
-    match page.get("Members@odata.nextLink") {
-        None | Some(Value::Null) => Ok(None),
-        // Some BMCs write an empty link on the last page.
-        Some(Value::String(link)) if link.is_empty() => Ok(None),
-        Some(Value::String(link)) => match ResourcePath::parse(link) {
-            Some(path) => Ok(Some(path)),
-            None => Err(format!("the next page is \"{}\"", shown(link))),
-        },
-        Some(other) => Err(format!("the next page is {}", kind(other))),
+/// Path of the page after the one at `path`, if any. The link has the prefix `Members` (DSP0266), or none
+/// (OData), and may be relative.
+pub(crate) fn next_page(path: &ResourcePath, page: &Value) -> Result<Option<ResourcePath>, String> {
+    let links = ["Members@odata.nextLink", "@odata.nextLink"];
+    // Some BMCs write an empty link on the last page.
+    let is_link = |link: &&Value| !link.is_null() && link.as_str() != Some("");
+    let mut links = links.iter().filter_map(|name| page.get(name));
+    let Some(link) = links.find(is_link) else {
+        return Ok(None);
+    };
+    let Some(text) = entry_link(link) else {
+        return Err(format!("the next page is {}", kind(link)));
+    };
+    match path.join(text) {
+        Some(next) => Ok(Some(next)),
+        None => Err(format!("the next page is \"{}\"", shown(text))),
     }
+}
+
+/// Number of entries that a list has according to the annotation of its property, if there is one.
+pub(crate) fn counted(value: &Value, property: &str) -> Option<u64> {
+    let count = value.get(format!("{property}@odata.count"))?;
+    count.as_u64()
+}
+
+/// The reason why a list with this number of entries is not complete, if more are counted. A count that is too low
+/// hides no entry.
+pub(crate) fn shortfall(listed: usize, counted: Option<u64>) -> Option<String> {
+    let counted = counted.filter(|counted| *counted > listed as u64)?;
+    Some(format!(
+        "contains {listed} of {counted} entries, and no link to others"
+    ))
 }
 
 /// The link of a list entry: `{"@odata.id": …}`, or plain text as some BMCs write it.
@@ -299,8 +345,8 @@ pub(crate) fn links(value: &Value, property: &str) -> Vec<ResourcePath> {
     checked_links(value, property).0
 }
 
-/// Valid paths of the entries in a list of links, and the state of the others; absent if there is none. A single link
-/// in place of a list is accepted.
+/// Valid paths of the entries in a list of links, and the state of the others, which are invalid, or counted and not
+/// listed; absent if there is none. A single link in place of a list is accepted.
 pub(crate) fn checked_links(value: &Value, property: &str) -> (Vec<ResourcePath>, Reading<()>) {
     let (mut paths, mut unusable) = (Vec::new(), Reading::Absent);
     let entries: &[Value] = match value.get(property) {
@@ -320,6 +366,11 @@ pub(crate) fn checked_links(value: &Value, property: &str) -> (Vec<ResourcePath>
             }
             Err(_) => {}
         }
+    }
+    if unusable == Reading::Absent
+        && let Some(why) = shortfall(entries.len(), counted(value, property))
+    {
+        unusable = Reading::failed(format!("{property}: {why}"));
     }
     (paths, unusable)
 }

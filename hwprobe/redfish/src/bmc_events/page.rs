@@ -49,7 +49,7 @@ pub(super) fn newest<'a>(
     };
     let is_descending = is_descending(&listed);
     let mut pages = BTreeSet::from([path.clone()]);
-    let mut next = next_of(first, &mut wrong);
+    let mut next = next_of(path, first, &mut wrong);
     if !is_descending && let Some(jump) = next.as_ref().and_then(|next| last_page(first, next)) {
         // The newest members are on the last page.
         next = Some(jump);
@@ -76,7 +76,7 @@ pub(super) fn newest<'a>(
             Ok(further) => listed.extend(further),
             Err(why) => wrong = Some(why),
         }
-        next = next_of(value, &mut wrong);
+        next = next_of(&page, value, &mut wrong);
     }
     let is_reached = is_descending || next.is_none();
     if is_descending {
@@ -113,8 +113,8 @@ fn members<'a>(page: &'a Value, wrong: &mut Option<String>) -> Result<Vec<Member
     Ok(found)
 }
 
-fn next_of(page: &Value, wrong: &mut Option<String>) -> Option<ResourcePath> {
-    next_page(page).unwrap_or_else(|why| {
+fn next_of(path: &ResourcePath, page: &Value, wrong: &mut Option<String>) -> Option<ResourcePath> {
+    next_page(path, page).unwrap_or_else(|why| {
         *wrong = Some(why);
         None
     })

@@ -1,31 +1,31 @@
-//! One unusable part of a BMC's documents costs that part: a list entry, a link, a manager, a chassis. Settings outside
-//! of `Attributes`.
+//! One unusable part of a BMC's documents costs that part: a list entry, a link, a manager. Lists that count more
+//! entries than they contain, and lists of several pages.
 
 use crate::support::{document, everything, read, scope};
-use lattice_conformance::{ClassRecord, ClassState, Milliwatts, Reading};
+use lattice_conformance::{ClassRecord, ClassState, Reading};
 use lattice_redfish::{
     Breadth, Documents, NoSystemReason, NodeReport, ResourcePath, Selector, recorded,
 };
 use serde_json::{Value, json};
 use std::path::Path;
 
-const SYSTEM: &str = "/redfish/v1/Systems/1";
-const BIOS: &str = "/redfish/v1/Systems/1/Bios";
+pub const SYSTEM: &str = "/redfish/v1/Systems/1";
+pub const BIOS: &str = "/redfish/v1/Systems/1/Bios";
 const LIST: &str = "/redfish/v1/UpdateService/FirmwareInventory";
 const REGISTRIES: &str = "/redfish/v1/Registries";
 
 /// The small BMC of the field cases.
-fn bmc() -> Documents {
+pub fn bmc() -> Documents {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/bmc/field");
     recorded::load(&folder).expect("tree loads")
 }
 
-fn node(documents: &Documents) -> NodeReport {
+pub fn node(documents: &Documents) -> NodeReport {
     let (report, _) = read(documents, &everything());
     report.node().expect("one node").clone()
 }
 
-fn put(documents: &mut Documents, path: &str, reading: Reading<Value>) {
+pub fn put(documents: &mut Documents, path: &str, reading: Reading<Value>) {
     let path = ResourcePath::parse(path).expect("a path");
     documents.0.insert(path, reading);
 }
@@ -35,12 +35,12 @@ fn add_member(documents: &mut Documents, list: &str, member: Value) {
     members.expect("a list").push(member);
 }
 
-fn link(path: &str) -> Value {
+pub fn link(path: &str) -> Value {
     json!({"@odata.id": path})
 }
 
 /// The unknown keys of a class.
-fn missing(record: &ClassRecord) -> Vec<String> {
+pub fn missing(record: &ClassRecord) -> Vec<String> {
     match record.state() {
         ClassState::Incomplete { missing } => missing.into_keys().collect(),
         ClassState::Complete { .. } => Vec::new(),
@@ -48,7 +48,7 @@ fn missing(record: &ClassRecord) -> Vec<String> {
     }
 }
 
-fn text(record: &ClassRecord, key: &str) -> String {
+pub fn text(record: &ClassRecord, key: &str) -> String {
     record.get(key).to_string()
 }
 
@@ -132,6 +132,138 @@ fn unreadable_member_or_page_costs_itself() {
         assert_eq!(text(&node.bmc, "bmc.inventory.nic.version"), "28.41.1000");
         assert_eq!(missing(&node.bios), Vec::<String>::new());
     }
+}
+
+#[test]
+fn members_that_are_only_counted_are_missing() {
+    let whole = node(&bmc());
+    for count in [4, 5] {
+        let mut documents = bmc();
+        document(&mut documents, LIST)["Members@odata.count"] = json!(count);
+        let node = node(&documents);
+        assert_eq!(missing(&node.bmc), ["bmc.inventory.names"]);
+        let why = text(&node.bmc, "bmc.inventory.names");
+        let words = format!("<failed: {LIST}: contains 3 of {count} entries, and no link");
+        assert!(why.starts_with(&words), "{why}");
+        assert_eq!(text(&node.bmc, "bmc.inventory.nic.version"), "28.41.1000");
+        assert_eq!(
+            (node.bios, node.power),
+            (whole.bios.clone(), whole.power.clone())
+        );
+    }
+    // None at all, and an entry that is not one of the missing.
+    let mut documents = bmc();
+    document(&mut documents, LIST)["Members"] = json!([]);
+    assert_eq!(missing(&node(&documents).bmc), ["bmc.inventory.names"]);
+    let mut documents = bmc();
+    add_member(&mut documents, LIST, link("/redfish/v2/PSU"));
+    document(&mut documents, LIST)["Members@odata.count"] = json!(5);
+    let why = text(&node(&documents).bmc, "bmc.inventory.names");
+    assert!(why.ends_with("and 1 more such entries>"), "{why}");
+    // A count that is too low, or not a count.
+    for count in [json!(0), json!(2), json!(null), json!("5"), json!(-1)] {
+        let mut documents = bmc();
+        document(&mut documents, LIST)["Members@odata.count"] = count.clone();
+        assert_eq!(node(&documents), whole, "{count}");
+    }
+    // A system that is only counted may be another node.
+    let mut documents = bmc();
+    document(&mut documents, "/redfish/v1/Systems")["Members@odata.count"] = json!(2);
+    let chosen = |selector: Selector| {
+        let (report, _) = read(&documents, &scope(selector, Breadth::Systems));
+        report.node().map(|node| node.system.id.clone())
+    };
+    assert_eq!(chosen(Selector::Id("1".to_owned())), Ok("1".to_owned()));
+    let why = chosen(Selector::Only);
+    assert!(matches!(why, Err(NoSystemReason::Unread { .. })), "{why:?}");
+}
+
+#[test]
+fn links_that_are_only_counted_are_missing() {
+    let mut documents = bmc();
+    let links = &mut document(&mut documents, SYSTEM)["Links"];
+    links["ManagedBy@odata.count"] = json!(2);
+    let model = text(&node(&documents).bmc, "bmc.model");
+    let words = "<failed: ManagedBy: contains 1 of 2 entries";
+    assert!(model.starts_with(words), "{model}");
+    // The manager that is linked serves the system.
+    let manager = document(&mut documents, "/redfish/v1/Managers/1");
+    manager["Links"] = json!({"ManagerForServers": [link(SYSTEM)]});
+    assert_eq!(text(&node(&documents).bmc, "bmc.firmware"), "BMC 2.10");
+    // The chassis that is only counted does not hide the draw of the other one.
+    let mut documents = bmc();
+    let whole = node(&documents);
+    let links = &mut document(&mut documents, SYSTEM)["Links"];
+    links["Chassis@odata.count"] = json!(2);
+    let node = node(&documents);
+    assert_eq!(node.power.draw, whole.power.draw);
+    assert!(node.route.is_partial());
+}
+
+/// The inventory with its last entry on a second page at `at`, and with this link to the page.
+fn two_pages(name: &str, next: Value, at: &str) -> Documents {
+    let mut documents = bmc();
+    let list = document(&mut documents, LIST);
+    let last = list["Members"].as_array_mut().and_then(Vec::pop);
+    list[name] = next;
+    let page = json!({"Members": [last], "Members@odata.count": 3});
+    put(&mut documents, at, Reading::Present(page));
+    documents
+}
+
+#[test]
+fn every_form_of_link_to_the_next_page_is_followed() {
+    let whole = node(&bmc());
+    let absolute = format!("{LIST}/Page2");
+    let query = format!("{LIST}?$skip=2");
+    for name in ["Members@odata.nextLink", "@odata.nextLink"] {
+        for (next, at) in [
+            (json!(absolute), &absolute),
+            (json!(format!("{absolute}/")), &absolute),
+            (link(&absolute), &absolute),
+            (json!(query), &query),
+            (json!("?$skip=2"), &query),
+            (json!("FirmwareInventory?$skip=2"), &query),
+            (json!("./FirmwareInventory/Page2"), &absolute),
+            (json!("../UpdateService/FirmwareInventory/Page2"), &absolute),
+        ] {
+            let documents = two_pages(name, next.clone(), at);
+            assert_eq!(node(&documents), whole, "{name} {next}");
+        }
+        for next in [
+            json!("../../../../../etc/passwd"),
+            json!("//192.0.2.1/redfish/v1/Page2"),
+            json!(7),
+            json!({}),
+        ] {
+            let documents = two_pages(name, next.clone(), &absolute);
+            let names = text(&node(&documents).bmc, "bmc.inventory.names");
+            assert!(names.contains("the next page is"), "{name} {next}: {names}");
+        }
+    }
+}
+
+#[test]
+fn pages_that_repeat_members_are_not_the_missing_ones() {
+    // A loop of one page, and of two.
+    for next in [LIST, "?page=2"] {
+        let mut documents = bmc();
+        document(&mut documents, LIST)["@odata.nextLink"] = json!(next);
+        let page = json!({"Members": [], "@odata.nextLink": LIST});
+        let second = format!("{LIST}?page=2");
+        put(&mut documents, &second, Reading::Present(page));
+        let names = text(&node(&documents).bmc, "bmc.inventory.names");
+        assert!(names.contains("form a loop"), "{next}: {names}");
+    }
+    // The BMC ignores the position, and sends the first page again.
+    let second = format!("{LIST}?$skip=2");
+    let mut documents = two_pages("@odata.nextLink", json!(second), &second);
+    let mut again = document(&mut documents, LIST).clone();
+    again["@odata.nextLink"] = json!(null);
+    document(&mut documents, LIST)["Members@odata.count"] = json!(4);
+    put(&mut documents, &second, Reading::Present(again));
+    let names = text(&node(&documents).bmc, "bmc.inventory.names");
+    assert!(names.contains("contains 2 of 4 entries"), "{names}");
 }
 
 #[test]
@@ -260,258 +392,4 @@ fn invalid_link_is_not_the_absence_of_its_target() {
         let draw = node(&documents).power.draw;
         assert!(matches!(draw, Reading::Failed { .. }), "{property}: {draw}");
     }
-}
-
-/// A BIOS with its settings directly in the resource, as on an iLO 4.
-fn direct_settings(changed: &[(&str, Value)]) -> Documents {
-    let mut bios = json!({
-        "@odata.id": BIOS,
-        "@odata.type": "#HpBios.1.2.0.HpBios",
-        "AttributeRegistry": "HpBiosAttributeRegistryA1.1.1.00",
-        "Id": "Bios",
-        "Name": "BIOS Current Settings",
-        "Description": "This is the Platform/BIOS Configuration (RBSU) Current Settings",
-        "Type": "HpBios.1.2.0",
-        "Modified": "2015-02-11T12:00:00+00:00",
-        "SettingsResult": {"ETag": "1", "Messages": []},
-        "Links": {"Settings": {"@odata.id": format!("{BIOS}/Settings")}},
-        "links": {"self": {"href": "/rest/v1/systems/1/bios"}},
-        "AdminPassword": null,
-        "SerialNumber": "CASE000001",
-        "ProcHyperthreading": "Enabled",
-        "SubNumaClustering": "Disabled",
-        "WorkloadProfile": "Custom",
-    });
-    for (name, value) in changed {
-        bios[*name] = value.clone();
-    }
-    let mut documents = bmc();
-    put(&mut documents, BIOS, Reading::Present(bios));
-    documents
-}
-
-#[test]
-fn settings_directly_in_the_resource_are_compared() {
-    let digest = |changed: &[(&str, Value)]| {
-        let node = node(&direct_settings(changed));
-        let names = text(&node.bios, "bios.setting.names");
-        assert_eq!(
-            names,
-            "ProcHyperthreading SubNumaClustering WorkloadProfile"
-        );
-        assert_eq!(missing(&node.bios), Vec::<String>::new());
-        node.bios.state().digest()
-    };
-    let before = digest(&[]);
-    assert!(before.is_some());
-    for other in [
-        ("ProcHyperthreading", json!("Disabled")),
-        ("SubNumaClustering", json!(true)),
-        ("WorkloadProfile", json!(2)),
-    ] {
-        assert_ne!(digest(std::slice::from_ref(&other)), before, "{other:?}");
-    }
-    for same in [
-        ("SerialNumber", json!("CASE000002")),
-        ("Modified", json!("2026-02-11T12:00:00+00:00")),
-        ("@odata.etag", json!("2")),
-        ("Description", json!("x")),
-        ("SettingsResult", json!({"ETag": "2"})),
-    ] {
-        assert_eq!(digest(std::slice::from_ref(&same)), before, "{same:?}");
-    }
-    // The settings of the next boot have the same form.
-    let mut documents = direct_settings(&[]);
-    let pending = json!({"@odata.type": "#HpBios.1.2.0.HpBios", "WorkloadProfile": "HPC"});
-    put(
-        &mut documents,
-        &format!("{BIOS}/Settings"),
-        Reading::Present(pending),
-    );
-    let node = node(&documents);
-    assert_eq!(node.bios.state().digest(), before);
-    let found: Vec<_> = node
-        .findings
-        .iter()
-        .map(|one| one.detail.as_str())
-        .collect();
-    assert_eq!(found, ["WorkloadProfile"]);
-}
-
-#[test]
-fn resource_without_settings_is_not_a_bios_without_settings() {
-    let bare = json!({"@odata.id": BIOS, "@odata.type": "#Bios.v1_1_0.Bios", "Id": "BIOS"});
-    let registry = json!("BiosAttributeRegistryA1.v1_0_0");
-    for (attributes, registry, is_known) in [
-        (None, None, true),
-        (Some(json!({})), None, true),
-        (None, Some(&registry), false),
-        // As before the first boot of the host.
-        (Some(json!({})), Some(&registry), false),
-        (Some(json!(null)), Some(&registry), false),
-    ] {
-        let mut bios = bare.clone();
-        if let Some(attributes) = &attributes {
-            bios["Attributes"] = attributes.clone();
-        }
-        if let Some(registry) = registry {
-            bios["AttributeRegistry"] = registry.clone();
-        }
-        let mut documents = bmc();
-        put(&mut documents, BIOS, Reading::Present(bios));
-        let names = node(&documents).bios.get("bios.setting.names");
-        assert_eq!(
-            names == Reading::Unsupported,
-            is_known,
-            "{attributes:?}: {names}"
-        );
-        assert_eq!(names.is_known(), is_known, "{attributes:?}: {names}");
-    }
-}
-
-#[test]
-fn damaged_setting_is_unknown() {
-    let mut documents = bmc();
-    let settings = &mut document(&mut documents, BIOS)["Attributes"];
-    settings["WorkloadProfile"] = json!("Cust\u{fffd}m");
-    settings["Na\u{fffd}me"] = json!("Enabled");
-    assert_eq!(
-        missing(&node(&documents).bios),
-        ["bios.setting.Na_me", "bios.setting.WorkloadProfile"]
-    );
-}
-
-/// The draw of system 1, on a BMC with these links of the system to chassis, and these chassis in its list. Each
-/// chassis has links to systems, a type, and a draw in watts.
-fn draw(linked: Value, chassis: &[(&str, Value, &str, Option<u64>)]) -> Reading<Milliwatts> {
-    let mut documents = bmc();
-    document(&mut documents, SYSTEM)["Links"]["Chassis"] = linked;
-    for gone in ["/redfish/v1/Chassis/1", "/redfish/v1/Chassis/1/Power"] {
-        documents
-            .0
-            .remove(&ResourcePath::parse(gone).expect("a path"));
-    }
-    let links = chassis
-        .iter()
-        .map(|(id, ..)| link(&format!("/redfish/v1/Chassis/{id}")));
-    document(&mut documents, "/redfish/v1/Chassis")["Members"] = links.collect();
-    for (id, systems, kind, watts) in chassis {
-        let at = format!("/redfish/v1/Chassis/{id}");
-        let mut value = json!({"Id": id, "ChassisType": kind});
-        value["Links"] = json!({"ComputerSystems": systems});
-        if let Some(watts) = watts {
-            value["Power"] = link(&format!("{at}/Power"));
-            let power = json!({"PowerControl": [{"PowerConsumedWatts": watts}]});
-            put(
-                &mut documents,
-                &format!("{at}/Power"),
-                Reading::Present(power),
-            );
-        }
-        let is_unread = *kind == "unread";
-        let silent = Reading::Timeout { after_ms: 4000 };
-        let reading = if is_unread {
-            silent
-        } else {
-            Reading::Present(value)
-        };
-        put(&mut documents, &at, reading);
-    }
-    let scope = scope(Selector::Id("1".to_owned()), Breadth::Power);
-    let (report, _) = read(&documents, &scope);
-    report.node().expect("one node").power.draw.clone()
-}
-
-const fn watts(watts: u64) -> Reading<Milliwatts> {
-    Reading::Present(Milliwatts(watts * 1000))
-}
-
-#[test]
-fn chassis_that_links_to_the_system_counts() {
-    let ours = || json!([link(SYSTEM)]);
-    let in_capitals = || json!([link("/redfish/v1/SYSTEMS/1")]);
-    let to = |ids: &[&str]| -> Value {
-        let links = ids
-            .iter()
-            .map(|id| link(&format!("/redfish/v1/Chassis/{id}")));
-        links.collect()
-    };
-    let meter = ("M", ours(), "RackMount", Some(300));
-    // The system has no link, an empty list, a broken one, or one to a chassis without a meter.
-    for linked in [
-        json!(null),
-        json!([]),
-        to(&["X"]),
-        to(&["C"]),
-        to(&["X", "C"]),
-    ] {
-        let cage = ("C", json!([]), "StorageEnclosure", None);
-        let found = draw(linked.clone(), &[cage, meter.clone()]);
-        assert_eq!(found, watts(300), "{linked}");
-    }
-    let found = draw(json!(null), &[("M", in_capitals(), "RackMount", Some(300))]);
-    assert_eq!(found, watts(300));
-    // A broken link, and one to a chassis that exists.
-    let found = draw(to(&["X", "M"]), &[("M", json!([]), "RackMount", Some(300))]);
-    assert_eq!(found, watts(300));
-    // A broken link, and the only chassis of the only system.
-    let found = draw(to(&["X"]), &[("M", json!([]), "RackMount", Some(300))]);
-    assert_eq!(found, watts(300));
-    // An unreadable chassis in the list.
-    let silent = ("U", json!([]), "unread", None);
-    assert_eq!(
-        draw(json!(null), &[silent.clone(), meter.clone()]),
-        watts(300)
-    );
-    // The chassis that the system links to has precedence.
-    let own = ("O", ours(), "RackMount", Some(200));
-    assert_eq!(draw(to(&["O"]), &[meter, own]), watts(200));
-}
-
-#[test]
-fn chassis_of_another_system_is_never_added() {
-    let theirs = || json!([link("/redfish/v1/Systems/2")]);
-    let invalid = || json!([link("/redfish/v2/Systems/2")]);
-    let to_x = || json!([link("/redfish/v1/Chassis/X")]);
-    for linked in [json!(null), json!([]), to_x()] {
-        for chassis in [
-            ("M", theirs()),
-            // A chassis with the system's id.
-            ("1", theirs()),
-            // Its links cannot be read.
-            ("M", invalid()),
-            ("M", json!(7)),
-        ] {
-            let (id, systems) = chassis.clone();
-            let found = draw(linked.clone(), &[(id, systems, "RackMount", Some(300))]);
-            assert!(
-                matches!(found, Reading::Failed { .. }),
-                "{linked} {chassis:?}: {found}"
-            );
-        }
-        // Two chassis without links: either may belong to the system.
-        let found = draw(
-            linked.clone(),
-            &[
-                ("A", json!([]), "RackMount", Some(300)),
-                ("B", json!([]), "RackMount", Some(400)),
-            ],
-        );
-        assert!(matches!(found, Reading::Failed { .. }), "{linked}: {found}");
-    }
-    // Both systems are in the chassis: its reading belongs to neither.
-    let both = json!([link(SYSTEM), link("/redfish/v1/Systems/2")]);
-    let found = draw(json!(null), &[("M", both, "RackMount", Some(300))]);
-    assert_eq!(found, Reading::Absent);
-}
-
-#[test]
-fn part_does_not_replace_an_unreadable_chassis() {
-    let linked = json!([link("/redfish/v1/Chassis/U"), link("/redfish/v1/Chassis/B")]);
-    let board = || ("B", json!([link(SYSTEM)]), "Module", Some(300));
-    let silent = ("U", json!([]), "unread", None);
-    let found = draw(linked.clone(), &[silent, board()]);
-    assert_eq!(found, Reading::Timeout { after_ms: 4000 });
-    // If the chassis does not exist, the board is all there is.
-    assert_eq!(draw(linked, &[board()]), watts(300));
 }

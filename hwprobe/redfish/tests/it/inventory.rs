@@ -14,7 +14,9 @@ fn with(entries: &[(&str, Json)]) -> Documents {
         .iter()
         .map(|(id, _)| json!({"@odata.id": format!("{LIST}/{id}")}))
         .collect();
-    document(&mut documents, LIST)["Members"] = json!(links);
+    let list = document(&mut documents, LIST);
+    list["Members@odata.count"] = json!(links.len());
+    list["Members"] = json!(links);
     for (id, entry) in entries {
         let mut entry = entry.clone();
         if entry.get("Id").is_none() {

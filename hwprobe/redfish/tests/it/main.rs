@@ -8,8 +8,10 @@
 
 mod bmc_events;
 mod digests;
+mod field_chassis;
 mod field_content;
 mod field_redirects;
+mod field_settings;
 mod field_transport;
 mod fuzz;
 mod http_faults;

@@ -1,0 +1,126 @@
+//! BIOS settings in every form that BMCs write: in `Attributes`, directly in the resource, and damaged.
+
+use crate::field_content::{BIOS, bmc, missing, node, put, text};
+use crate::support::document;
+use lattice_conformance::Reading;
+use lattice_redfish::Documents;
+use serde_json::{Value, json};
+
+/// A BIOS with its settings directly in the resource, as on an iLO 4.
+fn direct_settings(changed: &[(&str, Value)]) -> Documents {
+    let mut bios = json!({
+        "@odata.id": BIOS,
+        "@odata.type": "#HpBios.1.2.0.HpBios",
+        "AttributeRegistry": "HpBiosAttributeRegistryA1.1.1.00",
+        "Id": "Bios",
+        "Name": "BIOS Current Settings",
+        "Description": "This is the Platform/BIOS Configuration (RBSU) Current Settings",
+        "Type": "HpBios.1.2.0",
+        "Modified": "2015-02-11T12:00:00+00:00",
+        "SettingsResult": {"ETag": "1", "Messages": []},
+        "Links": {"Settings": {"@odata.id": format!("{BIOS}/Settings")}},
+        "links": {"self": {"href": "/rest/v1/systems/1/bios"}},
+        "AdminPassword": null,
+        "SerialNumber": "CASE000001",
+        "ProcHyperthreading": "Enabled",
+        "SubNumaClustering": "Disabled",
+        "WorkloadProfile": "Custom",
+    });
+    for (name, value) in changed {
+        bios[*name] = value.clone();
+    }
+    let mut documents = bmc();
+    put(&mut documents, BIOS, Reading::Present(bios));
+    documents
+}
+
+#[test]
+fn settings_directly_in_the_resource_are_compared() {
+    let digest = |changed: &[(&str, Value)]| {
+        let node = node(&direct_settings(changed));
+        let names = text(&node.bios, "bios.setting.names");
+        assert_eq!(
+            names,
+            "ProcHyperthreading SubNumaClustering WorkloadProfile"
+        );
+        assert_eq!(missing(&node.bios), Vec::<String>::new());
+        node.bios.state().digest()
+    };
+    let before = digest(&[]);
+    assert!(before.is_some());
+    for other in [
+        ("ProcHyperthreading", json!("Disabled")),
+        ("SubNumaClustering", json!(true)),
+        ("WorkloadProfile", json!(2)),
+    ] {
+        assert_ne!(digest(std::slice::from_ref(&other)), before, "{other:?}");
+    }
+    for same in [
+        ("SerialNumber", json!("CASE000002")),
+        ("Modified", json!("2026-02-11T12:00:00+00:00")),
+        ("@odata.etag", json!("2")),
+        ("Description", json!("x")),
+        ("SettingsResult", json!({"ETag": "2"})),
+    ] {
+        assert_eq!(digest(std::slice::from_ref(&same)), before, "{same:?}");
+    }
+    // The settings of the next boot have the same form.
+    let mut documents = direct_settings(&[]);
+    let pending = json!({"@odata.type": "#HpBios.1.2.0.HpBios", "WorkloadProfile": "HPC"});
+    put(
+        &mut documents,
+        &format!("{BIOS}/Settings"),
+        Reading::Present(pending),
+    );
+    let node = node(&documents);
+    assert_eq!(node.bios.state().digest(), before);
+    let found: Vec<_> = node
+        .findings
+        .iter()
+        .map(|one| one.detail.as_str())
+        .collect();
+    assert_eq!(found, ["WorkloadProfile"]);
+}
+
+#[test]
+fn resource_without_settings_is_not_a_bios_without_settings() {
+    let bare = json!({"@odata.id": BIOS, "@odata.type": "#Bios.v1_1_0.Bios", "Id": "BIOS"});
+    let registry = json!("BiosAttributeRegistryA1.v1_0_0");
+    for (attributes, registry, is_known) in [
+        (None, None, true),
+        (Some(json!({})), None, true),
+        (None, Some(&registry), false),
+        // As before the first boot of the host.
+        (Some(json!({})), Some(&registry), false),
+        (Some(json!(null)), Some(&registry), false),
+    ] {
+        let mut bios = bare.clone();
+        if let Some(attributes) = &attributes {
+            bios["Attributes"] = attributes.clone();
+        }
+        if let Some(registry) = registry {
+            bios["AttributeRegistry"] = registry.clone();
+        }
+        let mut documents = bmc();
+        put(&mut documents, BIOS, Reading::Present(bios));
+        let names = node(&documents).bios.get("bios.setting.names");
+        assert_eq!(
+            names == Reading::Unsupported,
+            is_known,
+            "{attributes:?}: {names}"
+        );
+        assert_eq!(names.is_known(), is_known, "{attributes:?}: {names}");
+    }
+}
+
+#[test]
+fn damaged_setting_is_unknown() {
+    let mut documents = bmc();
+    let settings = &mut document(&mut documents, BIOS)["Attributes"];
+    settings["WorkloadProfile"] = json!("Cust\u{fffd}m");
+    settings["Na\u{fffd}me"] = json!("Enabled");
+    assert_eq!(
+        missing(&node(&documents).bios),
+        ["bios.setting.Na_me", "bios.setting.WorkloadProfile"]
+    );
+}
