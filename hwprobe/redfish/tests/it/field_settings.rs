@@ -1,9 +1,9 @@
-//! BIOS settings in every form that BMCs write: in `Attributes`, directly in the resource, and damaged.
+//! BIOS settings in every form that BMCs write: in `Attributes`, directly in the resource, in groups, and damaged.
 
 use crate::field_content::{BIOS, bmc, missing, node, put, text};
 use crate::support::document;
 use lattice_conformance::Reading;
-use lattice_redfish::Documents;
+use lattice_redfish::{Documents, NodeReport};
 use serde_json::{Value, json};
 
 /// A BIOS with its settings directly in the resource, as on an iLO 4.
@@ -80,6 +80,109 @@ fn settings_directly_in_the_resource_are_compared() {
         .map(|one| one.detail.as_str())
         .collect();
     assert_eq!(found, ["WorkloadProfile"]);
+}
+
+/// A BIOS with some of its settings in groups.
+fn grouped(changed: &[(&str, Value)]) -> NodeReport {
+    let mut all = vec![
+        (
+            "Processor",
+            json!({"@odata.id": format!("{BIOS}#/Processor"), "Cores": {"Active": 32},
+                   "ProcHyperthreading": "Enabled"}),
+        ),
+        ("Targets", json!(["Hd", {"Kind": "Usb", "Slot": null}])),
+        (
+            "Oem",
+            json!({"Hpe": {"@odata.type": "#HpeBios.v1_0_0.HpeBios", "Mode": true}}),
+        ),
+    ];
+    all.extend(changed.iter().cloned());
+    node(&direct_settings(&all))
+}
+
+#[test]
+fn settings_in_groups_are_compared() {
+    let before = grouped(&[]);
+    let names = text(&before.bios, "bios.setting.names");
+    assert_eq!(
+        names,
+        "Oem_Hpe_Mode ProcHyperthreading Processor_Cores_Active Processor_ProcHyperthreading \
+         SubNumaClustering Targets_0 Targets_1_Kind Targets_1_Slot WorkloadProfile"
+    );
+    assert_eq!(missing(&before.bios), Vec::<String>::new());
+    for other in [
+        (
+            "Processor",
+            json!({"Cores": {"Active": 32}, "ProcHyperthreading": "Disabled"}),
+        ),
+        (
+            "Processor",
+            json!({"Cores": {"Active": 16}, "ProcHyperthreading": "Enabled"}),
+        ),
+        ("Processor", json!({"ProcHyperthreading": "Enabled"})),
+        ("Targets", json!([{"Kind": "Usb", "Slot": null}, "Hd"])),
+        ("Targets", json!(["Hd", {"Kind": "Usb", "Slot": 1}])),
+        ("Targets", json!(["Hd"])),
+        ("Oem", json!({"Hpe": {"Mode": false}})),
+        ("Memory", json!({"Speed": "Auto"})),
+        // The name of a group with its setting is another setting than one with a dot.
+        ("Processor.Cores.Active", json!(32)),
+    ] {
+        let after = grouped(std::slice::from_ref(&other));
+        let digest = after.bios.state().digest();
+        assert!(digest.is_some(), "{other:?}");
+        assert_ne!(digest, before.bios.state().digest(), "{other:?}");
+    }
+    // Links and annotations of a group are not settings, nor are those of one host.
+    for same in [
+        (
+            "Processor",
+            json!({"@odata.id": "x", "Cores": {"Active": 32}, "ProcHyperthreading": "Enabled"}),
+        ),
+        (
+            "Asset",
+            json!({"SerialNumber": "CASE000007", "AdminPassword": "x"}),
+        ),
+        ("Empty", json!({"Inner": {}, "List": []})),
+    ] {
+        let after = grouped(std::slice::from_ref(&same));
+        assert_eq!(after.bios.state(), before.bios.state(), "{same:?}");
+    }
+}
+
+#[test]
+fn groups_within_attributes_are_compared() {
+    let digest = |active: u64| {
+        let mut documents = bmc();
+        document(&mut documents, BIOS)["Attributes"]["Processor"] = json!({
+            "Cores": {"current_value": active, "default_value": 0},
+            "ProcHyperthreading": "Enabled",
+        });
+        // The registry excludes the setting by its own name.
+        let registry = "/redfish/v1/registrystore/registries/en/biosattributeregistrya1.v1_0_0";
+        let entries = &mut document(&mut documents, registry)["RegistryEntries"]["Attributes"];
+        entries[0]["ReadOnly"] = json!(true);
+        let node = node(&documents);
+        let names = text(&node.bios, "bios.setting.names");
+        assert_eq!(names, "Processor_Cores SubNumaClustering WorkloadProfile");
+        node.bios.state().digest()
+    };
+    assert!(digest(32).is_some());
+    assert_ne!(digest(32), digest(16));
+}
+
+#[test]
+fn endless_groups_of_settings_are_refused() {
+    let wide: Value = (0..5000).map(|at| json!(at)).collect();
+    let deep = (0..120).fold(
+        json!(1),
+        |inner, _| json!({"a_long_name_of_a_group": inner}),
+    );
+    for (value, words) in [(wide, "more than 4096 settings"), (deep, "a group name of")] {
+        let node = node(&direct_settings(&[("Group", value)]));
+        let names = text(&node.bios, "bios.setting.names");
+        assert!(names.contains(words), "{names}");
+    }
 }
 
 #[test]
