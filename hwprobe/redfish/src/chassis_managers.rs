@@ -1,5 +1,7 @@
 //! Chassis that contain a system, and managers that serve it.
 
+mod sharing;
+
 use crate::documents::ResourcePath;
 use crate::precedence::keep_better;
 use crate::systems::{System, Systems};
@@ -77,7 +79,7 @@ pub(crate) fn chassis<'a>(
         let (listed, silent) = listed_chassis(walk, root, systems, system, extent, may_guess);
         keep_better(&mut unread, silent);
         for (path, value) in listed {
-            if !found.iter().any(|(known, _)| is_same_path(known, &path)) {
+            if !found.iter().any(|(known, _)| known.is_same(&path)) {
                 found.push((path, value));
             }
         }
@@ -85,14 +87,18 @@ pub(crate) fn chassis<'a>(
     if found.is_empty() {
         keep_better(&mut unread, missing.clone());
     }
-    let found = without_parts(found, &silent_paths, may_be_inside);
-    let mut found: Vec<Chassis<'a>> = found
-        .into_iter()
-        .map(|(path, value)| Chassis {
-            is_shared: is_shared(&path, value, systems, system),
-            value,
-        })
-        .collect();
+    let mut shared = Vec::new();
+    for (path, value) in &found {
+        let others = sharing::other_nodes(walk, systems, system, &found, (path, *value));
+        // Until the contents of the chassis are known, its power is not attributed to this system.
+        shared.push(others != Reading::Absent);
+        if !others.is_known() {
+            keep_better(&mut unread, others);
+        }
+    }
+    let found = found.into_iter().zip(shared);
+    let found = found.map(|((path, value), is_shared)| (path, Chassis { value, is_shared }));
+    let mut found = without_parts(found.collect(), &silent_paths, may_be_inside);
     found.sort_by_key(|one| one.is_shared);
     ChassisSearch {
         found,
@@ -102,30 +108,36 @@ pub(crate) fn chassis<'a>(
 }
 
 /// The chassis that contain the complete system, if there are any. A baseboard or a card inside such a chassis measures
-/// only a part of the node. If a linked chassis could not be read (`may_be_inside`), parts may be inside it.
+/// only a part of the node. A blade is a node, also inside its enclosure. If a linked chassis could not be read
+/// (`may_be_inside`), parts may be inside it.
 fn without_parts<'a>(
-    found: FoundChassis<'a>,
+    found: Vec<(ResourcePath, Chassis<'a>)>,
     silent_paths: &[ResourcePath],
     may_be_inside: bool,
-) -> FoundChassis<'a> {
+) -> Vec<Chassis<'a>> {
     const PARTS: &[&str] = &["Module", "Component", "Card", "Cartridge", "Expansion"];
-    let all: Vec<ResourcePath> = found.iter().map(|(path, _)| path.clone()).collect();
-    let is_part = |value: &Value| {
-        let linked = value.get("Links").unwrap_or(&Value::Null);
-        let outer = link(linked, "ContainedBy");
-        let is_inside = outer.is_some_and(|outer| {
-            let mut known = all.iter().chain(silent_paths);
-            known.any(|path| is_same_path(path, &outer))
-        });
-        is_inside || string(value, "ChassisType").is_some_and(|kind| PARTS.contains(&kind))
+    // A chassis with several nodes does not measure the node inside it.
+    let whole = found.iter().filter(|(_, one)| !one.is_shared);
+    let whole = whole.map(|(path, _)| path).chain(silent_paths);
+    let whole: Vec<ResourcePath> = whole.cloned().collect();
+    let is_part = |one: &Chassis<'_>| {
+        let outer = outer_chassis(one.value);
+        let is_inside = outer.is_some_and(|outer| whole.iter().any(|path| path.is_same(&outer)));
+        is_inside && !sharing::is_node_chassis(one.value)
+            || string(one.value, "ChassisType").is_some_and(|kind| PARTS.contains(&kind))
     };
-    let (parts, whole): (FoundChassis<'a>, FoundChassis<'a>) =
-        found.into_iter().partition(|(_, value)| is_part(value));
+    let found = found.into_iter().map(|(_, one)| one);
+    let (parts, whole): (Vec<_>, Vec<_>) = found.partition(is_part);
     if whole.is_empty() && !may_be_inside {
         parts
     } else {
         whole
     }
+}
+
+/// The chassis around a chassis, if it links to one.
+fn outer_chassis(chassis: &Value) -> Option<ResourcePath> {
+    link(chassis.get("Links")?, "ContainedBy")
 }
 
 type FoundChassis<'a> = Vec<(ResourcePath, &'a Value)>;
@@ -221,11 +233,6 @@ fn namesake<'m, 'a>(
         .then_some(own)
 }
 
-/// Whether two paths are the same resource. Some BMCs write the same path in upper and in lower case.
-fn is_same_path(one: &ResourcePath, other: &ResourcePath) -> bool {
-    one.as_str().eq_ignore_ascii_case(other.as_str())
-}
-
 /// The systems that a chassis links to, and the state of its invalid links.
 fn chassis_systems(chassis: &Value) -> (Vec<ResourcePath>, Reading<()>) {
     match chassis.get("Links") {
@@ -236,34 +243,11 @@ fn chassis_systems(chassis: &Value) -> (Vec<ResourcePath>, Reading<()>) {
 
 fn links_to(chassis: &Value, system: &System<'_>) -> bool {
     let (linked, _) = chassis_systems(chassis);
-    linked.iter().any(|path| is_same_path(path, &system.path))
+    linked.iter().any(|path| path.is_same(&system.path))
 }
 
 fn links_to_none(chassis: &Value) -> bool {
     chassis_systems(chassis) == (Vec::new(), Reading::Absent)
-}
-
-/// Whether the chassis contains a system other than this one, by a link from either side.
-fn is_shared(
-    path: &ResourcePath,
-    chassis: &Value,
-    systems: &Systems<'_>,
-    system: &System<'_>,
-) -> bool {
-    let (listed, _) = chassis_systems(chassis);
-    let others = systems.found.iter();
-    let mut others = others.filter(|one| one.path != system.path && one.is_node());
-    let is_no_node = |path: &ResourcePath| {
-        let mut found = systems.found.iter();
-        found.any(|one| is_same_path(&one.path, path) && !one.is_node())
-    };
-    let claims = |one: &System<'_>| {
-        let linked = one.value.get("Links");
-        let linked = linked.map_or_else(Vec::new, |value| links(value, "Chassis"));
-        linked.iter().any(|linked| is_same_path(linked, path))
-    };
-    let mut listed = listed.iter();
-    listed.any(|one| !is_same_path(one, &system.path) && !is_no_node(one)) || others.any(claims)
 }
 
 /// The managers of a system, BMCs first, and the state of the managers that could not be read.
@@ -302,7 +286,7 @@ pub(crate) fn managers<'a>(
     let serves = |value: &Value| {
         let linked = value.get("Links");
         let served = linked.map_or_else(Vec::new, |value| links(value, "ManagerForServers"));
-        served.iter().any(|path| is_same_path(path, &system.path))
+        served.iter().any(|path| path.is_same(&system.path))
     };
     let is_served = found.iter().any(|(_, value)| serves(value));
     // If one manager is unreadable, it may be the BMC, and the others only auxiliary controllers.

@@ -144,3 +144,247 @@ fn part_does_not_replace_an_unreadable_chassis() {
     // If the chassis does not exist, the board is all there is.
     assert_eq!(draw(linked, &[board()]), watts(300));
 }
+
+#[test]
+fn link_of_a_chassis_may_be_written_in_every_form() {
+    for systems in [
+        json!([link("/redfish/v1/Systems/1/")]),
+        json!([link("/redfish/v1/systems/1")]),
+        json!([link("/redfish/v1/SYSTEMS/1/")]),
+        json!([link("/redfish/v1/Systems/1#/Processors")]),
+        json!(["/redfish/v1/Systems/1/"]),
+        link("/redfish/v1/Systems/1"),
+    ] {
+        // A second chassis without links, so that the only one is not chosen without its link.
+        let other = ("C", json!([]), "StorageEnclosure", Some(70));
+        let chassis = ("M", systems.clone(), "RackMount", Some(300));
+        assert_eq!(
+            draw(json!(null), &[other, chassis]),
+            watts(300),
+            "{systems}"
+        );
+    }
+}
+
+fn links_to(kind: &str, ids: &[&str]) -> Value {
+    let ids = ids.iter();
+    ids.map(|id| link(&format!("/redfish/v1/{kind}/{id}")))
+        .collect()
+}
+
+/// A BMC with these systems, by id and with the ids of the chassis to which they link, and with these chassis.
+fn blades(systems: &[(&str, &[&str])], chassis: &[ChassisEntry<'_>]) -> Documents {
+    let mut documents = bmc();
+    let template = document(&mut documents, SYSTEM).clone();
+    for (id, linked) in systems {
+        let mut system = template.clone();
+        system["Id"] = json!(id);
+        system["Links"] = json!({"Chassis": links_to("Chassis", linked)});
+        let at = format!("/redfish/v1/Systems/{id}");
+        put(&mut documents, &at, Reading::Present(system));
+    }
+    for one in chassis {
+        put_chassis(&mut documents, one);
+    }
+    let ids: Vec<&str> = systems.iter().map(|(id, _)| *id).collect();
+    document(&mut documents, "/redfish/v1/Systems")["Members"] = links_to("Systems", &ids);
+    let ids: Vec<&str> = chassis.iter().map(|(id, ..)| *id).collect();
+    document(&mut documents, "/redfish/v1/Chassis")["Members"] = links_to("Chassis", &ids);
+    documents
+}
+
+fn of_systems(ids: &[&str]) -> Value {
+    json!({"ComputerSystems": links_to("Systems", ids)})
+}
+
+#[test]
+fn power_of_an_enclosure_is_of_no_single_node() {
+    let systems: &[(&str, &[&str])] = &[("1", &["E"]), ("2", &["B2"])];
+    let own = || of_systems(&["1"]);
+    let with = |property: &str, value: Value| {
+        let mut linked = own();
+        linked[property] = value;
+        linked
+    };
+    // The enclosure itself, and the chassis of the other node in it.
+    for (kind, enclosure, inner) in [
+        ("Enclosure", of_systems(&["1", "2"]), of_systems(&["2"])),
+        ("RackMount", of_systems(&["1", "2"]), of_systems(&["2"])),
+        (
+            "RackMount",
+            with("ComputerSystems@odata.count", json!(2)),
+            of_systems(&["2"]),
+        ),
+        (
+            "RackMount",
+            with("Contains", links_to("Chassis", &["B2"])),
+            of_systems(&["2"]),
+        ),
+        (
+            "RackMount",
+            with("Contains", links_to("CHASSIS", &["b2/"])),
+            of_systems(&["2"]),
+        ),
+        // Only the system links to its chassis.
+        (
+            "RackMount",
+            with("Contains", links_to("Chassis", &["B2"])),
+            json!({}),
+        ),
+        // Only the inner chassis links to the outer one.
+        (
+            "Enclosure",
+            own(),
+            json!({"ContainedBy": link("/redfish/v1/Chassis/E/")}),
+        ),
+        (
+            "RackMount",
+            own(),
+            json!({"ContainedBy": link("/redfish/v1/chassis/e")}),
+        ),
+        // With a drawer between them.
+        (
+            "RackMount",
+            with("Contains", links_to("Chassis", &["D"])),
+            of_systems(&["2"]),
+        ),
+        (
+            "RackMount",
+            own(),
+            json!({"ContainedBy": link("/redfish/v1/Chassis/D")}),
+        ),
+    ] {
+        let drawer = json!({
+            "Contains": links_to("Chassis", &["B2"]),
+            "ContainedBy": link("/redfish/v1/Chassis/E"),
+        });
+        let mut documents = blades(
+            systems,
+            &[
+                ("E", kind, enclosure.clone(), Some(2000)),
+                ("D", "Other", drawer, None),
+                ("B2", "RackMount", inner.clone(), Some(500)),
+            ],
+        );
+        // The BMC answers to its own spelling.
+        let path = |path: &str| ResourcePath::parse(path).expect("a path");
+        let same = documents.get(&path("/redfish/v1/Chassis/B2")).cloned();
+        put(
+            &mut documents,
+            "/redfish/v1/CHASSIS/b2",
+            same.expect("a chassis"),
+        );
+        let at = format!("{kind} {enclosure} {inner}");
+        assert_eq!(draw_of(&documents, "1"), Reading::Absent, "{at}");
+        assert_eq!(draw_of(&documents, "2"), watts(500), "{at}");
+    }
+}
+
+#[test]
+fn blade_has_its_own_power_inside_an_enclosure() {
+    let inside = |system: &str| {
+        let mut linked = of_systems(&[system]);
+        linked["ContainedBy"] = link("/redfish/v1/Chassis/E");
+        linked
+    };
+    let around = |systems: &[&str]| {
+        let mut linked = of_systems(systems);
+        linked["Contains"] = links_to("Chassis", &["B1", "B2"]);
+        linked
+    };
+    for linked in [&["B1", "E"][..], &["E", "B1"], &["B1"], &["E"], &[]] {
+        for enclosed in [&["1", "2"][..], &["1"], &[]] {
+            let documents = blades(
+                &[("1", linked), ("2", &["B2"])],
+                &[
+                    ("E", "Enclosure", around(enclosed), Some(2000)),
+                    ("B1", "Blade", inside("1"), Some(300)),
+                    ("B2", "Blade", inside("2"), Some(500)),
+                ],
+            );
+            let at = format!("{linked:?} {enclosed:?}");
+            assert_eq!(draw_of(&documents, "1"), watts(300), "{at}");
+            assert_eq!(draw_of(&documents, "2"), watts(500), "{at}");
+        }
+        // The BMC of one blade knows neither the other blades nor their systems.
+        for kind in ["Enclosure", "RackMount"] {
+            let mut outer = of_systems(&["1"]);
+            outer["Contains"] = links_to("Chassis", &["B1"]);
+            let documents = blades(
+                &[("1", linked)],
+                &[
+                    ("E", kind, outer, Some(2000)),
+                    ("B1", "Blade", inside("1"), Some(300)),
+                ],
+            );
+            // Chassis of other types are not opened for their contents.
+            let is_whole = linked == ["E"] && kind != "Enclosure";
+            let expected = watts(if is_whole { 2000 } else { 300 });
+            assert_eq!(draw_of(&documents, "1"), expected, "{linked:?} {kind}");
+        }
+    }
+}
+
+#[test]
+fn enclosure_of_one_node_is_its_chassis() {
+    let around = |inner: &str| {
+        let mut linked = of_systems(&["1"]);
+        linked["Contains"] = links_to("Chassis", &[inner]);
+        linked
+    };
+    let draw = |inner: ChassisEntry<'_>| {
+        let outer = ("E", "Enclosure", around(inner.0), Some(2000));
+        draw_of(&blades(&[("1", &["E"])], &[outer, inner]), "1")
+    };
+    assert_eq!(
+        draw(("S", "StorageEnclosure", json!({}), Some(70))),
+        watts(2000)
+    );
+    assert_eq!(
+        draw(("M", "Module", of_systems(&["1"]), Some(70))),
+        watts(2000)
+    );
+    // A blade of unknown owner, and a chassis that may be one.
+    assert_eq!(draw(("B", "Blade", json!({}), None)), Reading::Absent);
+    let silent = draw(("U", "unread", json!({}), None));
+    assert_eq!(silent, Reading::Timeout { after_ms: 4000 });
+    // A broken link is no chassis.
+    let outer = ("E", "Enclosure", around("X"), Some(2000));
+    assert_eq!(
+        draw_of(&blades(&[("1", &["E"])], &[outer]), "1"),
+        watts(2000)
+    );
+}
+
+#[test]
+fn silent_chassis_of_one_node_does_not_hide_the_power_of_another() {
+    let documents = blades(
+        &[("1", &["A"]), ("2", &["U"])],
+        &[
+            ("A", "RackMount", of_systems(&["1"]), Some(300)),
+            ("U", "unread", json!({}), None),
+        ],
+    );
+    assert_eq!(draw_of(&documents, "1"), watts(300));
+    let silent = Reading::Timeout { after_ms: 4000 };
+    assert_eq!(draw_of(&documents, "2"), silent);
+}
+
+#[test]
+fn chassis_that_contain_each_other_end() {
+    let round = |inner: &str| {
+        json!({
+            "ComputerSystems": links_to("Systems", &["1"]),
+            "Contains": links_to("Chassis", &[inner, "E", "F"]),
+            "ContainedBy": link(&format!("/redfish/v1/Chassis/{inner}")),
+        })
+    };
+    let documents = blades(
+        &[("1", &["E"]), ("2", &["F"])],
+        &[
+            ("E", "Enclosure", round("F"), Some(2000)),
+            ("F", "Enclosure", round("E"), Some(500)),
+        ],
+    );
+    assert_eq!(draw_of(&documents, "1"), Reading::Absent);
+}
