@@ -1,10 +1,10 @@
 //! Interpretation of each form of power resource.
 
-use super::part::concerns_part;
+use super::entries::{SystemEntries, system_entries};
 use super::{PowerForm, Source};
 use crate::documents::ResourcePath;
 use crate::precedence::keep_better;
-use crate::walk::{DocumentWalk, kind, link, links, number, string, text};
+use crate::walk::{DocumentWalk, kind, link, number, string, text};
 use lattice_conformance::{LimitState, Milliwatts, Reading};
 use serde_json::Value;
 
@@ -83,8 +83,8 @@ pub(super) fn read_source(
     system: Option<&ResourcePath>,
 ) -> SourcePower {
     match source.shape {
-        PowerForm::PowerControl => match system_entry(value, source.is_shared, system) {
-            Ok(Some(entry)) => power_control(entry),
+        PowerForm::PowerControl => match system_entries(value, source.is_shared, system) {
+            Ok(Some(entries)) => power_control(entries),
             Ok(None) => SourcePower::empty(),
             Err(why) => SourcePower::unread(source.shape, &Reading::failed(why)),
         },
@@ -129,52 +129,10 @@ fn set_point(value: &Value, property: &str, max: &Reading<Milliwatts>) -> Limit 
     }
 }
 
-/// The entry of `PowerControl[]` that measures the whole system.
-fn system_entry<'a>(
-    value: &'a Value,
-    is_shared: bool,
-    system: Option<&ResourcePath>,
-) -> Result<Option<&'a Value>, String> {
-    let entries = match value.get("PowerControl") {
-        None => return Ok(None),
-        Some(Value::Array(entries)) => entries,
-        Some(other) => {
-            return Err(format!("PowerControl is {}, not a list", kind(other)));
-        }
-    };
-    let is_ours = |entry: &Value| {
-        let related = links(entry, "RelatedItem");
-        let beside = |path: &&ResourcePath| system.is_some_and(|s| s.parent() == path.parent());
-        let of_systems: Vec<&ResourcePath> = related.iter().filter(beside).collect();
-        let names_us = system.is_some_and(|system| of_systems.contains(&system));
-        if is_shared {
-            names_us && of_systems.len() == 1
-        } else {
-            names_us || of_systems.is_empty()
-        }
-    };
-    let mut whole: Vec<&Value> = entries
-        .iter()
-        .filter(|entry| entry.is_object() && !concerns_part(entry) && is_ours(entry))
-        .collect();
-    // The choice depends on the BMC's names of the entries, not on their order in the list.
-    whole.sort_by_key(|entry| (string(entry, "MemberId"), string(entry, "Name")));
-    let measuring = |entry: &&&Value| entry.get("PowerConsumedWatts").is_some();
-    let chosen = whole.iter().find(measuring).or_else(|| whole.first());
-    Ok(chosen.copied())
-}
-
-/// Index in `PowerControl[]` of the entry that measures this whole system.
-pub(crate) fn power_control_index(value: &Value, system: Option<&ResourcePath>) -> Option<usize> {
-    let entry = system_entry(value, false, system).ok()??;
-    let mut entries = value.get("PowerControl")?.as_array()?.iter();
-    entries.position(|other| std::ptr::eq(other, entry))
-}
-
-fn power_control(entry: &Value) -> SourcePower {
-    let oem = oem_range(entry);
+fn power_control(entries: SystemEntries<'_>) -> SourcePower {
+    let oem = oem_range(entries.limit);
     let (min, max) = (oem.min, oem.max);
-    let (limit, exception) = match entry.get("PowerLimit") {
+    let (limit, exception) = match entries.limit.get("PowerLimit") {
         None => (Limit::Absent, Reading::Absent),
         Some(limit) if limit.is_object() => (
             set_point(limit, "LimitInWatts", &max),
@@ -185,8 +143,11 @@ fn power_control(entry: &Value) -> SourcePower {
             (Limit::Unknown(why.clone()), Reading::failed(why))
         }
     };
+    let mut capacity = watts_or_unknown(entries.draw, "PowerCapacityWatts");
+    let other = watts_or_unknown(entries.limit, "PowerCapacityWatts");
+    keep_better(&mut capacity, other);
     SourcePower {
-        draw: watts(entry, "PowerConsumedWatts"),
+        draw: watts(entries.draw, "PowerConsumedWatts"),
         limit: match limit {
             Limit::Set(_) if oem.is_off => Limit::Uncapped,
             limit => limit,
@@ -194,7 +155,7 @@ fn power_control(entry: &Value) -> SourcePower {
         min,
         max,
         exception,
-        capacity: watts_or_unknown(entry, "PowerCapacityWatts"),
+        capacity,
     }
 }
 

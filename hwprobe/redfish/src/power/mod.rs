@@ -1,5 +1,6 @@
 //! Power draw and power limit of one node: the resources that report them, and the interpretation of each kind.
 
+mod entries;
 mod forms;
 mod part;
 mod read;
@@ -11,7 +12,8 @@ use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-pub(crate) use forms::{SourcePower, control, environment, power_control_index};
+pub(crate) use entries::power_control_index;
+pub(crate) use forms::{SourcePower, control, environment};
 pub(crate) use read::{SourceReadings, read};
 pub(crate) use sources::{find_route, power_controls};
 

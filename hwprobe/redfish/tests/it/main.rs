@@ -23,6 +23,7 @@ mod inventory;
 mod keys;
 mod malformed;
 mod power;
+mod power_sources;
 mod select;
 #[path = "../support/mod.rs"]
 mod support;

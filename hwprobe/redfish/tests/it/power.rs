@@ -7,7 +7,7 @@ use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, read_by_route}
 use serde_json::{Value, json};
 
 /// A BMC with one system `S` in one chassis `C`, with these properties of the chassis and these resources below it.
-fn bmc(state: &str, chassis: Value, resources: &[(&str, Value)]) -> Documents {
+pub fn bmc(state: &str, chassis: Value, resources: &[(&str, Value)]) -> Documents {
     let mut chassis = chassis;
     chassis["Links"] = json!({"ComputerSystems": [{"@odata.id": "/redfish/v1/Systems/S"}]});
     let mut documents = Documents::default();
@@ -45,12 +45,12 @@ fn bmc(state: &str, chassis: Value, resources: &[(&str, Value)]) -> Documents {
     documents
 }
 
-fn power_of(documents: &Documents) -> Power {
+pub fn power_of(documents: &Documents) -> Power {
     let (report, _) = read(documents, &scope(Selector::Only, Breadth::Power));
     report.node().expect("one node").power.clone()
 }
 
-fn link(below: &str) -> Value {
+pub fn link(below: &str) -> Value {
     json!({"@odata.id": format!("/redfish/v1/Chassis/C/{below}")})
 }
 
@@ -80,7 +80,7 @@ fn node_control(control: Value) -> Power {
     power_of(&bmc("On", chassis, &resources))
 }
 
-const fn watts(watts: u64) -> Reading<Milliwatts> {
+pub const fn watts(watts: u64) -> Reading<Milliwatts> {
     Reading::Present(Milliwatts(watts * 1000))
 }
 
