@@ -24,7 +24,6 @@ const MASKED_HOST: &str = "masked";
 
 const DMI: &str = "/sys/class/dmi/id";
 const NET: &str = "/sys/class/net";
-const RDMA: &str = "/sys/class/infiniband";
 
 /// Addresses of an interface. All members of a bond have the address of the bond, and their own in the second file.
 const ADDRESS_FILES: [&str; 2] = ["address", "bonding_slave/perm_hwaddr"];
@@ -35,7 +34,7 @@ const SERIAL_FILES: [&str; 3] = ["product_serial", "board_serial", "chassis_seri
 /// Network state of the host, and of the agent if that of process 1 is unreadable.
 const NETWORK_STATE: [&str; 2] = ["/proc/1/net", "/proc/net"];
 
-/// Maximum number of interfaces, and of RDMA devices; a large node with virtual functions has a few hundred.
+/// Maximum number of interfaces; a large node with virtual functions has a few hundred.
 const MAX_INTERFACES: usize = 512;
 
 /// Host names that are ordinary values of kernel arguments (`iommu=on`) or the kernel's text for no name (`(none)`), and
@@ -119,11 +118,8 @@ impl HostIdentifiers {
                 }
             }
         }
-        for name in names(root, RDMA) {
-            if let Reading::Present(guid) = root.line(format!("{RDMA}/{name}/node_guid")) {
-                own.add_hardware_address(&guid);
-            }
-        }
+        // The GUID of an RDMA device is derived from an address above. Its own file is not read: a driver that hangs
+        // there must not hang the probes of other classes, which read this too.
         let state = |file: &str| {
             let mut readings = NETWORK_STATE
                 .iter()

@@ -13,7 +13,8 @@ const MAC_FILLERS: [[&str; 2]; 2] = [["ff", "fe"], ["03", "00"]];
 
 /// The notations of an address as sysfs writes it, in lower case; empty if it is not an address or was never written.
 ///
-/// An InfiniBand interface has 20 octets, of which the last eight are the GUID of its port. Boot firmware without a
+/// A MAC is also written as the GUID that is derived from it, and the other way round. An InfiniBand interface has 20
+/// octets, of which the last eight are the GUID of its port. Boot firmware without a
 /// notion of GUIDs uses the MAC in it.
 pub(super) fn notations(text: &str) -> Vec<String> {
     let text = text.trim().to_ascii_lowercase();
@@ -43,15 +44,26 @@ fn add(octets: &[&str], found: &mut Vec<String>) {
     if is_filler(&octets.concat()) {
         return;
     }
+    write(octets, found);
+    if let &[a, b, c, d, e, f, g, h] = octets
+        && MAC_FILLERS.contains(&[d, e])
+    {
+        write(&[a, b, c, f, g, h], found);
+    }
+    if let &[a, b, c, d, e, f] = octets {
+        for [first, second] in MAC_FILLERS {
+            write(&[a, b, c, first, second, d, e, f], found);
+        }
+    }
+}
+
+/// Writes the octets of an address, and a GUID also in groups of four digits.
+fn write(octets: &[&str], found: &mut Vec<String>) {
     for separator in [":", "-", ""] {
         found.push(octets.join(separator));
     }
-    if let &[a, b, c, d, e, f, g, h] = octets {
-        let groups = [[a, b], [c, d], [e, f], [g, h]];
-        let groups: Vec<String> = groups.iter().map(|[x, y]| format!("{x}{y}")).collect();
+    if octets.len() == 8 {
+        let groups: Vec<String> = octets.chunks(2).map(<[&str]>::concat).collect();
         found.push(groups.join(":"));
-        if MAC_FILLERS.contains(&[d, e]) {
-            add(&[a, b, c, f, g, h], found);
-        }
     }
 }

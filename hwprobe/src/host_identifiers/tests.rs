@@ -48,10 +48,7 @@ fn own() -> HostIdentifiers {
             "sys/class/net/eno1/bonding_slave/perm_hwaddr",
             "a0:88:c2:77:66:55",
         ),
-        (
-            "sys/class/infiniband/mlx5_3/node_guid",
-            "506b:4b03:00ca:bc01",
-        ),
+        ("sys/class/net/ens3/address", "50:6b:4b:ca:bc:01"),
         (
             "sys/class/net/ib0/address",
             "00:00:10:29:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:ab:cd:ef",
@@ -88,10 +85,11 @@ fn masks_identifiers_in_every_notation() {
         // The MAC that boot firmware derives from a GUID, and the complete address.
         "a0:88:c2:ab:cd:ef",
         "00:00:10:29:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:ab:cd:ef",
-        // A member of a bond, and an RDMA device without an interface.
+        // A member of a bond, and the GUIDs that are derived from a MAC.
         "a0:88:c2:77:66:55",
         "506B:4B03:00CA:BC01",
         "506b4b0300cabc01",
+        "506b:4bff:feca:bc01",
         "10.1.3.7",
         "fd00::7",
         "fd00:0:0:0:0:0:0:7",

@@ -183,8 +183,8 @@ fn equal_node(number: usize, argument: &str) -> Tree {
             &format!("a0:88:c2:77:66:0{number}"),
         )
         .file(
-            "/sys/class/infiniband/mlx5_0/node_guid",
-            &format!("a088:c203:0000:cc0{number}"),
+            "/sys/class/net/ens3/address",
+            &format!("a0:88:c2:00:cc:0{number}"),
         )
         .file(
             "/proc/net/fib_trie",
