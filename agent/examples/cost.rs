@@ -176,6 +176,8 @@ async fn launch(control: &GossipMember, number: u64) -> anyhow::Result<()> {
         revision: Revision(number),
         user: "example".to_owned(),
         project: "example".to_owned(),
+        name: None,
+        element: None,
         nodes: vec![NodeId::new("measured")?],
         rank: 0,
         workload: Workload {

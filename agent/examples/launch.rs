@@ -39,6 +39,8 @@ fn launch(number: u64) -> anyhow::Result<Launch> {
         revision: Revision(number),
         user: "example".to_owned(),
         project: "example".to_owned(),
+        name: None,
+        element: None,
         nodes: vec![NodeId::new("n1")?],
         rank: 0,
         workload: Workload {

@@ -5,9 +5,9 @@ use crate::executor::Executor;
 use crate::health::NodeHealth;
 use crate::node::{NodeHistory, NodeView};
 use lattice_agent_rpc::{
-    CheckHealth, GetAttestation, GetHealth, GetHistory, GetInventory, GetPreimage, GetUsage,
-    Launch, ListAttempts, Ping, PingPeer, PingReply, ReadLog, SetWalltime, Terminate, Wipe,
-    WriteCheckpoint,
+    CheckHealth, GetAttestation, GetHealth, GetHistory, GetInventory, GetOrigin, GetPreimage,
+    GetUsage, Launch, ListAttempts, Ping, PingPeer, PingReply, ReadLog, SetWalltime, Terminate,
+    Wipe, WriteCheckpoint,
 };
 use lattice_conformance::Digest;
 use lattice_mesh::{Clock, ExpectedIdentity, HandlerFailed, Role, Router, WeakMesh};
@@ -59,7 +59,7 @@ pub(crate) fn router(served: HandlerState) -> Router {
     let (launching, ending, listing) = (executor.clone(), executor.clone(), executor.clone());
     let asking = executor.clone();
     let (gate, wiping) = (executor.clone(), executor.clone());
-    let extending = executor.clone();
+    let (extending, describing) = (executor.clone(), executor.clone());
     Router::new()
         .rpc::<Ping, _, _>(move |_, Ping| {
             let pong = pong();
@@ -132,6 +132,10 @@ pub(crate) fn router(served: HandlerState) -> Router {
         .rpc::<ListAttempts, _, _>(move |_, ListAttempts| {
             let listed = listing.list();
             async move { Ok(listed) }
+        })
+        .rpc::<GetOrigin, _, _>(move |_, GetOrigin { key }| {
+            let executor = describing.clone();
+            async move { Ok(executor.origin(key).await) }
         })
         .stream::<ReadLog, _, _>(move |_, wanted, to| {
             let executor = executor.clone();

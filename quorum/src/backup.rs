@@ -1,6 +1,7 @@
 //! Backup: the state at one revision, taken after a read barrier, without interrupting the service.
 //! `lattice_quorum_types::backup` describes the file, which contains no key.
 
+pub(crate) mod confirmation;
 pub(crate) mod restore;
 pub(crate) mod restore_plan;
 pub(crate) mod restored_trust;

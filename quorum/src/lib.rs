@@ -40,6 +40,7 @@ mod transport;
 
 pub use app::App;
 pub use audit_signer::AuditSigningSettings;
+pub use backup::confirmation::{NotConfirmed, confirm};
 pub use backup::restore::{
     RestoreFailed, RestoreResult, check_restore, plan_restore, restore, verify_backup,
 };

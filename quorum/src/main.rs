@@ -6,11 +6,11 @@ use lattice_config::{PREFIX, Source, environment, log, online::CheckReport};
 use lattice_host::terminal::{message_lines, print_lines};
 use lattice_mesh::Credentials;
 use lattice_quorum::{
-    App, Config, Edges, Settings, authorities, check_online, check_restore, restore,
+    App, Config, Edges, Settings, authorities, check_online, check_restore, confirm, restore,
     restore_advice, utc,
 };
 use std::{
-    io::{IsTerminal as _, Write},
+    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -112,7 +112,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
             let plan = check_restore(&settings, file, *incarnation)?;
             print_lines(&format!("{plan}\n"))?;
             if !yes {
-                confirm(settings.id)?;
+                let question = format!("Restore member {} from this backup?", settings.id);
+                confirm(&question, std::io::stdout()).context("not restored")?;
             }
             runtime.block_on(restored(&settings, &edges, file, *incarnation))
         }
@@ -139,23 +140,6 @@ fn check(args: &Args) -> anyhow::Result<()> {
         runtime()?.block_on(check_online(&config, &|check| report.add(&check)));
         report.finish()?;
     }
-    Ok(())
-}
-
-/// Requests the operator's confirmation of a restore of this member.
-fn confirm(id: u64) -> anyhow::Result<()> {
-    let stdin = std::io::stdin();
-    anyhow::ensure!(
-        stdin.is_terminal(),
-        "not restored: a restore needs confirmation, and standard input is not a terminal; read the list above, and \
-         repeat the command with --yes"
-    );
-    let mut stdout = std::io::stdout();
-    write!(stdout, "Restore member {id} from this backup? Type yes: ")?;
-    stdout.flush()?;
-    let mut answer = String::new();
-    stdin.read_line(&mut answer)?;
-    anyhow::ensure!(answer.trim() == "yes", "not restored; nothing was changed");
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use lattice_quorum_types::{
     AllocationId, NameLookup,
     command::RankReport,
+    origin::AttemptOrigin,
     rpc::{Role, Rpc},
 };
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,19 @@ impl Rpc for ListAttempts {
     const METHOD: &'static str = "agent.attempts";
     const CALLERS: &'static [Role] = &[Role::Control];
     type Reply = Vec<AttemptStatus>;
+}
+
+/// Returns the origin of an attempt, which control requests if the quorum has no record of its allocation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GetOrigin {
+    /// The attempt.
+    pub key: AttemptKey,
+}
+impl Rpc for GetOrigin {
+    const METHOD: &'static str = "agent.origin";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    /// `None`: the node has no readable record of the launch.
+    type Reply = Option<AttemptOrigin>;
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::{AttemptKey, AttemptStatus, CheckpointSetup, attempt_names};
 use lattice_quorum_types::{
     AllocationName, NameLookup, NodeId, Revision,
+    progress::ArrayElement,
     rpc::{Role, Rpc},
     spec::Workload,
 };
@@ -21,6 +22,10 @@ pub struct Launch {
     pub user: String,
     /// Project, as text for the environment.
     pub project: String,
+    /// Job name, if the request had one.
+    pub name: Option<String>,
+    /// Place of the allocation in a job array.
+    pub element: Option<ArrayElement>,
     /// Nodes of the allocation in rank order, without those that it releases.
     pub nodes: Vec<NodeId>,
     /// Rank number on this node.
@@ -139,7 +144,7 @@ impl Rpc for Terminate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_quorum_types::{AllocationId, progress::ArrayElement};
+    use lattice_quorum_types::AllocationId;
 
     #[test]
     fn refused_launch_names_elements() {

@@ -20,7 +20,7 @@ mod usage;
 mod walltime;
 mod wipe;
 
-pub use attempt::{AttemptKey, AttemptStatus, ListAttempts, attempt_names};
+pub use attempt::{AttemptKey, AttemptStatus, GetOrigin, ListAttempts, attempt_names};
 pub use attestation::GetAttestation;
 pub use checkpoint::{
     CheckpointOrder, CheckpointRefused, CheckpointSetup, CheckpointStatus, Restore, WriteCheckpoint,

@@ -3,6 +3,7 @@
 use super::CheckpointPlan;
 use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::progress::ArrayElement;
 use lattice_quorum_types::spec::Workload;
 use lattice_quorum_types::{NodeId, Revision, UnixMillis};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -183,6 +184,12 @@ pub struct LaunchRecord {
     pub user: String,
     /// Project of the allocation.
     pub project: String,
+    /// Job name, if the request had one.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Place of the allocation in a job array.
+    #[serde(default)]
+    pub element: Option<ArrayElement>,
     /// Nodes of the allocation in rank order, as control sent them.
     pub nodes: Vec<NodeId>,
     /// Name of this node.

@@ -5,7 +5,9 @@ use super::{Executor, JobAccount, log};
 use crate::attempt::RecordError;
 use lattice_agent_rpc::{AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLog, Terminate};
 use lattice_mesh::ItemSender;
+use lattice_quorum_types::ProjectPath;
 use lattice_quorum_types::command::RankReport;
+use lattice_quorum_types::origin::AttemptOrigin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +89,24 @@ impl Executor {
     pub fn list(&self) -> Vec<AttemptStatus> {
         let known = self.shared.known();
         known.values().map(|rank| rank.status()).collect()
+    }
+
+    /// Origin of an attempt; `None` without a readable launch record.
+    pub async fn origin(&self, key: AttemptKey) -> Option<AttemptOrigin> {
+        let dir = self.shared.attempts.dir(key);
+        let read = on_disk(move || dir.launch().map_err(record_refusal)).await;
+        let (allocation, attempt) = (key.allocation, key.attempt);
+        let record = read
+            .inspect_err(
+                |error| tracing::warn!(%allocation, attempt, %error, "launch record unreadable"),
+            )
+            .ok()??;
+        Some(AttemptOrigin {
+            user: record.user,
+            project: ProjectPath::new(record.project).ok()?,
+            name: record.name.filter(|name| !name.is_empty()),
+            element: record.element,
+        })
     }
 
     /// Number of running ranks.

@@ -18,6 +18,8 @@ pub(super) fn launch(env: &[(&str, &str)]) -> LaunchRecord {
         revision: Revision(9),
         user: "alice".to_owned(),
         project: "atlas/web".to_owned(),
+        name: None,
+        element: None,
         nodes: vec![node("gpu002"), node("gpu001"), node("gpu003")],
         node: node("gpu001"),
         rank: 1,

@@ -2,10 +2,13 @@
 
 use crate::support::{Bench, Ledger, eventually, key, launch, pid_in, runs, shell, terminate};
 use lattice_agent::attempt::{AttemptDir, OutputReader};
-use lattice_agent_rpc::{LaunchRefused, LogStream, Report, ReportAnswer, left_out_line};
+use lattice_agent_rpc::{Launch, LaunchRefused, LogStream, Report, ReportAnswer, left_out_line};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
+use lattice_quorum_types::origin::AttemptOrigin;
+use lattice_quorum_types::progress::ArrayElement;
 use lattice_quorum_types::spec::Workload;
+use lattice_quorum_types::{AllocationId, ProjectPath};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -27,6 +30,39 @@ async fn a_rank_ends_as_its_process_does() {
         assert_eq!(bench.ledger.end(key(n)).await, exit, "{script}");
     }
     executor.stop().await;
+}
+
+/// A restored quorum has no record of the attempt. Its node has until the end is acknowledged, also after a restart of the
+/// agent.
+#[tokio::test]
+async fn origin_of_attempt_is_on_record() {
+    let bench = Bench::new();
+    let executor = bench.open();
+    let element = ArrayElement {
+        array: AllocationId(1),
+        index: 7,
+    };
+    let wanted = Launch {
+        name: Some("train".to_owned()),
+        element: Some(element),
+        ..shell(key(2), "sleep 600")
+    };
+    executor.launch(wanted).await.unwrap();
+    let origin = AttemptOrigin {
+        user: "alice".to_owned(),
+        project: ProjectPath::new("atlas/web").unwrap(),
+        name: Some("train".to_owned()),
+        element: Some(element),
+    };
+    assert_eq!(executor.origin(key(2)).await, Some(origin.clone()));
+    bench.ledger.started(key(2)).await;
+    executor.stop().await;
+    let second = bench.open();
+    assert_eq!(second.origin(key(2)).await, Some(origin));
+    assert_eq!(second.origin(key(3)).await, None);
+    second.terminate(terminate(key(2))).await.unwrap();
+    bench.ledger.end(key(2)).await;
+    second.stop().await;
 }
 
 #[tokio::test]

@@ -55,6 +55,8 @@ pub fn launch(key: AttemptKey, argv: &[&str]) -> Launch {
         revision: Revision(1),
         user: "alice".to_owned(),
         project: "atlas/web".to_owned(),
+        name: None,
+        element: None,
         nodes: vec![node("n1"), node("n2")],
         rank: 0,
         workload: Workload {

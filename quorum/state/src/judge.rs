@@ -280,7 +280,8 @@ fn dispatch(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             node,
             allocation,
             attempt,
-        } => unknown_attempt::note(case, node, *allocation, *attempt),
+            origin,
+        } => unknown_attempt::note(case, node, (*allocation, *attempt), origin.as_ref()),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     limit_policy::LimitPolicy,
     node::Lifecycle,
     node_claim::WipeOutcome,
+    origin::AttemptOrigin,
     progress::MoveReason,
     reservation::ReservationSpec,
     rpc::Role,
@@ -616,5 +617,7 @@ pub enum Command {
         allocation: AllocationId,
         /// Attempt of the allocation, as the node reports it.
         attempt: u32,
+        /// Origin of the attempt, as the node reports it; `None` if the node has no record of it either.
+        origin: Option<AttemptOrigin>,
     },
 }

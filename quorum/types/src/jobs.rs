@@ -5,6 +5,7 @@ pub mod array;
 pub mod checkpoint;
 pub mod dag;
 pub mod name;
+pub mod origin;
 pub mod progress;
 pub mod scale;
 pub mod spec;

@@ -43,7 +43,7 @@ pub use jobs::{
     allocation::{self, Allocation, AllocationState},
     array, checkpoint, dag,
     name::{AllocationName, NameLookup},
-    progress, scale, spec, terms,
+    origin, progress, scale, spec, terms,
 };
 pub use nodes::{attestation, baseline, node, node_claim, reservation};
 pub use projects::{budget, limit, limit_policy, project};

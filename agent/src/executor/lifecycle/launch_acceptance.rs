@@ -80,6 +80,8 @@ impl Shared {
             revision: launch.revision,
             user: launch.user,
             project: launch.project,
+            name: launch.name,
+            element: launch.element,
             nodes: launch.nodes,
             node: settings.node.clone(),
             rank: launch.rank,

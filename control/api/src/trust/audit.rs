@@ -140,6 +140,7 @@ mod tests {
         audit::{ChangedLimit, Hex, LevelLimits, NamedLimit, SignedHeadContent},
         id::{BaselineName, ReservationName},
         node::Lifecycle,
+        origin::AttemptOrigin,
         rpc::Role,
     };
 
@@ -429,6 +430,12 @@ mod tests {
                 node: node(),
                 allocation,
                 attempt,
+                origin: Some(AttemptOrigin {
+                    user: user(),
+                    project: project(),
+                    name: Some("train".to_owned()),
+                    element: None,
+                }),
             },
         ]
     }

@@ -94,8 +94,8 @@ pub async fn run(
         AdminCommand::Quorum(quorum::QuorumCommand::Backup(args)) if args.verify => {
             quorum::verify(args.file(), format)
         }
-        AdminCommand::Quorum(quorum::QuorumCommand::Restore { file }) => {
-            quorum::restore(&file, format)
+        AdminCommand::Quorum(quorum::QuorumCommand::Restore(args)) => {
+            quorum::restore(&args, format)
         }
         AdminCommand::Quorum(command) => quorum::run(command, &open()?).await,
         AdminCommand::Token(command) => token::run(command, &open()?).await,

@@ -67,12 +67,11 @@ pub enum QuorumCommand {
     /// (`enrolment.authority`: ca.pem, ca.key), and the members' configurations.
     #[command(verbatim_doc_comment)]
     Backup(BackupArgs),
-    /// Check a backup offline, and print what a restore from it changes, and how to restore a cluster. Nothing is
-    /// changed.
-    Restore {
-        /// Backup file.
-        file: PathBuf,
-    },
+    /// Check a backup offline, print what a restore from it changes and, once that is confirmed, how to restore a
+    /// cluster. Nothing is changed.
+    ///
+    /// `-o json` and `-o yaml` print all of it as one document, without a confirmation.
+    Restore(RestoreArgs),
 }
 
 #[derive(Args)]
@@ -120,6 +119,15 @@ pub struct BackupArgs {
     pub verify: bool,
 }
 
+#[derive(Args)]
+pub struct RestoreArgs {
+    /// Backup file.
+    file: PathBuf,
+    /// Confirm the listed consequences. Required for the steps of the restore if standard input is not a terminal.
+    #[arg(long)]
+    yes: bool,
+}
+
 impl BackupArgs {
     /// Returns the backup file.
     pub fn file(&self) -> &std::path::Path {
@@ -156,7 +164,7 @@ pub async fn run(command: QuorumCommand, connection: &Connection) -> Result<(), 
         }
         QuorumCommand::StepDown { to } => step_down(connection, to).await,
         QuorumCommand::Backup(args) => backup::write_backup(connection, &args.file).await,
-        QuorumCommand::Restore { file } => restore(&file, connection.format),
+        QuorumCommand::Restore(args) => restore(&args, connection.format),
     }
 }
 

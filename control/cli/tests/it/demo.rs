@@ -1,6 +1,7 @@
 //! The demo as a user runs it: the real program, with commands from another terminal.
 
 use crate::common::{Demo, Sandbox, copy_tree, demo_folders, wait_until};
+use crate::restore_plan;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration,
@@ -335,7 +336,7 @@ fn run_a_job(sandbox: &Sandbox) -> String {
     id
 }
 
-/// Submits a long job, asks for an explanation, and cancels it.
+/// Submits a long job, asks for an explanation, plans a restore, and cancels it.
 fn end_a_job(sandbox: &Sandbox) {
     let sleeper = submit(sandbox, "1", "sleep 600");
     reaches(sandbox, &sleeper, "running");
@@ -345,6 +346,7 @@ fn end_a_job(sandbox: &Sandbox) {
             .contains(&format!("allocation {sleeper} is running")),
         "{why:?}"
     );
+    restore_plan::check(sandbox, &sleeper);
     assert_eq!(sandbox.lattice(&["cancel", &sleeper]).code, Some(0));
     reaches(sandbox, &sleeper, "cancelled");
 }

@@ -11,4 +11,5 @@ mod formats;
 mod host;
 mod no_view;
 mod replay;
+mod restore_plan;
 mod waiting;

@@ -29,6 +29,7 @@ use lattice_quorum_types::{
     allocation::{Rank, RankPhase, StopCause},
     command::Fence,
     node::Holder,
+    origin::AttemptOrigin,
 };
 use lattice_view::{NodeEntry, View};
 use parking_lot::Mutex;
@@ -363,10 +364,13 @@ async fn compare(
             examined.retain(node, &orphans);
             compared.orphans = orphans.len();
             compared.unfinished = true;
+            // With its end, the agent forgets the origin of an attempt.
+            let due =
+                orphans::with_origins(core, &present, node, examined.due(node, &orphans)).await;
             // Reading a long audit may take longer than this comparison may, and must not delay the end.
             tokio::join!(
                 end_orphans(core, fence, node, &orphans),
-                note_unknown(core, fence, node, &orphans, examined),
+                note_unknown(core, fence, node, due, examined),
             );
         }
         Err(error) => {
@@ -379,14 +383,15 @@ async fn compare(
 
 /// Writes an audit entry for each orphan of an allocation that was submitted after the backup from which the cluster was
 /// restored: it has no record, and its work is lost. An orphan that cannot be examined now is examined in a later round.
+/// `orphans`: those to examine, with their origins.
 async fn note_unknown(
     core: &Core,
     fence: &Fence,
     node: &NodeId,
-    orphans: &[AttemptKey],
+    orphans: Vec<(AttemptKey, Option<AttemptOrigin>)>,
     examined: &ExaminedOrphans,
 ) {
-    for key in examined.due(node, orphans) {
+    for (key, origin) in orphans {
         let id = key.allocation;
         match core.skipped_numbers(id).await {
             Ok(Some(_)) => {}
@@ -403,6 +408,7 @@ async fn note_unknown(
             node: node.clone(),
             allocation: id,
             attempt: key.attempt,
+            origin,
         };
         // The principal and the key are the same for every control, so one entry is written.
         let once = format!("unknown-attempt/{node}/{id}/{}", key.attempt);
@@ -413,8 +419,10 @@ async fn note_unknown(
                 tracing::error!(%node, %id, attempt = key.attempt, "agent runs an allocation without a record");
                 examined.insert(node, key);
             }
-            // The allocation has a record after all.
-            Err(ProposeError::Refused(Refusal::Invalid { .. })) => examined.insert(node, key),
+            // The allocation has a record after all, or another control wrote the entry with another origin.
+            Err(ProposeError::Refused(Refusal::Invalid { .. } | Refusal::KeyReused { .. })) => {
+                examined.insert(node, key);
+            }
             Err(error) => {
                 tracing::warn!(%node, %id, %error, "unknown attempt not in the audit yet")
             }

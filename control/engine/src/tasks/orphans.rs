@@ -2,10 +2,16 @@
 //! superseded, or a restored quorum has no record of it.
 
 use crate::{core::Core, error::AgentError};
-use lattice_agent_rpc::{AttemptKey, AttemptStatus};
-use lattice_quorum_types::{Allocation, NodeId, command::RankReport, wire::Unavailable};
+use futures::future::join_all;
+use lattice_agent_rpc::{AttemptKey, AttemptStatus, GetOrigin};
+use lattice_quorum_types::{
+    Allocation, NodeId, command::RankReport, origin::AttemptOrigin, wire::Unavailable,
+};
 use lattice_view::View;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
+
+/// Timeout of a request for the origin of an attempt. Its audit entry must not wait long for a name.
+const ORIGIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reason why orphans could not be determined.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -56,6 +62,34 @@ pub(crate) async fn still_reported(
         .collect();
     still.dedup();
     Ok(still)
+}
+
+/// Adds origins to the attempts of allocations that the view does not have: their records may be lost.
+pub(crate) async fn with_origins(
+    core: &Core,
+    view: &View,
+    node: &NodeId,
+    attempts: Vec<AttemptKey>,
+) -> Vec<(AttemptKey, Option<AttemptOrigin>)> {
+    let described = attempts.into_iter().map(|key| async move {
+        let origin = match view.allocation(key.allocation) {
+            Some(_) => None,
+            None => origin(core, view, node, key).await,
+        };
+        (key, origin)
+    });
+    join_all(described).await
+}
+
+/// Requests the origin of an attempt; `None` if the node has no record of it, does not answer in time, or reports one that
+/// no submit could have had.
+async fn origin(core: &Core, view: &View, node: &NodeId, key: AttemptKey) -> Option<AttemptOrigin> {
+    let request = GetOrigin { key };
+    let answer = core.agents.call(view, node, &request, ORIGIN_TIMEOUT).await;
+    let origin = answer
+        .inspect_err(|error| tracing::debug!(%node, %error, "origin of attempt not available"))
+        .ok()??;
+    origin.invalid_field().is_none().then_some(origin)
 }
 
 /// Returns running attempts that the view does not show as held on this node.

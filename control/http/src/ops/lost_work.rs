@@ -7,6 +7,7 @@ use lattice_engine::{Core, SkippedNumbers};
 use lattice_quorum_types::{
     AllocationId,
     audit::{AuditAction, AuditFilter, AuditSearch},
+    origin::AttemptOrigin,
     view::{Answer, Query},
 };
 use std::collections::BTreeSet;
@@ -41,8 +42,8 @@ async fn skipped(
         revision,
     } = skipped;
     let at = time(backup_at);
-    let ended = ended_on(core, id).await?;
-    if ended.is_empty() {
+    let ended = ended_work(core, id).await?;
+    if ended.nodes.is_empty() {
         let first = after.0.saturating_add(1);
         return Ok(Some(format!(
             "unknown allocation {id}: the numbers {first} to {until} are those of allocations submitted after the \
@@ -52,17 +53,32 @@ async fn skipped(
     }
     // A caller of some tenants does not see the nodes of others.
     let place = match caller.tenants {
-        None => ended.join(", "),
+        None => ended.nodes.join(", "),
         Some(_) => "its nodes".to_owned(),
     };
+    let is_visible =
+        |origin: &AttemptOrigin| caller.sees(&origin.project) || *caller.name == *origin.user;
+    let work = match ended.origin.filter(is_visible) {
+        Some(origin) => format!("{} ({origin})", origin.allocation_name(id)),
+        None => id.to_string(),
+    };
     Ok(Some(format!(
-        "unknown allocation {id}: it was submitted after the backup of {at} (revision {revision}) that was restored; \
+        "unknown allocation {work}: it was submitted after the backup of {at} (revision {revision}) that was restored; \
          {place} ended it; submit it again"
     )))
 }
 
-/// Nodes that ended an attempt of the allocation because it had no record, each with the time.
-async fn ended_on(core: &Core, id: AllocationId) -> Result<Vec<String>, Problem> {
+/// Attempts of an allocation that were ended because it had no record.
+#[derive(Default)]
+struct EndedWork {
+    /// Nodes, each with the time.
+    nodes: Vec<String>,
+    /// Origin, as the first node with a record of it reported it.
+    origin: Option<AttemptOrigin>,
+}
+
+/// Reads from the audit which nodes ended attempts of the allocation because it had no record.
+async fn ended_work(core: &Core, id: AllocationId) -> Result<EndedWork, Problem> {
     let search = AuditSearch {
         filter: AuditFilter {
             allocation: Some(id),
@@ -78,15 +94,16 @@ async fn ended_on(core: &Core, id: AllocationId) -> Result<Vec<String>, Problem>
     let Answer::AuditSearch(page) = read(core, query).await? else {
         return Err(unexpected());
     };
-    let ended = page.entries.iter().filter_map(|entry| match &entry.action {
-        AuditAction::UnknownAttemptEnded { node, .. } => {
-            Some(format!("node {node} (at {})", time(entry.at)))
+    let mut ended = EndedWork::default();
+    for entry in page.entries {
+        if let AuditAction::UnknownAttemptEnded { node, origin, .. } = entry.action {
+            let at = time(entry.at);
+            ended.nodes.push(format!("node {node} (at {at})"));
+            ended.origin = ended.origin.or(origin);
         }
-        _ => None,
-    });
-    let mut ended: Vec<String> = ended.collect();
-    if !ended.is_empty() && page.next.is_some() {
-        ended.push("other nodes".to_owned());
+    }
+    if !ended.nodes.is_empty() && page.next.is_some() {
+        ended.nodes.push("other nodes".to_owned());
     }
     Ok(ended)
 }

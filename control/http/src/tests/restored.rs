@@ -2,7 +2,7 @@
 
 use super::fixture::{ApiFixture, ask};
 use lattice_client::SubmitOptions;
-use lattice_quorum_types::{AllocationId, Command, NodeId};
+use lattice_quorum_types::{AllocationId, Command, NodeId, ProjectPath, origin::AttemptOrigin};
 use reqwest::Method;
 use serde_json::Value;
 
@@ -44,6 +44,12 @@ async fn allocation_after_restored_backup_is_explained() {
         node: NodeId::new("gpu001").unwrap(),
         allocation: AllocationId(2),
         attempt: 1,
+        origin: Some(AttemptOrigin {
+            user: "alice".to_owned(),
+            project: ProjectPath::new("atlas/web").unwrap(),
+            name: Some("train".to_owned()),
+            element: None,
+        }),
     };
     fixture.fenced(fixture.schedules(), command);
     let path = "allocations/2/explanation";
@@ -52,9 +58,12 @@ async fn allocation_after_restored_backup_is_explained() {
         detail.contains("that was restored; node gpu001 (at ") && detail.contains(" ended it;"),
         "{detail}"
     );
+    let work = "unknown allocation 2 (\"train\" of alice, project atlas/web): ";
+    assert!(detail.starts_with(work), "{detail}");
     // A caller of one tenant does not see the nodes of others.
     let detail = unknown(&fixture, "diver", Method::GET, path).await;
     assert!(detail.contains("its nodes ended it"), "{detail}");
+    assert!(detail.starts_with("unknown allocation 2: "), "{detail}");
     // Numbers outside of the gap are unknown as before.
     let detail = unknown(&fixture, "alice", Method::GET, "allocations/1000000001").await;
     assert!(

@@ -152,6 +152,8 @@ impl Plain {
                         revision: held.revision,
                         user: held.user.clone(),
                         project: held.spec.project.to_string(),
+                        name: None,
+                        element: None,
                         nodes: held.nodes().cloned().collect(),
                         rank,
                         workload: workload.clone().unwrap_or(held.spec.workload.clone()),

@@ -3,15 +3,17 @@
 
 use super::{Case, audited, element, invalid};
 use crate::change::Verdict;
-use lattice_quorum_types::{AllocationId, NodeId, Refusal, audit::AuditAction};
+use lattice_quorum_types::{
+    AllocationId, NodeId, Refusal, audit::AuditAction, origin::AttemptOrigin,
+};
 
 /// Writes the audit entry of an attempt that its node is ending. Rejects an allocation with a record: its attempts end
 /// with reports. A node without a record is accepted: it may have been registered after the backup, as the allocation was.
 pub(super) fn note(
     case: Case<'_>,
     node: &NodeId,
-    allocation: AllocationId,
-    attempt: u32,
+    (allocation, attempt): (AllocationId, u32),
+    origin: Option<&AttemptOrigin>,
 ) -> Result<Verdict, Refusal> {
     let state = case.state;
     let has_record = state.hot.contains_key(&allocation)
@@ -22,10 +24,15 @@ pub(super) fn note(
         let reason = format!("allocation {name} has a record; report the end of its attempt");
         return Err(invalid("allocation", reason));
     }
+    if let Some(field) = origin.and_then(AttemptOrigin::invalid_field) {
+        let reason = "is empty, too long, or has control characters; report no origin";
+        return Err(invalid(&format!("origin.{field}"), reason));
+    }
     let action = AuditAction::UnknownAttemptEnded {
         node: node.clone(),
         allocation,
         attempt,
+        origin: origin.cloned(),
     };
     Ok(Verdict::done(audited(case, action, Vec::new())))
 }

@@ -11,6 +11,7 @@ use lattice_quorum_types::{
     id::LeaseName,
     limit::Limits,
     node::Lifecycle,
+    origin::AttemptOrigin,
     spec::{AllocationSpec, Requeue, Workload},
     terms::{CheckpointTerms, CheckpointTrigger},
     view::{Answer, Query},
@@ -415,12 +416,19 @@ fn attempts_without_record_are_audited() {
     let (backup, waits, runs) = backed_up(Requeue::Never);
     let mut anew = restored(backup);
     let epoch = anew.lease("dispatch").unwrap().0;
-    let mut note = |node: NodeId, allocation: AllocationId, is_fenced: bool| {
+    let origin = |user: &str| AttemptOrigin {
+        user: user.to_owned(),
+        project: ProjectPath::new("t").unwrap(),
+        name: Some("train".to_owned()),
+        element: None,
+    };
+    let mut note = |node: NodeId, allocation: AllocationId, user: &str, is_fenced: bool| {
         let key = is_fenced.then(|| format!("unknown-attempt/{node}/{allocation}/1"));
         let command = Command::NoteUnknownAttempt {
             node,
             allocation,
             attempt: 1,
+            origin: Some(origin(user)),
         };
         let mut service = by("service:dispatch", Privilege::Service, command);
         service.key = key;
@@ -432,21 +440,28 @@ fn attempts_without_record_are_audited() {
         anew.apply(index, &service).map(drop)
     };
     let lost = AllocationId(runs.0 + 1);
-    assert!(note(n(1), lost, false).is_err(), "without a lease");
+    assert!(note(n(1), lost, "alice", false).is_err(), "without a lease");
     for known in [waits, runs] {
-        let refused = note(n(1), known, true).unwrap_err();
+        let refused = note(n(1), known, "alice", true).unwrap_err();
         assert!(refused.to_string().contains("has a record"), "{refused}");
     }
+    let refused = note(n(1), lost, "", true).unwrap_err();
+    assert!(refused.to_string().contains("origin.user"), "{refused}");
     // The node n9 was registered after the backup, and has no record. Each entry is written once.
     for node in [n(1), n(9), n(9)] {
-        note(node, lost, true).unwrap();
+        note(node, lost, "alice", true).unwrap();
     }
     let ended = |node| AuditAction::UnknownAttemptEnded {
         node,
         allocation: lost,
         attempt: 1,
+        origin: Some(origin("alice")),
     };
     let mut entries = audit(&anew);
     entries.retain(|action| matches!(action, AuditAction::UnknownAttemptEnded { .. }));
     assert_eq!(entries, [ended(n(1)), ended(n(9))]);
+    // A search for the user or the project finds the entry.
+    let subjects = entries[0].subjects();
+    assert_eq!(subjects.users, ["alice"]);
+    assert_eq!(subjects.projects, [&ProjectPath::new("t").unwrap()]);
 }

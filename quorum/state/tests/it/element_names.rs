@@ -66,6 +66,7 @@ fn report_refusals_name_the_element() {
         node: node("n000"),
         allocation: element,
         attempt: 1,
+        origin: None,
     };
     let (_, reason) = fault(c.service(unknown));
     assert_eq!(

@@ -9,6 +9,7 @@ use crate::{
     id::{BaselineName, ReservationName},
     limit::{Limits, Resource},
     node::Lifecycle,
+    origin::AttemptOrigin,
     rpc::Role,
 };
 use serde::{Deserialize, Serialize};
@@ -467,6 +468,8 @@ pub enum AuditAction {
         allocation: AllocationId,
         /// Attempt of the allocation.
         attempt: u32,
+        /// Origin of the attempt, as the node reported it; `None` if it reported none.
+        origin: Option<AttemptOrigin>,
     },
 }
 

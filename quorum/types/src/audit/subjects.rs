@@ -167,8 +167,19 @@ impl AuditAction {
                 Subjects::node(node).with_user(user)
             }
             Self::UnknownAttemptEnded {
-                node, allocation, ..
-            } => Subjects::node(node).with_allocation(Some(*allocation)),
+                node,
+                allocation,
+                origin,
+                ..
+            } => {
+                let subjects = Subjects::node(node).with_allocation(Some(*allocation));
+                match origin {
+                    Some(origin) => subjects
+                        .with_user(&origin.user)
+                        .with_project(&origin.project),
+                    None => subjects,
+                }
+            }
             Self::GateSkipped { node, .. }
             | Self::LifecycleSet { node, .. }
             | Self::Drained { node, .. }

@@ -79,6 +79,7 @@ pub const RULES: &[Rule] = &[
     rule(Server::Agent, "agent.terminate", &[Control]),
     rule(Server::Agent, "agent.walltime", &[Control]),
     rule(Server::Agent, "agent.attempts", &[Control]),
+    rule(Server::Agent, "agent.origin", &[Control]),
     rule(Server::Agent, "agent.log", &[Control]),
     rule(Server::Agent, "agent.inventory", &[Control]),
     rule(Server::Agent, "agent.history", &[Control]),

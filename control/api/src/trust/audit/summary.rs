@@ -341,9 +341,16 @@ pub fn summary(action: &AuditAction) -> String {
             node,
             allocation,
             attempt,
-        } => format!(
-            "ended allocation {allocation} attempt {attempt} on node {node}: the cluster has no record of it"
-        ),
+            origin,
+        } => match origin {
+            Some(origin) => format!(
+                "ended allocation {} attempt {attempt} ({origin}) on node {node}: the cluster has no record of it",
+                origin.allocation_name(*allocation)
+            ),
+            None => format!(
+                "ended allocation {allocation} attempt {attempt} on node {node}: the cluster has no record of it"
+            ),
+        },
         AuditAction::SignedHead { of, signer, .. } => format!(
             "{signer} signed the audit of cluster {} up to entry {}",
             of.cluster, of.number

@@ -1,6 +1,6 @@
 //! Backups: written completely or not at all, and verified without a cluster.
 
-use super::idempotency_key;
+use super::{RestoreArgs, idempotency_key};
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -9,7 +9,9 @@ use crate::{
 };
 use anyhow::Context as _;
 use lattice_host::durable::NewFile;
+use lattice_quorum::RestorePlan;
 use lattice_quorum_types::backup::{BackupFault, BackupHeader, BackupVerifier};
+use serde::Serialize;
 use std::{
     fs::File,
     io::{Read as _, Write as _},
@@ -82,22 +84,23 @@ fn bytes(header: &BackupHeader) -> u64 {
     header.parts.iter().map(|part| part.bytes).sum()
 }
 
-fn print_summary(format: Format, file: &Path, header: &BackupHeader) -> Result<(), Failure> {
-    let columns = Columns::only(&[
-        "cluster",
-        "incarnation",
-        "revision",
-        "at",
-        "index",
-        "members",
-        "bytes",
-    ]);
+const SUMMARY: [&str; 7] = [
+    "cluster",
+    "incarnation",
+    "revision",
+    "at",
+    "index",
+    "members",
+    "bytes",
+];
+
+fn summary_row(header: &BackupHeader) -> Vec<String> {
     let members: Vec<String> = header
         .members
         .iter()
         .map(|(id, _)| id.to_string())
         .collect();
-    let row = vec![
+    vec![
         header.cluster.clone(),
         header.incarnation.to_string(),
         header.revision.to_string(),
@@ -105,40 +108,98 @@ fn print_summary(format: Format, file: &Path, header: &BackupHeader) -> Result<(
         header.index.to_string(),
         members.join(" "),
         bytes(header).to_string(),
-    ];
-    output::print_record(format, header, columns, row)?;
+    ]
+}
+
+fn print_summary(format: Format, file: &Path, header: &BackupHeader) -> Result<(), Failure> {
+    output::print_record(format, header, Columns::only(&SUMMARY), summary_row(header))?;
     output::message!("{}: the backup is complete", file.display());
     Ok(())
 }
 
-/// Verifies a backup, and prints what a restore from it changes, and how to restore a cluster from it. A document has the
-/// contents of the backup only.
-pub fn restore(file: &Path, format: Format) -> Result<(), Failure> {
+/// Everything that an operator reads before a restore.
+#[derive(Serialize)]
+struct RestoreDocument<'a> {
+    #[serde(flatten)]
+    plan: &'a RestorePlan,
+    /// Changes that the restored cluster has no record of.
+    lost_changes: Vec<String>,
+    /// What happens to work that runs now.
+    consequences: Vec<String>,
+    /// How to restore a cluster.
+    steps: Vec<String>,
+}
+
+fn print_document(format: Format, plan: &RestorePlan, steps: Vec<String>) -> Result<(), Failure> {
+    let document = RestoreDocument {
+        plan,
+        lost_changes: plan.lost_changes(),
+        consequences: plan.consequences(),
+        steps,
+    };
+    let more = ["last_allocation", "next_allocation", "running", "waiting"];
+    let columns = [&SUMMARY[..], &more[..]].concat();
+    let running: Vec<String> = plan.running.iter().map(ToString::to_string).collect();
+    let mut row = summary_row(&plan.header);
+    row.extend([
+        plan.last_allocation.to_string(),
+        plan.next_allocation.to_string(),
+        running.join("; "),
+        plan.waiting.to_string(),
+    ]);
+    Ok(output::print_record(
+        format,
+        &document,
+        Columns::only(&columns),
+        row,
+    )?)
+}
+
+/// Steps of a restore into new machines.
+fn steps(file: &Path, header: &BackupHeader) -> Vec<String> {
+    let (cluster, file) = (&header.cluster, file.display());
+    let next = header.incarnation.number.saturating_add(1);
+    vec![
+        format!(
+            "Stop what is left of the old cluster. It could not change the new one (that is incarnation {next}, and \
+             members of two incarnations refuse each other), but controls would find both."
+        ),
+        format!(
+            "Give each new member its configuration (cluster: {cluster}; all new members in `members`), credentials \
+             (lattice admin ca issue --role quorum --id N) and, for those that issue certificates, the authority's \
+             folder. None of it is in the backup."
+        ),
+        format!(
+            "On every member, with the same file, the same version of lattice-quorum and an empty data_dir: \
+             lattice-quorum --config member-N.yaml restore {file}; it lists the consequences again and requests \
+             confirmation; without a terminal, add --yes."
+        ),
+        "Start them. They found the cluster together; all members are equal. Then start the controls."
+            .to_owned(),
+        format!(
+            "Review the submits, cancellations and revocations after {}: they are not in the backup.",
+            output::time(&lattice_api::text::time(header.at))
+        ),
+    ]
+}
+
+/// Verifies a backup, and prints what a restore from it changes. Once the operator confirms this, prints how to restore a
+/// cluster from it.
+pub fn restore(args: &RestoreArgs, format: Format) -> Result<(), Failure> {
+    let file = &args.file;
     let plan = lattice_quorum::plan_restore(file);
     let plan = plan.map_err(|error| Failure::refused(error.to_string()))?;
-    let header = &plan.header;
+    let steps = steps(file, &plan.header);
     if !format.is_for_reading() {
-        return print_summary(format, file, header);
+        return print_document(format, &plan, steps);
     }
-    let (cluster, file) = (&header.cluster, file.display());
-    let at = output::time(&lattice_api::text::time(header.at));
-    let next = header.incarnation.number + 1;
-    let text = format!(
-        "{file} is complete: {plan}
-
-To restore it into new machines:
-
- 1. Stop what is left of the old cluster. It could not change the new one (that is incarnation
-    {next}, and members of two incarnations refuse each other), but controls would find both.
- 2. Give each new member its configuration (cluster: {cluster}; all new members in `members`),
-    credentials (lattice admin ca issue --role quorum --id N) and, for those that issue
-    certificates, the authority's folder. None of it is in the backup.
- 3. On every member, with the same file, the same version of lattice-quorum and an empty data_dir:
-      lattice-quorum --config member-N.yaml restore {file}
-    It lists the consequences again and requests confirmation; without a terminal, add --yes.
- 4. Start them. They found the cluster together; all members are equal. Then start the controls.
-
-Changes after {at} are not in the backup: review the submits, cancellations and revocations since then."
-    );
+    output::line(&format!("{} is complete: {plan}\n", file.display()))?;
+    if !args.yes {
+        let question = "Print the steps of the restore?";
+        lattice_quorum::confirm(question, std::io::stderr()).map_err(anyhow::Error::from)?;
+    }
+    let steps = (1..).zip(&steps).map(|(n, step)| format!(" {n}. {step}"));
+    let steps: Vec<String> = steps.collect();
+    let text = format!("To restore it into new machines:\n\n{}", steps.join("\n"));
     Ok(output::line(&text)?)
 }

@@ -107,6 +107,8 @@ async fn launch(
         revision: allocation.revision,
         user: allocation.user.clone(),
         project: allocation.spec.project.to_string(),
+        name: allocation.spec.name.clone(),
+        element: allocation.progress.element,
         nodes: remaining_nodes(allocation),
         rank: target.rank,
         workload: workload::workload(view, allocation),

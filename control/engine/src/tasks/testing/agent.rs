@@ -4,14 +4,16 @@ use super::{id, world::NODE};
 use bytes::Bytes;
 use lattice_agent_rpc::{
     AttemptKey, AttemptStatus, CheckHealth, GateFailed, GetAttestation, GetHealth, GetHistory,
-    GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchRefused, ListAttempts, Part,
-    Ping, PingReply, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus, Wipe, WipeStatus,
+    GetInventory, GetOrigin, GetPreimage, GetUsage, HistoryPage, Launch, LaunchRefused,
+    ListAttempts, Part, Ping, PingReply, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus,
+    Wipe, WipeStatus,
 };
 use lattice_conformance::{Digest, Inventory, health::Reason};
 use lattice_mesh::{Clock as _, Credentials, HandlerFailed, Router, SystemClock};
 use lattice_quorum_types::{
     attestation::{Attestation, ClassAttestation},
     baseline::Cohort,
+    origin::AttemptOrigin,
 };
 use std::{
     collections::BTreeMap,
@@ -22,6 +24,8 @@ use std::{
 pub struct AgentAnswers {
     pub boot: String,
     pub attempts: Vec<AttemptStatus>,
+    /// Recorded origins of attempts.
+    pub origins: BTreeMap<AttemptKey, AttemptOrigin>,
     pub gate: Result<(), GateFailed>,
     pub digests: BTreeMap<String, [u8; 32]>,
     pub cohort: Option<Cohort>,
@@ -71,6 +75,7 @@ impl AgentAnswers {
         Self {
             boot: "b1".to_owned(),
             attempts: Vec::new(),
+            origins: BTreeMap::new(),
             gate: Ok(()),
             digests: BTreeMap::new(),
             cohort: None,
@@ -130,7 +135,7 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
         says.clone(),
         says.clone(),
     );
-    let (works, extended) = (says.clone(), says.clone());
+    let (works, extended, describing) = (says.clone(), says.clone(), says.clone());
     Router::new()
         .rpc(move |_, _: Ping| {
             let mut says = pinged.lock().unwrap();
@@ -239,12 +244,19 @@ pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
             let attempts = listed.lock().unwrap().attempts.clone();
             async move { Ok(attempts) }
         })
+        .rpc(move |_, asked: GetOrigin| {
+            let origin = describing.lock().unwrap().origins.get(&asked.key).cloned();
+            async move { Ok(origin) }
+        })
         .rpc(move |_, _: CheckHealth| {
             let gate = gated.lock().unwrap().gate.clone();
             async move { Ok(gate) }
         })
         .rpc(move |_, asked: Terminate| {
-            ended.lock().unwrap().terminated.push(asked.key);
+            let mut says = ended.lock().unwrap();
+            says.terminated.push(asked.key);
+            // An agent removes the record of a launch with the end of the attempt.
+            says.origins.remove(&asked.key);
             let status = AttemptStatus {
                 key: asked.key,
                 report: None,

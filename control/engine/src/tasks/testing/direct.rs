@@ -22,12 +22,13 @@ use lattice_conformance::{Class, ClassMark, Digest};
 use lattice_mesh::{Clock as _, SystemClock};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Command, UnixMillis, VclusterName,
+    Allocation, AllocationId, AllocationState, Command, ProjectPath, UnixMillis, VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
     audit::AuditAction,
     backup::RESTORER,
     command::{ExpectedNode, RankReport},
     node::Lifecycle,
+    origin::AttemptOrigin,
     view::{Answer, Query},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -311,8 +312,8 @@ async fn a_node_that_changed_since_it_was_looked_at_is_not_let_in() {
     assert_eq!(owners, [faults::OWNER, "root"]);
 }
 
-/// After a restore, an allocation that was submitted after the backup is lost. Its node and number are in the audit once,
-/// whichever controls find it.
+/// After a restore, an allocation that was submitted after the backup is lost. Its node, number and origin are in the
+/// audit once, whichever controls find it.
 #[tokio::test]
 async fn lost_work_of_restored_cluster_is_audited() {
     let mut world = World::new();
@@ -325,7 +326,15 @@ async fn lost_work_of_restored_cluster_is_audited() {
     };
     let statuses = [key, lost].map(|key| AttemptStatus { key, report: None });
     world.agent_answers.lock().unwrap().attempts = statuses.to_vec();
-    for _ in 0..2 {
+    let origin = AttemptOrigin {
+        user: "alice".to_owned(),
+        project: ProjectPath::new("atlas").unwrap(),
+        name: Some("train".to_owned()),
+        element: None,
+    };
+    let origins = [BTreeMap::from([(lost, origin.clone())]), BTreeMap::new()];
+    for origins in origins {
+        world.agent_answers.lock().unwrap().origins = origins;
         let found = Attempts::new(world.core.clone()).round(&world.fence).await;
         assert_eq!((found.orphans, found.stopped), (1, 0));
         world.fold();
@@ -344,6 +353,7 @@ async fn lost_work_of_restored_cluster_is_audited() {
         node: id(NODE),
         allocation: lost.allocation,
         attempt: 1,
+        origin: Some(origin),
     };
     assert_eq!(ended, [&expected]);
     let skipped = world.core.skipped_numbers(lost.allocation).await;
@@ -428,6 +438,8 @@ async fn lost_work_is_audited_after_many_other_orphans() {
         node: id(NODE),
         allocation: lost.allocation,
         attempt: 1,
+        // The node has no record of it.
+        origin: None,
     };
     assert_eq!(actions, [expected]);
 }
