@@ -25,6 +25,8 @@ pub struct RunCondition {
     /// Time by which all nodes with running processes send SIGKILL; `None` while no SIGTERM is due. Each node counts
     /// its grace period from its own SIGTERM, so that the time is exact to the delay of messages and clocks.
     pub kill_at: Option<UnixMillis>,
+    /// Time since which the allocation is being stopped; `None` while it is not.
+    pub stopping_since: Option<UnixMillis>,
     /// Nodes with a problem, by combined status and reason, worst first.
     pub problems: BTreeMap<(NodeStatus, Option<String>), Vec<NodeId>>,
 }
@@ -50,13 +52,23 @@ impl RunCondition {
         Some(Self {
             ends_at,
             kill_at: kill_at.map(|(at, grace_ms)| at.after(grace_ms)),
+            stopping_since: (a.state == Stopping).then_some(a.state_since),
             problems: problems(view, a),
         })
     }
 
+    /// Describes for how long the allocation is being stopped, and what is wrong; `None` if nothing is.
+    pub fn text(&self, now: UnixMillis) -> Option<String> {
+        let stopping = self
+            .stopping_since
+            .map(|since| format!("stopping for {}", rounded_duration(now.since(since))));
+        let parts: Vec<String> = stopping.into_iter().chain(self.problem_text(now)).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
     /// Describes what is wrong; `None` if nothing is. Only nodes count that probably do not work any more: a node that
     /// drains, for example, does not affect its running allocation.
-    pub fn text(&self, now: UnixMillis) -> Option<String> {
+    pub fn problem_text(&self, now: UnixMillis) -> Option<String> {
         let mut severe: BTreeMap<NodeStatus, Vec<&NodeId>> = BTreeMap::new();
         for ((status, _), nodes) in &self.problems {
             if status.is_severe() {

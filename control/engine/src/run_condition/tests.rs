@@ -190,15 +190,24 @@ fn stopping_allocation_shows_due_sigkill() {
         (found.ends_at, found.kill_at),
         (None, Some(BEGAN.after(50_000)))
     );
-    assert_eq!(found.text(now).as_deref(), Some("SIGKILL in 25 s"));
+    assert_eq!(
+        found.text(now).as_deref(),
+        Some("stopping for 5 s; SIGKILL in 25 s")
+    );
+    // The summary of `why` has the time since which the allocation is being stopped.
+    assert_eq!(found.problem_text(now).as_deref(), Some("SIGKILL in 25 s"));
     // The node sent SIGTERM at the end of the walltime, before the allocation was stopped.
     a.state_since = ENDS.after(5_000);
     let found = condition(vec![entry("n1")], &a, ENDS.after(6_000));
     assert_eq!(found.kill_at, Some(ENDS.after(30_000)));
     // Without a process there is nothing to kill.
     a.ranks[0].phase = RankPhase::Assigned;
+    let now = ENDS.after(125_000);
     let found = condition(vec![entry("n1")], &a, now);
-    assert_eq!(found.kill_at, None);
+    assert_eq!(
+        (found.kill_at, found.text(now).as_deref()),
+        (None, Some("stopping for 2 min"))
+    );
 }
 
 #[test]

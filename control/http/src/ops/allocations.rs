@@ -354,7 +354,7 @@ pub(crate) async fn explanation(
     }
     let now = core.now();
     if let Some(condition) = RunCondition::of(&view, &record, now) {
-        if let Some(wrong) = condition.text(now) {
+        if let Some(wrong) = condition.problem_text(now) {
             explained.summary += &format!("; {wrong}");
         }
         explained.ends_at = condition.ends_at.map(time);

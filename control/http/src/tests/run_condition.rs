@@ -90,7 +90,11 @@ async fn unreachable_nodes_of_a_running_job_are_named() {
     let message = grpc.get(asked).await.unwrap().into_inner();
     assert_eq!(message.node_problems[0].nodes, "gpu002");
     assert_eq!(
-        (message.reason.as_deref(), message.ends_at, message.time_left),
+        (
+            message.reason.as_deref(),
+            message.ends_at,
+            message.time_left
+        ),
         (expected, shown.ends_at, shown.time_left)
     );
 
@@ -138,11 +142,16 @@ async fn stopping_job_shows_due_sigkill() {
         ("stopping", Some("cancelled by alice"))
     );
     let reason = shown.reason.unwrap();
-    assert!(reason.starts_with("SIGKILL in "), "{reason}");
+    assert!(
+        reason.starts_with("stopping for ") && reason.contains(" s; SIGKILL in "),
+        "{reason}"
+    );
     assert_eq!((shown.ends_at, shown.time_left), (None, None));
     let why = alice.explanation(id).await.unwrap().summary;
     assert!(
-        why.contains("is being stopped since") && why.contains("; SIGKILL in "),
+        why.contains("is being stopped since")
+            && why.contains("; SIGKILL in ")
+            && !why.contains("stopping for"),
         "{why}"
     );
 }
