@@ -3,12 +3,10 @@
 use super::packed;
 use crate::output;
 use anyhow::{Context as _, bail};
+use lattice_config::{Problems, Source};
 use lattice_quorum_types::NodeId;
 use serde::Deserialize;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Number of times that the captured trees are used in one gossip cell. A larger demo has more cells, not larger ones:
 /// the traffic of a cell grows with the square of its size.
@@ -184,9 +182,8 @@ impl Fixtures {
     /// new names, with the same hardware and the same differences, and after some rounds in further gossip cells.
     pub fn nodes(&self, count: usize, this_machine: NodeId) -> anyhow::Result<Vec<DemoNode>> {
         let path = self.dir.join("hosts/cluster.yaml");
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let file: ClusterFile =
-            serde_yaml_ng::from_str(&text).with_context(|| path.display().to_string())?;
+        let no_check = |_: &ClusterFile, _: &mut Problems| {};
+        let file = lattice_config::load_named(Source::File(&path), no_check)?;
         if file.nodes.is_empty() {
             bail!("{} lists no nodes", path.display());
         }
@@ -227,7 +224,7 @@ impl Fixtures {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, fs};
 
     fn cell_sizes(count: usize) -> BTreeMap<String, usize> {
         let here = NodeId::new("here").unwrap();
@@ -238,6 +235,26 @@ mod tests {
             *sizes.entry(node.cell).or_default() += 1;
         }
         sizes
+    }
+
+    #[test]
+    fn edited_list_of_nodes_reports_all_mistakes() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("hosts")).unwrap();
+        let text = "nodes: [{name: gpu001, model: h100, group: g0, cel: a}]\nlive: here\n";
+        fs::write(folder.path().join("hosts/cluster.yaml"), text).unwrap();
+        let fixtures = Fixtures {
+            dir: folder.path().to_owned(),
+        };
+        let error = fixtures.nodes(2, NodeId::new("here").unwrap()).err();
+        let error = error.unwrap().to_string();
+        for part in [
+            "hosts/cluster.yaml has 2 mistakes:\n  ",
+            "nodes.0.cel: unknown key; did you mean nodes.0.cell? That key is required and missing",
+            "live: must be keys and values",
+        ] {
+            assert!(error.contains(part), "{part}\nis missing in: {error}");
+        }
     }
 
     #[test]

@@ -104,10 +104,10 @@ fn unknown_fields_are_refused_by_name() {
             "group: unknown key; did you mean groups?",
         ]
     );
-    let mistakes = faults("groups: [{nodes: a}]\nvclusters: {v: {weights: {energie: 1}}}\n");
+    let errors = faults("groups: [{nodes: a}]\nvclusters: {v: {weights: {energie: 1}}}\n");
     assert!(
-        mistakes[0].contains("unknown weight \"energie\""),
-        "{mistakes:?}"
+        errors[0].contains("unknown weight \"energie\""),
+        "{errors:?}"
     );
 }
 
