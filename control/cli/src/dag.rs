@@ -126,7 +126,7 @@ pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Fai
 /// Field of a member that is not a field of its request for nodes.
 const AFTER: &str = "after";
 
-/// DAG file whose members are not read yet.
+/// DAG file with members that are not read yet.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DagFile {

@@ -478,7 +478,7 @@ mod tests {
         assert_eq!(lines(Fitting::Texts(ranked), 20).len(), 3);
     }
 
-    /// A user who requests all columns gets them, and one line per row.
+    /// The request for all columns is honoured in every width, with one line per row.
     #[test]
     fn wide_lists_are_complete_lines_in_every_width() {
         let long = "needs 20 of 24 nodes: 4 free; waiting for 16 more to be free";

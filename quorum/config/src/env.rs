@@ -58,7 +58,7 @@ pub(crate) fn is_of_other_program(name: &str) -> bool {
 /// Largest number of edits in a misspelt prefix.
 const MAX_PREFIX_EDITS: usize = 2;
 
-/// Returns the name that was probably meant by a variable whose part before the first `_` resembles `prefix`. Lower case
+/// Returns the name that was probably meant by `name`, if its part before the first `_` resembles `prefix`. Lower case
 /// counts as misspelt.
 pub(crate) fn with_repaired_prefix(name: &str, prefix: &str) -> Option<String> {
     let (begin, rest) = name.split_once('_')?;

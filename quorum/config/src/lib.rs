@@ -7,8 +7,8 @@
 //!   report. For the check, wrong and missing values are replaced. Its mistakes are reported if they are the same with
 //!   other replacements.
 //! * [`check_all`], for `--check-config`, adds the mistakes in the files that the configuration names, and every
-//!   variable that names no key. [`load_named`] reads such a file by the same rules, and [`load_parts`] one whose parts
-//!   are read one by one.
+//!   variable that names no key. [`load_named`] reads such a file by the same rules, and [`load_parts`] reads the parts
+//!   of a file one by one.
 //!
 //! # The environment
 //!
@@ -20,8 +20,8 @@
 //!
 //! A variable with `__` that names no key is rejected. So is one without `__` that resembles a key of the first level,
 //! or that names a deeper key with `_` in place of `__`. Any other variable is ignored at start, with a warning
-//! ([`ignored_variables`]), and reported by [`check_all`]; so is one whose prefix is misspelt by one or two edits
-//! (`LATTCE_LISTEN`), which sets nothing. Unless they name a key, these variables are left alone:
+//! ([`ignored_variables`]), and reported by [`check_all`]; so is one with a prefix that is misspelt by one or two
+//! edits (`LATTCE_LISTEN`), which sets nothing. Unless they name a key, these variables are left alone:
 //! variables of other programs (`LATTICE_CONTEXT`), those that agents set for jobs and hooks (`LATTICE_NODE_RANK`), and
 //! those that the configuration refers to ([`Check::used_variables`]).
 //!
@@ -230,7 +230,7 @@ fn examine<T: DeserializeOwned + Check>(
     Ok((examined, ignored))
 }
 
-/// Reports the variables whose prefix is misspelt, unless the configuration refers to them.
+/// Reports the variables with a misspelt prefix, unless the configuration refers to them.
 fn misspelt_prefixes(
     others: Vec<(String, String)>,
     used: &[String],
