@@ -10,7 +10,6 @@ use lattice_quorum::{
     restore_advice, utc,
 };
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };

@@ -5,7 +5,8 @@ use crate::store::Store;
 use lattice_quorum_types::{
     AllocationId, Revision, UnixMillis,
     audit::{AuditAction, AuditEntry, AuditFilter, AuditOrder, AuditSearch},
-    backup::{RESTORER, is_restored_between},
+    backup::RESTORER,
+    restoration::is_restored_between,
     view::{Answer, Query},
     wire::Unavailable,
 };
@@ -132,8 +133,8 @@ mod tests {
     use lattice_quorum_types::{
         Applied, Envelope, Refusal,
         audit::{AuditHead, AuditPage},
-        backup::REVISION_GAP,
         command::{Principal, Privilege},
+        restoration::REVISION_GAP,
         view::WatchItem,
     };
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -8,7 +8,7 @@ use lattice_quorum_types::{
 };
 use std::sync::Arc;
 
-pub use lattice_quorum_types::backup::REVISION_GAP;
+pub use lattice_quorum_types::restoration::REVISION_GAP;
 
 /// Smallest distance between the allocation numbers of a backup and those of the restored cluster. Agents report the
 /// processes of allocations that were submitted after the backup by number, so none of these numbers may be used again.

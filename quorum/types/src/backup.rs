@@ -15,28 +15,12 @@ use serde::{Deserialize, Serialize};
 pub const MAGIC: [u8; 8] = *b"LATBACK\n";
 /// Format of a backup file that this version of Lattice writes and reads.
 pub const FORMAT: u16 = 1;
-/// Distance between the revisions of a backup and those of the restored cluster. A watcher of the backed-up cluster may
-/// hold a revision between the two, from a history that the restored cluster does not have. Such a watcher is rejected
-/// and starts again from a full read.
-pub const REVISION_GAP: u64 = 1_000_000_000;
-/// Smallest distance between the revisions of two reads that shows a restore between them: half of [`REVISION_GAP`].
-/// The restored cluster continues one gap above the backup, and the backup may be older than the first read, so the
-/// distance is the gap without the lost changes. No cluster makes half a billion changes between two reads, and a
-/// backup that lacks as many is too old for a restore.
-const MIN_RESTORE_DISTANCE: u64 = REVISION_GAP / 2;
 /// Principal of the first audit entries of a restored cluster: the backup and the skipped allocation numbers.
 pub const RESTORER: &str = "restore";
 /// Magic, format, length and digest of the header.
 const PREFIX_BYTES: usize = 8 + 2 + 4 + 32;
 /// Longest header, bytes. A larger length means a damaged file.
 const MAX_HEADER_BYTES: u32 = 32 << 20;
-
-/// Whether the quorum was restored from a backup between two reads at these revisions. [`Revision`] 0 stands for the
-/// foundation of the cluster. A second read at a lower revision shows no restore, because two answers may arrive in the
-/// reverse order.
-pub fn is_restored_between(first: Revision, second: Revision) -> bool {
-    second.0.saturating_sub(first.0) >= MIN_RESTORE_DISTANCE
-}
 
 /// One part of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

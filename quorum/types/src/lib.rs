@@ -27,6 +27,7 @@ pub mod planted;
 mod principal;
 mod projects;
 pub mod refusal;
+pub mod restoration;
 pub mod rpc;
 pub mod size;
 pub mod text;

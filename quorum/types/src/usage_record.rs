@@ -6,7 +6,7 @@
 
 use crate::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
-    backup::is_restored_between, budget::SoftLimits, limit::Limits,
+    budget::SoftLimits, limit::Limits, restoration::is_restored_between,
 };
 use serde::{Deserialize, Serialize};
 
@@ -223,7 +223,7 @@ impl UsageRecordsHead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backup::REVISION_GAP;
+    use crate::restoration::REVISION_GAP;
 
     #[test]
     fn restore_shows_in_last_record_or_revision() {

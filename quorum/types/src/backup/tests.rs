@@ -99,16 +99,3 @@ fn another_format_is_refused_by_its_number() {
         );
     }
 }
-
-#[test]
-fn restore_shows_in_distance_of_revisions() {
-    let is_restored = |first, second| is_restored_between(Revision(first), Revision(second));
-    assert!(!is_restored(40, 40) && !is_restored(40, 1_000_000));
-    // The answer to the second read arrived first.
-    assert!(!is_restored(40, 39));
-    // From a backup of that moment, and from an older one.
-    assert!(is_restored(40, 40 + REVISION_GAP));
-    assert!(is_restored(90_000_040, 40 + REVISION_GAP));
-    // Since the foundation of the cluster.
-    assert!(is_restored(0, REVISION_GAP) && !is_restored(0, 90_000_000));
-}

@@ -182,6 +182,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "engine",
             "fake-bmc",
             "fake-nvml",
+            "host",
             "hwprobe",
             "mesh",
             "quorum",
