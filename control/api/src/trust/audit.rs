@@ -187,6 +187,7 @@ mod tests {
             AuditAction::ForceReleased {
                 node: node(),
                 allocation: Some(allocation),
+                element: None,
                 attempt,
                 reason: reason(),
             },
@@ -203,6 +204,7 @@ mod tests {
                 token: id,
                 replaced: false,
                 held: None,
+                element: None,
             },
             AuditAction::CertificatesRevoked {
                 role: Role::Agent,
@@ -256,6 +258,7 @@ mod tests {
             },
             AuditAction::SensitiveAssigned {
                 allocation,
+                element: None,
                 attempt,
                 user: user(),
                 project: project(),
@@ -263,6 +266,7 @@ mod tests {
             },
             AuditAction::SensitiveStarted {
                 allocation,
+                element: None,
                 attempt,
                 user: user(),
                 project: project(),
@@ -270,6 +274,7 @@ mod tests {
             },
             AuditAction::SensitiveEnded {
                 allocation,
+                element: None,
                 attempt,
                 user: user(),
                 project: project(),
@@ -279,6 +284,7 @@ mod tests {
             },
             AuditAction::SensitiveResized {
                 allocation,
+                element: None,
                 attempt,
                 user: user(),
                 project: project(),
@@ -323,6 +329,7 @@ mod tests {
             },
             AuditAction::AllocationActedOn {
                 allocation,
+                element: None,
                 user: user(),
                 project: project(),
                 what: "cancel".to_owned(),
@@ -388,6 +395,7 @@ mod tests {
             },
             AuditAction::SensitiveAsked {
                 allocation,
+                element: None,
                 attempt,
                 user: user(),
                 project: project(),
@@ -415,6 +423,7 @@ mod tests {
             },
             AuditAction::SensitiveCheckpointed {
                 allocation,
+                element: None,
                 attempt,
                 user: user(),
                 project: project(),
@@ -480,6 +489,25 @@ mod tests {
             summary(&action),
             "changed limits: ocean on_limit from reject to wait"
         );
+    }
+
+    #[test]
+    fn summaries_name_array_elements() {
+        let mut named = 0;
+        for action in every_action() {
+            let mut json = serde_json::to_value(&action).unwrap();
+            let fields = &mut json[action.word()];
+            for path in ["/element", "/origin/element"] {
+                if let Some(element) = fields.pointer_mut(path) {
+                    *element = serde_json::json!({"array": 232, "index": 50});
+                }
+            }
+            let action: AuditAction = serde_json::from_value(json).unwrap();
+            let text = summary(&action);
+            assert!(!text.contains("allocation 17"), "{text}");
+            named += usize::from(text.contains("allocation 232_50"));
+        }
+        assert_eq!(named, 9);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
 };
 use clap::Args;
 use lattice_api::audit::AuditView;
-use lattice_client::AuditFilter;
+use lattice_client::{AuditFilter, JobRef};
 use lattice_mesh::{Clock as _, SystemClock};
 
 #[derive(Args)]
@@ -23,9 +23,9 @@ pub struct QueryArgs {
     /// Show only actions of this principal.
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
-    /// Show only entries about this allocation.
+    /// Show only entries about this allocation, or this array element: 12, 12_7.
     #[arg(long, value_name = "ID")]
-    allocation: Option<u64>,
+    allocation: Option<JobRef>,
     /// Show only entries about this project and everything below it.
     #[arg(long, value_name = "PATH")]
     project: Option<String>,
@@ -57,7 +57,10 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
         by: args.by,
         user: args.user,
         node: args.node,
-        allocation: args.allocation,
+        allocation: match args.allocation {
+            Some(allocation) => Some(number(allocation, connection).await?),
+            None => None,
+        },
         project: args.project,
         actions: args.action,
         since,
@@ -105,6 +108,14 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
         (Some(last), true, false) => output::message!("continue with --after {}", last.number),
     }
     Ok(())
+}
+
+/// Number of an allocation. That of an array element is in its record.
+async fn number(allocation: JobRef, connection: &Connection) -> Result<u64, Failure> {
+    match allocation.index {
+        Some(_) => Ok(connection.client.allocation(allocation).await?.id.0),
+        None => Ok(allocation.id),
+    }
 }
 
 /// Returns the time range as parsed; `None` without one.

@@ -90,12 +90,16 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
         }
     }
     let columns = Columns::only(&["node", "revision", "force_released_from"]);
-    all.finish(columns, |of| {
-        let held = of.done.force_released_from.as_ref();
-        let held = held.map(|held| format!("{} attempt {}", held.allocation, held.attempt));
-        let revision = of.done.revision.to_string();
-        vec![of.node.to_string(), revision, held.unwrap_or_default()]
-    })
+    all.finish(columns, drain_row)
+}
+
+fn drain_row(of: &NodeResult<DrainResult>) -> Vec<String> {
+    let held = of.done.force_released_from.as_ref().map(|held| {
+        let name = name_text(held.allocation, held.element.as_ref());
+        format!("{name} attempt {}", held.attempt)
+    });
+    let revision = of.done.revision.to_string();
+    vec![of.node.to_string(), revision, held.unwrap_or_default()]
 }
 
 /// Undrains the nodes, after a check that each exists. All are tried; the first failure determines the exit code.
@@ -169,8 +173,37 @@ fn cleared_text(done: &UndrainResult) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_quorum_types::Revision;
+    use lattice_api::{allocation::ElementView, node::HolderView};
+    use lattice_quorum_types::{AllocationId, Revision};
+
+    #[test]
+    fn row_of_a_drain_names_the_element() {
+        let held = |element| HolderView {
+            allocation: AllocationId(239),
+            attempt: 2,
+            element,
+        };
+        let element = ElementView {
+            array: AllocationId(232),
+            index: 50,
+        };
+        for (held, cell) in [
+            (Some(held(Some(element))), "232_50 attempt 2"),
+            (Some(held(None)), "239 attempt 2"),
+            (None, ""),
+        ] {
+            let result = NodeResult {
+                node: NodeId::new("gpu007").unwrap(),
+                done: DrainResult {
+                    revision: Revision(7),
+                    force_released_from: held,
+                },
+            };
+            assert_eq!(drain_row(&result), ["gpu007", "7", cell]);
+        }
+    }
 
     #[test]
     fn remaining_reason_of_a_service_clears_itself() {

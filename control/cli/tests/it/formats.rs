@@ -493,3 +493,15 @@ fn failure_without_answer_is_a_problem() {
     assert_eq!(help.code, Some(0), "{help:?}");
     assert!(help.stdout.contains("Usage: lattice cancel"), "{help:?}");
 }
+
+/// An element is looked up by its name before the audit is read; here both are refused.
+#[test]
+fn audit_of_an_array_element_is_found_by_its_name() {
+    let sandbox = prepared();
+    let refusals = serve(&sandbox, Answers::Refusals);
+    for (allocation, code) in [("12", 1), ("12_7", 1), ("12_x", 2), ("0", 2)] {
+        let args = format!("--allocation {allocation}");
+        let done = run(&sandbox, &refusals, "json", ("audit query", &args));
+        assert_eq!(done.code, Some(code), "{allocation}: {done:?}");
+    }
+}

@@ -17,7 +17,7 @@ use lattice_engine::{
     },
 };
 use lattice_quorum_types::{
-    Command, NodeId, Revision,
+    AllocationName, Command, NodeId, Revision,
     audit::{AuditAction, AuditEntry},
     event::EventKind,
     node::{DrainReason, Node},
@@ -89,18 +89,15 @@ pub(crate) async fn drain(
         }
         applied => applied?,
     };
-    let view = core.view();
     let mut given_up = applied.events.iter().find_map(|event| match &event.kind {
-        EventKind::Audit { entry } => force_released_holder(&view, entry),
+        EventKind::Audit { entry } => force_released_holder(entry),
         _ => None,
     });
     if applied.events.is_empty() {
         // A repeated request is answered without its events.
         audit::for_each_entry(core, |entry| {
             if entry.revision == applied.revision {
-                given_up = given_up
-                    .take()
-                    .or_else(|| force_released_holder(&view, entry));
+                given_up = given_up.take().or_else(|| force_released_holder(entry));
             }
         })
         .await?;
@@ -112,16 +109,17 @@ pub(crate) async fn drain(
 }
 
 /// Holder from which the node was taken by force.
-fn force_released_holder(view: &View, entry: &AuditEntry) -> Option<HolderView> {
+fn force_released_holder(entry: &AuditEntry) -> Option<HolderView> {
     match &entry.action {
         AuditAction::ForceReleased {
             allocation: Some(allocation),
+            element,
             attempt,
             ..
         } => Some(HolderView {
             allocation: *allocation,
             attempt: *attempt,
-            element: ElementView::of(view.name_of(*allocation)),
+            element: ElementView::of(AllocationName::new(*allocation, *element)),
         }),
         _ => None,
     }

@@ -4,7 +4,7 @@
 //! and to the allocations of others. The code compares records before and after, so it covers every way to make such a
 //! change. The commands themselves write all other entries.
 
-use super::Case;
+use super::{Case, element};
 use crate::change::Change;
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, NodeId,
@@ -33,13 +33,13 @@ pub(super) fn append_entries(
                 if record.spec.sensitive {
                     actions.extend(before.and_then(|before| checkpointed(before, record)));
                     match is_asked_for {
-                        true => actions.extend(sensitive_request(command, before, record)),
-                        false => actions.extend(ended_waiting(before, record)),
+                        true => actions.extend(sensitive_request(case, command, before, record)),
+                        false => actions.extend(ended_waiting(case, before, record)),
                     }
                     actions.extend(
                         before
                             .into_iter()
-                            .flat_map(|before| sensitive_steps(before, record)),
+                            .flat_map(|before| sensitive_steps(case, before, record)),
                     );
                 }
             }
@@ -90,17 +90,28 @@ fn request_verb(command: &Command) -> Option<&'static str> {
     }
 }
 
+/// Cause of the stop, with the names of other allocations.
+fn cause(case: Case<'_>, after: &Allocation) -> Option<String> {
+    let stop = after.stop.as_ref()?;
+    Some(stop.text(&|id| element::name_of(case, id)))
+}
+
 /// Entry for a sensitive allocation that ended as a consequence while it held no nodes: a dependency was not met.
-fn ended_waiting(before: Option<&Allocation>, after: &Allocation) -> Option<AuditAction> {
+fn ended_waiting(
+    case: Case<'_>,
+    before: Option<&Allocation>,
+    after: &Allocation,
+) -> Option<AuditAction> {
     let waited = before.is_none_or(|before| !before.state.holds());
     (waited && after.state.is_terminal()).then(|| AuditAction::SensitiveEnded {
         allocation: after.id,
+        element: after.progress.element,
         attempt: after.attempt,
         user: after.user.clone(),
         project: after.spec.project.clone(),
         nodes: Vec::new(),
         state: after.state,
-        cause: after.stop.as_ref().map(ToString::to_string),
+        cause: cause(case, after),
     })
 }
 
@@ -110,6 +121,7 @@ fn checkpointed(before: &Allocation, after: &Allocation) -> Option<AuditAction> 
     let former = before.progress.kept.as_ref().map(|former| former.number);
     (former != Some(kept.number)).then(|| AuditAction::SensitiveCheckpointed {
         allocation: after.id,
+        element: after.progress.element,
         attempt: after.attempt,
         user: after.user.clone(),
         project: after.spec.project.clone(),
@@ -120,6 +132,7 @@ fn checkpointed(before: &Allocation, after: &Allocation) -> Option<AuditAction> 
 
 /// Entry for a request on a sensitive allocation; the requests of its own user are included.
 fn sensitive_request(
+    case: Case<'_>,
     command: &Command,
     before: Option<&Allocation>,
     after: &Allocation,
@@ -137,13 +150,14 @@ fn sensitive_request(
     };
     Some(AuditAction::SensitiveAsked {
         allocation: after.id,
+        element: after.progress.element,
         attempt: after.attempt,
         user: after.user.clone(),
         project: after.spec.project.clone(),
         what,
         nodes,
         state: after.state,
-        cause: after.stop.as_ref().map(ToString::to_string),
+        cause: cause(case, after),
     })
 }
 
@@ -162,6 +176,7 @@ fn on_others(case: Case<'_>, allocation: &Allocation, what: &str) -> Option<Audi
     let is_person = case.principal.privilege != Privilege::Service;
     (is_person && case.principal.name != allocation.user).then(|| AuditAction::AllocationActedOn {
         allocation: allocation.id,
+        element: allocation.progress.element,
         user: allocation.user.clone(),
         project: allocation.spec.project.clone(),
         what: what.to_owned(),
@@ -169,14 +184,15 @@ fn on_others(case: Case<'_>, allocation: &Allocation, what: &str) -> Option<Audi
 }
 
 /// Entries for a sensitive allocation that this change assigns, starts, resizes or ends.
-fn sensitive_steps(before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
-    let (allocation, attempt) = (after.id, after.attempt);
+fn sensitive_steps(case: Case<'_>, before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
+    let (allocation, element, attempt) = (after.id, after.progress.element, after.attempt);
     let (user, project) = (after.user.clone(), after.spec.project.clone());
     let nodes = || after.kept_nodes().cloned().collect::<Vec<NodeId>>();
     let mut steps = Vec::new();
     match (before.state.holds(), after.state.holds()) {
         (false, true) => steps.push(AuditAction::SensitiveAssigned {
             allocation,
+            element,
             attempt,
             user,
             project,
@@ -184,19 +200,21 @@ fn sensitive_steps(before: &Allocation, after: &Allocation) -> Vec<AuditAction> 
         }),
         (true, false) => steps.push(AuditAction::SensitiveEnded {
             allocation,
+            element,
             attempt,
             user,
             project,
             // Nodes that left earlier were audited when they left.
             nodes: unreleased_nodes(before),
             state: after.state,
-            cause: after.stop.as_ref().map(ToString::to_string),
+            cause: cause(case, after),
         }),
         (true, true) => {
             let runs = |a: &Allocation| a.state == AllocationState::Running;
             if before.state == AllocationState::Starting && runs(after) {
                 steps.push(AuditAction::SensitiveStarted {
                     allocation,
+                    element,
                     attempt,
                     user: user.clone(),
                     project: project.clone(),
@@ -209,6 +227,7 @@ fn sensitive_steps(before: &Allocation, after: &Allocation) -> Vec<AuditAction> 
             if !taken.is_empty() || !given_back.is_empty() {
                 steps.push(AuditAction::SensitiveResized {
                     allocation,
+                    element,
                     attempt,
                     user,
                     project,

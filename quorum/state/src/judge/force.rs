@@ -42,6 +42,7 @@ pub(super) fn release(
     let action = AuditAction::ForceReleased {
         node: id.clone(),
         allocation: Some(holder.allocation),
+        element: present.progress.element,
         attempt: holder.attempt,
         reason: reason.to_owned(),
     };

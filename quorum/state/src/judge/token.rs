@@ -1,6 +1,6 @@
 //! Join tokens: stored by hash, consumed by one enrolment at a time.
 
-use super::{Case, audited, invalid, trust};
+use super::{Case, audited, element, invalid, trust};
 use crate::{
     change::{Change, Verdict},
     token::{self, Token},
@@ -193,14 +193,15 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
         identity: Box::new(identity),
         renumber: replaced,
     });
+    let holder = node.and_then(|node| case.state.nodes.get(&node)?.holder);
+    let held = holder.map(|holder| holder.allocation);
     let action = AuditAction::Enrolled {
         role: asked.role,
         name: asked.name.to_owned(),
         token: token::short_hash(asked.hash),
         replaced,
-        held: node
-            .and_then(|node| case.state.nodes.get(&node)?.holder)
-            .map(|holder| holder.allocation),
+        held,
+        element: held.and_then(|id| element::name_of(case, id).element()),
     };
     let certificate = asked.certificate;
     Ok(Verdict {

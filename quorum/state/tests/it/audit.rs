@@ -62,6 +62,7 @@ fn sensitive_work_is_written_down_from_its_nodes_to_its_end() {
         [
             AuditAction::SensitiveAssigned {
                 allocation,
+                element: None,
                 attempt,
                 user: user.clone(),
                 project: project.clone(),
@@ -69,6 +70,7 @@ fn sensitive_work_is_written_down_from_its_nodes_to_its_end() {
             },
             AuditAction::SensitiveStarted {
                 allocation,
+                element: None,
                 attempt,
                 user: user.clone(),
                 project: project.clone(),
@@ -76,6 +78,7 @@ fn sensitive_work_is_written_down_from_its_nodes_to_its_end() {
             },
             AuditAction::SensitiveEnded {
                 allocation,
+                element: None,
                 attempt,
                 user,
                 project,

@@ -1,8 +1,12 @@
-//! Names of array elements in refusals: array and index, whichever program requested the change.
+//! Names of array elements in refusals and in the audit: array and index, whichever program requested the change.
 
 use crate::common::{Cluster, dependencies::*, node, preemption::*};
 use lattice_quorum_types::{
-    AllocationId, AllocationState, Command, VclusterName, command::RankReport, progress::MoveReason,
+    AllocationId, AllocationState, Command, VclusterName,
+    audit::AuditAction,
+    command::{Privilege, RankReport},
+    progress::{ArrayElement, MoveReason},
+    view::{Answer, Query},
 };
 
 /// Cluster with the array, and its element with index 50, which runs on n000.
@@ -51,6 +55,40 @@ fn scheduler_refusals_name_the_element() {
         reason,
         format!("node n004 has no rank in allocation {array}_50")
     );
+}
+
+/// The audit keeps the place in the array with the number: once the array has ended, no record has it.
+#[test]
+fn audit_entries_have_the_place_in_the_array() {
+    let (mut c, array, element) = running_element();
+    let release = Command::ForceRelease {
+        node: node("n000"),
+        reason: "the rack burnt".to_owned(),
+        expected: None,
+    };
+    c.propose("olga", Privilege::Operator, release).unwrap();
+    let place = Some(ArrayElement { array, index: 50 });
+    let (after, limit) = (0, 100);
+    let Answer::Audit(entries) = c.state.query(&Query::Audit { after, limit }) else {
+        panic!("audit")
+    };
+    let found: Vec<_> = entries
+        .into_iter()
+        .filter_map(|entry| match entry.action {
+            AuditAction::ForceReleased {
+                allocation: Some(allocation),
+                element,
+                ..
+            }
+            | AuditAction::AllocationActedOn {
+                allocation,
+                element,
+                ..
+            } => Some((allocation, element)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(found, [(element, place), (element, place)]);
 }
 
 #[test]

@@ -240,6 +240,7 @@ fn it_is_written_down_and_not_for_everybody() {
     let action = AuditAction::ForceReleased {
         node: held,
         allocation: Some(id),
+        element: None,
         attempt: 1,
         reason: "the rack burnt".to_owned(),
     };

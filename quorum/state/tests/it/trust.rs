@@ -596,6 +596,7 @@ fn what_was_done_stays_known_in_a_chain_that_shows_every_change() {
         token: "a10000000000".to_owned(),
         replaced,
         held: None,
+        element: None,
     };
     assert_eq!(entries[1].action, enrolled(false));
     assert_eq!(entries[2].action, enrolled(true));

@@ -10,6 +10,7 @@ use crate::{
     limit::{Limits, Resource},
     node::Lifecycle,
     origin::AttemptOrigin,
+    progress::ArrayElement,
     rpc::Role,
 };
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ pub enum AuditAction {
         node: NodeId,
         /// Allocation that held the node.
         allocation: Option<AllocationId>,
+        /// Place of that allocation in a job array.
+        element: Option<ArrayElement>,
         /// Attempt of that allocation.
         attempt: u32,
         /// Reason as given.
@@ -58,6 +61,8 @@ pub enum AuditAction {
         /// Allocation that held the node at that time. Later reports on this allocation come from the new holder of the
         /// name.
         held: Option<AllocationId>,
+        /// Place of that allocation in a job array.
+        element: Option<ArrayElement>,
     },
     /// Certificates were revoked.
     CertificatesRevoked {
@@ -166,6 +171,8 @@ pub enum AuditAction {
     SensitiveAssigned {
         /// Number of the allocation.
         allocation: AllocationId,
+        /// Place of the allocation in a job array.
+        element: Option<ArrayElement>,
         /// Attempt of the allocation.
         attempt: u32,
         /// User of the allocation.
@@ -179,6 +186,8 @@ pub enum AuditAction {
     SensitiveStarted {
         /// Number of the allocation.
         allocation: AllocationId,
+        /// Place of the allocation in a job array.
+        element: Option<ArrayElement>,
         /// Attempt of the allocation.
         attempt: u32,
         /// User of the allocation.
@@ -192,6 +201,8 @@ pub enum AuditAction {
     SensitiveEnded {
         /// Number of the allocation.
         allocation: AllocationId,
+        /// Place of the allocation in a job array.
+        element: Option<ArrayElement>,
         /// Attempt of the allocation.
         attempt: u32,
         /// User of the allocation.
@@ -209,6 +220,8 @@ pub enum AuditAction {
     SensitiveResized {
         /// Number of the allocation.
         allocation: AllocationId,
+        /// Place of the allocation in a job array.
+        element: Option<ArrayElement>,
         /// Attempt of the allocation.
         attempt: u32,
         /// User of the allocation.
@@ -282,6 +295,8 @@ pub enum AuditAction {
     AllocationActedOn {
         /// Number of the allocation.
         allocation: AllocationId,
+        /// Place of the allocation in a job array.
+        element: Option<ArrayElement>,
         /// User of the allocation.
         user: String,
         /// Project of the allocation.
@@ -394,6 +409,8 @@ pub enum AuditAction {
     SensitiveAsked {
         /// Number of the allocation.
         allocation: AllocationId,
+        /// Place of the allocation in a job array.
+        element: Option<ArrayElement>,
         /// Attempt of the allocation; 0 before the first.
         attempt: u32,
         /// User of the allocation.
@@ -440,6 +457,8 @@ pub enum AuditAction {
     SensitiveCheckpointed {
         /// Number of the allocation.
         allocation: AllocationId,
+        /// Place of the allocation in a job array.
+        element: Option<ArrayElement>,
         /// Attempt of the allocation.
         attempt: u32,
         /// User of the allocation.

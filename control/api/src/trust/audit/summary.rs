@@ -1,7 +1,7 @@
 //! Audit actions as sentences.
 
 use lattice_quorum_types::{
-    NodeId, ProjectPath,
+    AllocationName, NodeId, ProjectPath,
     audit::{AuditAction, ChangedLimit, NamedLimit},
     budget::{HOUR_MS, ONE_PPM},
     hostlist,
@@ -14,12 +14,14 @@ pub fn summary(action: &AuditAction) -> String {
         AuditAction::ForceReleased {
             node,
             allocation,
+            element,
             attempt,
             reason,
         } => match allocation {
             Some(id) => {
+                let name = AllocationName::new(*id, *element);
                 format!(
-                    "took node {node} from allocation {id} attempt {attempt} by force: {reason}"
+                    "took node {node} from allocation {name} attempt {attempt} by force: {reason}"
                 )
             }
             None => format!("released node {node}, which nobody held, by force: {reason}"),
@@ -43,13 +45,15 @@ pub fn summary(action: &AuditAction) -> String {
             token,
             replaced,
             held,
+            element,
         } => {
             let how = match replaced {
                 true => "enrolled, taking over the name,",
                 false => "enrolled",
             };
             let held = held.map_or(String::new(), |id| {
-                format!("; allocation {id} held the node then")
+                let name = AllocationName::new(id, *element);
+                format!("; allocation {name} held the node then")
             });
             format!("{role}/{name} {how} with join token {token}{held}")
         }
@@ -119,28 +123,33 @@ pub fn summary(action: &AuditAction) -> String {
         }
         AuditAction::SensitiveAssigned {
             allocation,
+            element,
             attempt,
             user,
             project,
             nodes,
         } => format!(
-            "gave {} to sensitive allocation {allocation} attempt {attempt} of {user} in project \
+            "gave {} to sensitive allocation {} attempt {attempt} of {user} in project \
              {project}",
-            node_list(nodes)
+            node_list(nodes),
+            AllocationName::new(*allocation, *element)
         ),
         AuditAction::SensitiveStarted {
             allocation,
+            element,
             attempt,
             user,
             project,
             nodes,
         } => format!(
-            "sensitive allocation {allocation} attempt {attempt} of {user} in project {project} \
+            "sensitive allocation {} attempt {attempt} of {user} in project {project} \
              runs on {}",
+            AllocationName::new(*allocation, *element),
             node_list(nodes)
         ),
         AuditAction::SensitiveEnded {
             allocation,
+            element,
             attempt,
             user,
             project,
@@ -148,8 +157,9 @@ pub fn summary(action: &AuditAction) -> String {
             state,
             cause,
         } => format!(
-            "sensitive allocation {allocation} attempt {attempt} of {user} in project {project} \
+            "sensitive allocation {} attempt {attempt} of {user} in project {project} \
              ended on {}: {state}{}",
+            AllocationName::new(*allocation, *element),
             node_list(nodes),
             cause
                 .as_ref()
@@ -157,6 +167,7 @@ pub fn summary(action: &AuditAction) -> String {
         ),
         AuditAction::SensitiveResized {
             allocation,
+            element,
             attempt,
             user,
             project,
@@ -168,8 +179,9 @@ pub fn summary(action: &AuditAction) -> String {
                 false => format!(" {verb} {}", node_list(nodes)),
             };
             format!(
-                "sensitive allocation {allocation} attempt {attempt} of {user} in project \
+                "sensitive allocation {} attempt {attempt} of {user} in project \
                  {project}{}{}",
+                AllocationName::new(*allocation, *element),
                 change("took", taken),
                 change("gave back", given_back)
             )
@@ -234,10 +246,14 @@ pub fn summary(action: &AuditAction) -> String {
         }
         AuditAction::AllocationActedOn {
             allocation,
+            element,
             user,
             project,
             what,
-        } => format!("{what}: allocation {allocation} of {user} in project {project}"),
+        } => format!(
+            "{what}: allocation {} of {user} in project {project}",
+            AllocationName::new(*allocation, *element)
+        ),
         AuditAction::VclusterSet {
             vcluster,
             before,
@@ -286,14 +302,16 @@ pub fn summary(action: &AuditAction) -> String {
         }
         AuditAction::SensitiveCheckpointed {
             allocation,
+            element,
             attempt,
             user,
             project,
             number,
             ..
         } => format!(
-            "sensitive allocation {allocation} attempt {attempt} of {user} in project {project} wrote checkpoint \
-             {number}"
+            "sensitive allocation {} attempt {attempt} of {user} in project {project} wrote checkpoint \
+             {number}",
+            AllocationName::new(*allocation, *element)
         ),
         AuditAction::MemberAdded { member, addr } => {
             format!("quorum member {member} at {addr} joined")
@@ -363,6 +381,7 @@ pub fn summary(action: &AuditAction) -> String {
         }
         AuditAction::SensitiveAsked {
             allocation,
+            element,
             user,
             project,
             what,
@@ -379,8 +398,9 @@ pub fn summary(action: &AuditAction) -> String {
                 .as_ref()
                 .map_or(String::new(), |why| format!(" ({why})"));
             format!(
-                "{what}: sensitive allocation {allocation} of {user} in project {project}{on}; now \
-                 {state}{cause}"
+                "{what}: sensitive allocation {} of {user} in project {project}{on}; now \
+                 {state}{cause}",
+                AllocationName::new(*allocation, *element)
             )
         }
     }

@@ -196,6 +196,7 @@ fn replaced_member_signs_with_its_new_certificate() {
         token: "0123456789ab".to_owned(),
         replaced: true,
         held: None,
+        element: None,
     };
     let replaced = AuditEntry::following(all.last(), entry.revision, replaced_at, by, action);
     all.push(replaced);
@@ -231,6 +232,7 @@ fn replaced_member_signs_with_its_new_certificate() {
         token: "0123456789ab".to_owned(),
         replaced: true,
         held: None,
+        element: None,
     };
     let at = entry.at;
     other.push(AuditEntry::following(

@@ -40,6 +40,7 @@ fn some() -> Vec<AuditEntry> {
     };
     let ended = AuditAction::SensitiveEnded {
         allocation: AllocationId(7),
+        element: None,
         attempt: 1,
         user: "alice".to_owned(),
         project: project("ocean/deep"),
