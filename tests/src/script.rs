@@ -21,6 +21,14 @@ pub enum Behaviour {
     LeavesAnother,
 }
 
+/// The commands as a script of the shell, unless their first line names an interpreter.
+pub fn with_interpreter(commands: &str) -> String {
+    match commands.starts_with("#!") {
+        true => commands.to_owned(),
+        false => format!("#!/bin/sh\n{commands}"),
+    }
+}
+
 impl Script {
     /// Creates a job with its files in `folder`. The folder is created, and any user may write to it.
     pub fn in_folder(folder: PathBuf) -> Self {

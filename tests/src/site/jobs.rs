@@ -3,6 +3,7 @@
 use super::{PROJECT, Site, plan::Hook};
 use crate::{
     procs,
+    script::with_interpreter,
     wait::{LOOK_EVERY, PATIENCE},
 };
 use lattice_api::{AllocationRequest, allocation::ConstraintsBody, node::NodeView};
@@ -15,12 +16,12 @@ use std::{
 };
 
 impl Site {
-    /// Request for one node that runs a script.
+    /// Request for one node that runs a script of the shell, or of the interpreter in its first line.
     pub fn request(&self, node: Option<&str>, script: &str) -> AllocationRequest {
         AllocationRequest {
             project: PROJECT.to_owned(),
             nodes: 1,
-            script: Some(script.to_owned()),
+            script: Some(with_interpreter(script)),
             env: [(procs::SITE_VARIABLE.to_owned(), self.name().to_owned())].into(),
             walltime: Some("30m".to_owned()),
             constraints: ConstraintsBody {

@@ -10,7 +10,7 @@ use lattice_api::dag::{DagRequest, DagView};
 use lattice_client::{AllocationView, JobRef};
 use lattice_tests::{
     procs,
-    script::{Behaviour, Script},
+    script::{Behaviour, Script, with_interpreter},
     site::Plan,
     wait::{eventually, until},
 };
@@ -89,7 +89,10 @@ fn read(world: &mut World, name: &str, said: &StepMatch) {
         for (column, cell) in row.iter().filter(|(_, cell)| !cell.is_empty()) {
             match column.as_str() {
                 "member" => member["name"] = json!(cell),
-                "does" => member["script"] = json!(work(cell, &script).expect(cell)),
+                "does" => {
+                    let commands = work(cell, &script).expect(cell);
+                    member["script"] = json!(with_interpreter(&commands));
+                }
                 "on" => member["constraints"] = json!({"nodelist": cell}),
                 "after" => member["after"] = after(cell),
                 "array" | "requeue" => member[column] = json!(cell),

@@ -9,7 +9,7 @@ use lattice_api::{AllocationRequest, allocation::CheckpointBody};
 use lattice_client::{ClientError, SubmitOptions};
 use lattice_quorum_types::AllocationId;
 use lattice_tests::{
-    script::{Behaviour, Script},
+    script::{Behaviour, Script, with_interpreter},
     wait::{eventually, until},
 };
 
@@ -50,7 +50,7 @@ fn request(world: &mut World, row: &[(String, String)]) -> (String, AllocationRe
             "begin" => request.begin = text(),
             "deadline" => request.deadline = text(),
             "reservation" => request.reservation = text(),
-            "does" => request.script = Some(does(cell, &script)),
+            "does" => request.script = Some(with_interpreter(&does(cell, &script))),
             other => panic!("no request has a column {other:?}"),
         }
     }

@@ -10,7 +10,9 @@ use crate::{
 };
 use lattice_api::allocation::{MetricBody, ScaleBody};
 use lattice_client::{AllocationView, SubmitOptions};
-use lattice_tests::{prometheus::Prometheus, site::Plan, wait::eventually};
+use lattice_tests::{
+    prometheus::Prometheus, script::with_interpreter, site::Plan, wait::eventually,
+};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Series that services follow.
@@ -118,9 +120,12 @@ async fn submits(world: &mut World, name: &str, (min, max): (u32, u32), said: &S
         match what.as_str() {
             "target" => target = value.parse().unwrap(),
             "does" if value.starts_with("counts ") => {
-                request.script = Some(jobs::does(&value, &script));
+                request.script = Some(with_interpreter(&jobs::does(&value, &script)));
             }
-            "does" => request.script = Some(work(&value, &script).expect(&value)),
+            "does" => {
+                let commands = work(&value, &script).expect(&value);
+                request.script = Some(with_interpreter(&commands));
+            }
             "project" => request.project = value,
             "class" => request.class = Some(value.parse().unwrap()),
             "checkpoint" => request.checkpoint = Some(jobs::when_asked(&value)),

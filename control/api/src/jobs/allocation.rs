@@ -5,7 +5,7 @@ use crate::{notation::duration, problem::FieldError};
 use lattice_quorum_types::{
     AllocationId, ProjectPath, Revision, VclusterName,
     limit::OnLimit,
-    spec::{AllocationSpec, OutputFiles, Requeue, Workload},
+    spec::{AllocationSpec, OutputFiles, Requeue, Workload, check_script},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -67,7 +67,8 @@ pub struct AllocationRequest {
     /// Program and arguments; with `script`, the arguments of the script. Give at least one of the two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub argv: Vec<String>,
-    /// Script, run by the interpreter of its `#!` line with `argv` as its arguments.
+    /// Script, run by the interpreter of its `#!` line with `argv` as its arguments. Its first line is `#!` and the path
+    /// of the interpreter; its lines have no carriage returns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
     /// Environment variables, added to a minimal environment. The values are never shown again.
@@ -298,6 +299,9 @@ impl AllocationRequest {
             return Err(field_error("nodes")(
                 "0 is not a valid number of nodes; request at least 1 node",
             ));
+        }
+        if let Some(script) = &self.script {
+            check_script(script).map_err(field_error("script"))?;
         }
         self.on_limit()?;
         let (demand, terms) = (self.demand()?, self.terms(known)?);

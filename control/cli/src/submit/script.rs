@@ -16,6 +16,7 @@ mod values;
 use super::flags::{CommandLineFlags, Flags, GivenFlag};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use header::Line;
+use lattice_quorum_types::spec::{InvalidScript, check_script};
 use std::fmt;
 use values::Job;
 
@@ -99,39 +100,22 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Checks that a text is a script that nodes can run: not empty, without DOS line endings, and with the interpreter in
-/// its first line. Everything else in a script depends on these. `name`: the script in the error text.
+/// Checks that a text is a script that nodes can run. `name`: the script in the error text.
 ///
 /// # Errors
 /// The first fault, with its line and the remedy.
 pub fn check_text(text: &str, name: &str) -> Result<(), String> {
-    if text.trim().is_empty() {
-        return Err(format!(
-            "script {name} is empty; write the commands to run after a first line such as #!/bin/bash"
-        ));
-    }
-    if let Some(line) = text.split('\n').position(|line| line.ends_with('\r')) {
-        let line = line + 1;
-        return Err(format!(
-            "script {name}:{line}: it has DOS line endings, and the interpreter would read the carriage return as part \
-             of the line; remove the carriage returns: sed -i 's/\\r$//' FILE"
-        ));
-    }
-    if text.starts_with('\u{feff}') {
-        return Err(format!(
-            "script {name}:1: it begins with a byte-order mark, so its first line has no effect; save it as UTF-8 \
-             without the mark"
-        ));
-    }
-    let first = text.lines().next().unwrap_or_default();
-    let interpreter = first.strip_prefix("#!").map(str::trim);
-    match interpreter {
-        Some(interpreter) if !interpreter.is_empty() => Ok(()),
-        _ => Err(format!(
-            "script {name}:1: it does not begin with #! and the path of an interpreter; put one on the first line, as \
-             #!/bin/bash; a command is written after --, as lattice submit -- hostname"
-        )),
-    }
+    check_script(text).map_err(|fault| {
+        let place = fault.line().map(|line| format!(":{line}"));
+        let place = place.unwrap_or_default();
+        let hint = match fault {
+            InvalidScript::NoInterpreter => {
+                "; a command is written after --, as lattice submit -- hostname"
+            }
+            _ => "",
+        };
+        format!("script {name}{place}: {fault}{hint}")
+    })
 }
 
 /// Reads the lines of a script that contain flags.

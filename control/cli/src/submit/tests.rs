@@ -153,7 +153,10 @@ fn file_that_is_not_a_script_is_refused_before_its_options() {
     };
     for text in ["", "\n  \n", "\r\n"] {
         let why = why(text);
-        assert!(why.starts_with("script job.sh is empty; write"), "{why}");
+        assert!(
+            why.starts_with("script job.sh: it is empty; write"),
+            "{why}"
+        );
     }
     for text in [
         "hostname\n",
@@ -390,6 +393,7 @@ fn a_field_is_named_by_a_flag_that_there_is() {
         "checkpoint_time",
         "storage_gb_s",
         "on_limit",
+        "script",
         "constraints.gpu_models",
         "constraints.gpus_per_node",
         "constraints.memory_bytes",

@@ -163,7 +163,7 @@ async fn a_body_that_cannot_be_read_is_refused_by_name() {
     let large = format!(r#"{{"project":"{}"}}"#, "x".repeat(2 << 20));
     assert_eq!(send(json, large).await.status, 413);
     let script = format!(
-        r#"{{"project":"atlas/web","nodes":1,"script":"{}"}}"#,
+        r##"{{"project":"atlas/web","nodes":1,"script":"#!/bin/sh\n{}"}}"##,
         "x".repeat(70 << 10)
     );
     assert!(send(json, script).await.detail.contains("more than"));

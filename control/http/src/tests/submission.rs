@@ -1,7 +1,7 @@
 //! Submission: rejection of impossible requests, and dry runs.
 
 use super::{
-    fixture::{ApiFixture, job, operator_envelope},
+    fixture::{ApiFixture, ask, job, operator_envelope},
     grpc::{by, channel},
 };
 use lattice_api::{Problem, v1};
@@ -14,9 +14,11 @@ use lattice_engine::{core::Wakes, inputs::System, observed_state};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{Command, NodeId, UnixMillis, node::Lifecycle};
 use lattice_view::PingOutcome;
+use reqwest::Method;
+use serde_json::json;
 use std::sync::Arc;
 use tonic::Code;
-use v1::allocations_client::AllocationsClient;
+use v1::{allocations_client::AllocationsClient, dags_client::DagsClient};
 
 /// The first 16 nodes have a document with four A100; the others are unknown.
 pub(super) fn read_some(fixture: &ApiFixture) {
@@ -389,4 +391,63 @@ async fn grpc_dry_run_matches_rest() {
         (grpc_outlook.groups, grpc_outlook.span),
         (said.groups, said.span)
     );
+}
+
+/// The same rule as that of the command line, with the field, for every way to submit.
+#[tokio::test]
+async fn text_that_is_not_a_script_is_refused_everywhere() {
+    let fixture = ApiFixture::furnished().await;
+    let channel = channel(&fixture).await;
+    for (script, reason) in [
+        ("", "it is empty"),
+        ("hostname", "it does not begin with #!"),
+        ("#!/bin/sh\r\ntrue\r\n", "it has DOS line endings"),
+    ] {
+        let request = json!({"project": "atlas/web", "nodes": 1, "script": script});
+        let mut member = request.clone();
+        member["name"] = json!("a");
+        let dag = json!({"name": "g", "members": [member]});
+        for (path, body, field) in [
+            ("allocations", request, "script"),
+            ("dags", dag, "members.a.script"),
+        ] {
+            let (status, problem) = ask(&fixture, "alice", Method::POST, path, body).await;
+            assert_eq!((status, &problem["field"]), (400, &json!(field)));
+            let expected = format!("{field}: {reason}");
+            let detail = problem["detail"].as_str().unwrap();
+            assert!(detail.starts_with(&expected), "{detail}");
+        }
+        let message = || v1::SubmitRequest {
+            project: "atlas/web".to_owned(),
+            nodes: 1,
+            script: Some(script.to_owned()),
+            ..Default::default()
+        };
+        let mut client = AllocationsClient::new(channel.clone());
+        let refused = client.submit(by(&fixture, "alice", message())).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        let problem = Problem::from_grpc(&refused).unwrap();
+        assert_eq!(problem.field.as_deref(), Some("script"));
+        let dag = v1::SubmitDagRequest {
+            name: "g".to_owned(),
+            members: vec![v1::DagMemberRequest {
+                request: Some(v1::SubmitRequest {
+                    name: Some("a".to_owned()),
+                    ..message()
+                }),
+                after: Vec::new(),
+            }],
+            ..Default::default()
+        };
+        let mut client = DagsClient::new(channel.clone());
+        let refused = client.submit(by(&fixture, "alice", dag)).await.unwrap_err();
+        let problem = Problem::from_grpc(&refused).unwrap();
+        assert_eq!(problem.field.as_deref(), Some("members.a.script"));
+    }
+    let request = AllocationRequest {
+        script: Some("#!/bin/sh\ntrue\n".to_owned()),
+        ..job("atlas/web", 1)
+    };
+    submit(&fixture, &request, true).await.unwrap();
 }

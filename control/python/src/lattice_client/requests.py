@@ -154,7 +154,8 @@ class AllocationRequest(_AllocationRequestNeeded, _AllocationRequestWords, total
     scale: Optional[ScaleBody]
     """Scaling of the number of nodes by a metric."""
     script: Optional[str]
-    """Script, run by the interpreter of its `#!` line with `argv` as its arguments."""
+    """Script, run by the interpreter of its `#!` line with `argv` as its arguments. Its first
+    line is `#!` and the path of the interpreter; its lines have no carriage returns."""
     sensitive: bool
     """Sensitive data: attested nodes of one conformance group, no preemption, audit of each
     request, and a wipe afterwards."""
@@ -527,7 +528,8 @@ class MemberRequest(_MemberRequestNeeded, _MemberRequestWords, total=False):
     scale: Optional[ScaleBody]
     """Scaling of the number of nodes by a metric."""
     script: Optional[str]
-    """Script, run by the interpreter of its `#!` line with `argv` as its arguments."""
+    """Script, run by the interpreter of its `#!` line with `argv` as its arguments. Its first
+    line is `#!` and the path of the interpreter; its lines have no carriage returns."""
     sensitive: bool
     """Sensitive data: attested nodes of one conformance group, no preemption, audit of each
     request, and a wipe afterwards."""

@@ -1,8 +1,10 @@
 //! Allocation requests.
 
 mod demand;
+mod script;
 
 pub use demand::{Demand, InvalidDemand};
+pub use script::{InvalidScript, check_script};
 
 use crate::{AllocationId, NodeId, ProjectPath, VclusterName, terms::Terms};
 use serde::{Deserialize, Serialize};
@@ -16,7 +18,8 @@ pub const MAX_WORKLOAD_BYTES: usize = 64 * 1024;
 pub struct Workload {
     /// Program and arguments. May be empty only if `script` is given.
     pub argv: Vec<String>,
-    /// Script, which is written to a private file and run by its own `#!` line (default `/bin/sh`).
+    /// Script, which is written to a private file and run by its own `#!` line. The API rejects a script without one;
+    /// agents run such a script with `/bin/sh`.
     pub script: Option<String>,
     /// Environment variables, added to a minimal environment. Never logged, and redacted in listings.
     pub env: BTreeMap<String, String>,

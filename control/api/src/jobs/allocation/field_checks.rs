@@ -126,6 +126,7 @@ impl AllocationRequest {
             "mutex" => self.mutex = None,
             "reservation" => self.reservation = None,
             "on_limit" => self.on_limit = None,
+            "script" => self.script = None,
             _ => return false,
         }
         true

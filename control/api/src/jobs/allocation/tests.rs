@@ -139,6 +139,31 @@ fn one_text_may_name_several_gpu_models() {
     assert_eq!(models("[]"), [""; 0]);
 }
 
+/// A script that `lattice submit` refuses is refused here, too, by the name of its field.
+#[test]
+fn text_that_is_not_a_script_is_refused() {
+    for (script, reason) in [
+        ("", "script: it is empty"),
+        (" \n", "script: it is empty"),
+        ("hostname", "script: it does not begin with #!"),
+        ("#!/bin/sh\r\ntrue\r\n", "script: it has DOS line endings"),
+    ] {
+        let body = AllocationRequest {
+            project: "a".to_owned(),
+            nodes: 1,
+            script: Some(script.to_owned()),
+            ..AllocationRequest::default()
+        };
+        let refused = body.clone().into_spec().unwrap_err();
+        assert!(refused.to_string().starts_with(reason), "{refused}");
+        // Other faults are reported with it.
+        let both = AllocationRequest { nodes: 0, ..body };
+        let fields: Vec<String> = both.faults().into_iter().map(|of| of.field).collect();
+        assert_eq!(fields, ["nodes", "script"]);
+    }
+    request(r##"{"project":"a","nodes":1,"script":"#!/bin/sh\ntrue\n"}"##).unwrap();
+}
+
 #[test]
 fn output_goes_where_it_is_asked_to() {
     let spec = request(
@@ -152,9 +177,9 @@ fn output_goes_where_it_is_asked_to() {
 
 fn record() -> Allocation {
     let spec = request(
-        r#"{"project":"atlas/web","nodes":3,"argv":["run","--fast"],"script":"echo hush",
+        r##"{"project":"atlas/web","nodes":3,"argv":["run","--fast"],"script":"#!/bin/sh\necho hush",
             "env":{"API_KEY":"tell-nobody"},
-            "constraints":{"nodelist":"gpu[001-004]","spread":"any"}}"#,
+            "constraints":{"nodelist":"gpu[001-004]","spread":"any"}}"##,
     )
     .unwrap();
     let rank = |node| Rank {
@@ -195,7 +220,7 @@ fn environment_values_are_never_shown() {
         .workload
         .unwrap();
     assert_eq!(full.env["API_KEY"], REDACTED);
-    assert_eq!(full.script.as_deref(), Some("echo hush"));
+    assert_eq!(full.script.as_deref(), Some("#!/bin/sh\necho hush"));
 }
 
 #[test]
