@@ -173,10 +173,10 @@ fn read_member(mut member: Value, problems: &mut Problems) -> Option<MemberReque
         let is_near = |key: &&str| *key != AFTER && nearest(key, [AFTER].into_iter()).is_some();
         let misspelt = fields.keys().filter_map(Value::as_str).find(is_near);
         if let Some(key) = misspelt.map(str::to_owned) {
-            fields.remove(key.as_str());
+            fields.shift_remove(key.as_str());
             problems.add(key, format!("unknown key; did you mean {AFTER}?"));
         }
-        let given = fields.remove(AFTER).filter(|given| !given.is_null());
+        let given = fields.shift_remove(AFTER).filter(|given| !given.is_null());
         problems.check_part(AFTER, |problems| {
             if let Some(read) = given.and_then(|given| read_part(given, problems)) {
                 after = read;

@@ -222,7 +222,7 @@ fn replace_in_map(map: &mut Mapping, name: &str, rest: &[String], with: Replacem
     let key = map.keys().find(has_name).cloned();
     let key = key.unwrap_or_else(|| Value::String(name.to_owned()));
     match with {
-        Replacement::Remove if rest.is_empty() => map.remove(&key).is_some(),
+        Replacement::Remove if rest.is_empty() => map.shift_remove(&key).is_some(),
         Replacement::Set(value) if rest.is_empty() => {
             map.insert(key, value);
             true
