@@ -200,7 +200,7 @@ pub async fn check_online(config: &Config, settings: &Settings, on_check: OnChec
     tokio::join!(
         check_members(config, &settings.quorum, on_check),
         async { check_issuer(settings).await.into_iter().for_each(on_check) },
-        async { check_waldur(settings).await.into_iter().for_each(on_check) },
+        async { check_waldur(&config.cluster, settings).await.into_iter().for_each(on_check) },
         check_all_bmcs(settings, on_check),
         check_sources(&settings.scheduling, now, on_check),
     );
@@ -283,10 +283,10 @@ fn late() -> String {
     format!("no answer within {} s", WEB_TIMEOUT.as_secs())
 }
 
-async fn check_waldur(settings: &Settings) -> Option<OnlineCheck> {
+async fn check_waldur(cluster: &str, settings: &Settings) -> Option<OnlineCheck> {
     let accounting = settings.accounting.as_ref()?;
     let subject = format!("accounting.waldur.api_url {}", accounting.api);
-    let client = match waldur_client(accounting) {
+    let client = match waldur_client(cluster, accounting) {
         Ok(client) => client,
         Err(why) => {
             return Some(OnlineCheck::failed(
@@ -316,7 +316,7 @@ async fn check_waldur(settings: &Settings) -> Option<OnlineCheck> {
     })
 }
 
-fn waldur_client(settings: &AccountingSettings) -> Result<WaldurClient, String> {
+fn waldur_client(cluster: &str, settings: &AccountingSettings) -> Result<WaldurClient, String> {
     let pem = match &settings.ca_file {
         None => Vec::new(),
         Some(path) => std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?,
@@ -327,7 +327,7 @@ fn waldur_client(settings: &AccountingSettings) -> Result<WaldurClient, String> 
         vault: settings.vault.clone(),
     };
     let (api, token) = (settings.api.clone(), settings.token.clone());
-    Ok(WaldurClient::new(http, api, secrets, token))
+    Ok(WaldurClient::new(cluster, http, api, secrets, token))
 }
 
 async fn check_all_bmcs(settings: &Settings, on_check: OnCheck<'_>) {

@@ -476,6 +476,8 @@ impl From<AccountingStatus> for v1::AccountingStatus {
             sent: view.sent,
             reported: view.reported,
             rejected: view.rejected.into_iter().map(Into::into).collect(),
+            round_began_at: view.round_began_at,
+            clock_skew_ms: view.clock_skew_ms,
         }
     }
 }
@@ -496,6 +498,7 @@ impl From<v1::ReconcileAccountingRequest> for ReconcileRequest {
             since: r.since,
             until: r.until,
             dry_run: r.dry_run,
+            accept: r.accept,
         }
     }
 }

@@ -5,6 +5,7 @@ use lattice_waldur::{
     config::AccountingSettings,
     secret::{SecretRef, Secrets},
     status::{Difference, SyncStatus},
+    sync::ReconcileMode,
 };
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -36,7 +37,7 @@ pub struct AccountingConnection {
 pub(crate) struct ReconcileRequest {
     pub(crate) since: UnixMillis,
     pub(crate) until: UnixMillis,
-    pub(crate) only_look: bool,
+    pub(crate) mode: ReconcileMode,
     pub(crate) answer: oneshot::Sender<Result<Vec<Difference>, String>>,
 }
 
@@ -89,13 +90,13 @@ impl AccountingConnection {
         self.wake.notify_one();
     }
 
-    /// Compares the totals of all months that overlap the period with those in the accounting system, and corrects the
-    /// latter unless `only_look` is set. Waits for the reconciler.
+    /// Compares the totals of all months that overlap the period with those in the accounting system, and does with the
+    /// differences what `mode` requires. Waits for the reconciler.
     pub async fn reconcile(
         &self,
         since: UnixMillis,
         until: UnixMillis,
-        only_look: bool,
+        mode: ReconcileMode,
     ) -> Result<Vec<Difference>, ReconcileError> {
         let (answer, answered) = oneshot::channel();
         {
@@ -106,7 +107,7 @@ impl AccountingConnection {
             asked.push_back(ReconcileRequest {
                 since,
                 until,
-                only_look,
+                mode,
                 answer,
             });
         }

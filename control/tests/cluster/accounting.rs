@@ -25,7 +25,7 @@ use tokio::{net::TcpListener, time::timeout};
 
 /// GPUs per node.
 const GPUS: u64 = 8;
-const RESOURCE: &str = "lattice:atlas@default";
+const RESOURCE: &str = "lattice:test:atlas@default";
 
 /// Allocation that ran on the cluster in use without accounting.
 static UNWANTED: Mutex<Option<Allocation>> = Mutex::new(None);

@@ -4,34 +4,44 @@
 //! repeat changes nothing. Waldur creates a second object with the same `backend_id` without an error, so every object
 //! is looked up before it is created. A reply that is not JSON counts as an outage, except with status 404.
 
+mod clock;
 mod credit;
 mod objects;
+mod orders;
+mod resources;
+mod scope;
 mod usage;
 
-pub use credit::{HoursLimit, KnownResource, PurchasedLimits};
-pub use objects::{ObjectParameters, Objects, ResourceScope};
-pub use usage::Amounts;
+pub use clock::{GUARD_AFTER_MS, GUARD_BEFORE_MS, MonthPhase};
+pub use credit::{HoursLimit, PurchasedLimits, purchased_limits};
+pub use objects::{ObjectParameters, Objects};
+pub use orders::{OpenOrder, OrderKind};
+pub use resources::KnownResource;
+pub use scope::ResourceScope;
+pub use usage::{Amounts, MonthUsage, PlanPeriod};
 
 use crate::secret::{SecretError, SecretRef, Secrets};
+use clock::DateSample;
+use jiff::tz::TimeZone;
 use lattice_host::error_text::innermost;
-use lattice_quorum_types::text::with_ellipsis;
+use lattice_quorum_types::{UnixMillis, text::with_ellipsis};
 use reqwest::{
     Client, Method, RequestBuilder, StatusCode, Url,
-    header::{AUTHORIZATION, HeaderValue, RETRY_AFTER},
+    header::{AUTHORIZATION, DATE, HeaderValue, RETRY_AFTER},
     redirect,
 };
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 /// Timeout of a request. A request takes a sixth of a second on a small server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest reply that is read, in bytes.
 const MAX_REPLY_BYTES: usize = 32 << 20;
-/// Objects per page; Waldur 8.x returns no more.
-const PAGE_SIZE: usize = 100;
+/// Objects per page. Waldur 7 returns no more; 8 returns at most 100.
+const PAGE_SIZE: usize = 300;
 /// Longest part of a reply in an error text, in bytes.
 const MAX_SHOWN_BYTES: usize = 400;
 
@@ -127,14 +137,18 @@ pub fn http_client(pem: &[u8]) -> Result<Client, ClientError> {
     Ok(client.build()?)
 }
 
-/// Client of one Waldur instance. See the module documentation.
+/// Client of one Waldur instance for one cluster. See the module documentation.
 #[derive(Debug)]
 pub struct WaldurClient {
+    /// Cluster whose resources are kept.
+    cluster: String,
     http: Client,
     api: Url,
     secrets: Secrets,
     token_ref: SecretRef,
     token: Mutex<Option<SecretString>>,
+    /// The last `Date` header.
+    date: parking_lot::Mutex<Option<DateSample>>,
 }
 
 /// Reply of Waldur.
@@ -145,37 +159,64 @@ struct Answer {
 }
 
 impl WaldurClient {
-    /// Creates a client for the API at `api`, which ends in `/api/`.
-    pub fn new(http: Client, api: Url, secrets: Secrets, token_ref: SecretRef) -> Self {
+    /// Creates a client of `cluster` for the API at `api`, which ends in `/api/`.
+    pub fn new(
+        cluster: &str,
+        http: Client,
+        api: Url,
+        secrets: Secrets,
+        token_ref: SecretRef,
+    ) -> Self {
         let token = Mutex::new(None);
         Self {
+            cluster: cluster.to_owned(),
             http,
             api,
             secrets,
             token_ref,
             token,
+            date: parking_lot::Mutex::default(),
         }
     }
 
-    /// Version of Waldur, such as `7.0.7+2.g1ea6cb820`.
-    ///
-    /// # Errors
-    /// Returns a [`WaldurError`].
-    pub async fn version(&self) -> Result<String, WaldurError> {
-        let answer = self.get("version/", &[]).await?;
-        Ok(answer["version"].as_str().unwrap_or("unknown").to_owned())
+    /// Cluster whose resources are kept.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
     }
 
-    /// Checks that Waldur answers and accepts the token. Returns its version.
+    /// Whether usage can be reported now, and for which month, by Waldur's clock as its last answer showed it. `now` is
+    /// our own time, which counts only where Waldur shows none.
+    pub fn month_phase(&self, now: UnixMillis, zone: &TimeZone) -> MonthPhase {
+        clock::phase_by(*self.date.lock(), now, zone)
+    }
+
+    /// Difference of Waldur's clock from ours in milliseconds, positive where Waldur's is ahead; `None` while it is
+    /// unknown.
+    pub fn clock_skew_ms(&self, now: UnixMillis) -> Option<i64> {
+        clock::skew_ms(*self.date.lock(), now)
+    }
+
+    /// Version of Waldur, such as `7.0.7+2.g1ea6cb820`; `None` where the token's user may not read it. Waldur 7 shows it
+    /// to staff and support alone.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`], but none for a refusal.
+    pub async fn version(&self) -> Result<Option<String>, WaldurError> {
+        match self.get("version/", &[]).await {
+            Ok(answer) => Ok(answer["version"].as_str().map(str::to_owned)),
+            Err(WaldurError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks that Waldur answers and accepts the token. Returns its version, as far as the token's user may read it.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn check_access(&self) -> Result<String, WaldurError> {
         self.get("customers/", &[("page_size", "1")]).await?;
-        Ok(self
-            .version()
-            .await
-            .unwrap_or_else(|_| "unknown".to_owned()))
+        let version = self.version().await?;
+        Ok(version.unwrap_or_else(|| "unknown to this user".to_owned()))
     }
 
     fn url(&self, path: &str) -> String {
@@ -283,10 +324,14 @@ impl WaldurClient {
             reason: "the token contains characters that are not valid in an HTTP header".to_owned(),
         })?;
         value.set_sensitive(true);
+        let begun = Instant::now();
         let sent = ask.header(AUTHORIZATION, value).send().await;
         let mut answer = sent.map_err(|error| unreached(innermost(&error).to_string()))?;
         let status = answer.status();
         let header = |name: &str| answer.headers().get(name)?.to_str().ok().map(str::to_owned);
+        if let Some(date) = header(DATE.as_str()) {
+            *self.date.lock() = DateSample::new(&date, begun, Instant::now());
+        }
         let count = header("x-result-count").and_then(|count| count.parse().ok());
         let retry_after = header(RETRY_AFTER.as_str()).and_then(|after| after.parse().ok());
         let mut bytes = Vec::new();
@@ -443,7 +488,7 @@ mod tests {
             vault: None,
         };
         let api = api.parse().unwrap();
-        let client = WaldurClient::new(http, api, secrets, SecretRef::File(token));
+        let client = WaldurClient::new("alps", http, api, secrets, SecretRef::File(token));
         let listed = client.list("customers/", &[]).await;
         serving.abort();
         listed

@@ -27,13 +27,16 @@ pub enum ClusterError {
     },
 }
 
-/// Usage totals, and the last usage record that they include.
+/// Usage totals, and how far they reach.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageTotals {
     /// Usage by project and vCluster.
     pub used: BTreeMap<(ProjectPath, VclusterName), UsageByKind>,
     /// Number of the usage record up to which the totals are complete.
     pub through: u64,
+    /// Time up to which usage is counted: the end of the queried time, or an earlier time up to which the ledger is
+    /// current. Counted further, the usage of allocations that have just ended would be too high.
+    pub until: UnixMillis,
 }
 
 /// Hardware of a node.
@@ -63,7 +66,8 @@ pub trait AccountedCluster: Send + Sync {
     /// Acknowledges that the accounting system has the usage records up to `through`, except `dropped` events that it
     /// will never get.
     async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError>;
-    /// Usage from `from` until before `until`; `None` while usage is still being read.
+    /// Usage from `from` until before `until`, but not beyond the time up to which the ledger is current; `None` while
+    /// usage is still being read.
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals>;
     /// Usage of an ended allocation over all attempts; `uses` is the usage of its last attempt.
     fn consumed(&self, allocation: AllocationId, uses: &[UsagePeriod]) -> Usage;

@@ -19,6 +19,8 @@ use std::{
 
 /// Longest interval between two pushes, in seconds: one hour is the longest acceptable delay.
 const MOST_INTERVAL_S: u64 = 3_600;
+/// Longest time between two reconciliations on schedule, in hours: a week.
+const MOST_RECONCILE_HOURS: u64 = 168;
 /// Largest configurable number of events in memory or on disk.
 const MOST_EVENTS: usize = 100_000_000;
 
@@ -64,6 +66,16 @@ pub struct WaldurConfig {
     /// UUIDs of existing offerings, by vCluster. Offerings of other vClusters are created.
     #[serde(default)]
     pub offerings: BTreeMap<String, String>,
+    /// Name or UUID of the plan with which resources are ordered, by vCluster. Without an entry, the first plan that is
+    /// not archived.
+    #[serde(default)]
+    pub plans: BTreeMap<String, String>,
+    /// Hours between two reconciliations on schedule; 0 for none. Each compares the present and the last month.
+    #[serde(default = "one_day")]
+    pub reconcile_hours: u64,
+    /// Whether a reconciliation on schedule also lowers totals.
+    #[serde(default)]
+    pub lower_totals: bool,
     /// UUID of the customer that provides created offerings; without a UUID, a customer with the cluster's name is
     /// created.
     pub provider_customer: Option<String>,
@@ -113,6 +125,9 @@ fn default_folder() -> PathBuf {
 fn utc() -> String {
     "UTC".to_owned()
 }
+fn one_day() -> u64 {
+    24
+}
 fn hpc() -> String {
     "HPC".to_owned()
 }
@@ -138,6 +153,12 @@ pub struct AccountingSettings {
     pub vault: Option<Vault>,
     /// UUIDs of existing offerings, by vCluster.
     pub offerings: BTreeMap<VclusterName, String>,
+    /// See [`WaldurConfig::plans`].
+    pub plans: BTreeMap<VclusterName, String>,
+    /// Time between two reconciliations on schedule; `None` for none.
+    pub reconcile_every: Option<Duration>,
+    /// See [`WaldurConfig::lower_totals`].
+    pub lower_totals: bool,
     /// UUID of the customer that provides created offerings.
     pub provider_customer: Option<String>,
     /// Title of the category of created offerings.
@@ -295,6 +316,26 @@ impl WaldurConfig {
                 Err(error) => problems.add(key, error),
             }
         }
+        let mut plans = BTreeMap::new();
+        for (vcluster, plan) in &self.plans {
+            let key = format!("plans.{vcluster}");
+            match VclusterName::new(vcluster.clone()) {
+                Ok(_) if plan.trim().is_empty() => {
+                    problems.add(key, "give the plan's name or UUID");
+                }
+                Ok(name) if is_uuid(plan) => {
+                    plans.insert(name, plan.replace('-', ""));
+                }
+                Ok(name) => {
+                    plans.insert(name, plan.clone());
+                }
+                Err(error) => problems.add(key, error),
+            }
+        }
+        if self.reconcile_hours > MOST_RECONCILE_HOURS {
+            let text = format!("give 0 to {MOST_RECONCILE_HOURS} hours");
+            problems.add("reconcile_hours", text);
+        }
         if self
             .provider_customer
             .as_ref()
@@ -315,6 +356,10 @@ impl WaldurConfig {
             ca_file: self.ca_file.clone(),
             vault,
             offerings,
+            plans,
+            reconcile_every: (self.reconcile_hours > 0)
+                .then(|| Duration::from_secs(self.reconcile_hours * 3_600)),
+            lower_totals: self.lower_totals,
             provider_customer: self
                 .provider_customer
                 .as_ref()

@@ -14,6 +14,11 @@ pub struct SyncStatus {
     pub collected_at: Option<UnixMillis>,
     /// Error of the last attempt; `None` if it succeeded, or before the first attempt.
     pub failure: Option<String>,
+    /// Start of the round that is running; `None` between two rounds. [`Self::failure`] is that of the round before.
+    pub round_since: Option<UnixMillis>,
+    /// Difference of the accounting system's clock from ours in milliseconds, positive where that clock is ahead; `None`
+    /// while it is unknown.
+    pub clock_skew_ms: Option<i64>,
     /// Time of the next attempt after a failure.
     pub retry_at: Option<UnixMillis>,
     /// Number of the last usage record in the quorum.
@@ -37,7 +42,7 @@ pub struct SyncStatus {
     pub reported: u64,
     /// Requests that the accounting system rejected, by their subject, such as `event 7-1`.
     pub parked: BTreeMap<String, Parked>,
-    /// Version of the accounting system.
+    /// Version of the accounting system; `None` before the first round, or if the token's user may not read it.
     pub version: Option<String>,
 }
 
@@ -78,6 +83,8 @@ pub enum Outcome {
     Found,
     /// The difference was corrected.
     Corrected,
+    /// The difference remains, and an operator has accepted it.
+    Accepted,
     /// The difference cannot be corrected.
     NotBookable {
         /// Reason why the difference cannot be corrected.

@@ -1,19 +1,28 @@
 //! Synchronisation of an accounting system with the cluster, in rounds. A round may be interrupted at any moment
 //! and repeated.
 //!
-//! A round reads the usage records since the last round and appends their events to the journal. The round then reports
-//! to Waldur the usage of each project in each vCluster in this month, once also the final usage of the month before,
-//! and the single events if the settings require them. Then the round acknowledges the records to the quorum, and
-//! applies the limits and credits from Waldur. Totals are absolute and come from the ledger, so a repeated report
-//! counts nothing twice, and a lost event is not missing in the totals.
+//! A round reads the usage records since the last round and appends their events to the journal. The round then reads
+//! what Waldur has, and reports the usage of each project in each vCluster in this month where it differs, once also the
+//! final usage of the month before, and the single events if the settings require them. Then the round acknowledges the
+//! records to the quorum, answers the orders of customers, and applies the limits and credits from Waldur. Totals are
+//! absolute and come from the ledger, so a repeated report counts nothing twice, and a lost event is not missing in the
+//! totals.
 
 mod events;
+mod held;
 mod limits;
+mod months;
+mod orders;
 mod reconcile;
 mod totals;
 
+pub use reconcile::ReconcileMode;
+
 use crate::{
-    client::{Amounts, ObjectParameters, Objects, ResourceScope, WaldurClient, WaldurError},
+    client::{
+        Amounts, MonthPhase, ObjectParameters, Objects, PlanPeriod, ResourceScope, WaldurClient,
+        WaldurError,
+    },
     cluster::{AccountedCluster, ClusterError},
     config::AccountingSettings,
     event::Event,
@@ -73,12 +82,18 @@ pub struct AccountingSync {
     collected: u64,
     /// Revision of the quorum at the last read; after a start, that of the last event in the journal.
     seen: Option<Revision>,
-    /// Totals in Waldur by resource and month, as last reported or read.
-    reported: BTreeMap<(ResourceScope, Month), Amounts>,
-    /// Part of `reported` that Waldur has recorded for other resources of the same scope, including terminated ones.
-    elsewhere: BTreeMap<(ResourceScope, Month), Amounts>,
-    /// Ended months for which the final totals are reported.
+    /// Present plan period by resource, with the month and the plan for which it was read.
+    periods: BTreeMap<String, (Month, Option<String>, PlanPeriod)>,
+    /// Last report of each resource by this process, with its month.
+    sent: BTreeMap<String, (Month, Amounts)>,
+    /// Scopes of resources that accept no usage any more; `None` for those of others.
+    former: BTreeMap<String, Option<ResourceScope>>,
+    /// Ended months whose final totals are compared and booked.
     closed: BTreeSet<Month>,
+    /// Ended months whose remaining differences an operator has accepted, such as `2026-11`.
+    accepted: BTreeSet<String>,
+    /// Time of the last reconciliation on schedule.
+    reconciled_at: Option<UnixMillis>,
     /// Node limits of tenants that were last applied from Waldur.
     applied_limits: BTreeMap<ProjectPath, u64>,
     /// Rejected single events, by their key in [`SyncStatus::parked`].
@@ -96,7 +111,7 @@ impl AccountingSync {
         settings: AccountingSettings,
         steps: Arc<dyn StepObserver>,
     ) -> Self {
-        Self {
+        let mut sync = Self {
             cluster,
             steps,
             settings,
@@ -105,15 +120,20 @@ impl AccountingSync {
             journal: None,
             collected: 0,
             seen: None,
-            reported: BTreeMap::new(),
-            elsewhere: BTreeMap::new(),
+            periods: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            former: BTreeMap::new(),
             closed: BTreeSet::new(),
+            accepted: BTreeSet::new(),
+            reconciled_at: None,
             applied_limits: BTreeMap::new(),
             refused: BTreeMap::new(),
             failures: 0,
             retry_at: None,
             status: Arc::default(),
-        }
+        };
+        sync.read_accepted();
+        sync
     }
 
     /// Shared status, for display and metrics.
@@ -130,6 +150,11 @@ impl AccountingSync {
     pub async fn round(&mut self) {
         let ended = self.run_round().await;
         let now = self.cluster.now();
+        let skew_ms = self.waldur.clock_skew_ms(now);
+        self.note(|status| {
+            status.round_since = None;
+            status.clock_skew_ms = skew_ms;
+        });
         match &ended {
             Ok(Progress::Waiting) => return,
             Ok(Progress::Done) => {
@@ -176,17 +201,72 @@ impl AccountingSync {
         if self.retry_at.is_some_and(|at| now < at) {
             return Ok(Progress::Waiting);
         }
-        if self.note(|status| status.version.clone()).is_none() {
-            let version = self.waldur.version().await?;
-            self.note(|status| status.version = Some(version));
+        self.note(|status| status.round_since = Some(now));
+        self.read_version().await?;
+        if !self.prepare_offerings(now).await? {
+            return Ok(Progress::Waiting);
         }
-        let Some(through) = self.report_totals(now).await? else {
+        let known = self.waldur.known(&self.objects).await?;
+        let (month, is_open) = match self.waldur.month_phase(now, &self.settings.zone) {
+            MonthPhase::Open(month) => (month, true),
+            MonthPhase::Ending { month } => (month, false),
+        };
+        if is_open && !self.close(month.previous(), &known).await? {
+            return Ok(Progress::Waiting);
+        }
+        let begins = month.begins(&self.settings.zone);
+        let Some(totals) = self.cluster.totals(begins, now) else {
             return Ok(Progress::Waiting);
         };
-        let through = self.send_events(through.min(self.collected)).await?;
-        self.acknowledge(through).await?;
-        self.follow_limits(now).await?;
+        let through = totals.through;
+        let wanted = self.resource_totals(totals.used);
+        let held = self.held(month, &known, &wanted).await?;
+        if is_open && self.report_totals(month, wanted, &known, &held).await? {
+            let through = self.send_events(through.min(self.collected)).await?;
+            self.acknowledge(through).await?;
+        }
+        self.answer_orders(&known).await?;
+        self.follow_limits(now, &known, &held.rows).await?;
+        if is_open {
+            self.reconcile_on_schedule(month, now).await?;
+        }
         Ok(Progress::Done)
+    }
+
+    /// Reads Waldur's version, until it is known.
+    async fn read_version(&mut self) -> Result<(), WaldurError> {
+        if self.note(|status| status.version.is_none()) {
+            let version = self.waldur.version().await?;
+            self.note(|status| status.version = version);
+        }
+        Ok(())
+    }
+
+    /// Looks up the offerings of all vClusters with usage in this month or the one before, and of those in the
+    /// settings. Returns `false` while usage is not read yet.
+    async fn prepare_offerings(&mut self, now: UnixMillis) -> Result<bool, RoundError> {
+        let zone = &self.settings.zone;
+        let from = Month::of(now, zone).previous().begins(zone);
+        let Some(totals) = self.cluster.totals(from, now) else {
+            return Ok(false);
+        };
+        let used = totals.used.into_keys().map(|(_, vcluster)| vcluster);
+        let vclusters: BTreeSet<_> = used
+            .chain(self.settings.offerings.keys().cloned())
+            .collect();
+        for vcluster in vclusters {
+            let name = format!("offering of {vcluster}");
+            if self.is_parked(&name) {
+                continue;
+            }
+            let parameters = parameters(&self.settings, &*self.cluster);
+            let prepared = self
+                .waldur
+                .prepare_offering(&mut self.objects, &parameters, &vcluster)
+                .await;
+            self.accept_or_park(&name, prepared)?;
+        }
+        Ok(true)
     }
 
     /// Reads new usage records and appends their events to the journal.
@@ -217,8 +297,6 @@ impl AccountingSync {
                 }
                 self.collected = head.acknowledged;
                 self.seen = Some(head.revision);
-                self.reported.clear();
-                self.elsewhere.clear();
                 // The same applies to rejected events, except those of acknowledged records, which are not read again.
                 self.refused
                     .retain(|_, event| event.number <= head.acknowledged);
@@ -330,11 +408,13 @@ impl AccountingSync {
 
     fn park(&self, key: &str, reason: String) {
         let since = self.cluster.now();
-        tracing::error!(
-            what = key,
-            reason,
-            "Waldur rejects the request; it is set aside"
-        );
+        let is_new = |status: &mut SyncStatus| {
+            let parked = status.parked.get(key);
+            parked.is_none_or(|parked| parked.reason != reason)
+        };
+        if self.note(is_new) {
+            tracing::error!(what = key, reason, "set aside for the accounting status");
+        }
         self.note(|status| {
             let tried_at = since;
             let parked = status.parked.entry(key.to_owned());
@@ -375,6 +455,7 @@ fn parameters<'a>(
     ObjectParameters {
         cluster: cluster.cluster(),
         offerings: &settings.offerings,
+        plans: &settings.plans,
         provider: settings.provider_customer.as_deref(),
         category: &settings.category,
     }

@@ -408,7 +408,8 @@ alike! {
     }
     AccountingStatus = AccountingStatus {
         enabled, is_active, provider, version, complete_at, failure, retry_at, last, acknowledged, behind, in_memory,
-        buffer_size, on_disk, disk_buffer_max_events, full, dropped, sent, reported, rejected,
+        buffer_size, on_disk, disk_buffer_max_events, full, dropped, sent, reported, rejected, round_began_at,
+        clock_skew_ms,
     }
     RejectedRequestView = RejectedRequest { subject, since, reason }
     ReconcileView = ReconcileAccountingResponse { differences }

@@ -15,7 +15,8 @@ pub struct AccountingStatus {
     pub is_active: bool,
     /// `waldur`; `null` if accounting is not configured.
     pub provider: Option<String>,
-    /// Version of the accounting system; `null` until the first request to it has succeeded.
+    /// Version of the accounting system; `null` until the first request to it has succeeded, or if the token's user may
+    /// not read it.
     pub version: Option<String>,
     /// Time at which the accounting system last had all usage; `null` if that has not happened since this control
     /// started.
@@ -47,8 +48,14 @@ pub struct AccountingStatus {
     pub sent: u64,
     /// Usage reports sent since this control started.
     pub reported: u64,
-    /// Requests that the accounting system rejects. Each is retried every 15 minutes and delays no other request.
+    /// Requests that the accounting system rejects, and totals that differ from the recorded usage. Each rejected request
+    /// is retried every 15 minutes and delays no other request.
     pub rejected: Vec<RejectedRequestView>,
+    /// Start of the round that is running; `null` between two rounds. `failure` is that of the round before.
+    pub round_began_at: Option<String>,
+    /// Difference of the accounting system's clock from that of the control, in milliseconds; positive where that clock
+    /// is ahead. `null` while it is unknown.
+    pub clock_skew_ms: Option<i64>,
 }
 
 /// Request that the accounting system rejects.
@@ -74,6 +81,10 @@ pub struct ReconcileRequest {
     /// Compare only, and correct nothing.
     #[serde(default)]
     pub dry_run: bool,
+    /// Correct what can be corrected, and take the differences that remain in ended months off the status, for good.
+    /// Not together with `dry_run`.
+    #[serde(default)]
+    pub accept: bool,
 }
 
 /// Result of a reconciliation.
@@ -102,7 +113,7 @@ pub struct TotalDifference {
     /// Recorded usage, hours.
     #[schema(value_type = f64)]
     pub recorded_total: Hours,
-    /// `found`, `corrected` or `not_bookable`.
+    /// `found`, `corrected`, `accepted` or `not_bookable`.
     pub outcome: String,
     /// Why the total could not be corrected.
     pub reason: Option<String>,

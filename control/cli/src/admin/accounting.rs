@@ -30,8 +30,12 @@ pub struct ReconcileArgs {
     #[arg(long, value_name = "TIME")]
     until: String,
     /// Compare only, and correct nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "accept")]
     dry_run: bool,
+    /// Take the differences that remain in ended months off the status, for good: they are settled in the accounting
+    /// system.
+    #[arg(long)]
+    accept: bool,
 }
 
 /// Runs an accounting command.
@@ -51,6 +55,7 @@ pub async fn run(command: AccountingCommand, connection: &Connection) -> Result<
                 since: args.since,
                 until: args.until,
                 dry_run: args.dry_run,
+                accept: args.accept,
             };
             let found = client.reconcile_accounting(&request).await?;
             let rows = found.differences.iter().map(difference);
@@ -73,6 +78,9 @@ pub async fn run(command: AccountingCommand, connection: &Connection) -> Result<
     }
 }
 
+/// Difference of the clocks from which it is shown, in seconds.
+const NOTABLE_SKEW_S: i64 = 5;
+
 const STATUS: Columns<'_> = Columns {
     narrow: &[
         "provider",
@@ -84,7 +92,14 @@ const STATUS: Columns<'_> = Columns {
         "dropped",
         "rejected",
     ],
-    wide: &["acknowledged", "reported", "sent", "retry_at"],
+    wide: &[
+        "acknowledged",
+        "reported",
+        "sent",
+        "retry_at",
+        "round_began_at",
+        "clock_skew_ms",
+    ],
 };
 
 fn row(status: &AccountingStatus) -> Vec<String> {
@@ -102,6 +117,8 @@ fn row(status: &AccountingStatus) -> Vec<String> {
         status.reported.to_string(),
         status.sent.to_string(),
         or_none(&status.retry_at),
+        or_none(&status.round_began_at),
+        or_none(&status.clock_skew_ms.map(|ms| ms.to_string())),
     ]
 }
 
@@ -116,7 +133,19 @@ fn remarks(status: &AccountingStatus) -> Vec<String> {
             "another control does the accounting: this one has only part of the data".to_owned(),
         );
     }
-    said.extend(status.failure.iter().map(|why| format!("waiting: {why}")));
+    let failure = status.failure.iter();
+    said.extend(failure.map(|why| match &status.round_began_at {
+        Some(began) => format!("a round runs since {began}; the one before failed: {why}"),
+        None => format!("waiting: {why}"),
+    }));
+    let skew_s = status.clock_skew_ms.unwrap_or(0) / 1_000;
+    if skew_s.abs() >= NOTABLE_SKEW_S {
+        let side = if skew_s > 0 { "ahead of" } else { "behind" };
+        said.push(format!(
+            "the clock of the accounting system is {} s {side} that of the control; months end by its clock",
+            skew_s.abs()
+        ));
+    }
     if status.full {
         said.push("the event queue on disk is full: the next event is dropped".to_owned());
     }

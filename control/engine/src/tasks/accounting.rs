@@ -84,6 +84,7 @@ impl AccountingReconciler {
     fn sync(connection: &AccountingConnection, cluster: &Arc<ControlledCluster>) -> AccountingSync {
         let settings = connection.settings.clone();
         let waldur = WaldurClient::new(
+            cluster.cluster(),
             connection.http.clone(),
             settings.api.clone(),
             connection.secrets.clone(),
@@ -112,10 +113,10 @@ impl Reconciler for AccountingReconciler {
             let ReconcileRequest {
                 since,
                 until,
-                only_look,
+                mode,
                 answer,
             } = asked;
-            let done = self.sync.reconcile(since, until, only_look).await;
+            let done = self.sync.reconcile(since, until, mode).await;
             let _ = answer.send(done.map_err(|error| error.to_string()));
         }
         self.sync.round().await;
@@ -219,9 +220,11 @@ impl AccountedCluster for ControlledCluster {
             if self.began.elapsed() < SETTLES_AFTER && view.nodes.iter().any(is_unknown) {
                 return None;
             }
+            let until = until.min(ledger.at());
             Some(UsageTotals {
                 used: ledger.totals(from, until),
                 through: ledger.last(),
+                until,
             })
         };
         self.usage.ask(totals).flatten()

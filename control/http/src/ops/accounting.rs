@@ -16,7 +16,10 @@ use lattice_quorum_types::{
     budget::HOUR_MS,
     view::{Answer, Query},
 };
-use lattice_waldur::status::{Difference, Outcome};
+use lattice_waldur::{
+    status::{Difference, Outcome},
+    sync::ReconcileMode,
+};
 use std::sync::Arc;
 
 pub(crate) async fn status(api: &Api, caller: &Caller) -> Result<AccountingStatus, Problem> {
@@ -64,6 +67,8 @@ pub(crate) async fn status(api: &Api, caller: &Caller) -> Result<AccountingStatu
         sent: status.sent,
         reported: status.reported,
         rejected: parked.collect(),
+        round_began_at: status.round_since.map(time),
+        clock_skew_ms: status.clock_skew_ms,
     })
 }
 
@@ -82,7 +87,18 @@ pub(crate) async fn reconcile(
     if since >= until {
         return Err(Problem::field("until", "must be later than `since`"));
     }
-    let done = connection.reconcile(since, until, request.dry_run).await;
+    let mode = match (request.dry_run, request.accept) {
+        (true, true) => {
+            return Err(Problem::field(
+                "accept",
+                "not together with `dry_run`, which changes nothing",
+            ));
+        }
+        (true, false) => ReconcileMode::Compare,
+        (false, false) => ReconcileMode::Correct,
+        (false, true) => ReconcileMode::Accept,
+    };
+    let done = connection.reconcile(since, until, mode).await;
     let differences = done.map_err(|error| match error {
         ReconcileError::Busy => Problem::new(Kind::TooMany, "busy", error.to_string()),
         ReconcileError::Failed { .. } => {
@@ -136,6 +152,7 @@ fn difference_view(difference: Difference) -> TotalDifference {
     let (outcome, reason) = match difference.outcome {
         Outcome::Found => ("found", None),
         Outcome::Corrected => ("corrected", None),
+        Outcome::Accepted => ("accepted", None),
         Outcome::NotBookable { reason } => ("not_bookable", Some(reason)),
     };
     TotalDifference {

@@ -1,11 +1,11 @@
 //! Purchased limits and credits of tenants, and pauses that Waldur requests.
 
 use super::{
-    Objects, ResourceScope, WaldurClient, WaldurError,
+    Amounts, KnownResource, MonthUsage, ResourceScope,
     usage::{GPU_HOURS, NODE_HOURS},
 };
 use crate::decimal::decimal;
-use lattice_ledger::{Month, hours::hundredths};
+use lattice_ledger::hours::hundredths;
 use lattice_quorum_types::{
     ProjectPath, UnixMillis,
     budget::{Credit, HOUR_MS, PausedProject, RemainingCredit},
@@ -60,110 +60,50 @@ impl PurchasedLimits {
     }
 }
 
-/// Resource of a known offering.
-#[derive(Debug, Clone)]
-pub struct KnownResource {
-    /// Project, vCluster and allocation of the resource.
-    pub scope: ResourceScope,
-    /// UUID of the resource.
-    pub uuid: String,
-    fields: Value,
+/// Purchased limits by tenant, with the hours in `usage`, summed over the resources of the tenant's projects.
+pub fn purchased_limits(
+    known: &[KnownResource],
+    usage: &MonthUsage,
+) -> BTreeMap<ProjectPath, PurchasedLimits> {
+    let mut tenants: BTreeMap<ProjectPath, PurchasedLimits> = BTreeMap::new();
+    for resource in known.iter().filter(|resource| resource.is_ok()) {
+        let ResourceScope::Project(project, vcluster) = &resource.scope else {
+            continue;
+        };
+        let fields = &resource.fields;
+        let used = usage.of(&resource.uuid);
+        let mut of_resource = PurchasedLimits {
+            max_nodes: number(&fields["limits"]["max_nodes"]).map(|nodes| nodes as u64),
+            gpu: limited(fields, GPU_HOURS, used),
+            node: limited(fields, NODE_HOURS, used),
+            downscaled: fields["downscaled"] == true,
+            paused: Vec::new(),
+        };
+        if fields["paused"] == true {
+            let (project, vcluster) = (project.clone(), vcluster.clone());
+            of_resource.paused.push(PausedProject { project, vcluster });
+        }
+        let sum = match tenants.remove(&project.tenant()) {
+            None => of_resource,
+            Some(sum) => self::sum(sum, of_resource),
+        };
+        tenants.insert(project.tenant(), sum);
+    }
+    tenants
 }
 
-impl WaldurClient {
-    /// Resources of the known offerings that accept usage: those in state `OK`.
-    ///
-    /// # Errors
-    /// Returns a [`WaldurError`].
-    pub async fn known(&self, objects: &Objects) -> Result<Vec<KnownResource>, WaldurError> {
-        let mut known = Vec::new();
-        for (_, offering) in objects.offerings() {
-            let fields = [
-                "uuid",
-                "backend_id",
-                "state",
-                "limits",
-                "paused",
-                "downscaled",
-            ];
-            let mut query = vec![("offering_uuid", offering)];
-            query.extend(fields.map(|field| ("field", field)));
-            for fields in self.list("marketplace-provider-resources/", &query).await? {
-                let scope = fields["backend_id"]
-                    .as_str()
-                    .and_then(ResourceScope::of_backend_id);
-                let uuid = fields["uuid"].as_str().map(str::to_owned);
-                if let (Some(scope), Some(uuid), true) = (scope, uuid, fields["state"] == "OK") {
-                    known.push(KnownResource {
-                        scope,
-                        uuid,
-                        fields,
-                    });
-                }
-            }
-        }
-        Ok(known)
-    }
-
-    /// Purchased limits by tenant, with the hours used in `month`, summed over the resources of the tenant's projects.
-    ///
-    /// # Errors
-    /// Returns a [`WaldurError`].
-    pub async fn purchased_limits(
-        &self,
-        known: &[KnownResource],
-        month: Month,
-    ) -> Result<BTreeMap<ProjectPath, PurchasedLimits>, WaldurError> {
-        let mut tenants: BTreeMap<ProjectPath, PurchasedLimits> = BTreeMap::new();
-        for KnownResource {
-            scope,
-            uuid,
-            fields,
-        } in known
-        {
-            let ResourceScope::Project(project, vcluster) = scope else {
-                continue;
-            };
-            let limits = &fields["limits"];
-            let has = |kind: &str| number(&limits[kind]).is_some();
-            let used = match has(GPU_HOURS) || has(NODE_HOURS) {
-                true => self.usages(uuid, month).await?,
-                false => BTreeMap::new(),
-            };
-            let mut of_resource = PurchasedLimits {
-                max_nodes: number(&limits["max_nodes"]).map(|n| n as u64),
-                gpu: limited(fields, GPU_HOURS, &used),
-                node: limited(fields, NODE_HOURS, &used),
-                downscaled: fields["downscaled"] == true,
-                paused: Vec::new(),
-            };
-            if fields["paused"] == true {
-                let (project, vcluster) = (project.clone(), vcluster.clone());
-                of_resource.paused.push(PausedProject { project, vcluster });
-            }
-            let sum = match tenants.remove(&project.tenant()) {
-                None => of_resource,
-                Some(sum) => self::sum(sum, of_resource),
-            };
-            tenants.insert(project.tenant(), sum);
-        }
-        Ok(tenants)
-    }
-}
-
-fn limited(resource: &Value, kind: &str, used: &BTreeMap<String, i64>) -> Option<HoursLimit> {
+fn limited(resource: &Value, kind: &str, used: Amounts) -> Option<HoursLimit> {
     let hours = number(&resource["limits"][kind])?;
-    let used = used.get(kind).copied().unwrap_or(0);
+    let of_kind = |(named, amount): (&str, u64)| (named == kind).then_some(amount);
+    let used = used.named().into_iter().find_map(of_kind).unwrap_or(0);
     Some(HoursLimit {
         limit_ms: (hours * HOUR_MS as f64) as u64,
-        used_ms: u64::try_from(used)
-            .unwrap_or(0)
-            .saturating_mul(HOUR_MS / 100),
+        used_ms: used.saturating_mul(HOUR_MS / 100),
     })
 }
 
 /// A limit, given as a number or as a string with a number.
-fn number(value: &Value) -> Option<f64> {
+pub(super) fn number(value: &Value) -> Option<f64> {
     let number = match value {
         Value::String(text) => text.parse().ok()?,
         other => other.as_f64()?,

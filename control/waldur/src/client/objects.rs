@@ -1,65 +1,19 @@
 //! Customers, projects, offerings and resources: looked up by their `backend_id`, and created if missing.
 
 use super::{
-    WaldurClient, WaldurError,
+    ResourceScope, WaldurClient, WaldurError,
     usage::{GPU_HOURS, NODE_HOURS},
 };
 use lattice_quorum_types::{ProjectPath, VclusterName};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Maximum number of steps by which the orders of a resource are advanced at once.
-const MAX_ORDER_STEPS: u32 = 5;
+/// Start of the `backend_id` of a project.
+const PROJECT_ID: &str = "lattice:project:";
+/// Path of the resources, as the provider of their offering sees them.
+const RESOURCES: &str = "marketplace-provider-resources/";
 /// Longest name that Waldur accepts, in characters.
 const MAX_NAME_CHARS: usize = 150;
-
-/// Subject of a resource.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ResourceScope {
-    /// A project in a vCluster.
-    Project(ProjectPath, VclusterName),
-    /// One allocation of a project in a vCluster.
-    Allocation(ProjectPath, VclusterName, u64),
-}
-
-impl ResourceScope {
-    /// Project of the scope.
-    pub fn project(&self) -> &ProjectPath {
-        match self {
-            Self::Project(project, _) | Self::Allocation(project, _, _) => project,
-        }
-    }
-
-    /// vCluster of the scope.
-    pub fn vcluster(&self) -> &VclusterName {
-        match self {
-            Self::Project(_, vcluster) | Self::Allocation(_, vcluster, _) => vcluster,
-        }
-    }
-
-    /// Id that Waldur stores, such as `lattice:physics/higgs@batch`.
-    pub fn backend_id(&self) -> String {
-        match self {
-            Self::Project(project, vcluster) => format!("lattice:{project}@{vcluster}"),
-            Self::Allocation(project, vcluster, id) => format!("lattice:{project}@{vcluster}#{id}"),
-        }
-    }
-
-    /// Parses an id in the form of [`Self::backend_id`]; `None` for any other text.
-    pub fn of_backend_id(text: &str) -> Option<Self> {
-        let (project, vcluster) = text.strip_prefix("lattice:")?.split_once('@')?;
-        let project = ProjectPath::new(project).ok()?;
-        let (vcluster, allocation) = match vcluster.split_once('#') {
-            Some((vcluster, id)) => (vcluster, Some(id.parse().ok()?)),
-            None => (vcluster, None),
-        };
-        let vcluster = VclusterName::new(vcluster).ok()?;
-        Some(match allocation {
-            Some(id) => Self::Allocation(project, vcluster, id),
-            None => Self::Project(project, vcluster),
-        })
-    }
-}
 
 /// Offering, with the data needed for an order.
 #[derive(Debug, Clone)]
@@ -85,6 +39,9 @@ pub struct ObjectParameters<'a> {
     pub cluster: &'a str,
     /// UUIDs of existing offerings, by vCluster.
     pub offerings: &'a BTreeMap<VclusterName, String>,
+    /// Name or UUID of the plan with which resources are ordered, by vCluster; without one, the first plan that is not
+    /// archived.
+    pub plans: &'a BTreeMap<VclusterName, String>,
     /// UUID of the customer that provides offerings; `None`: a customer with the cluster's name, created if missing.
     pub provider: Option<&'a str>,
     /// Title of the category.
@@ -95,6 +52,17 @@ impl Objects {
     /// Clears the cache, so that objects are looked up again.
     pub fn forget(&mut self) {
         *self = Self::default();
+    }
+
+    /// Removes the resource of a scope from the cache.
+    pub fn forget_resource(&mut self, scope: &ResourceScope) {
+        self.resources.remove(scope);
+    }
+
+    /// vCluster of a known offering.
+    pub fn vcluster_of(&self, offering: &str) -> Option<VclusterName> {
+        let found = self.offerings().find(|(_, uuid)| *uuid == offering);
+        found.map(|(vcluster, _)| vcluster.clone())
     }
 
     /// UUIDs of the known offerings, by vCluster.
@@ -121,7 +89,7 @@ impl WaldurClient {
         let backend_id = format!("lattice:tenant:{tenant}");
         let body = json!({"name": short(tenant.as_str()), "backend_id": backend_id});
         let made = self
-            .find_or_create("customers/", &backend_id, &[], &body)
+            .find_or_create("customers/", &backend_id, &body)
             .await?;
         objects.customers.insert(tenant.clone(), made.clone());
         Ok(made)
@@ -135,16 +103,44 @@ impl WaldurClient {
         if let Some(known) = objects.projects.get(project) {
             return Ok(known.clone());
         }
-        let (_, customer) = self.customer(objects, &project.tenant()).await?;
-        let backend_id = format!("lattice:project:{project}");
-        let body = json!({
-            "name": short(project.as_str()), "customer": customer, "backend_id": backend_id,
-        });
-        let made = self
-            .find_or_create("projects/", &backend_id, &[], &body)
-            .await?;
+        let backend_id = format!("{PROJECT_ID}{project}");
+        let made = match self.find("projects/", &backend_id).await? {
+            Some(found) => found,
+            None => {
+                let (_, customer) = self.customer(objects, &project.tenant()).await?;
+                let name = short(project.as_str());
+                let body = json!({"name": name, "customer": customer, "backend_id": backend_id});
+                address("projects/", &self.post("projects/", &body).await?)?
+            }
+        };
         objects.projects.insert(project.clone(), made.clone());
         Ok(made)
+    }
+
+    /// Path of the project with this UUID; `None` for a project that is not one of Lattice.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn project_path(&self, uuid: &str) -> Result<Option<ProjectPath>, WaldurError> {
+        let path = format!("projects/{uuid}/");
+        let found = self.get(&path, &[("field", "backend_id")]).await?;
+        let id = found["backend_id"].as_str();
+        let path = id.and_then(|id| id.strip_prefix(PROJECT_ID));
+        Ok(path.and_then(|path| ProjectPath::new(path).ok()))
+    }
+
+    /// Stores the id of a scope with a resource.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn set_backend_id(
+        &self,
+        resource: &str,
+        scope: &ResourceScope,
+    ) -> Result<(), WaldurError> {
+        let path = format!("{RESOURCES}{resource}/set_backend_id/");
+        let body = json!({"backend_id": scope.backend_id(self.cluster())});
+        self.post(&path, &body).await.map(drop)
     }
 
     /// UUID and URL of the object with this `backend_id`, which is created if missing.
@@ -152,20 +148,37 @@ impl WaldurClient {
         &self,
         path: &str,
         backend_id: &str,
-        more: &[(&str, &str)],
         body: &Value,
     ) -> Result<(String, String), WaldurError> {
-        let query = [more, &[("backend_id", backend_id)]].concat();
-        let found = self.list(path, &query).await?;
-        let found = oldest(
-            found
-                .into_iter()
-                .filter(|one| one["backend_id"] == backend_id),
-        );
-        match found {
-            Some(found) => address(path, &found),
+        match self.find(path, backend_id).await? {
+            Some(found) => Ok(found),
             None => address(path, &self.post(path, body).await?),
         }
+    }
+
+    /// UUID and URL of the object with this `backend_id`.
+    async fn find(
+        &self,
+        path: &str,
+        backend_id: &str,
+    ) -> Result<Option<(String, String)>, WaldurError> {
+        let found = self.list(path, &[("backend_id", backend_id)]).await?;
+        let has_id = |one: &Value| one["backend_id"] == backend_id;
+        let found = oldest(found.into_iter().filter(has_id));
+        found.map(|found| address(path, &found)).transpose()
+    }
+
+    /// Looks up the offering of a vCluster, which is created if missing.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn prepare_offering(
+        &self,
+        objects: &mut Objects,
+        parameters: &ObjectParameters<'_>,
+        vcluster: &VclusterName,
+    ) -> Result<(), WaldurError> {
+        self.offering(objects, parameters, vcluster).await.map(drop)
     }
 
     async fn offering(
@@ -200,13 +213,42 @@ impl WaldurClient {
             self.post_once(&format!("{path}{uuid}/activate/"), &json!({}))
                 .await?;
         }
-        let plan = found["plans"].as_array().and_then(|plans| plans.first());
-        let plan = plan
-            .and_then(|plan| plan["url"].as_str())
-            .map(str::to_owned);
+        let plan = self.plan(&uuid, parameters.plans.get(vcluster)).await?;
         let offering = Offering { uuid, plan };
         objects.offerings.insert(vcluster.clone(), offering.clone());
         Ok(offering)
+    }
+
+    /// URL of the plan with which resources of an offering are ordered; `None` for an offering without plans. An order
+    /// takes the URL that the public offering shows; the provider's own URL of the plan is refused.
+    async fn plan(
+        &self,
+        offering: &str,
+        wanted: Option<&String>,
+    ) -> Result<Option<String>, WaldurError> {
+        let path = format!("marketplace-public-offerings/{offering}/");
+        let found = self.get(&path, &[("field", "plans")]).await?;
+        let plans = found["plans"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_offered = |plan: &&Value| plan["archived"] != true;
+        let is_wanted = |plan: &&Value| {
+            wanted.is_none_or(|wanted| {
+                let is = |field: &str| plan[field].as_str() == Some(wanted);
+                is("uuid") || is("name")
+            })
+        };
+        let plan = plans.iter().filter(is_offered).find(is_wanted);
+        match (plan, wanted) {
+            (None, Some(wanted)) => Err(WaldurError::Refused {
+                what: path,
+                status: 404,
+                reason: format!(
+                    "offering {offering} has no plan {wanted:?} that is not archived; correct `plans` in the section `accounting.waldur`"
+                ),
+            }),
+            (plan, _) => Ok(plan
+                .and_then(|plan| plan["url"].as_str())
+                .map(str::to_owned)),
+        }
     }
 
     async fn make_offering(
@@ -225,7 +267,7 @@ impl WaldurClient {
             None => {
                 let id = format!("lattice:cluster:{cluster}");
                 let body = json!({"name": short(cluster), "backend_id": id});
-                self.find_or_create("customers/", &id, &[], &body).await?
+                self.find_or_create("customers/", &id, &body).await?
             }
         };
         let providers = "marketplace-service-providers/";
@@ -304,9 +346,8 @@ impl WaldurClient {
             return Ok(known.clone());
         }
         let offering = self.offering(objects, parameters, scope.vcluster()).await?;
-        let (project_uuid, project) = self.project(objects, scope.project()).await?;
-        let backend_id = scope.backend_id();
-        let path = "marketplace-provider-resources/";
+        let backend_id = scope.backend_id(self.cluster());
+        let path = RESOURCES;
         let of_offering = ("offering_uuid", offering.uuid.as_str());
         let found = self
             .list(path, &[of_offering, ("backend_id", &backend_id)])
@@ -315,11 +356,13 @@ impl WaldurClient {
         if let Some(found) = oldest(found.into_iter().filter(is_it)) {
             let (uuid, _) = address(path, &found)?;
             if found["state"] != "OK" {
-                self.advance_orders(&uuid).await?;
+                self.accept_orders(&uuid).await?;
             }
             objects.resources.insert(scope.clone(), uuid.clone());
             return Ok(uuid);
         }
+        // Only an order needs the project. A provider need not own the customer of a resource that exists.
+        let (project_uuid, project) = self.project(objects, scope.project()).await?;
         // Looks for a resource that was ordered and has no `backend_id` yet.
         let name = short(&backend_id);
         let query = [
@@ -356,37 +399,32 @@ impl WaldurClient {
                 uuid.ok_or_else(odd)?.to_owned()
             }
         };
-        self.advance_orders(&uuid).await?;
-        let set = format!("{path}{uuid}/set_backend_id/");
-        self.post(&set, &json!({"backend_id": backend_id})).await?;
+        self.accept_orders(&uuid).await?;
+        self.set_backend_id(&uuid, scope).await?;
         objects.resources.insert(scope.clone(), uuid.clone());
         Ok(uuid)
     }
 
-    /// UUID of the resource of a scope that accepts usage, if there is one. Creates nothing.
+    /// UUID of the resource of a scope that accepts usage, if there is one. Orders nothing.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn find(&self, scope: &ResourceScope) -> Result<Option<String>, WaldurError> {
-        let path = "marketplace-provider-resources/";
-        let found = self.resources_in(path, scope).await?;
-        let found = oldest(found.into_iter().filter(is_used));
-        found.map(|found| Ok(address(path, &found)?.0)).transpose()
-    }
-
-    /// UUIDs of all resources of a scope other than `resource`, including former ones.
-    ///
-    /// # Errors
-    /// Returns a [`WaldurError`].
-    pub async fn others(
+    pub async fn used_resource(
         &self,
         scope: &ResourceScope,
-        resource: &str,
-    ) -> Result<Vec<String>, WaldurError> {
-        let path = "marketplace-provider-resources/";
-        let found = self.resources_in(path, scope).await?.into_iter();
-        let others = found.filter(|one| one["uuid"] != resource);
-        others.map(|one| Ok(address(path, &one)?.0)).collect()
+    ) -> Result<Option<String>, WaldurError> {
+        let found = self.resources_in(scope).await?.into_iter();
+        let found = oldest(found.filter(is_used));
+        found.map(|one| Ok(address(RESOURCES, &one)?.0)).transpose()
+    }
+
+    /// UUIDs of all resources of a scope, including former ones.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn resources_of(&self, scope: &ResourceScope) -> Result<Vec<String>, WaldurError> {
+        let found = self.resources_in(scope).await?.into_iter();
+        found.map(|one| Ok(address(RESOURCES, &one)?.0)).collect()
     }
 
     /// Whether a scope had resources and all of them are terminated.
@@ -394,48 +432,16 @@ impl WaldurClient {
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn is_ended(&self, scope: &ResourceScope) -> Result<bool, WaldurError> {
-        let found = self
-            .resources_in("marketplace-provider-resources/", scope)
-            .await?;
+        let found = self.resources_in(scope).await?;
         let is_over = |one: &Value| one["state"] == "Terminated";
         Ok(!found.is_empty() && found.iter().all(is_over))
     }
 
-    async fn resources_in(
-        &self,
-        path: &str,
-        scope: &ResourceScope,
-    ) -> Result<Vec<Value>, WaldurError> {
-        let backend_id = scope.backend_id();
-        let mut found = self.list(path, &[("backend_id", &backend_id)]).await?;
+    async fn resources_in(&self, scope: &ResourceScope) -> Result<Vec<Value>, WaldurError> {
+        let backend_id = scope.backend_id(self.cluster());
+        let mut found = self.list(RESOURCES, &[("backend_id", &backend_id)]).await?;
         found.retain(|one| one["backend_id"] == backend_id);
         Ok(found)
-    }
-
-    /// Approves pending orders of a resource, and completes executing ones.
-    async fn advance_orders(&self, resource: &str) -> Result<(), WaldurError> {
-        for _ in 0..MAX_ORDER_STEPS {
-            let orders = self
-                .list("marketplace-orders/", &[("resource_uuid", resource)])
-                .await?;
-            let is_of = |one: &&Value| one["marketplace_resource_uuid"] == resource;
-            let open = orders.iter().filter(is_of).find_map(|order| {
-                let state = order["state"].as_str()?;
-                let step = match state {
-                    "pending-consumer" => "approve_by_consumer",
-                    "pending-provider" => "approve_by_provider",
-                    "executing" => "set_state_done",
-                    _ => return None,
-                };
-                Some((order["uuid"].as_str()?, step))
-            });
-            let Some((order, step)) = open else {
-                return Ok(());
-            };
-            self.post_once(&format!("marketplace-orders/{order}/{step}/"), &json!({}))
-                .await?;
-        }
-        Ok(())
     }
 
     /// Terminates a resource. The caller must report the final usage before, because a terminated resource accepts

@@ -47,54 +47,161 @@ impl Amounts {
         }
     }
 
+    /// Whether any amount is larger than that of `other`.
+    pub fn exceeds(self, other: Self) -> bool {
+        self.node > other.node || self.gpu > other.gpu
+    }
+
     /// Amounts with the names of their components.
     pub fn named(self) -> [(&'static str, u64); 2] {
         [(GPU_HOURS, self.gpu), (NODE_HOURS, self.node)]
     }
 }
 
+/// Plan period of a resource: the time during which it has the same plan. Waldur keeps usage by plan period, and bills
+/// each by the prices of its plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlanPeriod {
+    /// UUID of the present period; `None` if Waldur shows none.
+    pub uuid: Option<String>,
+    /// Usage of the month in earlier periods.
+    pub closed: Amounts,
+}
+
+/// Usage of one month by resource, over all plan periods.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MonthUsage(BTreeMap<String, Amounts>);
+
+impl MonthUsage {
+    /// Usage of a resource; 0 without a report.
+    pub fn of(&self, resource: &str) -> Amounts {
+        self.0.get(resource).copied().unwrap_or_default()
+    }
+
+    /// UUIDs of the resources with rows.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Adds a usage row of Waldur, unless it is of another month: some versions ignore the filter by period.
+    fn add(&mut self, row: &Value, period: &str) {
+        if row["billing_period"].as_str() != Some(period) {
+            return;
+        }
+        let (Some(resource), Some(amounts)) = (row["resource_uuid"].as_str(), amounts(row)) else {
+            return;
+        };
+        let sum = self.0.entry(resource.to_owned()).or_default();
+        *sum = sum.with(amounts);
+    }
+}
+
+/// Amounts of a usage row; `None` for a row without a component of ours. A negative amount counts as 0.
+fn amounts(row: &Value) -> Option<Amounts> {
+    let text = match &row["usage"] {
+        Value::String(text) => text.clone(),
+        number => number.to_string(),
+    };
+    let rows = BTreeMap::from([(row["type"].as_str()?.to_owned(), read_decimal(&text)?)]);
+    Some(Amounts::of(&rows))
+}
+
+/// Fields of a usage row that are read.
+const ROW_FIELDS: [(&str, &str); 4] = [
+    ("field", "resource_uuid"),
+    ("field", "billing_period"),
+    ("field", "type"),
+    ("field", "usage"),
+];
+
 impl WaldurClient {
-    /// Usage of a resource in a month by component, in hundredths of an hour. A component without a report is left out.
+    /// Usage of a month of all resources of an offering, with few calls.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn usages(
+    pub async fn usage_of_offering(
+        &self,
+        offering: &str,
+        month: Month,
+        usage: &mut MonthUsage,
+    ) -> Result<(), WaldurError> {
+        self.add_rows(("offering_uuid", offering), month, usage)
+            .await
+    }
+
+    /// Usage of a month of one resource.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn usage_of_resource(
         &self,
         resource: &str,
         month: Month,
-    ) -> Result<BTreeMap<String, i64>, WaldurError> {
+        usage: &mut MonthUsage,
+    ) -> Result<(), WaldurError> {
+        self.add_rows(("resource_uuid", resource), month, usage)
+            .await
+    }
+
+    async fn add_rows(
+        &self,
+        of: (&str, &str),
+        month: Month,
+        usage: &mut MonthUsage,
+    ) -> Result<(), WaldurError> {
         let period = month.first_day();
-        let rows = self
-            .list(
-                "marketplace-component-usages/",
-                &[("resource_uuid", resource), ("billing_period", &period)],
-            )
-            .await?;
-        let mut usages = BTreeMap::new();
-        for row in &rows {
-            // Some versions ignore the filter by period.
-            if row["billing_period"].as_str() != Some(period.as_str()) {
+        let query = [&[of, ("billing_period", &period)], &ROW_FIELDS[..]].concat();
+        let rows = self.list("marketplace-component-usages/", &query).await?;
+        rows.iter().for_each(|row| usage.add(row, &period));
+        Ok(())
+    }
+
+    /// Present plan period of a resource, with the usage that earlier periods have in the month.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn plan_period(
+        &self,
+        resource: &str,
+        month: Month,
+    ) -> Result<PlanPeriod, WaldurError> {
+        let path = format!("marketplace-provider-resources/{resource}/plan_periods/");
+        let Value::Array(periods) = self.get(&path, &[]).await? else {
+            let reason = format!("the reply to {path} is not a list");
+            return Err(WaldurError::Unreached { reason });
+        };
+        let is_open = |period: &&Value| period["end"].is_null();
+        let start = |period: &&Value| period["start"].as_str().map(str::to_owned);
+        let present = periods.iter().filter(is_open).max_by_key(start);
+        let present = present.and_then(|period| period["uuid"].as_str());
+        let billed = month.first_day();
+        let mut closed = Amounts::default();
+        for period in &periods {
+            if period["uuid"].as_str() == present {
                 continue;
             }
-            let text = match &row["usage"] {
-                Value::String(text) => text.clone(),
-                number => number.to_string(),
-            };
-            if let (Some(kind), Some(amount)) = (row["type"].as_str(), read_decimal(&text)) {
-                *usages.entry(kind.to_owned()).or_default() += amount;
-            }
+            let rows = period["components"].as_array().into_iter().flatten();
+            closed = rows
+                .filter(|row| is_of_period(row, &billed))
+                .filter_map(amounts)
+                .fold(closed, Amounts::with);
         }
-        Ok(usages)
+        Ok(PlanPeriod {
+            uuid: present.map(str::to_owned),
+            closed,
+        })
     }
 
     /// Reports the totals of a resource in a month. A report has all components, because Waldur removes components that
-    /// are not in the last report. Without a `month`, the report counts for the present month.
+    /// are not in the last report. Without a `month`, the report counts for the present month, and for the plan period
+    /// `period` where one is given.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn set_usage(
         &self,
         resource: &str,
+        period: Option<&str>,
         amounts: Amounts,
         description: &str,
         month: Option<Month>,
@@ -103,10 +210,20 @@ impl WaldurClient {
             json!({"type": kind, "amount": decimal(hundredths), "description": description})
         });
         let mut body = json!({"resource": resource, "usages": usages});
+        if let Some(period) = period {
+            body["plan_period"] = json!(period);
+        }
         if let Some(month) = month {
             body["date"] = json!(format!("{}T12:00:00Z", month.middle()));
         }
         let path = "marketplace-component-usages/set_usage/";
         self.post(path, &body).await.map(drop)
     }
+}
+
+/// Whether a row of a plan period is of the month that begins on `billed`. A row without a month is taken as one of the
+/// present month.
+fn is_of_period(row: &Value, billed: &str) -> bool {
+    let of = row["billing_period"].as_str().or(row["date"].as_str());
+    of.is_none_or(|of| of.get(..7) == billed.get(..7))
 }

@@ -105,10 +105,6 @@ impl AccountingSync {
             }
             _ => return Ok(()),
         };
-        if used == Some(Amounts::default()) {
-            // The allocation never ran, so nothing was ordered.
-            return Ok(());
-        }
         let (Some(project), Some(id)) = (&event.project, event.allocation_id) else {
             return Err(invalid_event(event));
         };
@@ -119,6 +115,13 @@ impl AccountingSync {
         let resource = match used {
             // A repeated event must not order a terminated resource again.
             Some(_) if self.waldur.is_ended(&scope).await? => return Ok(()),
+            // An allocation that never ran has no resource. One that ran for a moment has one, which ends too.
+            Some(used) if used == Amounts::default() => {
+                match self.waldur.used_resource(&scope).await? {
+                    Some(resource) => resource,
+                    None => return Ok(()),
+                }
+            }
             _ => {
                 self.waldur
                     .resource(&mut self.objects, &parameters, &scope)
@@ -128,7 +131,7 @@ impl AccountingSync {
         let Some(used) = used else { return Ok(()) };
         let description = format!("lattice allocation {id}");
         self.waldur
-            .set_usage(&resource, used, &description, None)
+            .set_usage(&resource, None, used, &description, None)
             .await?;
         self.note(|status| status.reported += 1);
         self.waldur.terminate(&mut self.objects, &resource).await

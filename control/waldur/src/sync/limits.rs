@@ -3,10 +3,9 @@
 
 use super::{AccountingSync, RoundError};
 use crate::{
-    client::{KnownResource, ResourceScope},
+    client::{KnownResource, MonthUsage, ResourceScope, purchased_limits},
     cluster::ClusterError,
 };
-use lattice_ledger::Month;
 use lattice_quorum_types::{
     UnixMillis,
     limit::{LimitPatch, Patch},
@@ -15,17 +14,22 @@ use std::collections::BTreeMap;
 
 /// Minimum validity of values read from Waldur, in milliseconds.
 const LEAST_VALID_MS: u64 = 900_000;
+/// Maximum number of resources that one round terminates. Each takes several calls, and reports must not wait for them.
+const TERMINATIONS_PER_ROUND: usize = 20;
 
 impl AccountingSync {
-    /// Reads resources and credits from Waldur and applies them.
-    pub(super) async fn follow_limits(&mut self, now: UnixMillis) -> Result<(), RoundError> {
-        let known = self.waldur.known(&self.objects).await?;
-        self.terminate_orphaned_resources(&known).await?;
+    /// Applies the limits and credits of the resources, with their usage in this month.
+    pub(super) async fn follow_limits(
+        &mut self,
+        now: UnixMillis,
+        known: &[KnownResource],
+        usage: &MonthUsage,
+    ) -> Result<(), RoundError> {
+        self.terminate_orphaned_resources(known).await?;
         if !self.settings.take_limits {
             return Ok(());
         }
-        let month = Month::of(now, &self.settings.zone);
-        let purchased = self.waldur.purchased_limits(&known, month).await?;
+        let purchased = purchased_limits(known, usage);
         // Credits stay valid for several failed rounds. Afterwards the count of the ledger applies.
         let valid_ms = (self.settings.interval.as_millis() as u64 * 10).max(LEAST_VALID_MS);
         let credits: BTreeMap<_, _> = purchased
@@ -68,33 +72,41 @@ impl AccountingSync {
         Ok(())
     }
 
-    /// Terminates the resources of deleted projects, unless a usage report of the resource is set aside. The caller has
-    /// reported their final usage.
+    /// Terminates resources of deleted projects, unless a usage report of the resource in this month is set aside. The
+    /// caller has reported their final usage. The differences of ended months do not count, because no report changes
+    /// them any more.
     async fn terminate_orphaned_resources(
         &mut self,
         known: &[KnownResource],
     ) -> Result<(), RoundError> {
         let projects = self.cluster.projects();
-        for KnownResource { scope, uuid, .. } in known {
+        let ended_months: Vec<String> = self
+            .closed
+            .iter()
+            .map(|month| format!(" {month}"))
+            .collect();
+        let mut ended = 0;
+        for KnownResource { scope, uuid, .. } in known.iter().filter(|one| one.is_ok()) {
             let ResourceScope::Project(project, _) = scope else {
                 continue;
             };
-            let name = format!("end of {}", scope.backend_id());
-            let is_reported = |(reported, _): &(ResourceScope, Month)| reported == scope;
+            let name = format!("end of {scope}");
+            let about = format!("usage {scope} ");
             let waits = self.note(|status| {
-                let about = format!("usage {} ", scope.backend_id());
-                status.parked.keys().any(|key| key.starts_with(&about))
+                let mut totals = status.parked.keys().filter(|key| key.starts_with(&about));
+                totals.any(|key| !ended_months.iter().any(|month| key.ends_with(month)))
             });
             if projects.contains(project) || waits || self.is_parked(&name) {
                 continue;
             }
-            tracing::info!(
-                resource = scope.backend_id(),
-                reported = self.reported.keys().any(&is_reported),
-                "terminating the resource of a deleted project"
-            );
-            let ended = self.waldur.terminate(&mut self.objects, uuid).await;
-            self.accept_or_park(&name, ended)?;
+            tracing::info!(resource = %scope, "terminating the resource of a deleted project");
+            let done = self.waldur.terminate(&mut self.objects, uuid).await;
+            self.accept_or_park(&name, done)?;
+            ended += 1;
+            if ended == TERMINATIONS_PER_ROUND {
+                tracing::info!(ended, "the other resources are terminated in later rounds");
+                break;
+            }
         }
         Ok(())
     }

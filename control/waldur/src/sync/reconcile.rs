@@ -1,21 +1,45 @@
-//! Reconciliation on an operator's request: corrects amounts in Waldur after events were dropped, the usage of a month
-//! could not be reported in time, or a total was changed manually.
+//! Comparison and correction of totals in Waldur, on request and on schedule: for a month whose last seconds could not
+//! be reported in time, or a total that was changed by hand.
 
-use super::{AccountingSync, RoundError, USAGE_RECORDS_PER_READ, parameters, totals::BookingMonth};
+use super::{
+    AccountingSync, RoundError, USAGE_RECORDS_PER_READ,
+    held::HeldUsage,
+    totals::{Booking, Report, total_name},
+};
 use crate::{
-    client::{Amounts, ResourceScope, WaldurError},
+    client::{Amounts, KnownResource, MonthPhase, ResourceScope, WaldurError},
     cluster::ClusterError,
     event::Event,
     status::{Difference, Outcome},
 };
 use lattice_ledger::Month;
 use lattice_quorum_types::UnixMillis;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a reconciliation does with the differences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReconcileMode {
+    /// Differences are listed only.
+    Compare,
+    /// Amounts in Waldur are corrected, also to lower values.
+    Correct,
+    /// Amounts in Waldur are corrected, and differences of ended months that remain are taken off the status for good:
+    /// an operator has settled them in Waldur.
+    Accept,
+}
+
+/// Differences of one month, with what was used.
+struct Compared {
+    month: Month,
+    wanted: BTreeMap<ResourceScope, Amounts>,
+    held: HeldUsage,
+    differing: Vec<ResourceScope>,
+}
 
 impl AccountingSync {
-    /// Compares the totals of every month that overlaps the window from `since` to `until` with the amounts in Waldur.
-    /// Unless `dry_run` is set, corrects the amounts in Waldur, also to lower values, and sends the single events of
-    /// the window again if the settings require events.
+    /// Compares the totals of every month that overlaps the window from `since` to `until` with the amounts in Waldur,
+    /// and does with the differences what `mode` requires. Unless it only compares, sends the single events of the
+    /// window again if the settings require events. An amount counts as corrected when Waldur shows it afterwards.
     ///
     /// # Errors
     /// Returns an error when the quorum or Waldur does not answer, or the usage of a month is not known yet.
@@ -23,110 +47,217 @@ impl AccountingSync {
         &mut self,
         since: UnixMillis,
         until: UnixMillis,
-        dry_run: bool,
+        mode: ReconcileMode,
     ) -> Result<Vec<Difference>, RoundError> {
-        let version = self.waldur.version().await?;
-        self.note(|status| status.version = Some(version));
-        let zone = self.settings.zone.clone();
+        self.read_version().await?;
         let now = self.cluster.now();
-        let present = Month::of(now, &zone);
+        if !self.prepare_offerings(now).await? {
+            return Err(usage_unknown());
+        }
+        let known = self.waldur.known(&self.objects).await?;
+        let zone = self.settings.zone.clone();
+        let present = match self.waldur.month_phase(now, &zone) {
+            MonthPhase::Open(month) | MonthPhase::Ending { month } => month,
+        };
         let mut differences = Vec::new();
         let mut month = Month::of(since, &zone);
         while month <= present && month.begins(&zone) < until {
-            let ends = month.ends(&zone).min(now);
-            let Some(totals) = self.cluster.totals(month.begins(&zone), ends) else {
-                return Err(ClusterError::Unavailable {
-                    reason: "usage, or the number of GPUs of every node, is not known yet; try \
-                        again in a minute"
-                        .to_owned(),
+            let compared = self.compare(month, present, now, &known).await?;
+            let outcomes = match mode {
+                ReconcileMode::Compare => BTreeMap::new(),
+                ReconcileMode::Correct | ReconcileMode::Accept => {
+                    self.correct(&compared, present, &known).await?
                 }
-                .into());
             };
-            for (scope, amounts) in self.resource_totals(totals.used) {
-                let booked = match month == present {
-                    true => BookingMonth::Present,
-                    false => BookingMonth::Ended,
-                };
-                let found = self
-                    .compare(&scope, month, amounts, booked, dry_run)
-                    .await?;
-                differences.extend(found);
+            let accepts = mode == ReconcileMode::Accept && month < present;
+            differences.extend(self.differences(&compared, &outcomes, accepts));
+            if accepts {
+                self.accept_month(month)?;
             }
             month = month.next();
         }
         let wants_events = self.settings.seed_paths || self.settings.order_per_allocation;
-        if wants_events && !dry_run {
+        if wants_events && mode != ReconcileMode::Compare {
             self.resend_events(since, until).await?;
         }
         Ok(differences)
     }
 
+    /// Reconciles the last month and `present` when that is due. The first time is one interval after the start. Totals
+    /// are lowered only where the settings allow it; others become lines in the status.
+    pub(super) async fn reconcile_on_schedule(
+        &mut self,
+        present: Month,
+        now: UnixMillis,
+    ) -> Result<(), RoundError> {
+        let Some(every) = self.settings.reconcile_every else {
+            return Ok(());
+        };
+        let due = self.reconciled_at.get_or_insert(now);
+        let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+        if now.since(*due) < every_ms {
+            return Ok(());
+        }
+        self.reconciled_at = Some(now);
+        let known = self.waldur.known(&self.objects).await?;
+        for month in [present.previous(), present] {
+            if self.accepted.contains(&month.to_string()) {
+                continue;
+            }
+            let mut compared = self.compare(month, present, now, &known).await?;
+            let found = compared.differing.len();
+            if !self.settings.lower_totals {
+                let differing = std::mem::take(&mut compared.differing);
+                let (higher, others): (Vec<_>, Vec<_>) = differing.into_iter().partition(|scope| {
+                    let used = compared.wanted.get(scope).copied().unwrap_or_default();
+                    compared.held.of(scope).exceeds(used)
+                });
+                compared.differing = others;
+                tracing::info!(%month, found, kept = higher.len(), "totals compared on schedule");
+            }
+            self.correct(&compared, present, &known).await?;
+        }
+        Ok(())
+    }
+
     async fn compare(
         &mut self,
-        scope: &ResourceScope,
         month: Month,
-        amounts: Amounts,
-        booked: BookingMonth,
-        only_look: bool,
-    ) -> Result<Vec<Difference>, RoundError> {
-        let name = format!("usage {} {month}", scope.backend_id());
-        let parameters = parameters(&self.settings, &*self.cluster);
-        let resource = match only_look {
-            // A comparison creates no resource.
-            true => self.waldur.find(scope).await?,
+        present: Month,
+        now: UnixMillis,
+        known: &[KnownResource],
+    ) -> Result<Compared, RoundError> {
+        let begins = month.begins(&self.settings.zone);
+        let wanted = match month < present {
+            true => self.final_totals(month),
             false => {
-                let made = self
-                    .waldur
-                    .resource(&mut self.objects, &parameters, scope)
-                    .await;
-                self.accept_or_park(&name, made)?
+                let totals = self.cluster.totals(begins, now);
+                totals.map(|totals| self.resource_totals(totals.used))
             }
         };
-        let (here, elsewhere) = match &resource {
-            Some(resource) => self.has(scope, resource, month).await?,
-            None => Default::default(),
+        let wanted = wanted.ok_or_else(usage_unknown)?;
+        let held = self.held(month, known, &wanted).await?;
+        let scopes: BTreeSet<_> = wanted.keys().chain(held.projects()).collect();
+        let differs = |scope: &&&ResourceScope| {
+            wanted.get(**scope).copied().unwrap_or_default() != held.of(scope)
         };
-        let has: BTreeMap<_, _> = here.with(elsewhere).named().into();
-        let is_other = |(kind, used): &(&str, u64)| has.get(kind) != Some(used);
-        let others: Vec<_> = amounts.named().into_iter().filter(is_other).collect();
-        if others.is_empty() {
-            return Ok(Vec::new());
+        let differing = scopes.iter().filter(differs).map(|scope| (*scope).clone());
+        Ok(Compared {
+            differing: differing.collect(),
+            month,
+            wanted,
+            held,
+        })
+    }
+
+    /// Sends the totals that differ, then reads them again. Returns the outcome for each scope that differed.
+    async fn correct(
+        &mut self,
+        compared: &Compared,
+        present: Month,
+        known: &[KnownResource],
+    ) -> Result<BTreeMap<ResourceScope, Outcome>, RoundError> {
+        let mut outcomes = BTreeMap::new();
+        let mut reports: Vec<Report> = Vec::new();
+        for scope in &compared.differing {
+            match self.correction(scope, compared, present, known).await {
+                Ok(report) => reports.push(report),
+                Err(error) if error.is_transient() => return Err(error.into()),
+                Err(error) => {
+                    let reason = error.to_string();
+                    outcomes.insert(scope.clone(), Outcome::NotBookable { reason });
+                }
+            }
         }
-        let outcome = match (&resource, only_look) {
-            (_, true) => Outcome::Found,
-            (None, false) => Outcome::NotBookable {
-                reason: "no resource in Waldur, and ordering one failed".to_owned(),
-            },
-            (Some(_), false) if elsewhere.node > amounts.node || elsewhere.gpu > amounts.gpu => {
-                Outcome::NotBookable {
-                    reason: "terminated resources already have more usage and cannot be corrected"
-                        .to_owned(),
+        self.send_all(reports).await?;
+        let held = self.held(compared.month, known, &compared.wanted).await?;
+        for scope in &compared.differing {
+            if outcomes.contains_key(scope) {
+                continue;
+            }
+            let used = compared.wanted.get(scope).copied().unwrap_or_default();
+            let name = total_name(scope, compared.month);
+            let outcome = match held.of(scope) == used {
+                true => {
+                    self.note(|status| status.parked.remove(&name));
+                    Outcome::Corrected
+                }
+                false => {
+                    let refusal = self.note(|status| status.parked.get(&name).cloned());
+                    let reason = refusal.map_or_else(
+                        || "Waldur still has another amount after the report; try again".to_owned(),
+                        |refusal| refusal.reason,
+                    );
+                    Outcome::NotBookable { reason }
+                }
+            };
+            outcomes.insert(scope.clone(), outcome);
+        }
+        Ok(outcomes)
+    }
+
+    /// The report that corrects the total of a scope.
+    async fn correction(
+        &mut self,
+        scope: &ResourceScope,
+        compared: &Compared,
+        present: Month,
+        known: &[KnownResource],
+    ) -> Result<Report, WaldurError> {
+        let Compared { month, held, .. } = compared;
+        let used = compared.wanted.get(scope).copied().unwrap_or_default();
+        let refused = |reason: String| WaldurError::Refused {
+            what: total_name(scope, *month),
+            status: 409,
+            reason,
+        };
+        if *month < present && !self.books_by_date() {
+            return Err(refused(self.left_over(*month, held.of(scope), used)));
+        }
+        let booking = match *month < present {
+            true => Booking::Ended(*month),
+            false => Booking::Present(*month),
+        };
+        let report = self.prepare(scope, booking, used, known, held).await?;
+        let fixed = held.of(scope).without(report.present(held));
+        if fixed.exceeds(used) {
+            let reason = "terminated resources or closed plan periods already have more usage, \
+                          which no report changes";
+            return Err(refused(reason.to_owned()));
+        }
+        Ok(report)
+    }
+
+    fn differences(
+        &self,
+        compared: &Compared,
+        outcomes: &BTreeMap<ResourceScope, Outcome>,
+        accepts: bool,
+    ) -> Vec<Difference> {
+        let mut differences = Vec::new();
+        for scope in &compared.differing {
+            let used = compared.wanted.get(scope).copied().unwrap_or_default();
+            let has = compared.held.of(scope);
+            let outcome = match outcomes.get(scope) {
+                None => Outcome::Found,
+                Some(Outcome::NotBookable { .. }) if accepts => Outcome::Accepted,
+                Some(outcome) => outcome.clone(),
+            };
+            for ((component, has), (_, used)) in has.named().into_iter().zip(used.named()) {
+                if has != used {
+                    differences.push(Difference {
+                        project: scope.project().clone(),
+                        vcluster: scope.vcluster().clone(),
+                        month: compared.month.to_string(),
+                        component: component.to_owned(),
+                        has,
+                        used,
+                        outcome: outcome.clone(),
+                    });
                 }
             }
-            (Some(resource), false) => {
-                let rest = amounts.without(elsewhere);
-                match self.send(resource, month, rest, booked).await {
-                    Ok(()) => {
-                        self.reported.insert((scope.clone(), month), amounts);
-                        self.elsewhere.insert((scope.clone(), month), elsewhere);
-                        self.note(|status| status.parked.remove(&name));
-                        Outcome::Corrected
-                    }
-                    Err(WaldurError::Refused { reason, .. }) => Outcome::NotBookable { reason },
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        };
-        let difference = |(kind, used): (&str, u64)| Difference {
-            project: scope.project().clone(),
-            vcluster: scope.vcluster().clone(),
-            month: month.to_string(),
-            component: kind.to_owned(),
-            has: has.get(kind).copied().unwrap_or(0),
-            used,
-            outcome: outcome.clone(),
-        };
-        Ok(others.into_iter().map(difference).collect())
+        }
+        differences
     }
 
     /// Sends the single events of the window again. Each event keeps its id, so that Waldur stores no event twice.
@@ -161,4 +292,13 @@ impl AccountingSync {
             }
         }
     }
+}
+
+fn usage_unknown() -> RoundError {
+    ClusterError::Unavailable {
+        reason:
+            "usage, or the number of GPUs of every node, is not known yet; try again in a minute"
+                .to_owned(),
+    }
+    .into()
 }

@@ -1,63 +1,268 @@
 //! Monthly totals of each project in each vCluster.
+//!
+//! Each round reads what Waldur has in the month and compares it with the ledger, so that a report that was lost, came
+//! late or was changed by hand is found in the next round.
 
-use super::{AccountingSync, RoundError, parameters};
+use super::{AccountingSync, RoundError, held::HeldUsage, parameters};
 use crate::{
-    client::{Amounts, ResourceScope, WaldurError},
+    client::{Amounts, KnownResource, MonthPhase, PlanPeriod, ResourceScope, WaldurError},
     decimal::decimal,
     step::Step,
 };
+use futures::{StreamExt as _, stream};
 use lattice_ledger::{Month, UsageByKind, hours::hundredths};
-use lattice_quorum_types::{ProjectPath, UnixMillis, VclusterName};
-use std::collections::BTreeMap;
+use lattice_quorum_types::{ProjectPath, VclusterName};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
-/// Time after the end of a month before it is closed, in milliseconds: usage of its last moments is known by then.
-const SETTLED_MS: u64 = 60_000;
+/// Reports that are sent at the same time.
+const PARALLEL_REPORTS: usize = 8;
+
+/// Report that is to be sent.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// Key in [`crate::status::SyncStatus::parked`].
+    pub(super) name: String,
+    resource: String,
+    period: Option<String>,
+    /// Usage in closed plan periods of the resource.
+    closed: Amounts,
+    amounts: Amounts,
+    booking: Booking,
+}
+
+impl Report {
+    /// Amounts that the report replaces: those of the present plan period of its resource.
+    pub(super) fn present(&self, held: &HeldUsage) -> Amounts {
+        held.rows.of(&self.resource).without(self.closed)
+    }
+}
+
+/// Month into which a report is booked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Booking {
+    /// The present month, which Waldur takes from its own clock.
+    Present(Month),
+    /// An ended month, which the report names.
+    Ended(Month),
+}
+
+impl Booking {
+    fn month(self) -> Month {
+        match self {
+            Self::Present(month) | Self::Ended(month) => month,
+        }
+    }
+}
+
+/// Result of a report.
+enum Sent {
+    /// Waldur has accepted the report.
+    Accepted,
+    /// The report was not sent: a month ends about now, or an earlier report failed.
+    Withheld,
+}
+
+/// Name of a total in the status.
+pub(super) fn total_name(scope: &ResourceScope, month: Month) -> String {
+    format!("usage {scope} {month}")
+}
 
 impl AccountingSync {
-    /// Reports the totals of this month, and once those of the month before. Returns the number of the usage record up
-    /// to which the totals reach; `None` while usage is not read yet.
+    /// Reports the totals of the present month that differ from those in `held`. Returns whether all were sent.
     pub(super) async fn report_totals(
         &mut self,
-        now: UnixMillis,
-    ) -> Result<Option<u64>, RoundError> {
-        let month = Month::of(now, &self.settings.zone);
-        let begins = month.begins(&self.settings.zone);
-        if now.since(begins) >= SETTLED_MS && !self.close(month.previous()).await? {
-            return Ok(None);
+        month: Month,
+        wanted: BTreeMap<ResourceScope, Amounts>,
+        known: &[KnownResource],
+        held: &HeldUsage,
+    ) -> Result<bool, RoundError> {
+        let mut reports = Vec::new();
+        for (scope, amounts) in wanted {
+            let name = total_name(&scope, month);
+            let has = held.of(&scope);
+            if has == amounts {
+                self.note(|status| status.parked.remove(&name));
+                continue;
+            }
+            if has.exceeds(amounts) && !self.is_misbooked(&scope, month, known, held) {
+                self.park(&name, higher(has, amounts));
+                continue;
+            }
+            if self.is_parked(&name) {
+                continue;
+            }
+            let prepared = self
+                .prepare(&scope, Booking::Present(month), amounts, known, held)
+                .await;
+            if matches!(prepared, Err(WaldurError::Refused { .. })) {
+                self.objects.forget();
+            }
+            reports.extend(self.accept_or_park(&name, prepared)?);
         }
-        let Some(totals) = self.cluster.totals(begins, now) else {
-            return Ok(None);
-        };
-        for (scope, amounts) in self.resource_totals(totals.used) {
-            self.report(&scope, month, amounts, BookingMonth::Present)
-                .await?;
-        }
-        Ok(Some(totals.through))
+        self.send_all(reports).await
     }
 
-    /// Reports the final totals of an ended month, once. Returns `false` while the totals are not known yet.
-    async fn close(&mut self, month: Month) -> Result<bool, RoundError> {
-        if self.closed.contains(&month) {
-            return Ok(true);
-        }
-        let zone = &self.settings.zone;
-        let Some(totals) = self.cluster.totals(month.begins(zone), month.ends(zone)) else {
-            return Ok(false);
+    /// Whether the usage of a scope's resource is our own report of the month before, which Waldur received after the
+    /// month had ended.
+    fn is_misbooked(
+        &self,
+        scope: &ResourceScope,
+        month: Month,
+        known: &[KnownResource],
+        held: &HeldUsage,
+    ) -> bool {
+        let Some(resource) = known.iter().find(|one| one.scope == *scope) else {
+            return false;
         };
-        for (scope, amounts) in self.resource_totals(totals.used) {
-            self.report(&scope, month, amounts, BookingMonth::Ended)
-                .await?;
-        }
-        self.closed.insert(month);
-        // Earlier months change only by reconciliation.
-        self.reported.retain(|(_, reported), _| *reported >= month);
-        Ok(true)
+        let last = self.sent.get(&resource.uuid);
+        last.is_some_and(|(sent, amounts)| {
+            *sent < month && *amounts == held.rows.of(&resource.uuid)
+        })
     }
 
+    /// The report after which Waldur has `amounts` for a scope. Orders a resource where none accepts usage.
+    pub(super) async fn prepare(
+        &mut self,
+        scope: &ResourceScope,
+        booking: Booking,
+        amounts: Amounts,
+        known: &[KnownResource],
+        held: &HeldUsage,
+    ) -> Result<Report, WaldurError> {
+        let month = booking.month();
+        let present = known
+            .iter()
+            .find(|one| one.scope == *scope && one.state != "Creating");
+        let (resource, plan) = match present {
+            Some(present) => (present.uuid.clone(), present.plan.clone()),
+            None => {
+                // A resource in the cache was ended in the meantime.
+                self.objects.forget_resource(scope);
+                let parameters = parameters(&self.settings, &*self.cluster);
+                let made = self
+                    .waldur
+                    .resource(&mut self.objects, &parameters, scope)
+                    .await?;
+                (made, None)
+            }
+        };
+        let period = match booking {
+            Booking::Present(_) => self.plan_period(&resource, month, plan).await?,
+            // Waldur chooses the period by the date of the report.
+            Booking::Ended(_) => PlanPeriod::default(),
+        };
+        let elsewhere = held.of(scope).without(held.rows.of(&resource));
+        Ok(Report {
+            name: total_name(scope, month),
+            resource,
+            period: period.uuid,
+            closed: period.closed,
+            amounts: amounts.without(elsewhere.with(period.closed)),
+            booking,
+        })
+    }
+
+    /// Present plan period of a resource. It is read once for each month and plan.
+    async fn plan_period(
+        &mut self,
+        resource: &str,
+        month: Month,
+        plan: Option<String>,
+    ) -> Result<PlanPeriod, WaldurError> {
+        if let Some((of, under, period)) = self.periods.get(resource)
+            && *of == month
+            && (plan.is_none() || *under == plan)
+        {
+            return Ok(period.clone());
+        }
+        let period = self.waldur.plan_period(resource, month).await?;
+        let entry = (month, plan, period.clone());
+        self.periods.insert(resource.to_owned(), entry);
+        Ok(period)
+    }
+
+    /// Sends reports, some at the same time. Returns whether all were sent; a rejected one counts as sent and is set
+    /// aside. After a failure the others are not sent.
+    pub(super) async fn send_all(&mut self, reports: Vec<Report>) -> Result<bool, RoundError> {
+        let stops = AtomicBool::new(false);
+        let send = |report: Report| {
+            let (sync, stops) = (&*self, &stops);
+            async move {
+                let done = match stops.load(Ordering::Relaxed) {
+                    true => Ok(Sent::Withheld),
+                    false => sync.send(&report).await,
+                };
+                if done.as_ref().is_err_and(WaldurError::is_transient) {
+                    stops.store(true, Ordering::Relaxed);
+                }
+                (report, done)
+            }
+        };
+        let done: Vec<_> = stream::iter(reports)
+            .map(send)
+            .buffer_unordered(PARALLEL_REPORTS)
+            .collect()
+            .await;
+        let mut failure = None;
+        let mut are_all_sent = true;
+        for (report, done) in done {
+            if done.is_err() {
+                // The resource may have ended, or its plan period.
+                self.periods.remove(&report.resource);
+            }
+            match self.accept_or_park(&report.name, done) {
+                Ok(Some(Sent::Accepted)) => {
+                    let entry = (report.booking.month(), report.amounts);
+                    self.sent.insert(report.resource, entry);
+                }
+                Ok(Some(Sent::Withheld)) => are_all_sent = false,
+                Ok(None) => self.objects.forget(),
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            Some(failure) => Err(failure.into()),
+            None => Ok(are_all_sent),
+        }
+    }
+
+    async fn send(&self, report: &Report) -> Result<Sent, WaldurError> {
+        let date = match report.booking {
+            Booking::Present(month) => {
+                // The clock is read before each report: a round may take minutes.
+                let now = self.cluster.now();
+                let phase = self.waldur.month_phase(now, &self.settings.zone);
+                if phase != MonthPhase::Open(month) {
+                    return Ok(Sent::Withheld);
+                }
+                None
+            }
+            Booking::Ended(month) => Some(month),
+        };
+        let description = format!("lattice {}", report.booking.month());
+        self.steps.at(Step::BeforeSend);
+        self.waldur
+            .set_usage(
+                &report.resource,
+                report.period.as_deref(),
+                report.amounts,
+                &description,
+                date,
+            )
+            .await?;
+        self.steps.at(Step::AfterSend);
+        self.note(|status| status.reported += 1);
+        Ok(Sent::Accepted)
+    }
+
+    /// Totals by resource that are to be in Waldur.
     pub(super) fn resource_totals(
         &self,
         used: BTreeMap<(ProjectPath, VclusterName), UsageByKind>,
-    ) -> Vec<(ResourceScope, Amounts)> {
+    ) -> BTreeMap<ResourceScope, Amounts> {
         let by_allocation = self.settings.order_per_allocation;
         let total = |((project, vcluster), used): (_, UsageByKind)| {
             // With one resource per allocation, only idle usage of claimed nodes is left for the project's resource.
@@ -76,151 +281,20 @@ impl AccountingSync {
             .filter(|(_, amounts)| *amounts != Amounts::default())
             .collect()
     }
-
-    /// Sets the totals of one resource and month, unless Waldur has the same amounts. A report that would lower an
-    /// amount is set aside.
-    async fn report(
-        &mut self,
-        scope: &ResourceScope,
-        month: Month,
-        amounts: Amounts,
-        booked: BookingMonth,
-    ) -> Result<(), RoundError> {
-        let key = (scope.clone(), month);
-        let name = format!("usage {} {month}", scope.backend_id());
-        if self.reported.get(&key) == Some(&amounts) || self.is_parked(&name) {
-            return Ok(());
-        }
-        let result = self.report_now(scope, month, amounts, booked).await;
-        if let Err(WaldurError::Refused { .. }) = &result {
-            // The resource may have been terminated externally, so it is looked up again.
-            self.objects.forget();
-            self.reported.remove(&key);
-            self.elsewhere.remove(&key);
-        }
-        self.accept_or_park(&name, result)?;
-        Ok(())
-    }
-
-    async fn report_now(
-        &mut self,
-        scope: &ResourceScope,
-        month: Month,
-        amounts: Amounts,
-        booked: BookingMonth,
-    ) -> Result<(), WaldurError> {
-        let parameters = parameters(&self.settings, &*self.cluster);
-        let resource = self
-            .waldur
-            .resource(&mut self.objects, &parameters, scope)
-            .await?;
-        let key = (scope.clone(), month);
-        if !self.reported.contains_key(&key) {
-            let (here, elsewhere) = self.has(scope, &resource, month).await?;
-            self.reported.insert(key.clone(), here.with(elsewhere));
-            self.elsewhere.insert(key.clone(), elsewhere);
-        }
-        let has = self.reported.get(&key).copied().unwrap_or_default();
-        if has == amounts {
-            return Ok(());
-        }
-        if has.node > amounts.node || has.gpu > amounts.gpu {
-            return Err(lower(has, amounts));
-        }
-        let elsewhere = self.elsewhere.get(&key).copied().unwrap_or_default();
-        self.send(&resource, month, amounts.without(elsewhere), booked)
-            .await?;
-        self.reported.insert(key, amounts);
-        Ok(())
-    }
-
-    /// Amounts in Waldur for a scope and month: first those of `resource`, then those of all other present and former
-    /// resources of the scope.
-    pub(super) async fn has(
-        &self,
-        scope: &ResourceScope,
-        resource: &str,
-        month: Month,
-    ) -> Result<(Amounts, Amounts), WaldurError> {
-        let here = Amounts::of(&self.waldur.usages(resource, month).await?);
-        let mut elsewhere = Amounts::default();
-        for other in self.waldur.others(scope, resource).await? {
-            let there = Amounts::of(&self.waldur.usages(&other, month).await?);
-            elsewhere = elsewhere.with(there);
-        }
-        Ok((here, elsewhere))
-    }
-
-    /// Reports the totals of a resource, whatever Waldur has.
-    pub(super) async fn send(
-        &mut self,
-        resource: &str,
-        month: Month,
-        amounts: Amounts,
-        booked: BookingMonth,
-    ) -> Result<(), WaldurError> {
-        let description = format!("lattice {month}");
-        let date = match booked {
-            BookingMonth::Present => None,
-            BookingMonth::Ended => {
-                self.check_past_booking(month)?;
-                Some(month)
-            }
-        };
-        self.steps.at(Step::BeforeSend);
-        self.waldur
-            .set_usage(resource, amounts, &description, date)
-            .await?;
-        self.steps.at(Step::AfterSend);
-        self.note(|status| status.reported += 1);
-        Ok(())
-    }
-
-    /// Refuses a report for an ended month before Waldur 8: older versions book a dated report into the present month,
-    /// which would be wrong in both months.
-    fn check_past_booking(&self, month: Month) -> Result<(), WaldurError> {
-        let version = self
-            .note(|status| status.version.clone())
-            .unwrap_or_default();
-        let major = version
-            .split('.')
-            .next()
-            .and_then(|major| major.parse::<u32>().ok());
-        if major.is_some_and(|major| major >= 8) {
-            return Ok(());
-        }
-        Err(WaldurError::Refused {
-            what: format!("usage of {month}"),
-            status: 400,
-            reason: format!("not bookable: Waldur {version} books into the present month alone"),
-        })
-    }
 }
 
-/// Month into which a report is booked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BookingMonth {
-    /// The present month.
-    Present,
-    /// An ended month.
-    Ended,
+/// Amounts as text.
+pub(super) fn written(amounts: Amounts) -> String {
+    let (node, gpu) = (decimal(amounts.node), decimal(amounts.gpu));
+    format!("{node} node-hours and {gpu} GPU-hours")
 }
 
-/// Error: Waldur has more than was used, for example because GPUs are counted differently now or the amount was
-/// corrected manually.
-/// An operator must decide.
-fn lower(has: Amounts, used: Amounts) -> WaldurError {
-    let written = |amounts: Amounts| {
-        let (node, gpu) = (decimal(amounts.node), decimal(amounts.gpu));
-        format!("{node} node-hours and {gpu} GPU-hours")
-    };
-    WaldurError::Refused {
-        what: "usage".to_owned(),
-        status: 409,
-        reason: format!(
-            "it has {}, and {} were used; a total is lowered by `lattice admin accounting reconcile` alone",
-            written(has),
-            written(used)
-        ),
-    }
+/// Reason for a total that Waldur has and that is higher than the usage, for example because GPUs are counted
+/// differently now or the amount was changed by hand. An operator must decide.
+fn higher(has: Amounts, used: Amounts) -> String {
+    format!(
+        "Waldur has {}, and {} were used; a total is lowered by `lattice admin accounting reconcile` alone",
+        written(has),
+        written(used)
+    )
 }

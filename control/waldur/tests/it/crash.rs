@@ -207,9 +207,11 @@ impl AccountedCluster for Remote {
     }
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals> {
         let ledger = self.ledger.lock().unwrap();
+        let until = until.min(ledger.at());
         Some(UsageTotals {
             used: ledger.totals(from, until),
             through: ledger.last(),
+            until,
         })
     }
     fn consumed(&self, allocation: AllocationId, uses: &[UsagePeriod]) -> Usage {
@@ -284,6 +286,9 @@ async fn one_that_is_killed() {
         ca_file: None,
         vault: None,
         offerings: BTreeMap::new(),
+        plans: BTreeMap::new(),
+        reconcile_every: None,
+        lower_totals: false,
         provider_customer: None,
         category: "HPC".to_owned(),
         take_limits: false,
@@ -299,7 +304,13 @@ async fn one_that_is_killed() {
         http: http.clone(),
         vault: None,
     };
-    let waldur = WaldurClient::new(http, settings.api.clone(), secrets, settings.token.clone());
+    let waldur = WaldurClient::new(
+        "alps",
+        http,
+        settings.api.clone(),
+        secrets,
+        settings.token.clone(),
+    );
     let stops = orders
         .stops_at
         .map(|(step, times)| (Step::ALL[step], Mutex::new(times)));

@@ -355,7 +355,7 @@ impl World {
         for ((project, vc), used) in totals {
             let used = used.billed();
             let hundredths = |ms: u64| i128::from((ms + 18_000) / 36_000);
-            let id = format!("lattice:{project}@{vc}");
+            let id = format!("lattice:alps:{project}@{vc}");
             truth.insert(
                 (id.clone(), "gpu_hours".to_owned()),
                 hundredths(used.gpu_ms),
@@ -395,9 +395,11 @@ impl AccountedCluster for World {
     }
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals> {
         let inner = self.inner();
+        let until = until.min(inner.ledger.at());
         Some(UsageTotals {
             used: inner.ledger.totals(from, until),
             through: inner.ledger.last(),
+            until,
         })
     }
     fn consumed(&self, allocation: AllocationId, uses: &[UsagePeriod]) -> Usage {

@@ -1,0 +1,152 @@
+//! Orders: those of this cluster are advanced until they are done, those of customers are accepted or refused.
+
+use super::{Objects, WaldurClient, WaldurError};
+use serde_json::{Value, json};
+
+/// Maximum number of steps by which the orders of a resource are advanced at once.
+const MAX_ORDER_STEPS: u32 = 5;
+/// Longest reason that is sent with a refusal, in characters.
+const MAX_REASON_CHARS: usize = 1_000;
+
+/// Subject of an order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OrderKind {
+    /// A new resource.
+    Create,
+    /// New limits, by component; empty for another plan.
+    Update {
+        /// Maximum number of nodes in use at the same time, if the order contains it.
+        max_nodes: Option<u64>,
+    },
+    /// The end of the resource.
+    Terminate,
+    /// A kind that this version does not know.
+    Other(String),
+}
+
+/// Order that waits for the provider.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenOrder {
+    /// UUID of the order.
+    pub uuid: String,
+    /// UUID of the order's resource.
+    pub resource: String,
+    /// UUID of the order's offering.
+    pub offering: String,
+    /// UUID of the order's project.
+    pub project: Option<String>,
+    /// Whether the provider may still refuse the order.
+    pub is_pending: bool,
+    /// Subject of the order.
+    pub kind: OrderKind,
+}
+
+impl OpenOrder {
+    fn of(order: &Value) -> Option<Self> {
+        let text = |name: &str| order[name].as_str().map(str::to_owned);
+        let kind = match order["type"].as_str()? {
+            "Create" => OrderKind::Create,
+            "Update" => OrderKind::Update {
+                max_nodes: super::credit::number(&order["limits"]["max_nodes"])
+                    .map(|nodes| nodes as u64),
+            },
+            "Terminate" => OrderKind::Terminate,
+            other => OrderKind::Other(other.to_owned()),
+        };
+        Some(Self {
+            uuid: text("uuid")?,
+            resource: text("marketplace_resource_uuid")?,
+            offering: text("offering_uuid")?,
+            project: text("project_uuid"),
+            is_pending: order["state"] == "pending-provider",
+            kind,
+        })
+    }
+}
+
+impl WaldurClient {
+    /// Orders of the known offerings that wait for the provider, oldest first.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn open_orders(&self, objects: &Objects) -> Result<Vec<OpenOrder>, WaldurError> {
+        let mut open = Vec::new();
+        for (_, offering) in objects.offerings() {
+            let query = [
+                ("offering_uuid", offering),
+                ("state", "pending-provider"),
+                ("state", "executing"),
+                ("o", "created"),
+            ];
+            let found = self.list("marketplace-orders/", &query).await?;
+            let waits = |order: &&Value| {
+                matches!(
+                    order["state"].as_str(),
+                    Some("pending-provider" | "executing")
+                )
+            };
+            open.extend(found.iter().filter(waits).filter_map(OpenOrder::of));
+        }
+        Ok(open)
+    }
+
+    /// Approves pending orders of a resource, and completes executing ones.
+    pub(super) async fn advance_orders(&self, resource: &str) -> Result<(), WaldurError> {
+        for _ in 0..MAX_ORDER_STEPS {
+            let orders = self
+                .list("marketplace-orders/", &[("resource_uuid", resource)])
+                .await?;
+            let is_of = |one: &&Value| one["marketplace_resource_uuid"] == resource;
+            let open = orders.iter().filter(is_of).find_map(|order| {
+                let state = order["state"].as_str()?;
+                let step = match state {
+                    "pending-consumer" => "approve_by_consumer",
+                    "pending-provider" => "approve_by_provider",
+                    "executing" => "set_state_done",
+                    _ => return None,
+                };
+                Some((order["uuid"].as_str()?, step))
+            });
+            let Some((order, step)) = open else {
+                return Ok(());
+            };
+            self.post_once(&format!("marketplace-orders/{order}/{step}/"), &json!({}))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Accepts the open orders of a resource, and sets the state of the allocation behind it.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn accept_orders(&self, resource: &str) -> Result<(), WaldurError> {
+        self.advance_orders(resource).await?;
+        self.set_allocation_ok(resource).await
+    }
+
+    /// Sets the allocation behind a resource to `ok`. Without that, an offering of type `Marketplace.Slurm` accepts no
+    /// later order for the resource. Resources of other types have no allocation, which Waldur answers with 404.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub(super) async fn set_allocation_ok(&self, resource: &str) -> Result<(), WaldurError> {
+        let path = format!("marketplace-slurm-remote/{resource}/set_state/");
+        match self.post_once(&path, &json!({"state": "ok"})).await {
+            Err(WaldurError::Refused { status: 404, .. }) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    /// Refuses an order, with the reason for the customer where Waldur stores one.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn refuse_order(&self, order: &OpenOrder, reason: &str) -> Result<(), WaldurError> {
+        let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
+        let path = format!("marketplace-orders/{}/reject_by_provider/", order.uuid);
+        // Waldur 7 ignores the field; 8 shows it to the customer.
+        let body = json!({"provider_rejection_comment": reason});
+        self.post_once(&path, &body).await
+    }
+}

@@ -1,0 +1,118 @@
+//! Resources of this cluster in Waldur, with the state that each round compares and applies.
+
+use super::{Objects, ResourceScope, WaldurClient, WaldurError};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Fields of a resource that are read.
+const FIELDS: [&str; 9] = [
+    "uuid",
+    "backend_id",
+    "state",
+    "created",
+    "limits",
+    "paused",
+    "downscaled",
+    "plan_uuid",
+    "offering_type",
+];
+/// States of a resource that accepts usage now or will accept it. `Terminated` resources are read by their usage alone.
+const USED_STATES: [&str; 4] = ["OK", "Updating", "Creating", "Terminating"];
+
+/// Resource of this cluster.
+#[derive(Debug, Clone)]
+pub struct KnownResource {
+    /// Project, vCluster and allocation of the resource.
+    pub scope: ResourceScope,
+    /// UUID of the resource.
+    pub uuid: String,
+    /// State in Waldur, such as `OK`.
+    pub state: String,
+    /// UUID of the present plan.
+    pub plan: Option<String>,
+    pub(super) fields: Value,
+}
+
+impl KnownResource {
+    /// Whether the resource accepts usage and its limits apply.
+    pub fn is_ok(&self) -> bool {
+        matches!(self.state.as_str(), "OK" | "Updating")
+    }
+
+    /// The resource as it would be with another limit of nodes.
+    #[must_use]
+    pub fn with_max_nodes(&self, nodes: u64) -> Self {
+        let mut changed = self.clone();
+        changed.fields["limits"]["max_nodes"] = nodes.into();
+        changed
+    }
+}
+
+impl WaldurClient {
+    /// Resources of this cluster in the known offerings that accept usage or will accept it, oldest first.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn known(&self, objects: &Objects) -> Result<Vec<KnownResource>, WaldurError> {
+        let mut known = Vec::new();
+        for (_, offering) in objects.offerings() {
+            let mut query = vec![("offering_uuid", offering)];
+            query.extend(USED_STATES.map(|state| ("state", state)));
+            query.extend(FIELDS.map(|field| ("field", field)));
+            let found = self.list("marketplace-provider-resources/", &query).await?;
+            known.extend(
+                found
+                    .into_iter()
+                    .filter_map(|fields| self.of_cluster(fields)),
+            );
+        }
+        known.sort_by_cached_key(|one| {
+            let created = one.fields["created"].as_str().unwrap_or_default();
+            (created.to_owned(), one.uuid.clone())
+        });
+        Ok(known)
+    }
+
+    /// The resource with these fields, if it is one of this cluster.
+    fn of_cluster(&self, fields: Value) -> Option<KnownResource> {
+        let text = |name: &str| fields[name].as_str().map(str::to_owned);
+        let scope = ResourceScope::of_backend_id(fields["backend_id"].as_str()?, self.cluster())?;
+        let state = text("state")?;
+        // Some versions ignore the filter by state.
+        if !USED_STATES.contains(&state.as_str()) {
+            return None;
+        }
+        Some(KnownResource {
+            scope,
+            uuid: text("uuid")?,
+            state,
+            plan: text("plan_uuid"),
+            fields,
+        })
+    }
+
+    /// Scope of a resource that has usage and is not among the known ones, such as a terminated one; `None` if it is not
+    /// of this cluster. Scopes do not change, so each is read once.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn former_scope(
+        &self,
+        former: &mut BTreeMap<String, Option<ResourceScope>>,
+        uuid: &str,
+    ) -> Result<Option<ResourceScope>, WaldurError> {
+        if let Some(known) = former.get(uuid) {
+            return Ok(known.clone());
+        }
+        let path = format!("marketplace-provider-resources/{uuid}/");
+        let scope = match self.get(&path, &[("field", "backend_id")]).await {
+            Ok(found) => found["backend_id"]
+                .as_str()
+                .and_then(|id| ResourceScope::of_backend_id(id, self.cluster())),
+            Err(WaldurError::Refused { status: 404, .. }) => None,
+            Err(error) => return Err(error),
+        };
+        former.insert(uuid.to_owned(), scope.clone());
+        Ok(scope)
+    }
+}
