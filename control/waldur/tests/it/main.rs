@@ -3,4 +3,5 @@
 
 mod common;
 mod crash;
+mod found;
 mod waldur;

@@ -19,12 +19,26 @@ use std::{
 };
 use tempfile::TempDir;
 
-struct SyncFixture {
-    world: Arc<World>,
-    waldur: Waldur,
-    folder: TempDir,
-    settings: AccountingSettings,
+pub struct SyncFixture {
+    pub world: Arc<World>,
+    pub waldur: Waldur,
+    pub folder: TempDir,
+    pub settings: AccountingSettings,
+    pub sync: AccountingSync,
+}
+
+/// Another cluster beside the same Waldur.
+pub struct Neighbour {
+    pub world: Arc<World>,
     sync: AccountingSync,
+    _folder: TempDir,
+}
+
+impl Neighbour {
+    pub async fn round(&mut self) -> SyncStatus {
+        self.sync.round().await;
+        self.sync.status().lock().clone()
+    }
 }
 
 fn stamp(at: UnixMillis) -> Timestamp {
@@ -32,11 +46,11 @@ fn stamp(at: UnixMillis) -> Timestamp {
 }
 
 impl SyncFixture {
-    async fn new(version: Version) -> Self {
+    pub async fn new(version: Version) -> Self {
         Self::with(version, |_| {}).await
     }
 
-    async fn with(version: Version, change: impl FnOnce(&mut AccountingSettings)) -> Self {
+    pub async fn with(version: Version, change: impl FnOnce(&mut AccountingSettings)) -> Self {
         let world = Arc::new(World::new());
         world.project("physics", 100);
         world.project("physics/higgs", 50);
@@ -82,22 +96,39 @@ impl SyncFixture {
     }
 
     /// Another control takes over; with `has_journal` on the same machine.
-    fn succeeded(&mut self, has_journal: bool) {
+    pub fn succeeded(&mut self, has_journal: bool) {
         if !has_journal {
             let _ = fs::remove_dir_all(&self.settings.folder);
         }
         self.sync = sync(&self.world, &self.settings);
     }
 
-    fn wait(&self, ms: u64) {
+    pub fn wait(&self, ms: u64) {
         self.world.wait(ms);
         self.waldur.set_now(stamp(self.world.now()));
     }
 
-    async fn round(&mut self) -> SyncStatus {
+    pub async fn round(&mut self) -> SyncStatus {
         self.waldur.set_now(stamp(self.world.now()));
         self.sync.round().await;
         self.status()
+    }
+
+    /// Another cluster with the same projects, which reports to the offering `offering`.
+    pub fn neighbour(&self, cluster: &'static str, offering: &str) -> Neighbour {
+        let world = Arc::new(World::of(cluster));
+        world.project("physics", 100);
+        let folder = tempfile::tempdir().unwrap();
+        let settings = AccountingSettings {
+            folder: folder.path().join("wal"),
+            offerings: [(crate::common::vcluster("batch"), offering.to_owned())].into(),
+            ..self.settings.clone()
+        };
+        Neighbour {
+            sync: sync(&world, &settings),
+            world,
+            _folder: folder,
+        }
     }
 
     fn status(&self) -> SyncStatus {
@@ -105,7 +136,7 @@ impl SyncFixture {
     }
 
     /// Amounts of one month in hundredths, by resource and component.
-    fn totals(&self, month: &str) -> BTreeMap<(String, String), i128> {
+    pub fn totals(&self, month: &str) -> BTreeMap<(String, String), i128> {
         let totals = self.waldur.totals().into_iter();
         let of_month = totals.filter(|((_, _, of), _)| of == month);
         of_month
@@ -113,7 +144,7 @@ impl SyncFixture {
             .collect()
     }
 
-    fn assert_equal(&self, month: &str, from: UnixMillis, until: UnixMillis) {
+    pub fn assert_equal(&self, month: &str, from: UnixMillis, until: UnixMillis) {
         assert_eq!(self.totals(month), self.world.truth(from, until));
     }
 }
@@ -139,7 +170,7 @@ fn sync(world: &Arc<World>, settings: &AccountingSettings) -> AccountingSync {
     )
 }
 
-fn id(text: &str, kind: &str) -> (String, String) {
+pub fn id(text: &str, kind: &str) -> (String, String) {
     (format!("lattice:alps:{text}"), kind.to_owned())
 }
 

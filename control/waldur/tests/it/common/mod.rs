@@ -47,7 +47,10 @@ struct Inner {
 }
 
 /// Test cluster; see the module.
-pub struct World(Mutex<Inner>);
+pub struct World {
+    cluster: &'static str,
+    inner: Mutex<Inner>,
+}
 
 impl Default for World {
     fn default() -> Self {
@@ -57,22 +60,34 @@ impl Default for World {
 
 impl World {
     pub fn new() -> Self {
+        Self::of("alps")
+    }
+
+    /// World of the cluster with this name.
+    pub fn of(cluster: &'static str) -> Self {
         let mut ledger = Ledger::new(UnixMillis(0), Vec::new(), 0, BEGIN);
         ledger.compute_curves();
-        let world = Self(Mutex::new(Inner {
+        let inner = Mutex::new(Inner {
             state: State::new(),
             ledger,
             now: BEGIN,
             index: 0,
             nodes: 0,
-        }));
+        });
+        let world = Self { cluster, inner };
         // State time advances only by a limited step with each command.
         world.project("seed", 0);
         world
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap()
+        self.inner.lock().unwrap()
+    }
+
+    /// Moves the clock of control, but not the state time and the ledger.
+    pub fn shift_clock(&self, ms: i64) {
+        let mut inner = self.inner();
+        inner.now = UnixMillis(inner.now.0.checked_add_signed(ms).unwrap());
     }
 
     /// Advances time, with commands to the quorum as in a live cluster.
@@ -370,7 +385,7 @@ impl World {
 #[async_trait]
 impl AccountedCluster for World {
     fn cluster(&self) -> &str {
-        "alps"
+        self.cluster
     }
     fn now(&self) -> UnixMillis {
         self.inner().now
