@@ -18,7 +18,7 @@ pub use objects::{ObjectParameters, Objects};
 pub use orders::{OpenOrder, OrderKind};
 pub use resources::KnownResource;
 pub use scope::ResourceScope;
-pub use usage::{Amounts, MonthUsage, PlanPeriod};
+pub use usage::{Amounts, MonthUsage};
 
 use crate::secret::{SecretError, SecretRef, Secrets};
 use clock::DateSample;

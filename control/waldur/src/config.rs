@@ -55,8 +55,8 @@ pub struct WaldurConfig {
     /// Maximum number of events on disk beyond those in memory. An alert is raised when the limit is reached.
     #[serde(default = "hundred_thousand")]
     pub disk_buffer_max_events: usize,
-    /// Time zone of Waldur, such as `Europe/Tallinn` or in POSIX format. The zone determines when a month begins in
-    /// Waldur.
+    /// Time zone in which Waldur's months begin, such as `Europe/Tallinn` or in POSIX format. Waldur 7 books by UTC,
+    /// whatever its own setting `TIME_ZONE` is.
     #[serde(default = "utc")]
     pub timezone: String,
     /// File with CAs to trust in addition to the system's.

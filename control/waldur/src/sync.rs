@@ -20,7 +20,7 @@ pub use reconcile::ReconcileMode;
 
 use crate::{
     client::{
-        Amounts, MonthPhase, ObjectParameters, Objects, PlanPeriod, ResourceScope, WaldurClient,
+        Amounts, MonthPhase, ObjectParameters, Objects, ResourceScope, WaldurClient,
         WaldurError,
     },
     cluster::{AccountedCluster, ClusterError},
@@ -62,6 +62,15 @@ pub enum RoundError {
     Journal(#[from] JournalError),
 }
 
+/// Report that Waldur has accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SentReport {
+    month: Month,
+    /// UUID of the resource's plan at that time.
+    plan: Option<String>,
+    amounts: Amounts,
+}
+
 /// Result of a round.
 enum Progress {
     /// Waldur has all reports.
@@ -82,10 +91,10 @@ pub struct AccountingSync {
     collected: u64,
     /// Revision of the quorum at the last read; after a start, that of the last event in the journal.
     seen: Option<Revision>,
-    /// Present plan period by resource, with the month and the plan for which it was read.
-    periods: BTreeMap<String, (Month, Option<String>, PlanPeriod)>,
-    /// Last report of each resource by this process, with its month.
-    sent: BTreeMap<String, (Month, Amounts)>,
+    /// Usage in ended plan periods by resource, with the month and the present plan for which it was read.
+    closed_usage: BTreeMap<String, (Month, Option<String>, Amounts)>,
+    /// Last report of each resource by this process.
+    sent: BTreeMap<String, SentReport>,
     /// Scopes of resources that accept no usage any more; `None` for those of others.
     former: BTreeMap<String, Option<ResourceScope>>,
     /// Ended months whose final totals are compared and booked.
@@ -120,7 +129,7 @@ impl AccountingSync {
             journal: None,
             collected: 0,
             seen: None,
-            periods: BTreeMap::new(),
+            closed_usage: BTreeMap::new(),
             sent: BTreeMap::new(),
             former: BTreeMap::new(),
             closed: BTreeSet::new(),

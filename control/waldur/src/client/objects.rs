@@ -20,7 +20,7 @@ const MAX_NAME_CHARS: usize = 150;
 struct Offering {
     uuid: String,
     /// URL of the plan.
-    plan: Option<String>,
+    plan: String,
 }
 
 /// Cache of known objects.
@@ -219,13 +219,13 @@ impl WaldurClient {
         Ok(offering)
     }
 
-    /// URL of the plan with which resources of an offering are ordered; `None` for an offering without plans. An order
-    /// takes the URL that the public offering shows; the provider's own URL of the plan is refused.
+    /// URL of the plan with which resources of an offering are ordered. An order takes the URL that the public offering
+    /// shows; the provider's own URL of the plan is refused.
     async fn plan(
         &self,
         offering: &str,
         wanted: Option<&String>,
-    ) -> Result<Option<String>, WaldurError> {
+    ) -> Result<String, WaldurError> {
         let path = format!("marketplace-public-offerings/{offering}/");
         let found = self.get(&path, &[("field", "plans")]).await?;
         let plans = found["plans"].as_array().map_or(&[][..], Vec::as_slice);
@@ -245,9 +245,18 @@ impl WaldurClient {
                     "offering {offering} has no plan {wanted:?} that is not archived; correct `plans` in the section `accounting.waldur`"
                 ),
             }),
-            (plan, _) => Ok(plan
-                .and_then(|plan| plan["url"].as_str())
-                .map(str::to_owned)),
+            // Waldur takes an order without a plan, and then fails at every report.
+            (None, None) => Err(WaldurError::Refused {
+                what: path,
+                status: 404,
+                reason: format!("offering {offering} has no plan that is not archived; add one"),
+            }),
+            (Some(plan), _) => match plan["url"].as_str() {
+                Some(url) => Ok(url.to_owned()),
+                None => Err(WaldurError::Unreached {
+                    reason: format!("a plan of {path} has no url"),
+                }),
+            },
         }
     }
 
@@ -356,7 +365,7 @@ impl WaldurClient {
         if let Some(found) = oldest(found.into_iter().filter(is_it)) {
             let (uuid, _) = address(path, &found)?;
             if found["state"] != "OK" {
-                self.accept_orders(&uuid).await?;
+                self.advance_new_resource(&uuid).await?;
             }
             objects.resources.insert(scope.clone(), uuid.clone());
             return Ok(uuid);
@@ -381,16 +390,14 @@ impl WaldurClient {
             None => {
                 let offering_url =
                     self.url(&format!("marketplace-public-offerings/{}/", offering.uuid));
-                let mut body = json!({
+                let body = json!({
                     "offering": offering_url,
                     "project": project,
                     "attributes": {"name": name},
                     "limits": {},
                     "accepting_terms_of_service": true,
+                    "plan": offering.plan,
                 });
-                if let Some(plan) = &offering.plan {
-                    body["plan"] = json!(plan);
-                }
                 let order = self.post("marketplace-orders/", &body).await?;
                 let uuid = order["marketplace_resource_uuid"].as_str();
                 let odd = || WaldurError::Unreached {
@@ -399,7 +406,7 @@ impl WaldurClient {
                 uuid.ok_or_else(odd)?.to_owned()
             }
         };
-        self.accept_orders(&uuid).await?;
+        self.advance_new_resource(&uuid).await?;
         self.set_backend_id(&uuid, scope).await?;
         objects.resources.insert(scope.clone(), uuid.clone());
         Ok(uuid)
@@ -450,7 +457,7 @@ impl WaldurClient {
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn terminate(&self, objects: &mut Objects, uuid: &str) -> Result<(), WaldurError> {
-        let path = format!("marketplace-resources/{uuid}/terminate/");
+        let path = format!("{RESOURCES}{uuid}/terminate/");
         match self.post(&path, &json!({})).await {
             // With 400 or 409, an order is pending, or the resource is terminated already.
             Ok(_)

@@ -116,21 +116,33 @@ impl WaldurClient {
         Ok(())
     }
 
-    /// Accepts the open orders of a resource, and sets the state of the allocation behind it.
+    /// Accepts the open orders of a resource. The allocation behind it is set to `ok` before, because new limits err
+    /// otherwise, and after, because the order leaves it in another state.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn accept_orders(&self, resource: &str) -> Result<(), WaldurError> {
+        self.set_allocation_ok(resource).await?;
         self.advance_orders(resource).await?;
         self.set_allocation_ok(resource).await
     }
 
-    /// Sets the allocation behind a resource to `ok`. Without that, an offering of type `Marketplace.Slurm` accepts no
-    /// later order for the resource. Resources of other types have no allocation, which Waldur answers with 404.
-    ///
-    /// # Errors
-    /// Returns a [`WaldurError`].
-    pub(super) async fn set_allocation_ok(&self, resource: &str) -> Result<(), WaldurError> {
+    /// Advances the orders of a new resource of this cluster. The state of its allocation matters for later orders
+    /// alone, so the token need not have the right to set it.
+    pub(super) async fn advance_new_resource(&self, resource: &str) -> Result<(), WaldurError> {
+        self.advance_orders(resource).await?;
+        match self.set_allocation_ok(resource).await {
+            Err(error) if !error.is_transient() => {
+                tracing::debug!(%error, resource, "the allocation behind a resource is not ok");
+                Ok(())
+            }
+            answer => answer,
+        }
+    }
+
+    /// Sets the allocation behind a resource to `ok`. Resources that are not of type `Marketplace.Slurm`, or not made
+    /// yet, have no allocation, which Waldur answers with 404.
+    async fn set_allocation_ok(&self, resource: &str) -> Result<(), WaldurError> {
         let path = format!("marketplace-slurm-remote/{resource}/set_state/");
         match self.post_once(&path, &json!({"state": "ok"})).await {
             Err(WaldurError::Refused { status: 404, .. }) => Ok(()),
@@ -138,14 +150,24 @@ impl WaldurClient {
         }
     }
 
-    /// Refuses an order, with the reason for the customer where Waldur stores one.
+    /// Refuses an order, with the reason for the customer where Waldur stores one: Waldur 7 has no text for a refusal, but
+    /// keeps the error message of an order of type `Marketplace.Slurm`, which the refusal does not remove.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn refuse_order(&self, order: &OpenOrder, reason: &str) -> Result<(), WaldurError> {
         let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
-        let path = format!("marketplace-orders/{}/reject_by_provider/", order.uuid);
-        // Waldur 7 ignores the field; 8 shows it to the customer.
+        let of_order = |step: &str| format!("marketplace-orders/{}/{step}/", order.uuid);
+        let message = json!({"error_message": reason, "error_traceback": "-"});
+        match self.post(&of_order("set_state_erred"), &message).await {
+            Ok(_) => {}
+            Err(error) if !error.is_transient() => {
+                tracing::debug!(%error, order = order.uuid, "the reason of a refusal is not stored");
+            }
+            Err(error) => return Err(error),
+        }
+        let path = of_order("reject_by_provider");
+        // Waldur 8 shows this text to the customer; 7 ignores it.
         let body = json!({"provider_rejection_comment": reason});
         self.post_once(&path, &body).await
     }

@@ -16,8 +16,9 @@ const FIELDS: [&str; 9] = [
     "plan_uuid",
     "offering_type",
 ];
-/// States of a resource that accepts usage now or will accept it. `Terminated` resources are read by their usage alone.
-const USED_STATES: [&str; 4] = ["OK", "Updating", "Creating", "Terminating"];
+/// States of a resource that accepts usage now or may accept it later. `Terminated` resources are read by their usage
+/// alone.
+const USED_STATES: [&str; 5] = ["OK", "Updating", "Creating", "Terminating", "Erred"];
 
 /// Resource of this cluster.
 #[derive(Debug, Clone)]

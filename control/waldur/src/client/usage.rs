@@ -58,16 +58,6 @@ impl Amounts {
     }
 }
 
-/// Plan period of a resource: the time during which it has the same plan. Waldur keeps usage by plan period, and bills
-/// each by the prices of its plan.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PlanPeriod {
-    /// UUID of the present period; `None` if Waldur shows none.
-    pub uuid: Option<String>,
-    /// Usage of the month in earlier periods.
-    pub closed: Amounts,
-}
-
 /// Usage of one month by resource, over all plan periods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MonthUsage(BTreeMap<String, Amounts>);
@@ -156,52 +146,39 @@ impl WaldurClient {
         Ok(())
     }
 
-    /// Present plan period of a resource, with the usage that earlier periods have in the month.
+    /// Usage of a month of a resource in plan periods that have ended. Waldur keeps usage by plan period, and bills each
+    /// by the prices of its plan. A report goes to the present period; one for an ended period would be billed twice.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn plan_period(
+    pub async fn closed_usage(
         &self,
         resource: &str,
         month: Month,
-    ) -> Result<PlanPeriod, WaldurError> {
+    ) -> Result<Amounts, WaldurError> {
         let path = format!("marketplace-provider-resources/{resource}/plan_periods/");
         let Value::Array(periods) = self.get(&path, &[]).await? else {
             let reason = format!("the reply to {path} is not a list");
             return Err(WaldurError::Unreached { reason });
         };
-        let is_open = |period: &&Value| period["end"].is_null();
-        let start = |period: &&Value| period["start"].as_str().map(str::to_owned);
-        let present = periods.iter().filter(is_open).max_by_key(start);
-        let present = present.and_then(|period| period["uuid"].as_str());
         let billed = month.first_day();
-        let mut closed = Amounts::default();
-        for period in &periods {
-            if period["uuid"].as_str() == present {
-                continue;
-            }
-            let rows = period["components"].as_array().into_iter().flatten();
-            closed = rows
-                .filter(|row| is_of_period(row, &billed))
-                .filter_map(amounts)
-                .fold(closed, Amounts::with);
-        }
-        Ok(PlanPeriod {
-            uuid: present.map(str::to_owned),
-            closed,
-        })
+        let ended = periods.iter().filter(|period| !period["end"].is_null());
+        let rows = ended.filter_map(|period| period["components"].as_array());
+        Ok(rows
+            .flatten()
+            .filter(|row| is_of_period(row, &billed))
+            .filter_map(amounts)
+            .fold(Amounts::default(), Amounts::with))
     }
 
     /// Reports the totals of a resource in a month. A report has all components, because Waldur removes components that
-    /// are not in the last report. Without a `month`, the report counts for the present month, and for the plan period
-    /// `period` where one is given.
+    /// are not in the last report. Without a `month`, the report counts for the present month.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn set_usage(
         &self,
         resource: &str,
-        period: Option<&str>,
         amounts: Amounts,
         description: &str,
         month: Option<Month>,
@@ -210,9 +187,6 @@ impl WaldurClient {
             json!({"type": kind, "amount": decimal(hundredths), "description": description})
         });
         let mut body = json!({"resource": resource, "usages": usages});
-        if let Some(period) = period {
-            body["plan_period"] = json!(period);
-        }
         if let Some(month) = month {
             body["date"] = json!(format!("{}T12:00:00Z", month.middle()));
         }

@@ -131,7 +131,7 @@ impl AccountingSync {
         let Some(used) = used else { return Ok(()) };
         let description = format!("lattice allocation {id}");
         self.waldur
-            .set_usage(&resource, None, used, &description, None)
+            .set_usage(&resource, used, &description, None)
             .await?;
         self.note(|status| status.reported += 1);
         self.waldur.terminate(&mut self.objects, &resource).await

@@ -57,8 +57,7 @@ impl AccountingSync {
         }
         self.send_all(reports).await?;
         self.closed.insert(month);
-        // Plan periods and reports of earlier months are not asked for again.
-        self.periods.retain(|_, (of, _, _)| *of > month);
+        self.closed_usage.retain(|_, (of, _, _)| *of > month);
         Ok(true)
     }
 

@@ -1,6 +1,6 @@
 //! Orders of customers: accepted if Lattice can do what they require, refused with the reason otherwise.
 
-use super::{AccountingSync, RoundError};
+use super::{AccountingSync, RoundError, totals::of_one_request};
 use crate::{
     client::{KnownResource, MonthUsage, OpenOrder, OrderKind, ResourceScope, purchased_limits},
     cluster::ClusterError,
@@ -39,6 +39,7 @@ impl AccountingSync {
                 }
                 None => self.waldur.accept_orders(&order.resource).await,
             };
+            let answered = answered.map_err(of_one_request);
             if self.accept_or_park(&name, answered)?.is_some() && refusal.is_none() {
                 tracing::info!(order = order.uuid, kind = ?order.kind, "order accepted");
             }

@@ -3,9 +3,9 @@
 //! Each round reads what Waldur has in the month and compares it with the ledger, so that a report that was lost, came
 //! late or was changed by hand is found in the next round.
 
-use super::{AccountingSync, RoundError, held::HeldUsage, parameters};
+use super::{AccountingSync, RoundError, SentReport, held::HeldUsage, parameters};
 use crate::{
-    client::{Amounts, KnownResource, MonthPhase, PlanPeriod, ResourceScope, WaldurError},
+    client::{Amounts, KnownResource, MonthPhase, ResourceScope, WaldurError},
     decimal::decimal,
     step::Step,
 };
@@ -26,8 +26,8 @@ pub(super) struct Report {
     /// Key in [`crate::status::SyncStatus::parked`].
     pub(super) name: String,
     resource: String,
-    period: Option<String>,
-    /// Usage in closed plan periods of the resource.
+    plan: Option<String>,
+    /// Usage in ended plan periods of the resource.
     closed: Amounts,
     amounts: Amounts,
     booking: Booking,
@@ -87,7 +87,7 @@ impl AccountingSync {
                 self.note(|status| status.parked.remove(&name));
                 continue;
             }
-            if has.exceeds(amounts) && !self.is_misbooked(&scope, month, known, held) {
+            if has.exceeds(amounts) && !self.is_misbooked(&scope, month, known, held).await? {
                 self.park(&name, higher(has, amounts));
                 continue;
             }
@@ -105,22 +105,28 @@ impl AccountingSync {
         self.send_all(reports).await
     }
 
-    /// Whether the usage of a scope's resource is our own report of the month before, which Waldur received after the
-    /// month had ended.
-    fn is_misbooked(
-        &self,
+    /// Whether the present amounts of a scope's resource are our own last report, which Waldur received too late: after
+    /// the month had ended, or after another plan had begun. Such an amount is lowered, because no person has set it.
+    async fn is_misbooked(
+        &mut self,
         scope: &ResourceScope,
         month: Month,
         known: &[KnownResource],
         held: &HeldUsage,
-    ) -> bool {
-        let Some(resource) = known.iter().find(|one| one.scope == *scope) else {
-            return false;
+    ) -> Result<bool, WaldurError> {
+        let Some(resource) = accepting(known, scope) else {
+            return Ok(false);
         };
-        let last = self.sent.get(&resource.uuid);
-        last.is_some_and(|(sent, amounts)| {
-            *sent < month && *amounts == held.rows.of(&resource.uuid)
-        })
+        let Some(last) = self.sent.get(&resource.uuid).cloned() else {
+            return Ok(false);
+        };
+        if last.month == month && last.plan == resource.plan {
+            return Ok(false);
+        }
+        let closed = self
+            .closed_usage(&resource.uuid, month, resource.plan.clone())
+            .await?;
+        Ok(last.amounts == held.rows.of(&resource.uuid).without(closed))
     }
 
     /// The report after which Waldur has `amounts` for a scope. Orders a resource where none accepts usage.
@@ -133,10 +139,8 @@ impl AccountingSync {
         held: &HeldUsage,
     ) -> Result<Report, WaldurError> {
         let month = booking.month();
-        let present = known
-            .iter()
-            .find(|one| one.scope == *scope && one.state != "Creating");
-        let (resource, plan) = match present {
+        let (resource, plan) = match accepting(known, scope) {
+            Some(present) if present.state == ERRED => return Err(erred(present)),
             Some(present) => (present.uuid.clone(), present.plan.clone()),
             None => {
                 // A resource in the cache was ended in the meantime.
@@ -149,39 +153,39 @@ impl AccountingSync {
                 (made, None)
             }
         };
-        let period = match booking {
-            Booking::Present(_) => self.plan_period(&resource, month, plan).await?,
+        let closed = match booking {
+            Booking::Present(_) => self.closed_usage(&resource, month, plan.clone()).await?,
             // Waldur chooses the period by the date of the report.
-            Booking::Ended(_) => PlanPeriod::default(),
+            Booking::Ended(_) => Amounts::default(),
         };
         let elsewhere = held.of(scope).without(held.rows.of(&resource));
         Ok(Report {
             name: total_name(scope, month),
             resource,
-            period: period.uuid,
-            closed: period.closed,
-            amounts: amounts.without(elsewhere.with(period.closed)),
+            plan,
+            closed,
+            amounts: amounts.without(elsewhere.with(closed)),
             booking,
         })
     }
 
-    /// Present plan period of a resource. It is read once for each month and plan.
-    async fn plan_period(
+    /// Usage of a resource in plan periods that ended in this month. It is read once for each month and plan.
+    async fn closed_usage(
         &mut self,
         resource: &str,
         month: Month,
         plan: Option<String>,
-    ) -> Result<PlanPeriod, WaldurError> {
-        if let Some((of, under, period)) = self.periods.get(resource)
+    ) -> Result<Amounts, WaldurError> {
+        if let Some((of, under, closed)) = self.closed_usage.get(resource)
             && *of == month
             && (plan.is_none() || *under == plan)
         {
-            return Ok(period.clone());
+            return Ok(*closed);
         }
-        let period = self.waldur.plan_period(resource, month).await?;
-        let entry = (month, plan, period.clone());
-        self.periods.insert(resource.to_owned(), entry);
-        Ok(period)
+        let closed = self.waldur.closed_usage(resource, month).await?;
+        let entry = (month, plan, closed);
+        self.closed_usage.insert(resource.to_owned(), entry);
+        Ok(closed)
     }
 
     /// Sends reports, some at the same time. Returns whether all were sent; a rejected one counts as sent and is set
@@ -195,7 +199,7 @@ impl AccountingSync {
                     true => Ok(Sent::Withheld),
                     false => sync.send(&report).await,
                 };
-                if done.as_ref().is_err_and(WaldurError::is_transient) {
+                if done.as_ref().is_err_and(|error| error.is_transient() && !is_fault_of_one(error)) {
                     stops.store(true, Ordering::Relaxed);
                 }
                 (report, done)
@@ -211,12 +215,16 @@ impl AccountingSync {
         for (report, done) in done {
             if done.is_err() {
                 // The resource may have ended, or its plan period.
-                self.periods.remove(&report.resource);
+                self.closed_usage.remove(&report.resource);
             }
-            match self.accept_or_park(&report.name, done) {
+            match self.accept_or_park(&report.name, done.map_err(of_one_request)) {
                 Ok(Some(Sent::Accepted)) => {
-                    let entry = (report.booking.month(), report.amounts);
-                    self.sent.insert(report.resource, entry);
+                    let sent = SentReport {
+                        month: report.booking.month(),
+                        plan: report.plan,
+                        amounts: report.amounts,
+                    };
+                    self.sent.insert(report.resource, sent);
                 }
                 Ok(Some(Sent::Withheld)) => are_all_sent = false,
                 Ok(None) => self.objects.forget(),
@@ -247,7 +255,6 @@ impl AccountingSync {
         self.waldur
             .set_usage(
                 &report.resource,
-                report.period.as_deref(),
                 report.amounts,
                 &description,
                 date,
@@ -280,6 +287,46 @@ impl AccountingSync {
         totals
             .filter(|(_, amounts)| *amounts != Amounts::default())
             .collect()
+    }
+}
+
+/// State of a resource that accepts no usage until a person has cured it.
+const ERRED: &str = "Erred";
+
+/// The resource of a scope to which usage is reported: the oldest one that Waldur has made.
+fn accepting<'a>(known: &'a [KnownResource], scope: &ResourceScope) -> Option<&'a KnownResource> {
+    known
+        .iter()
+        .find(|one| one.scope == *scope && one.state != "Creating")
+}
+
+fn erred(resource: &KnownResource) -> WaldurError {
+    WaldurError::Refused {
+        what: format!("usage of {}", resource.scope),
+        status: 400,
+        reason: format!(
+            "resource {} is in state Erred and accepts no usage; as the provider's owner, order its end in Waldur and \
+             reject that order",
+            resource.uuid
+        ),
+    }
+}
+
+/// Whether Waldur fails at one request, while it answers others: with status 500 for example where a resource has no
+/// plan. Such a request is set aside like a rejected one.
+pub(super) fn is_fault_of_one(error: &WaldurError) -> bool {
+    matches!(error, WaldurError::Busy { status: 500, .. })
+}
+
+/// Makes a failure at one request a refusal of it.
+pub(super) fn of_one_request(error: WaldurError) -> WaldurError {
+    match is_fault_of_one(&error) {
+        true => WaldurError::Refused {
+            what: "the request".to_owned(),
+            status: 500,
+            reason: "Waldur failed at it; its log has the cause".to_owned(),
+        },
+        false => error,
     }
 }
 
