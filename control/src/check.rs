@@ -200,7 +200,12 @@ pub async fn check_online(config: &Config, settings: &Settings, on_check: OnChec
     tokio::join!(
         check_members(config, &settings.quorum, on_check),
         async { check_issuer(settings).await.into_iter().for_each(on_check) },
-        async { check_waldur(&config.cluster, settings).await.into_iter().for_each(on_check) },
+        async {
+            check_waldur(&config.cluster, settings)
+                .await
+                .into_iter()
+                .for_each(on_check)
+        },
         check_all_bmcs(settings, on_check),
         check_sources(&settings.scheduling, now, on_check),
     );

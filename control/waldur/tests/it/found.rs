@@ -2,11 +2,11 @@
 //! behind our back, plans, several clusters, rights and orders.
 
 use crate::{
-    common::{BEGIN, HOUR, path},
+    common::{BEGIN, HOUR, path, vcluster},
     waldur::{SyncFixture, id},
 };
 use jiff::Timestamp;
-use lattice_fake_waldur::{Fault, Rule, Version};
+use lattice_fake_waldur::{Fault, OfferingSpec, Role, Rule, Version};
 use lattice_ledger::Month;
 use lattice_quorum_types::{Command, UnixMillis};
 use lattice_waldur::{cluster::AccountedCluster as _, status::Outcome, sync::ReconcileMode};
@@ -30,6 +30,20 @@ fn move_to(fixture: &SyncFixture, from_end_ms: i64) {
 fn resource(fixture: &SyncFixture) -> String {
     let made = fixture.waldur.snapshot();
     made.resources[0]["uuid"].as_str().unwrap().to_owned()
+}
+
+/// Orders the other plan of a resource's offering, as its customer.
+fn switch_plan(fixture: &SyncFixture, resource: &str) {
+    let made = fixture.waldur.snapshot();
+    let offering = made.resources[0]["offering_uuid"].as_str().unwrap();
+    let target = format!("/api/marketplace-public-offerings/{offering}/");
+    let (_, offered) = fixture.waldur.request_as_admin("GET", &target, &json!({}));
+    let plans = offered["plans"].as_array().unwrap();
+    let other = plans.iter().find(|plan| plan["name"] == "other").unwrap();
+    let target = format!("/api/marketplace-resources/{resource}/switch_plan/");
+    let body = json!({"plan": other["url"]});
+    let (status, made) = fixture.waldur.request_as_admin("POST", &target, &body);
+    assert_eq!(status, 200, "{made}");
 }
 
 /// Around the end of a month nothing is reported, by whichever clock. What could be reported before is in November, and
@@ -134,7 +148,7 @@ async fn a_total_that_changes_in_waldur_is_found_in_the_next_round() {
     fixture.world.ran("physics", "batch", 1, HOUR);
     assert_eq!(fixture.round().await.failure, None);
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
-    fixture.waldur.run_late();
+    assert_eq!(fixture.waldur.run_late(), [201]);
     assert_eq!(
         fixture.totals("2026-11")[&id("physics@batch", "node_hours")],
         200
@@ -149,7 +163,7 @@ async fn a_total_that_changes_in_waldur_is_found_in_the_next_round() {
     );
     fixture.round().await;
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
-    assert!(fixture.waldur.delete_usages(&uuid, "2026-11"));
+    assert_eq!(fixture.waldur.delete_usages(&uuid, "2026-11"), 2);
     fixture.round().await;
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 
@@ -228,10 +242,18 @@ async fn usage_counts_up_to_what_the_ledger_knows() {
 #[tokio::test]
 async fn a_new_plan_gets_the_rest_of_the_month() {
     let mut fixture = SyncFixture::new(Version::V7).await;
+    let spec = OfferingSpec::slurm("batch")
+        .usage("gpu_hours", "0.25")
+        .usage("node_hours", "1")
+        .limit("max_nodes")
+        .plan("other", &[("gpu_hours", "0.5"), ("node_hours", "2")]);
+    let offering = fixture.waldur.add_offering(&spec).unwrap().uuid;
+    fixture.settings.offerings = [(vcluster("batch"), offering)].into();
+    fixture.succeeded(true);
     fixture.world.ran("physics", "batch", 1, 3 * HOUR);
     fixture.round().await;
     let uuid = resource(&fixture);
-    fixture.waldur.switch_plan(&uuid).unwrap();
+    switch_plan(&fixture, &uuid);
     for _ in 0..2 {
         fixture.world.ran("physics", "batch", 1, HOUR);
         let status = fixture.round().await;
@@ -335,7 +357,9 @@ async fn a_provider_reports_without_being_staff() {
     let mut fixture = SyncFixture::new(Version::V7).await;
     fixture.world.ran("physics", "batch", 1, HOUR);
     fixture.round().await;
-    let provider = fixture.waldur.provider_token().unwrap();
+    let provider = fixture.waldur.add_user("provider", Role::Provider);
+    let site = fixture.waldur.snapshot().offerings[0]["customer_uuid"].clone();
+    assert!(fixture.waldur.add_owner(site.as_str().unwrap(), "provider"));
     std::fs::write(fixture.folder.path().join("token"), provider).unwrap();
     fixture.succeeded(false);
     fixture.world.ran("physics", "batch", 1, HOUR);
@@ -349,22 +373,22 @@ async fn a_provider_reports_without_being_staff() {
 #[tokio::test]
 async fn the_plan_of_an_order_is_chosen_by_the_settings() {
     let offer = |fixture: &SyncFixture| {
-        let spec = lattice_fake_waldur::OfferingSpec::slurm("batch")
+        let spec = OfferingSpec::slurm("batch")
             .usage("gpu_hours", "0.25")
             .usage("node_hours", "1")
             .limit("max_nodes")
-            .archived_plan("aaa")
-            .plan("economy")
-            .plan("premium");
+            .archived_plan("aaa", &[])
+            .plan("economy", &[])
+            .plan("premium", &[]);
         fixture.waldur.add_offering(&spec).unwrap().uuid
     };
     for (wanted, plan) in [(None, "economy"), (Some("premium"), "premium")] {
         let mut fixture = SyncFixture::new(Version::V7).await;
         let offering = offer(&fixture);
-        let vcluster = crate::common::vcluster("batch");
-        fixture.settings.offerings = [(vcluster.clone(), offering)].into();
+        let batch = vcluster("batch");
+        fixture.settings.offerings = [(batch.clone(), offering)].into();
         fixture.settings.plans = wanted
-            .map(|plan| (vcluster, plan.to_owned()))
+            .map(|plan| (batch, plan.to_owned()))
             .into_iter()
             .collect();
         fixture.succeeded(true);
@@ -375,9 +399,9 @@ async fn the_plan_of_an_order_is_chosen_by_the_settings() {
     }
     let mut fixture = SyncFixture::new(Version::V7).await;
     let offering = offer(&fixture);
-    let vcluster = crate::common::vcluster("batch");
-    fixture.settings.offerings = [(vcluster.clone(), offering)].into();
-    fixture.settings.plans = [(vcluster, "aaa".to_owned())].into();
+    let batch = vcluster("batch");
+    fixture.settings.offerings = [(batch.clone(), offering)].into();
+    fixture.settings.plans = [(batch, "aaa".to_owned())].into();
     fixture.succeeded(true);
     fixture.world.ran("physics", "batch", 1, HOUR);
     let status = fixture.round().await;
