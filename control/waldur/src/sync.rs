@@ -215,7 +215,7 @@ impl AccountingSync {
         if !self.prepare_offerings(now).await? {
             return Ok(Progress::Waiting);
         }
-        let known = self.waldur.known(&self.objects).await?;
+        let mut known = self.waldur.known(&self.objects).await?;
         let (month, is_open) = match self.waldur.month_phase(now, &self.settings.zone) {
             MonthPhase::Open(month) => (month, true),
             MonthPhase::Ending { month } => (month, false),
@@ -234,7 +234,9 @@ impl AccountingSync {
             let through = self.send_events(through.min(self.collected)).await?;
             self.acknowledge(through).await?;
         }
-        self.answer_orders(&known).await?;
+        if self.answer_orders(&known).await? {
+            known = self.waldur.known(&self.objects).await?;
+        }
         self.follow_limits(now, &known, &held.rows).await?;
         if is_open {
             self.reconcile_on_schedule(month, now).await?;

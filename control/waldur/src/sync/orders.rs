@@ -11,11 +11,13 @@ use lattice_quorum_types::{
 };
 
 impl AccountingSync {
-    /// Answers the orders that wait for the provider. An order that Waldur does not let us answer is set aside.
+    /// Answers the orders that wait for the provider. An order that Waldur does not let us answer is set aside. Returns
+    /// whether an order was accepted, which changes its resource.
     pub(super) async fn answer_orders(
         &mut self,
         known: &[KnownResource],
-    ) -> Result<(), RoundError> {
+    ) -> Result<bool, RoundError> {
+        let mut is_changed = false;
         for order in self.waldur.open_orders(&self.objects).await? {
             let name = format!("order {}", order.uuid);
             if self.is_parked(&name) {
@@ -42,9 +44,10 @@ impl AccountingSync {
             let answered = answered.map_err(of_one_request);
             if self.accept_or_park(&name, answered)?.is_some() && refusal.is_none() {
                 tracing::info!(order = order.uuid, kind = ?order.kind, "order accepted");
+                is_changed = true;
             }
         }
-        Ok(())
+        Ok(is_changed)
     }
 
     /// Whether Lattice can do what an order for a known resource requires; the reason if it cannot. A new limit is set

@@ -156,7 +156,7 @@ fn sync(world: &Arc<World>, settings: &AccountingSettings) -> AccountingSync {
         vault: None,
     };
     let waldur = WaldurClient::new(
-        "alps",
+        world.cluster(),
         http,
         settings.api.clone(),
         secrets,
