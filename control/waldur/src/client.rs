@@ -140,7 +140,7 @@ pub fn http_client(pem: &[u8]) -> Result<Client, ClientError> {
 /// Client of one Waldur instance for one cluster. See the module documentation.
 #[derive(Debug)]
 pub struct WaldurClient {
-    /// Cluster whose resources are kept.
+    /// Cluster of the resources.
     cluster: String,
     http: Client,
     api: Url,
@@ -179,7 +179,7 @@ impl WaldurClient {
         }
     }
 
-    /// Cluster whose resources are kept.
+    /// Cluster of the resources.
     pub fn cluster(&self) -> &str {
         &self.cluster
     }

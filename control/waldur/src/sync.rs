@@ -20,8 +20,7 @@ pub use reconcile::ReconcileMode;
 
 use crate::{
     client::{
-        Amounts, MonthPhase, ObjectParameters, Objects, ResourceScope, WaldurClient,
-        WaldurError,
+        Amounts, MonthPhase, ObjectParameters, Objects, ResourceScope, WaldurClient, WaldurError,
     },
     cluster::{AccountedCluster, ClusterError},
     config::AccountingSettings,
@@ -97,9 +96,9 @@ pub struct AccountingSync {
     sent: BTreeMap<String, SentReport>,
     /// Scopes of resources that accept no usage any more; `None` for those of others.
     former: BTreeMap<String, Option<ResourceScope>>,
-    /// Ended months whose final totals are compared and booked.
+    /// Ended months with final totals that are compared and booked.
     closed: BTreeSet<Month>,
-    /// Ended months whose remaining differences an operator has accepted, such as `2026-11`.
+    /// Ended months of which an operator has accepted the remaining differences, such as `2026-11`.
     accepted: BTreeSet<String>,
     /// Time of the last reconciliation on schedule.
     reconciled_at: Option<UnixMillis>,

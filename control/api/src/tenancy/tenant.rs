@@ -341,10 +341,7 @@ impl From<HeadroomLevel> for HeadroomLevelView {
         Self {
             path: level.path.to_string(),
             nodes_left: left(limits.max_nodes, level.counted.nodes),
-            allocations_left: left(
-                limits.max_concurrent_allocations,
-                level.counted.allocations,
-            ),
+            allocations_left: left(limits.max_concurrent_allocations, level.counted.allocations),
             limits,
             counted: level.counted.into(),
         }

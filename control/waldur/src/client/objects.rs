@@ -221,11 +221,7 @@ impl WaldurClient {
 
     /// URL of the plan with which resources of an offering are ordered. An order takes the URL that the public offering
     /// shows; the provider's own URL of the plan is refused.
-    async fn plan(
-        &self,
-        offering: &str,
-        wanted: Option<&String>,
-    ) -> Result<String, WaldurError> {
+    async fn plan(&self, offering: &str, wanted: Option<&String>) -> Result<String, WaldurError> {
         let path = format!("marketplace-public-offerings/{offering}/");
         let found = self.get(&path, &[("field", "plans")]).await?;
         let plans = found["plans"].as_array().map_or(&[][..], Vec::as_slice);

@@ -151,11 +151,7 @@ impl WaldurClient {
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn closed_usage(
-        &self,
-        resource: &str,
-        month: Month,
-    ) -> Result<Amounts, WaldurError> {
+    pub async fn closed_usage(&self, resource: &str, month: Month) -> Result<Amounts, WaldurError> {
         let path = format!("marketplace-provider-resources/{resource}/plan_periods/");
         let Value::Array(periods) = self.get(&path, &[]).await? else {
             let reason = format!("the reply to {path} is not a list");

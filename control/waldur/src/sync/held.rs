@@ -72,7 +72,7 @@ impl AccountingSync {
                         .await?
                 }
             };
-            // A resource without a scope belongs to another cluster or to nobody's project.
+            // A resource without a scope belongs to another cluster, or to a project outside of Lattice.
             if let Some(scope) = scope {
                 held.add(&scope, held.rows.of(&resource));
             }

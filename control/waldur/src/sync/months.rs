@@ -18,7 +18,7 @@ use std::{
 
 /// First major version of Waldur that books a report by its date.
 const BOOKS_BY_DATE: u32 = 8;
-/// File in the journal's folder with the months whose differences an operator has accepted, one per line.
+/// File in the journal's folder with the accepted months, one per line.
 const ACCEPTED_FILE: &str = "accepted-months";
 
 impl AccountingSync {
@@ -122,7 +122,7 @@ impl AccountingSync {
         durable::replace(&self.accepted_file(), lines.join("\n").as_bytes(), 0o640)
     }
 
-    /// Reads the months whose differences were accepted earlier.
+    /// Reads the months that were accepted earlier.
     pub(super) fn read_accepted(&mut self) {
         match fs::read_to_string(self.accepted_file()) {
             Ok(text) => self.accepted.extend(text.lines().map(str::to_owned)),

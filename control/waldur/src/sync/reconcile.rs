@@ -1,5 +1,5 @@
-//! Comparison and correction of totals in Waldur, on request and on schedule: for a month whose last seconds could not
-//! be reported in time, or a total that was changed by hand.
+//! Comparison and correction of totals in Waldur, on request and on schedule: for a month of which the last seconds
+//! could not be reported in time, or a total that was changed by hand.
 
 use super::{
     AccountingSync, RoundError, USAGE_RECORDS_PER_READ,

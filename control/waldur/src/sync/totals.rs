@@ -199,7 +199,10 @@ impl AccountingSync {
                     true => Ok(Sent::Withheld),
                     false => sync.send(&report).await,
                 };
-                if done.as_ref().is_err_and(|error| error.is_transient() && !is_fault_of_one(error)) {
+                if done
+                    .as_ref()
+                    .is_err_and(|error| error.is_transient() && !is_fault_of_one(error))
+                {
                     stops.store(true, Ordering::Relaxed);
                 }
                 (report, done)
@@ -253,12 +256,7 @@ impl AccountingSync {
         let description = format!("lattice {}", report.booking.month());
         self.steps.at(Step::BeforeSend);
         self.waldur
-            .set_usage(
-                &report.resource,
-                report.amounts,
-                &description,
-                date,
-            )
+            .set_usage(&report.resource, report.amounts, &description, date)
             .await?;
         self.steps.at(Step::AfterSend);
         self.note(|status| status.reported += 1);

@@ -1,4 +1,4 @@
-//! Faults that were found beside a real Waldur, with its rules in the fixture: the end of a month, rows that change
+//! Faults that were found with a real Waldur, with its rules in the fixture: the end of a month, rows that change
 //! behind our back, plans, several clusters, rights and orders.
 
 use crate::{
@@ -318,9 +318,9 @@ async fn resources_of_deleted_projects_end_in_portions() {
     assert_eq!(ended(&fixture), 30);
 }
 
-/// Two clusters beside one Waldur, with the same names and one offering, keep their resources apart.
+/// Two clusters at one Waldur, with the same names and one offering, keep their resources apart.
 #[tokio::test]
-async fn clusters_beside_one_waldur_keep_their_resources_apart() {
+async fn clusters_at_one_waldur_keep_their_resources_apart() {
     let mut alps = SyncFixture::new(Version::V7).await;
     alps.world.ran("physics", "batch", 1, HOUR);
     alps.round().await;

@@ -27,7 +27,7 @@ pub struct SyncFixture {
     pub sync: AccountingSync,
 }
 
-/// Another cluster beside the same Waldur.
+/// Another cluster at the same Waldur.
 pub struct Neighbour {
     pub world: Arc<World>,
     sync: AccountingSync,

@@ -8,7 +8,9 @@ use jiff::tz::TimeZone;
 use lattice_fake_waldur::{Version, Waldur as FakeWaldur};
 use lattice_quorum_types::{allocation::RankExit, command::RankReport};
 use lattice_waldur::{client::http_client, journal::Bounds};
-use lattice_waldur::{config::AccountingSettings, secret::SecretRef, status::SyncStatus, sync::ReconcileMode};
+use lattice_waldur::{
+    config::AccountingSettings, secret::SecretRef, status::SyncStatus, sync::ReconcileMode,
+};
 use std::{fs, os::unix::fs::PermissionsExt as _};
 use tempfile::TempDir;
 
@@ -155,13 +157,21 @@ async fn a_requested_reconciliation_waits_for_a_pass() {
     fixture.counted(0).await;
     let now = fixture.world.core.now();
     let connection = fixture.connection.clone();
-    let asking = tokio::spawn(async move { connection.reconcile(UnixMillis(0), now, ReconcileMode::Correct).await });
+    let asking = tokio::spawn(async move {
+        connection
+            .reconcile(UnixMillis(0), now, ReconcileMode::Correct)
+            .await
+    });
     fixture.reconciler.wakes().await;
     fixture.pass().await;
     assert_eq!(asking.await.unwrap(), Ok(Vec::new()));
 
     let connection = fixture.connection.clone();
-    let asking = tokio::spawn(async move { connection.reconcile(UnixMillis(0), now, ReconcileMode::Compare).await });
+    let asking = tokio::spawn(async move {
+        connection
+            .reconcile(UnixMillis(0), now, ReconcileMode::Compare)
+            .await
+    });
     fixture.reconciler.wakes().await;
     fixture.reconciler.forget();
     let refused = asking.await.unwrap().unwrap_err().to_string();
