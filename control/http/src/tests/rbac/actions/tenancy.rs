@@ -239,7 +239,8 @@ impl Acts {
             v1::ReconcileAccountingRequest {
                 since: since.clone(),
                 until: until.clone(),
-                dry_run: false
+                dry_run: false,
+                accept: false,
             }
         )));
         // The secret replaces a token, and no caller has it here.
