@@ -87,6 +87,7 @@ plain! {
     String, next => format!("text {next}");
     u32, next => u32::from(*next);
     u64, next => u64::from(*next);
+    i64, next => i64::from(*next);
     bool, next => *next > 0;
     f64, next => f64::from(*next) + 0.5;
 }
