@@ -186,8 +186,8 @@ class AccountingStatus(Model):
     on_disk: int
     """Events that are on disk only."""
     rejected: list[RejectedRequestView]
-    """Requests that the accounting system rejects. Each is retried every 15 minutes and delays
-    no other request."""
+    """Requests that the accounting system rejects, and totals that differ from the recorded
+    usage. Each rejected request is retried every 15 minutes and delays no other request."""
     reported: int
     """Usage reports sent since this control started."""
     sent: int
@@ -195,6 +195,9 @@ class AccountingStatus(Model):
     behind: Optional[int] = None
     """Usage records that the accounting system has not acknowledged yet: `last` less
     `acknowledged`."""
+    clock_skew_ms: Optional[int] = None
+    """Difference of the accounting system's clock from that of the control, in milliseconds;
+    positive where that clock is ahead. `null` while it is unknown."""
     complete_at: Optional[str] = None
     """Time at which the accounting system last had all usage; `null` if that has not happened
     since this control started."""
@@ -204,8 +207,12 @@ class AccountingStatus(Model):
     """`waldur`; `null` if accounting is not configured."""
     retry_at: Optional[str] = None
     """Time of the next retry."""
+    round_began_at: Optional[str] = None
+    """Start of the round that is running; `null` between two rounds. `failure` is that of the
+    round before."""
     version: Optional[str] = None
-    """Version of the accounting system; `null` until the first request to it has succeeded."""
+    """Version of the accounting system; `null` until the first request to it has succeeded, or
+    if the token's user may not read it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2524,7 +2531,7 @@ class TotalDifference(Model):
     month: str
     """Month: `2026-11`."""
     outcome: str
-    """`found`, `corrected` or `not_bookable`."""
+    """`found`, `corrected`, `accepted` or `not_bookable`."""
     project: str
     """Project path."""
     recorded_total: float

@@ -625,6 +625,9 @@ class _ReconcileRequestNeeded(TypedDict):
 class ReconcileRequest(_ReconcileRequestNeeded, total=False):
     """Months to compare with the recorded usage and to correct."""
 
+    accept: bool
+    """Correct what can be corrected, and take the differences that remain in ended months off
+    the status, for good. Not together with `dry_run`."""
     dry_run: bool
     """Compare only, and correct nothing."""
 
