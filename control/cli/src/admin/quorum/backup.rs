@@ -196,7 +196,10 @@ pub fn restore(args: &RestoreArgs, format: Format) -> Result<(), Failure> {
     output::line(&format!("{} is complete: {plan}\n", file.display()))?;
     if !args.yes {
         let question = "Print the steps of the restore?";
-        #[expect(clippy::disallowed_methods, reason = "the question has no text of others")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the question has no text of others"
+        )]
         let out = std::io::stderr();
         lattice_quorum::confirm(question, out).map_err(anyhow::Error::from)?;
     }
