@@ -321,7 +321,7 @@ async fn after_a_reboot_what_is_to_be_wiped_is_wiped_before_the_node_takes_work(
     assert!(
         refused
             .to_string()
-            .contains("wipe of 1.1 has not completed"),
+            .contains("wipe of allocation 1 attempt 1 has not completed"),
         "{refused}"
     );
     std::fs::write(&go, "").unwrap();
