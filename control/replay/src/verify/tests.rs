@@ -17,6 +17,7 @@ use lattice_placement::{
 use lattice_quorum_types::{AllocationState, Revision, event::AllocationChange};
 use std::{io::Cursor, path::Path};
 
+mod admission;
 mod events;
 mod scene;
 

@@ -6,7 +6,10 @@ use lattice_quorum_state::{MAX_LEASE_MS, State};
 use lattice_quorum_types::{
     Applied, Command, Envelope, NodeId, ProjectPath, Refusal,
     allocation::RankExit,
-    command::{ExpectedNode, Fence, LimitChange, Principal, Privilege, RankReport, SCHEMA},
+    attestation::{Attestation, Proof},
+    command::{
+        AttestedNode, ExpectedNode, Fence, LimitChange, Principal, Privilege, RankReport, SCHEMA,
+    },
     event::EventKind,
     id::LeaseName,
     limit::{LimitPatch, Limits, Patch},
@@ -215,8 +218,8 @@ impl Scene {
         let planned_at = self.now;
         for placed in plan.placements {
             let id = placed.id;
-            let nodes = placed.nodes;
-            let assigned = self.scheduler(Command::Assign { id, nodes }).unwrap();
+            let assignment = self.assignment(id, placed.nodes);
+            let assigned = self.scheduler(assignment).unwrap();
             self.lines.push(Line::Outcome {
                 vcluster: self.vcluster.clone(),
                 planned_at,
@@ -229,6 +232,44 @@ impl Scene {
         }
         // Later events have another time than the plan.
         self.now = self.now.after(1);
+    }
+
+    /// Command that assigns nodes to an allocation. Those of a sensitive one are attested.
+    fn assignment(&self, id: AllocationId, nodes: Vec<ExpectedNode>) -> Command {
+        let held = self.state.allocation(id);
+        match held.is_some_and(|held| held.spec.sensitive) {
+            true => {
+                let nodes = nodes.iter().map(|expected| self.attested(&expected.node));
+                let nodes = nodes.collect();
+                Command::AssignSensitive { id, nodes }
+            }
+            false => Command::Assign { id, nodes },
+        }
+    }
+
+    /// A node at its present version, with an attestation to which no baseline applies.
+    pub(super) fn attested(&self, node: &NodeId) -> AttestedNode {
+        let boot_id = "b1".to_owned();
+        AttestedNode {
+            expected: ExpectedNode {
+                node: node.clone(),
+                version: self.state.node(node).unwrap().version,
+                boot: Some(boot_id.clone()),
+            },
+            proof: Proof {
+                attestation: Attestation {
+                    node: node.clone(),
+                    boot_id,
+                    cohort: None,
+                    classes: BTreeMap::new(),
+                    read_at: self.now,
+                    nonce: [0; 16],
+                },
+                signature: Default::default(),
+                completed: BTreeMap::new(),
+                conforms: BTreeMap::new(),
+            },
+        }
     }
 
     /// Reports of the agents of an allocation.
@@ -275,6 +316,14 @@ impl Scene {
     pub(super) fn nodes_of(&self, id: AllocationId) -> Vec<NodeId> {
         let held = self.state.allocation(id).unwrap();
         held.ranks.iter().map(|rank| rank.node.clone()).collect()
+    }
+
+    /// The first free nodes.
+    pub(super) fn free_nodes(&self, count: usize) -> Vec<NodeId> {
+        let free = self.state.nodes().filter(|node| node.holder.is_none());
+        let free: Vec<NodeId> = free.take(count).map(|node| node.id.clone()).collect();
+        assert_eq!(free.len(), count);
+        free
     }
 
     /// A free node of the cluster, as an assignment names it.
