@@ -188,6 +188,11 @@ suspicion agents="64" kills="30":
     LATTICE_AGENTS={{agents}} LATTICE_KILLS={{kills}} \
         cargo test --release -p lattice-tests --test it suspicion:: -- --nocapture
 
+# A large demo: seconds from start to ready, memory by kind of process, and the figures by which the demo refuses nodes.
+demo-scale nodes="200" run_s="45":
+    cargo build --profile dist -p lattice-cli
+    python3 control/cli/tests/demo_scale.py --nodes {{nodes}} --run-s {{run_s}}
+
 # A GPU fails on a busy node: the node is drained on its own report, and returns only after verification.
 health-drain:
     cargo test --release -p lattice-tests --test it health_drain:: -- --nocapture

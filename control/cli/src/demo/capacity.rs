@@ -26,7 +26,7 @@ const SERVICES: Needs = Needs {
 };
 /// Needs of one node. A demo of 100 nodes took 1.0 GB in its own process, about 8 MiB for each agent with its BMC. While
 /// a job runs on the node, its supervisor and its shell add as much. An agent with its BMC has 12 open files while it
-/// runs a job; supervisor, shell, `sleep` and a probe are four processes.
+/// runs a job; supervisor, shell, `sleep` and a probe are four processes. `just demo-scale` measures these values.
 const NODE: Needs = Needs {
     memory_bytes: 16 << 20,
     open_files: 16,
