@@ -8,6 +8,7 @@ mod captured_sys;
 mod child;
 mod firmware;
 mod fuzz;
+mod host_arguments;
 mod ipmi;
 mod nic;
 mod nic_live;
