@@ -24,6 +24,7 @@ use crate::secret::{SecretError, SecretRef, Secrets};
 use clock::DateSample;
 use jiff::tz::TimeZone;
 use lattice_host::error_text::innermost;
+use lattice_ledger::Month;
 use lattice_quorum_types::{UnixMillis, text::with_ellipsis};
 use reqwest::{
     Client, Method, RequestBuilder, StatusCode, Url,
@@ -188,6 +189,12 @@ impl WaldurClient {
     /// our own time, which counts only where Waldur shows none.
     pub fn month_phase(&self, now: UnixMillis, zone: &TimeZone) -> MonthPhase {
         clock::phase_by(*self.date.lock(), now, zone)
+    }
+
+    /// Present month, and the time until the guard before its end begins, by Waldur's clock as its last answer showed it.
+    /// `None` while a month ends about now.
+    pub fn time_to_guard(&self, now: UnixMillis, zone: &TimeZone) -> Option<(Month, Duration)> {
+        clock::guard_by(*self.date.lock(), now, zone)
     }
 
     /// Difference of Waldur's clock from ours in milliseconds, positive where Waldur's is ahead; `None` while it is

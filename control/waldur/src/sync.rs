@@ -9,20 +9,23 @@
 //! totals.
 
 mod events;
+mod final_round;
 mod held;
 mod limits;
 mod months;
 mod orders;
 mod reconcile;
+mod retry;
 mod totals;
 
 pub use reconcile::ReconcileMode;
+use retry::Retry;
 
 use crate::{
     client::{
         Amounts, MonthPhase, ObjectParameters, Objects, ResourceScope, WaldurClient, WaldurError,
     },
-    cluster::{AccountedCluster, ClusterError},
+    cluster::{AccountedCluster, ClusterError, UsageTotals},
     config::AccountingSettings,
     event::Event,
     journal::{Journal, JournalError, JournalRecovery},
@@ -37,13 +40,10 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::time::Instant;
 
 /// Usage records per read.
 const USAGE_RECORDS_PER_READ: u32 = 1_000;
-/// First pause after a failed round, in milliseconds; doubled with each further failure.
-const FIRST_RETRY_MS: u64 = 1_000;
-/// Longest pause, in milliseconds, before jitter. Waldur may request a pause of up to twelve times this value.
-const LAST_RETRY_MS: u64 = 300_000;
 /// Time after which a rejected request is tried again, in milliseconds.
 const PARKED_MS: u64 = 900_000;
 
@@ -106,8 +106,14 @@ pub struct AccountingSync {
     applied_limits: BTreeMap<ProjectPath, u64>,
     /// Rejected single events, by their key in [`SyncStatus::parked`].
     refused: BTreeMap<String, Event>,
+    /// Month of which the last round before its end has begun; see [`AccountingSync::final_round_in`].
+    final_round: Option<Month>,
+    /// Time that a round needs until all reports are sent; zero before the first such round.
+    report_time: Duration,
+    /// Whether the last round ended before it sent reports, without a failure.
+    is_waiting: bool,
     failures: u32,
-    retry_at: Option<UnixMillis>,
+    retry: Option<Retry>,
     status: Arc<Mutex<SyncStatus>>,
 }
 
@@ -136,8 +142,11 @@ impl AccountingSync {
             reconciled_at: None,
             applied_limits: BTreeMap::new(),
             refused: BTreeMap::new(),
+            final_round: None,
+            report_time: Duration::ZERO,
+            is_waiting: false,
             failures: 0,
-            retry_at: None,
+            retry: None,
             status: Arc::default(),
         };
         sync.read_accepted();
@@ -163,24 +172,27 @@ impl AccountingSync {
             status.round_since = None;
             status.clock_skew_ms = skew_ms;
         });
+        self.is_waiting = matches!(ended, Ok(Progress::Waiting));
         match &ended {
             Ok(Progress::Waiting) => return,
             Ok(Progress::Done) => {
                 self.failures = 0;
-                self.retry_at = None;
+                self.retry = None;
             }
             Err(error) => {
                 let asked = match error {
                     RoundError::Waldur(error) => error.retry_after(),
                     RoundError::Cluster(_) | RoundError::Journal(_) => None,
                 };
-                let wait_ms = self.wait_ms(asked);
+                let retry = Retry::after(now, self.failures, asked);
                 self.failures = self.failures.saturating_add(1);
-                self.retry_at = Some(now.after(wait_ms));
+                self.retry = Some(retry);
+                self.final_round = None;
+                let wait_ms = retry.remaining_ms(now);
                 tracing::warn!(%error, wait_ms, "accounting round failed; retry scheduled");
             }
         }
-        let retry_at = self.retry_at;
+        let retry_at = self.retry.map(Retry::at);
         self.note(|status| {
             status.failure = ended.as_ref().err().map(ToString::to_string);
             status.retry_at = retry_at;
@@ -190,25 +202,14 @@ impl AccountingSync {
         });
     }
 
-    /// Pause after a failure, in milliseconds: doubled each time, with jitter, and at least the time that Waldur
-    /// requests, up to an hour.
-    fn wait_ms(&self, asked: Option<Duration>) -> u64 {
-        let doubled = FIRST_RETRY_MS
-            .checked_shl(self.failures.min(16))
-            .unwrap_or(LAST_RETRY_MS);
-        let wait_ms = doubled.min(LAST_RETRY_MS);
-        let spread = rand::random_range(0..=wait_ms / 4);
-        let asked_ms = asked.map_or(0, |asked| asked.as_millis() as u64);
-        (wait_ms + spread).max(asked_ms.min(LAST_RETRY_MS * 12))
-    }
-
     async fn run_round(&mut self) -> Result<Progress, RoundError> {
         // Events are written to the journal even while Waldur does not answer.
         self.collect().await?;
         let now = self.cluster.now();
-        if self.retry_at.is_some_and(|at| now < at) {
+        if self.retry.is_some_and(|retry| retry.remaining_ms(now) > 0) {
             return Ok(Progress::Waiting);
         }
+        let began = Instant::now();
         self.note(|status| status.round_since = Some(now));
         self.read_version().await?;
         if !self.prepare_offerings(now).await? {
@@ -219,28 +220,43 @@ impl AccountingSync {
             MonthPhase::Open(month) => (month, true),
             MonthPhase::Ending { month } => (month, false),
         };
-        if is_open && !self.close(month.previous(), &known).await? {
-            return Ok(Progress::Waiting);
+        if is_open {
+            self.reopen(month);
+            if !self.close(month.previous(), &known).await? {
+                return Ok(Progress::Waiting);
+            }
         }
-        let begins = month.begins(&self.settings.zone);
-        let Some(totals) = self.cluster.totals(begins, now) else {
+        self.note_final_round();
+        let Some(totals) = self.present_totals(month) else {
             return Ok(Progress::Waiting);
         };
         let through = totals.through;
         let wanted = self.resource_totals(totals.used);
         let held = self.held(month, &known, &wanted).await?;
-        if is_open && self.report_totals(month, wanted, &known, &held).await? {
+        let is_reported = is_open && self.report_totals(month, wanted, &known, &held).await?;
+        if is_reported {
+            self.note_report_time(began.elapsed());
             let through = self.send_events(through.min(self.collected)).await?;
             self.acknowledge(through).await?;
         }
         if self.answer_orders(&known).await? {
             known = self.waldur.known(&self.objects).await?;
         }
+        if is_reported {
+            self.terminate_orphaned_resources(&known).await?;
+        }
         self.follow_limits(now, &known, &held.rows).await?;
         if is_open {
             self.reconcile_on_schedule(month, now).await?;
         }
         Ok(Progress::Done)
+    }
+
+    /// Usage of the present month, up to the last state that the ledger knows, and no further than the end of the month by
+    /// our clock: Waldur's may be behind it. Our own clock does not count, because it may be set back.
+    fn present_totals(&self, month: Month) -> Option<UsageTotals> {
+        let zone = &self.settings.zone;
+        self.cluster.totals(month.begins(zone), month.ends(zone))
     }
 
     /// Reads Waldur's version, until it is known.
@@ -443,7 +459,10 @@ impl AccountingSync {
         let now = self.cluster.now();
         self.note(|status| {
             let parked = status.parked.get(key);
-            parked.is_some_and(|parked| now.since(parked.tried_at) < PARKED_MS)
+            // A clock that was set back ends the wait.
+            parked.is_some_and(|parked| {
+                now >= parked.tried_at && now.since(parked.tried_at) < PARKED_MS
+            })
         })
     }
 

@@ -7,7 +7,10 @@ use crate::{
     accounting_connection::{AccountingConnection, ReconcileRequest},
     core::Core,
     error::ProposeError,
-    tasks::reconciler::{Reconciler, ReconcilerPace},
+    tasks::{
+        activation::due,
+        reconciler::{Reconciler, ReconcilerPace},
+    },
     usage::UsageLedger,
 };
 use async_trait::async_trait;
@@ -132,8 +135,17 @@ impl Reconciler for AccountingReconciler {
         }
     }
 
+    /// Also wakes for the last round of a month, which does not wait for the interval.
     async fn wakes(&mut self) {
-        self.connection.wake.notified().await;
+        let final_round_in = match self.cluster.is_acting() {
+            true => self.sync.final_round_in(),
+            false => None,
+        };
+        let final_round_at = final_round_in.and_then(|wait| Instant::now().checked_add(wait));
+        tokio::select! {
+            () = self.connection.wake.notified() => {}
+            () = due(final_round_at) => {}
+        }
     }
 }
 

@@ -74,16 +74,48 @@ fn phase(earliest: UnixMillis, latest: UnixMillis, zone: &TimeZone) -> MonthPhas
     }
 }
 
-/// Phase by the last `Date` header, or by our own time `now` where Waldur has sent none.
-pub(super) fn phase_by(sample: Option<DateSample>, now: UnixMillis, zone: &TimeZone) -> MonthPhase {
-    let (earliest, latest) = match sample {
+/// Month of [`MonthPhase::Open`], and the time until the guard before its end begins at the latest possible present time
+/// of Waldur's clock. `None` while a month ends about now.
+fn until_guard(
+    earliest: UnixMillis,
+    latest: UnixMillis,
+    zone: &TimeZone,
+) -> Option<(Month, Duration)> {
+    match phase(earliest, latest, zone) {
+        MonthPhase::Open(month) => {
+            let ms = month.ends(zone).since(latest.after(GUARD_BEFORE_MS));
+            Some((month, Duration::from_millis(ms)))
+        }
+        MonthPhase::Ending { .. } => None,
+    }
+}
+
+/// Earliest and latest possible present time of Waldur's clock, by the last `Date` header, or by our own time `now` where
+/// Waldur has sent none.
+fn bounds_by(sample: Option<DateSample>, now: UnixMillis) -> (UnixMillis, UnixMillis) {
+    match sample {
         Some(sample) => sample.bounds(Instant::now()),
         None => (
             UnixMillis(now.0.saturating_sub(UNKNOWN_SKEW_MS)),
             now.after(UNKNOWN_SKEW_MS),
         ),
-    };
+    }
+}
+
+/// Phase at the present time of Waldur's clock; see [`bounds_by`].
+pub(super) fn phase_by(sample: Option<DateSample>, now: UnixMillis, zone: &TimeZone) -> MonthPhase {
+    let (earliest, latest) = bounds_by(sample, now);
     phase(earliest, latest, zone)
+}
+
+/// [`until_guard`] at the present time of Waldur's clock; see [`bounds_by`].
+pub(super) fn guard_by(
+    sample: Option<DateSample>,
+    now: UnixMillis,
+    zone: &TimeZone,
+) -> Option<(Month, Duration)> {
+    let (earliest, latest) = bounds_by(sample, now);
+    until_guard(earliest, latest, zone)
 }
 
 /// Difference of Waldur's clock from ours in milliseconds, positive where Waldur's is ahead; `None` while it is unknown.
@@ -148,6 +180,17 @@ mod tests {
         assert_eq!(around("2026-11-30T23:58:56Z"), ending);
         assert_eq!(around("2026-12-01T00:01:19Z"), ending);
         assert_eq!(around("2026-12-01T00:01:20Z"), MonthPhase::Open(december));
+        // The guard begins where the phase changes, also for an uncertain clock.
+        let guard_in =
+            |earliest: &str, latest: &str| until_guard(at(earliest), at(latest), &TimeZone::UTC);
+        assert_eq!(
+            guard_in("2026-11-30T23:58:00Z", "2026-11-30T23:58:20Z"),
+            Some((november, Duration::from_millis(55_000)))
+        );
+        assert_eq!(
+            guard_in("2026-11-30T23:59:00Z", "2026-11-30T23:59:15Z"),
+            None
+        );
         let zone = TimeZone::posix("EET-2EEST,M3.5.0/3,M10.5.0/4").unwrap();
         let now = at("2026-11-30T21:59:30Z");
         assert_eq!(phase(now, now, &zone), ending);

@@ -25,7 +25,6 @@ impl AccountingSync {
         known: &[KnownResource],
         usage: &MonthUsage,
     ) -> Result<(), RoundError> {
-        self.terminate_orphaned_resources(known).await?;
         if !self.settings.take_limits {
             return Ok(());
         }
@@ -73,9 +72,9 @@ impl AccountingSync {
     }
 
     /// Terminates resources of deleted projects, unless a usage report of the resource in this month is set aside. The
-    /// caller has reported their final usage. The differences of ended months do not count, because no report changes
+    /// caller has reported their final usage, which is impossible about the end of a month. The differences of ended months do not count, because no report changes
     /// them any more.
-    async fn terminate_orphaned_resources(
+    pub(super) async fn terminate_orphaned_resources(
         &mut self,
         known: &[KnownResource],
     ) -> Result<(), RoundError> {

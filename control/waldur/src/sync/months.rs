@@ -104,12 +104,26 @@ impl AccountingSync {
                 status: 500,
                 reason: format!("{}: {error}", self.accepted_file().display()),
             })?;
+        self.remove_lines(month);
+        Ok(())
+    }
+
+    /// Takes back that `present` and later months have ended, after Waldur's clock was set back: their totals are reported
+    /// and compared again. An accepted month stays accepted.
+    pub(super) fn reopen(&mut self, present: Month) {
+        let ended_again = self.closed.split_off(&present);
+        for month in ended_again {
+            tracing::warn!(%month, "Waldur's clock is back in a month that had ended; its totals are reported again");
+            self.remove_lines(month);
+        }
+    }
+
+    fn remove_lines(&self, month: Month) {
         let of_month = format!(" {month}");
         self.note(|status| {
             let is_of = |name: &str| name.starts_with("usage ") && name.ends_with(&of_month);
             status.parked.retain(|name, _| !is_of(name));
         });
-        Ok(())
     }
 
     fn accepted_file(&self) -> PathBuf {

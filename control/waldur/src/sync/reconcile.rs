@@ -62,7 +62,7 @@ impl AccountingSync {
         let mut differences = Vec::new();
         let mut month = Month::of(since, &zone);
         while month <= present && month.begins(&zone) < until {
-            let compared = self.compare(month, present, now, &known).await?;
+            let compared = self.compare(month, present, &known).await?;
             let outcomes = match mode {
                 ReconcileMode::Compare => BTreeMap::new(),
                 ReconcileMode::Correct | ReconcileMode::Accept => {
@@ -94,6 +94,8 @@ impl AccountingSync {
             return Ok(());
         };
         let due = self.reconciled_at.get_or_insert(now);
+        // A clock that was set back makes the wait no longer.
+        *due = now.min(*due);
         let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
         if now.since(*due) < every_ms {
             return Ok(());
@@ -104,7 +106,7 @@ impl AccountingSync {
             if self.accepted.contains(&month.to_string()) {
                 continue;
             }
-            let mut compared = self.compare(month, present, now, &known).await?;
+            let mut compared = self.compare(month, present, &known).await?;
             let found = compared.differing.len();
             if !self.settings.lower_totals {
                 let differing = std::mem::take(&mut compared.differing);
@@ -124,14 +126,12 @@ impl AccountingSync {
         &mut self,
         month: Month,
         present: Month,
-        now: UnixMillis,
         known: &[KnownResource],
     ) -> Result<Compared, RoundError> {
-        let begins = month.begins(&self.settings.zone);
         let wanted = match month < present {
             true => self.final_totals(month),
             false => {
-                let totals = self.cluster.totals(begins, now);
+                let totals = self.present_totals(month);
                 totals.map(|totals| self.resource_totals(totals.used))
             }
         };

@@ -12,22 +12,22 @@ use lattice_quorum_types::{Command, UnixMillis};
 use lattice_waldur::{cluster::AccountedCluster as _, status::Outcome, sync::ReconcileMode};
 use serde_json::json;
 
-const SET_USAGE: &str = "/api/marketplace-component-usages/set_usage/";
+pub const SET_USAGE: &str = "/api/marketplace-component-usages/set_usage/";
 
 /// The end of November.
-fn month_end() -> UnixMillis {
+pub fn month_end() -> UnixMillis {
     let end: Timestamp = "2026-12-01T00:00:00Z".parse().unwrap();
     UnixMillis(end.as_millisecond().try_into().unwrap())
 }
 
 /// Moves both clocks to a time before or after the end of November.
-fn move_to(fixture: &SyncFixture, from_end_ms: i64) {
+pub fn move_to(fixture: &SyncFixture, from_end_ms: i64) {
     let to = month_end().0.checked_add_signed(from_end_ms).unwrap();
     let now = fixture.world.now().0;
     fixture.wait(to.checked_sub(now).unwrap());
 }
 
-fn resource(fixture: &SyncFixture) -> String {
+pub fn resource(fixture: &SyncFixture) -> String {
     let made = fixture.waldur.snapshot();
     made.resources[0]["uuid"].as_str().unwrap().to_owned()
 }

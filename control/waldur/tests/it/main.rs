@@ -4,4 +4,5 @@
 mod common;
 mod crash;
 mod found;
+mod months;
 mod waldur;

@@ -181,6 +181,25 @@ async fn a_requested_reconciliation_waits_for_a_pass() {
     );
 }
 
+/// The last round of a month does not wait for the interval of an hour.
+#[tokio::test]
+async fn last_round_of_a_month_wakes_the_reconciler() {
+    let mut fixture = AccountingFixture::new().await;
+    fixture.counted(0).await;
+    // Two seconds before the last round is due.
+    fixture
+        .waldur
+        .set_now("2026-11-30T23:59:07Z".parse().unwrap());
+    assert_eq!(fixture.pass().await.failure, None);
+    let woken = tokio::time::timeout(Duration::from_secs(60), fixture.reconciler.wakes());
+    assert!(woken.await.is_ok());
+    fixture
+        .waldur
+        .set_now("2026-11-30T23:59:10Z".parse().unwrap());
+    assert_eq!(fixture.pass().await.failure, None);
+    assert_eq!(fixture.reconciler.sync.final_round_in(), None);
+}
+
 #[tokio::test]
 async fn only_the_hook_with_the_secret_is_known() {
     let fixture = AccountingFixture::new().await;
