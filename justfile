@@ -140,6 +140,11 @@ ledger allocations="1000000":
 crash-matrix clusters="1000":
     LATTICE_CRASHES={{clusters}} cargo test -p lattice-waldur --test it crash:: -- --nocapture
 
+# The end of a month with a real Waldur under libfaketime, as root; see control/waldur/tests/real/README.md.
+waldur-month-end *options:
+    cargo build -p lattice-cli -p lattice-quorum -p lattice-control -p lattice-agent -p lattice-fake-nvml
+    python3 control/waldur/tests/real/month_end.py {{options}}
+
 # Generic clients: every call of gRPC by reflection, and REST by schemathesis over the OpenAPI document.
 generic-clients examples="100":
     cargo build -p lattice-cli
