@@ -220,11 +220,9 @@ impl AccountingSync {
             MonthPhase::Open(month) => (month, true),
             MonthPhase::Ending { month } => (month, false),
         };
-        if is_open {
-            self.reopen(month);
-            if !self.close(month.previous(), &known).await? {
-                return Ok(Progress::Waiting);
-            }
+        self.reopen(month);
+        if is_open && !self.close(month.previous(), &known).await? {
+            return Ok(Progress::Waiting);
         }
         self.note_final_round();
         let Some(totals) = self.present_totals(month) else {

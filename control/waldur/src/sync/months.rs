@@ -108,12 +108,13 @@ impl AccountingSync {
         Ok(())
     }
 
-    /// Takes back that `present` and later months have ended, after Waldur's clock was set back: their totals are reported
-    /// and compared again. An accepted month stays accepted.
+    /// Takes back that `present` and later months have ended, after Waldur's clock was set back. Their totals are reported
+    /// again while that is possible, and compared after the end: a report on its way may have replaced them. An accepted
+    /// month stays accepted.
     pub(super) fn reopen(&mut self, present: Month) {
         let ended_again = self.closed.split_off(&present);
         for month in ended_again {
-            tracing::warn!(%month, "Waldur's clock is back in a month that had ended; its totals are reported again");
+            tracing::warn!(%month, "Waldur's clock was set back into a month that had ended; its totals are compared again");
             self.remove_lines(month);
         }
     }

@@ -119,6 +119,8 @@ impl AccountingSync {
             }
             self.correct(&compared, present, &known).await?;
         }
+        // The next round shows the differences that remain in the ended month.
+        self.closed.remove(&present.previous());
         Ok(())
     }
 

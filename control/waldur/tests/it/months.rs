@@ -135,6 +135,57 @@ async fn month_that_is_present_again_is_completed() {
     fixture.assert_equal("2026-12", month_end(), fixture.world.now());
 }
 
+/// Waldur's clock is set back into the guard of the ended month, and a report on its way replaces an amount there: the
+/// month is compared again after its second end.
+#[tokio::test]
+async fn month_is_compared_again_after_a_step_into_its_guard() {
+    let mut fixture = SyncFixture::new(Version::V7).await;
+    move_to(&fixture, -60 * MINUTE);
+    fixture.world.ran("physics", "batch", 1, HOUR / 2);
+    fixture.round().await;
+    move_to(&fixture, 2 * MINUTE);
+    assert_eq!(fixture.round().await.parked.len(), 0);
+    fixture.waldur.set_clock_skew(-2 * MINUTE - 10_000);
+    assert_eq!(fixture.round().await.failure, None);
+    let edited = fixture
+        .waldur
+        .edit_usage(&resource(&fixture), "gpu_hours", "2026-11", "0.01");
+    assert!(edited);
+    fixture.waldur.set_clock_skew(0);
+    move_to(&fixture, 10 * MINUTE);
+    let status = fixture.round().await;
+    let line = &status.parked["usage physics@batch 2026-11"];
+    assert!(
+        line.reason.contains("0.01 GPU-hours") && line.reason.contains("2.00"),
+        "{line:?}"
+    );
+}
+
+/// The reconciliation on schedule shows an amount of the ended month that was changed after its end.
+#[tokio::test]
+async fn reconciliation_shows_changes_in_the_ended_month() {
+    let mut fixture = SyncFixture::with(Version::V7, |settings| {
+        settings.reconcile_every = Some(Duration::from_secs(24 * 3_600));
+    })
+    .await;
+    move_to(&fixture, -60 * MINUTE);
+    fixture.world.ran("physics", "batch", 1, HOUR / 2);
+    fixture.round().await;
+    move_to(&fixture, 60 * MINUTE);
+    assert_eq!(fixture.round().await.parked.len(), 0);
+    let edited = fixture
+        .waldur
+        .edit_usage(&resource(&fixture), "gpu_hours", "2026-11", "0.01");
+    assert!(edited);
+    fixture.wait(25 * HOUR);
+    fixture.round().await;
+    let status = fixture.round().await;
+    assert!(
+        status.parked.contains_key("usage physics@batch 2026-11"),
+        "{status:?}"
+    );
+}
+
 /// Our clock is set back by an hour: no total becomes lower by that, and neither a retry nor a rejected report waits for
 /// an hour more.
 #[tokio::test]
