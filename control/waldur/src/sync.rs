@@ -9,10 +9,10 @@
 //! totals.
 
 mod events;
-mod final_round;
 mod held;
 mod limits;
 mod months;
+mod next_round;
 mod orders;
 mod reconcile;
 mod retry;
@@ -106,7 +106,7 @@ pub struct AccountingSync {
     applied_limits: BTreeMap<ProjectPath, u64>,
     /// Rejected single events, by their key in [`SyncStatus::parked`].
     refused: BTreeMap<String, Event>,
-    /// Month of which the last round before its end has begun; see [`AccountingSync::final_round_in`].
+    /// Month of which the last round before its end has begun; see [`AccountingSync::next_round_in`].
     final_round: Option<Month>,
     /// Time that a round needs until all reports are sent; zero before the first such round.
     report_time: Duration,

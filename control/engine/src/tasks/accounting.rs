@@ -135,16 +135,16 @@ impl Reconciler for AccountingReconciler {
         }
     }
 
-    /// Also wakes for the last round of a month, which does not wait for the interval.
+    /// Also wakes for a retry and for the last round of a month, which do not wait for the interval.
     async fn wakes(&mut self) {
-        let final_round_in = match self.cluster.is_acting() {
-            true => self.sync.final_round_in(),
+        let next_round_in = match self.cluster.is_acting() {
+            true => self.sync.next_round_in(),
             false => None,
         };
-        let final_round_at = final_round_in.and_then(|wait| Instant::now().checked_add(wait));
+        let next_round_at = next_round_in.and_then(|wait| Instant::now().checked_add(wait));
         tokio::select! {
             () = self.connection.wake.notified() => {}
-            () = due(final_round_at) => {}
+            () = due(next_round_at) => {}
         }
     }
 }

@@ -27,7 +27,7 @@ async fn last_round_precedes_the_guard() {
         while fixture.world.now() < month_end() {
             assert_eq!(fixture.round().await.failure, None);
             rounds += 1;
-            let due_in = fixture.sync.final_round_in();
+            let due_in = fixture.sync.next_round_in();
             let wait = due_in.map_or(interval, |due_in| due_in.min(interval));
             fixture.wait(u64::try_from(wait.as_millis()).unwrap());
         }
@@ -49,17 +49,41 @@ async fn failed_last_round_is_repeated() {
     move_to(&fixture, -2 * MINUTE);
     let _running = fixture.world.start("physics", "batch", 50);
     assert_eq!(fixture.round().await.failure, None);
-    let due_in = fixture.sync.final_round_in().unwrap();
+    let due_in = fixture.sync.next_round_in().unwrap();
     fixture.wait(u64::try_from(due_in.as_millis()).unwrap());
     fixture
         .waldur
         .add_fault(Rule::new(SET_USAGE, Fault::status(503)).times(1));
     assert!(fixture.round().await.failure.is_some());
-    let due_in = fixture.sync.final_round_in().unwrap();
-    assert!(due_in >= Duration::from_secs(1), "{due_in:?}");
+    let due_in = fixture.sync.next_round_in().unwrap();
+    let first_retry = Duration::from_millis(1_000)..=Duration::from_millis(1_250);
+    assert!(first_retry.contains(&due_in), "{due_in:?}");
     fixture.wait(u64::try_from(due_in.as_millis()).unwrap());
     assert_eq!(fixture.round().await.failure, None);
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
+}
+
+/// While Waldur's clock is ahead of ours, its next month begins before the usage of the last one is complete. The round
+/// after our month's end does not wait for the interval.
+#[tokio::test]
+async fn round_waits_for_the_end_of_our_month() {
+    let mut fixture = SyncFixture::new(Version::V7).await;
+    fixture.waldur.set_clock_skew(2 * MINUTE);
+    move_to(&fixture, -60 * MINUTE);
+    let _running = fixture.world.start("physics", "batch", 1);
+    fixture.wait(HOUR / 2);
+    fixture.round().await;
+    move_to(&fixture, -MINUTE / 2);
+    let status = fixture.round().await;
+    assert_eq!((status.failure, status.parked.len()), (None, 0));
+    let due_in = fixture.sync.next_round_in();
+    assert_eq!(due_in, Some(Duration::from_secs(5)));
+    move_to(&fixture, 5_000);
+    let status = fixture.round().await;
+    assert!(
+        status.parked.contains_key("usage physics@batch 2026-11"),
+        "{status:?}"
+    );
 }
 
 /// While Waldur's clock is behind ours, its month goes on after ours has ended: the total has no usage of our next month.

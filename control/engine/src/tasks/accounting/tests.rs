@@ -197,7 +197,7 @@ async fn last_round_of_a_month_wakes_the_reconciler() {
         .waldur
         .set_now("2026-11-30T23:59:10Z".parse().unwrap());
     assert_eq!(fixture.pass().await.failure, None);
-    assert_eq!(fixture.reconciler.sync.final_round_in(), None);
+    assert_eq!(fixture.reconciler.sync.next_round_in(), None);
 }
 
 #[tokio::test]
@@ -229,6 +229,9 @@ async fn totals_wait_for_node_resources() {
     let status = fixture.pass().await;
     assert_eq!((status.last, status.acknowledged), (1, 0));
     assert!(status.collected_at.is_some(), "totals may be unknown yet");
+    // The next round does not wait for the interval of an hour.
+    let next_round_in = fixture.reconciler.sync.next_round_in();
+    assert_eq!(next_round_in, Some(Duration::from_secs(5)));
     let cluster = fixture.reconciler.cluster.clone();
     assert_eq!(
         cluster.totals(UnixMillis(0), fixture.world.core.now()),

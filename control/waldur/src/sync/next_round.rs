@@ -1,7 +1,10 @@
-//! Last round of a month: it begins shortly before the guard at the end of the month, so that Waldur has the usage up to
-//! that time however long the interval between two rounds is.
+//! Time of the next round, where it does not wait for the interval: after a failure, and for the last round of a month.
+//!
+//! The last round begins shortly before the guard at the end of the month, so that Waldur has the usage up to that time
+//! however long the interval between two rounds is.
 
 use super::AccountingSync;
+use lattice_quorum_types::UnixMillis;
 use std::time::Duration;
 
 /// Shortest time before the guard at which the last round begins. It covers the calls of a small cluster, and one retry.
@@ -11,28 +14,32 @@ const MOST_LEAD: Duration = Duration::from_secs(600);
 /// A round that begins this time before the last round is due counts as the last round: a newer `Date` header may show an
 /// earlier time than the one before it, by the resolution of the header.
 const TOLERANCE: Duration = Duration::from_secs(1);
-/// Pause after a round that could not report yet, for example because the usage is not read yet.
-const WAITING_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a round that could not report yet, for example because the number of GPUs of a node is not known yet.
+const WAITING_PAUSE: Duration = Duration::from_secs(5);
 
 impl AccountingSync {
-    /// Time until the last round of the present month is due, by Waldur's clock. `None` once that round has begun, while
-    /// a month ends about now, and where a retry is due too late for it.
-    pub fn final_round_in(&self) -> Option<Duration> {
+    /// Time until the next round is due. `None` where it is due after the interval.
+    pub fn next_round_in(&self) -> Option<Duration> {
         let now = self.cluster.now();
-        let (month, guard_in) = self.waldur.time_to_guard(now, &self.settings.zone)?;
-        if self.final_round == Some(month) {
-            return None;
-        }
-        let retry_ms = self.retry.map_or(0, |retry| retry.remaining_ms(now));
         let pause = match self.is_waiting {
             true => WAITING_PAUSE,
             false => Duration::ZERO,
         };
-        let due_in = guard_in
-            .saturating_sub(self.lead())
-            .max(Duration::from_millis(retry_ms))
-            .max(pause);
-        (due_in < guard_in).then_some(due_in)
+        if let Some(retry) = self.retry {
+            return Some(Duration::from_millis(retry.remaining_ms(now)).max(pause));
+        }
+        match self.is_waiting {
+            true => Some(pause),
+            false => self.final_round_in(now),
+        }
+    }
+
+    /// Time until the last round of the present month is due, by Waldur's clock. `None` once that round has begun, and
+    /// while a month ends about now.
+    fn final_round_in(&self, now: UnixMillis) -> Option<Duration> {
+        let (month, guard_in) = self.waldur.time_to_guard(now, &self.settings.zone)?;
+        let is_due = self.final_round != Some(month);
+        is_due.then(|| guard_in.saturating_sub(self.lead()))
     }
 
     /// Records whether the round that runs is the last one of its month. A round that reports later in the month, after
