@@ -3,6 +3,7 @@
 use crate::{lease::Lease, token::Token, trust::Identity};
 use lattice_quorum_types::{
     Allocation, AllocationId, NodeId, Outcome, ProjectPath, VclusterName,
+    accounting_month::{AccountingMonth, MonthDifferences},
     audit::AuditAction,
     baseline::{Baseline, Brake},
     budget::TenantBudget,
@@ -107,6 +108,8 @@ pub(crate) enum Change {
     /// Sets the last usage record that an accounting system has, and adds to the count of those it will never receive.
     /// Emits no event and makes no revision.
     AcknowledgeUsage { through: u64, dropped: u64 },
+    /// Sets the differences of accounting of an ended month; `None` for no differences.
+    Month(AccountingMonth, Option<MonthDifferences>),
     /// Emits an event in addition to those of the changed records.
     Announce(Box<EventKind>),
 }

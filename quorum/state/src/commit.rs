@@ -250,6 +250,7 @@ impl State {
             Change::AcknowledgeUsage { through, dropped } => {
                 self.usage_records.acknowledge(through, dropped)
             }
+            Change::Month(month, found) => self.later.set_month(month, found),
             // Already recorded by `note_usage`.
             Change::UsageRecord(_) => {}
             Change::Announce(kind) => events.push(*kind),
@@ -361,7 +362,8 @@ impl State {
 }
 
 impl Change {
-    /// Returns whether this change makes a revision. Renewals of leases and certificates, and acknowledgements, do not.
+    /// Returns whether this change makes a revision. Renewals of leases and certificates, acknowledgements and months of
+    /// accounting do not.
     fn makes_revision(&self) -> bool {
         !matches!(
             self,
@@ -372,6 +374,7 @@ impl Change {
                 renumber: false,
                 ..
             } | Change::AcknowledgeUsage { .. }
+                | Change::Month(..)
         )
     }
 }

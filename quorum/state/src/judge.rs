@@ -276,6 +276,12 @@ fn dispatch(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::AcknowledgeUsage { through, dropped } => {
             accounting::acknowledge(case, *through, *dropped)
         }
+        Command::AcceptMonth { month, differences } => {
+            accounting::accept_month(case, *month, *differences)
+        }
+        Command::NoteOpenMonth { month, is_open } => {
+            Ok(accounting::note_open_month(case, *month, *is_open))
+        }
         Command::NoteUnknownAttempt {
             node,
             allocation,

@@ -72,6 +72,7 @@ impl State {
                 self.usage_records_head(),
             ),
             Query::OnLimits => Answer::OnLimits(self.later.on_limit.clone()),
+            Query::AccountingMonths => Answer::AccountingMonths(self.later.months.clone()),
             Query::Leases => Answer::Leases(self.leases.view(self.clock.now)),
             Query::Headroom { path } => Answer::Headroom(self.headroom(path).map(Box::new)),
             Query::Baselines => Answer::Baselines(Box::new(self.baselines.view())),

@@ -1,7 +1,7 @@
 //! Snapshots: the encoded state in a versioned, checksummed frame.
 
 use crate::{State, state::LaterRecords};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Snapshot format that this version of Lattice writes and reads. See `../../0004-formats.md`.
 pub const FORMAT_VERSION: u16 = 1;
@@ -99,10 +99,41 @@ impl State {
     /// Encodes the state record, and behind it the later records if there are any.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = encoded(self);
-        if !self.later.is_empty() {
-            bytes.extend(encoded(&self.later));
-        }
+        bytes.extend(self.later.encode());
         bytes
+    }
+}
+
+impl LaterRecords {
+    /// Encodes the records in the order in which they were added, up to the last one with content. A state without the
+    /// newer records thus has the bytes that it had before they existed.
+    fn encode(&self) -> Vec<u8> {
+        let Self { on_limit, months } = self;
+        let records = [
+            (encoded(on_limit), on_limit.is_empty()),
+            (encoded(months), months.is_empty()),
+        ];
+        let last = records.iter().rposition(|(_, is_empty)| !is_empty);
+        let written = last.map_or(0, |last| last + 1);
+        let bytes = records.into_iter().take(written);
+        bytes.flat_map(|(record, _)| record).collect()
+    }
+
+    /// Decodes the records, of which the newer ones may be missing, and returns the rest of the bytes.
+    fn decode(body: &[u8]) -> postcard::Result<(Self, &[u8])> {
+        let (on_limit, rest) = next_record(body)?;
+        let (months, rest) = next_record(rest)?;
+        Ok((Self { on_limit, months }, rest))
+    }
+}
+
+/// Decodes the next record; an empty one at the end of the bytes.
+fn next_record<'a, T: Default + Deserialize<'a>>(
+    body: &'a [u8],
+) -> postcard::Result<(T, &'a [u8])> {
+    match body.is_empty() {
+        true => Ok((T::default(), body)),
+        false => postcard::take_from_bytes(body),
     }
 }
 
@@ -132,15 +163,16 @@ fn decode(body: &[u8]) -> Result<State, RestoreError> {
     let undecodable = |error: postcard::Error| RestoreError::Decode {
         reason: error.to_string(),
     };
-    let (mut state, rest) = postcard::take_from_bytes::<State>(body).map_err(undecodable)?;
-    if rest.is_empty() {
-        return Ok(state);
-    }
-    let (later, rest) = postcard::take_from_bytes::<LaterRecords>(rest).map_err(undecodable)?;
-    // An empty record is never written, so equal states have equal bytes.
-    if !rest.is_empty() || later.is_empty() {
+    let (mut state, behind) = postcard::take_from_bytes::<State>(body).map_err(undecodable)?;
+    let (later, rest) = LaterRecords::decode(behind).map_err(undecodable)?;
+    // An empty record is never the last one, so equal states have equal bytes.
+    if later.encode() != behind {
         return Err(RestoreError::Decode {
-            reason: format!("{} unknown bytes behind the state", rest.len()),
+            reason: format!(
+                "{} bytes behind the state, {} of them unknown",
+                behind.len(),
+                rest.len()
+            ),
         });
     }
     state.later = later;
@@ -157,12 +189,25 @@ fn checksum(version: &[u8; 2], length: &[u8; 8], body: &[u8]) -> [u8; 32] {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_quorum_types::{ProjectPath, limit::OnLimit};
+    use lattice_quorum_types::{
+        ProjectPath, UnixMillis, accounting_month::MonthDifferences, limit::OnLimit,
+    };
 
     fn waiting() -> State {
         let mut state = State::new();
         let tenant = ProjectPath::new("t").unwrap();
         state.later.on_limit.insert(tenant, OnLimit::Wait);
+        state
+    }
+
+    fn with_month(mut state: State) -> State {
+        let accepted = MonthDifferences::Accepted {
+            by: "root".to_owned(),
+            at: UnixMillis(7),
+            differences: 2,
+        };
+        let month = "2026-11".parse().unwrap();
+        state.later.set_month(month, Some(accepted));
         state
     }
 
@@ -175,19 +220,40 @@ mod tests {
         assert!(state.encode().starts_with(&record));
         assert!(state.encode().len() > record.len());
         let read = State::restore(&framed(&record)).unwrap();
-        assert!(read.later.is_empty());
-        let read = State::restore(&state.snapshot()).unwrap();
-        assert_eq!(read.later, state.later);
-        assert_eq!(read.snapshot(), state.snapshot());
+        assert_eq!(read.later, LaterRecords::default());
+        for state in [state, with_month(State::new()), with_month(waiting())] {
+            let read = State::restore(&state.snapshot()).unwrap();
+            assert_eq!(read.later, state.later);
+            assert_eq!(read.snapshot(), state.snapshot());
+        }
+    }
+
+    /// Bytes behind the state record, as each version since the record was added writes them.
+    #[test]
+    fn former_later_records_stay_readable() {
+        let behind = |state: &State| state.encode()[encoded(&State::new()).len()..].to_vec();
+        // One tenant, `t`, whose submits wait.
+        let on_limit = [1, 1, b't', 1];
+        assert_eq!(behind(&waiting()), on_limit);
+        let mut month = b"\x01\x072026-11".to_vec();
+        month.extend(b"\x01\x04root\x07\x02");
+        let nothing = [0].into_iter();
+        let alone: Vec<u8> = nothing.chain(month.iter().copied()).collect();
+        assert_eq!(behind(&with_month(State::new())), alone);
+        let both: Vec<u8> = on_limit.into_iter().chain(month).collect();
+        assert_eq!(behind(&with_month(waiting())), both);
     }
 
     #[test]
     fn rejects_unknown_bytes_behind_the_state() {
         let mut longer = waiting().encode();
         longer.push(7);
+        // An empty record behind the last one with content.
         let mut empty = State::new().encode();
-        empty.extend(encoded(&LaterRecords::default()));
-        for body in [longer, empty] {
+        empty.push(0);
+        let mut second_empty = waiting().encode();
+        second_empty.push(0);
+        for body in [longer, empty, second_empty] {
             let refused = State::restore(&framed(&body)).unwrap_err();
             assert!(
                 matches!(refused, RestoreError::Decode { .. }),

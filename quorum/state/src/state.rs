@@ -24,6 +24,7 @@ use crate::{
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Refusal, Revision, UnixMillis,
     VclusterName,
+    accounting_month::{AccountingMonth, MAX_MONTHS, MonthDifferences},
     baseline::{Baseline, Brake},
     budget::TenantBudget,
     dag::Dag,
@@ -42,19 +43,35 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Records that were added to the state after its format was set. A snapshot holds them only if there are any, so a
-/// state without them has the same bytes as before.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Records that were added to the state after its format was set, in the order in which they were added. A snapshot holds
+/// them only if there are any, so a state without them has the same bytes as before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LaterRecords {
     /// Handling of submits that do not fit with the present usage, by tenant. Only tenants with another handling than
     /// the default have an entry.
     pub(crate) on_limit: BTreeMap<ProjectPath, OnLimit>,
+    /// Ended months with open or accepted differences of accounting; at most [`MAX_MONTHS`].
+    pub(crate) months: BTreeMap<AccountingMonth, MonthDifferences>,
 }
 
 impl LaterRecords {
-    /// Whether there are no records.
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
+    /// Stores the differences of a month; `None` for no differences. The earliest month gives way to one above
+    /// [`MAX_MONTHS`].
+    pub(crate) fn set_month(&mut self, month: AccountingMonth, found: Option<MonthDifferences>) {
+        match found {
+            Some(found) => self.months.insert(month, found),
+            None => self.months.remove(&month),
+        };
+        while self.months.len() > MAX_MONTHS {
+            self.months.pop_first();
+        }
+    }
+
+    /// The earliest month, if `month` would be displaced at once: it is before all months, and their number is at its
+    /// limit.
+    pub(crate) fn displaced_by(&self, month: AccountingMonth) -> Option<AccountingMonth> {
+        let earliest = *self.months.keys().next()?;
+        (self.months.len() >= MAX_MONTHS && month < earliest).then_some(earliest)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
+    accounting_month::AccountingMonth,
     allocation::StopCause,
     baseline::BaselineDefinition,
     budget::{Credit, SoftPatch},
@@ -619,5 +620,21 @@ pub enum Command {
         attempt: u32,
         /// Origin of the attempt, as the node reports it; `None` if the node has no record of it either.
         origin: Option<AttemptOrigin>,
+    },
+    /// Accept the differences that remain between the accounting system and the recorded usage of an ended month. For
+    /// administrators.
+    AcceptMonth {
+        /// The ended month.
+        month: AccountingMonth,
+        /// Number of totals that differ; at least 1.
+        differences: u32,
+    },
+    /// Note whether totals of an ended month differ in the accounting system. A month with accepted differences stays
+    /// accepted. Fenced.
+    NoteOpenMonth {
+        /// The ended month.
+        month: AccountingMonth,
+        /// Whether totals differ.
+        is_open: bool,
     },
 }

@@ -11,6 +11,7 @@
 //! change for watchers).
 #![forbid(unsafe_code)]
 
+pub mod accounting_month;
 pub mod audit;
 pub mod backup;
 pub mod cidr;

@@ -3,6 +3,7 @@
 use crate::{
     Allocation, AllocationId, AllocationState, Envelope, Event, ProjectPath, Refusal, Revision,
     UnixMillis,
+    accounting_month::{AccountingMonth, MonthDifferences},
     audit::{AuditEntry, AuditPage, AuditSearch},
     baseline::{Baseline, BaselinesView, VersionView},
     budget::TenantBudget,
@@ -127,6 +128,8 @@ pub enum Query {
     OpenUses,
     /// Handling of submits that do not fit the limits, by tenant. Absent tenants refuse them.
     OnLimits,
+    /// Ended months with open or accepted differences of accounting.
+    AccountingMonths,
 }
 
 /// Headroom of a project: how many more nodes and allocations its limits permit now.
@@ -312,6 +315,8 @@ pub enum Answer {
     OpenUses(Vec<OpenUse>, UsageRecordsHead),
     /// Answer to [`Query::OnLimits`].
     OnLimits(BTreeMap<ProjectPath, OnLimit>),
+    /// Answer to [`Query::AccountingMonths`].
+    AccountingMonths(BTreeMap<AccountingMonth, MonthDifferences>),
 }
 
 /// One item of a watch.

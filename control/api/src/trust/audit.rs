@@ -446,6 +446,10 @@ mod tests {
                     element: None,
                 }),
             },
+            AuditAction::MonthAccepted {
+                month: "2026-11".parse().unwrap(),
+                differences: 2,
+            },
         ]
     }
 
@@ -488,6 +492,26 @@ mod tests {
         assert_eq!(
             summary(&action),
             "changed limits: ocean on_limit from reject to wait"
+        );
+    }
+
+    #[test]
+    fn accepted_month_counts_its_totals() {
+        let of = |differences| {
+            summary(&AuditAction::MonthAccepted {
+                month: "2026-11".parse().unwrap(),
+                differences,
+            })
+        };
+        assert!(
+            of(1).starts_with("accepted that 1 total of 2026-11 in"),
+            "{}",
+            of(1)
+        );
+        assert!(
+            of(3).starts_with("accepted that 3 totals of 2026-11 in"),
+            "{}",
+            of(3)
         );
     }
 

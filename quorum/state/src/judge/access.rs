@@ -68,6 +68,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         Command::RepeatWipe { .. }
         | Command::AcceptUnwiped { .. }
         | Command::SetTenant { .. }
+        | Command::AcceptMonth { .. }
         | Command::SetVcluster { .. }
         | Command::SetScheduler { .. }
         | Command::DeleteVcluster { .. }
@@ -78,6 +79,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         ),
         Command::NoteCredits { .. }
         | Command::AcknowledgeUsage { .. }
+        | Command::NoteOpenMonth { .. }
         | Command::NoteUnknownAttempt { .. }
         | Command::ReportWipe { .. }
         | Command::LendNode { .. }
@@ -154,6 +156,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             | Command::WithdrawPromise { .. }
             | Command::NoteCredits { .. }
             | Command::AcknowledgeUsage { .. }
+            | Command::NoteOpenMonth { .. }
             | Command::NoteUnknownAttempt { .. }
             | Command::Report {
                 report: RankReport::Ended {

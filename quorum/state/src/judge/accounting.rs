@@ -1,4 +1,5 @@
-//! Accounting commands: soft limits and credits of tenants, and acknowledgement of usage records.
+//! Accounting commands: soft limits and credits of tenants, acknowledgement of usage records, and months of
+//! which totals differ.
 
 use super::{
     Case, audited, invalid,
@@ -7,6 +8,7 @@ use super::{
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     ProjectPath, Refusal,
+    accounting_month::{AccountingMonth, MAX_MONTHS, MonthDifferences},
     audit::{AuditAction, ChangedLimit, LevelLimits},
     budget::{Credit, MAX_BURST_PPM, ONE_PPM, SoftLimits, SoftPatch, TenantBudget},
     command::LimitChange,
@@ -170,4 +172,58 @@ pub(super) fn acknowledge(case: Case<'_>, through: u64, dropped: u64) -> Result<
     }
     let changes = vec![Change::AcknowledgeUsage { through, dropped }];
     Ok(Verdict::done(changes))
+}
+
+/// Accepts the differences of an ended month. The synchronisation proposes months that have ended by the clock of the
+/// accounting system, which is not part of the state.
+pub(super) fn accept_month(
+    case: Case<'_>,
+    month: AccountingMonth,
+    differences: u32,
+) -> Result<Verdict, Refusal> {
+    if differences == 0 {
+        let reason = "must be at least 1; a month without differences needs no acceptance";
+        return Err(invalid("differences", reason));
+    }
+    let by = &case.principal.name;
+    let is_same = |known: &MonthDifferences| match known {
+        MonthDifferences::Open { .. } => false,
+        MonthDifferences::Accepted {
+            by: former,
+            differences: count,
+            ..
+        } => (former, *count) == (by, differences),
+    };
+    let later = &case.state.later;
+    if later.months.get(&month).is_some_and(is_same) {
+        return Ok(Verdict::unchanged());
+    }
+    if let Some(earliest) = later.displaced_by(month) {
+        let reason = format!(
+            "{month} is before {earliest}, the earliest of the {MAX_MONTHS} months that are kept"
+        );
+        return Err(invalid("month", reason));
+    }
+    let accepted = MonthDifferences::Accepted {
+        by: by.clone(),
+        at: case.now,
+        differences,
+    };
+    let changes = vec![Change::Month(month, Some(accepted))];
+    let action = AuditAction::MonthAccepted { month, differences };
+    Ok(Verdict::done(audited(case, action, changes)))
+}
+
+/// Notes whether totals of an ended month differ. An accepted month stays accepted.
+pub(super) fn note_open_month(case: Case<'_>, month: AccountingMonth, is_open: bool) -> Verdict {
+    let later = &case.state.later;
+    let changes = match (later.months.get(&month), is_open) {
+        (None, true) if later.displaced_by(month).is_none() => {
+            let open = MonthDifferences::Open { since: case.now };
+            vec![Change::Month(month, Some(open))]
+        }
+        (Some(MonthDifferences::Open { .. }), false) => vec![Change::Month(month, None)],
+        _ => Vec::new(),
+    };
+    Verdict::done(changes)
 }

@@ -1,6 +1,7 @@
 //! Integration tests of the state machine: every file in one program.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod accounting_months;
 mod arrays;
 mod audit;
 mod baselines;

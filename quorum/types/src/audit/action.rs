@@ -6,6 +6,7 @@
 use super::{Hex, SignedHeadContent};
 use crate::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, VclusterName, VoterId,
+    accounting_month::AccountingMonth,
     id::{BaselineName, ReservationName},
     limit::{Limits, Resource},
     node::Lifecycle,
@@ -490,6 +491,14 @@ pub enum AuditAction {
         /// Origin of the attempt, as the node reported it; `None` if it reported none.
         origin: Option<AttemptOrigin>,
     },
+    /// An administrator accepted the differences that remain between the accounting system and the recorded usage of an
+    /// ended month.
+    MonthAccepted {
+        /// The ended month.
+        month: AccountingMonth,
+        /// Number of totals that differed.
+        differences: u32,
+    },
 }
 
 /// Changed limits of one level of the project tree: a tenant or a project.
@@ -550,7 +559,7 @@ impl NamedLimit {
 
 impl AuditAction {
     /// Words of all actions, as filters use them, in the order of the encoding.
-    pub const WORDS: [&'static str; 48] = [
+    pub const WORDS: [&'static str; 49] = [
         "force_released",
         "token_created",
         "token_revoked",
@@ -599,6 +608,7 @@ impl AuditAction {
         "sensitive_checkpointed",
         "numbers_skipped",
         "unknown_attempt_ended",
+        "month_accepted",
     ];
 
     /// Word of the action: the tag in its JSON.
@@ -652,6 +662,7 @@ impl AuditAction {
             Self::SensitiveCheckpointed { .. } => "sensitive_checkpointed",
             Self::NumbersSkipped { .. } => "numbers_skipped",
             Self::UnknownAttemptEnded { .. } => "unknown_attempt_ended",
+            Self::MonthAccepted { .. } => "month_accepted",
         }
     }
 }

@@ -206,6 +206,7 @@ impl AuditAction {
             | Self::BackedUp { .. }
             | Self::Restored { .. }
             | Self::NumbersSkipped { .. }
+            | Self::MonthAccepted { .. }
             | Self::SignedHead { .. } => Subjects::default(),
         }
     }

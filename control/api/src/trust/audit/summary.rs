@@ -369,6 +369,15 @@ pub fn summary(action: &AuditAction) -> String {
                 "ended allocation {allocation} attempt {attempt} on node {node}: the cluster has no record of it"
             ),
         },
+        AuditAction::MonthAccepted { month, differences } => {
+            let (totals, differ) = match differences {
+                1 => ("total", "differs"),
+                _ => ("totals", "differ"),
+            };
+            format!(
+                "accepted that {differences} {totals} of {month} in the accounting system {differ} from the recorded usage"
+            )
+        }
         AuditAction::SignedHead { of, signer, .. } => format!(
             "{signer} signed the audit of cluster {} up to entry {}",
             of.cluster, of.number
