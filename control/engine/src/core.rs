@@ -487,7 +487,17 @@ impl Core {
         fence: Option<Fence>,
         command: Command,
     ) -> Result<Applied, ProposeError> {
-        let envelope = self.envelope(self.service(), None, fence, command);
+        self.propose_under(self.service(), fence, command).await
+    }
+
+    /// Proposes a command of another principal under the lease of this control.
+    pub(crate) async fn propose_under(
+        &self,
+        principal: Principal,
+        fence: Option<Fence>,
+        command: Command,
+    ) -> Result<Applied, ProposeError> {
+        let envelope = self.envelope(principal, None, fence, command);
         Ok(self.propose_one(envelope).await??)
     }
 

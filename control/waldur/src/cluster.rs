@@ -4,7 +4,9 @@ use async_trait::async_trait;
 use lattice_ledger::{Usage, UsageByKind};
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName,
+    accounting_month::{AccountingMonth, MonthDifferences},
     budget::Credit,
+    command::Principal,
     limit::{LimitPatch, Limits},
     usage_record::{UsagePeriod, UsageRecord, UsageRecordsHead},
 };
@@ -66,6 +68,21 @@ pub trait AccountedCluster: Send + Sync {
     /// Acknowledges that the accounting system has the usage records up to `through`, except `dropped` events that it
     /// will never get.
     async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError>;
+    /// Ended months with open or accepted differences.
+    async fn months(&self) -> Result<BTreeMap<AccountingMonth, MonthDifferences>, ClusterError>;
+    /// Notes whether totals of an ended month differ. An accepted month stays accepted.
+    async fn note_open_month(
+        &self,
+        month: AccountingMonth,
+        is_open: bool,
+    ) -> Result<(), ClusterError>;
+    /// Accepts the remaining differences of an ended month in the name of `by`; `differences` is their number.
+    async fn accept_month(
+        &self,
+        month: AccountingMonth,
+        by: &Principal,
+        differences: u32,
+    ) -> Result<(), ClusterError>;
     /// Usage from `from` until before `until`, but not beyond the time up to which the ledger is current; `None` while
     /// usage is still being read.
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals>;

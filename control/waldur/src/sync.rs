@@ -96,10 +96,8 @@ pub struct AccountingSync {
     sent: BTreeMap<String, SentReport>,
     /// Scopes of resources that accept no usage any more; `None` for those of others.
     former: BTreeMap<String, Option<ResourceScope>>,
-    /// Ended months with final totals that are compared and booked.
+    /// Ended months with final totals that are compared and booked, or accepted.
     closed: BTreeSet<Month>,
-    /// Ended months of which an operator has accepted the remaining differences, such as `2026-11`.
-    accepted: BTreeSet<String>,
     /// Time of the last reconciliation on schedule.
     reconciled_at: Option<UnixMillis>,
     /// Node limits of tenants that were last applied from Waldur.
@@ -125,7 +123,7 @@ impl AccountingSync {
         settings: AccountingSettings,
         steps: Arc<dyn StepObserver>,
     ) -> Self {
-        let mut sync = Self {
+        Self {
             cluster,
             steps,
             settings,
@@ -138,7 +136,6 @@ impl AccountingSync {
             sent: BTreeMap::new(),
             former: BTreeMap::new(),
             closed: BTreeSet::new(),
-            accepted: BTreeSet::new(),
             reconciled_at: None,
             applied_limits: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -148,9 +145,7 @@ impl AccountingSync {
             failures: 0,
             retry: None,
             status: Arc::default(),
-        };
-        sync.read_accepted();
-        sync
+        }
     }
 
     /// Shared status, for display and metrics.
@@ -221,7 +216,7 @@ impl AccountingSync {
             MonthPhase::Ending { month } => (month, false),
         };
         self.reopen(month);
-        if is_open && !self.close(month.previous(), &known).await? {
+        if is_open && !self.close_ended(month, &known).await? {
             return Ok(Progress::Waiting);
         }
         self.note_final_round();
@@ -321,6 +316,8 @@ impl AccountingSync {
                 }
                 self.collected = head.acknowledged;
                 self.seen = Some(head.revision);
+                // The restored cluster may have lost the acceptance of a month, and usage of it.
+                self.closed.clear();
                 // The same applies to rejected events, except those of acknowledged records, which are not read again.
                 self.refused
                     .retain(|_, event| event.number <= head.acknowledged);

@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use lattice_ledger::{Ledger, UNKNOWN_GPUS, Usage};
 use lattice_quorum_types::{
     AllocationId, Command, NodeId, ProjectPath, UnixMillis,
+    accounting_month::{AccountingMonth, MonthDifferences},
     budget::{Credit, SoftPatch},
     command::{Fence, Principal, Privilege},
     limit::{LimitPatch, Limits},
@@ -172,9 +173,27 @@ impl ControlledCluster {
     }
 
     async fn propose(&self, command: Command) -> Result<(), ClusterError> {
+        self.propose_for(self.core.service(), command).await
+    }
+
+    async fn read(&self, query: Query) -> Result<Answer, ClusterError> {
+        let read = self.core.read(query).await;
+        read.map_err(|error| ClusterError::Unavailable {
+            reason: error.to_string(),
+        })
+    }
+
+    /// Proposes a command of this principal under the lease of the reconciler.
+    async fn propose_for(&self, by: Principal, command: Command) -> Result<(), ClusterError> {
         let fence = self.fence.lock().clone();
-        let proposed = self.core.propose_as_service(fence, command).await;
+        let proposed = self.core.propose_under(by, fence, command).await;
         proposed.map(drop).map_err(|error| failed(&error))
+    }
+}
+
+fn unexpected_answer() -> ClusterError {
+    ClusterError::Unavailable {
+        reason: "unexpected response type from the quorum".to_owned(),
     }
 }
 
@@ -208,18 +227,37 @@ impl AccountedCluster for ControlledCluster {
             limit,
             since,
         };
-        let unavailable = |reason: String| ClusterError::Unavailable { reason };
-        match self.core.read(query).await {
-            Ok(Answer::UsageRecords(facts, head)) => Ok((facts, head)),
-            Ok(_) => Err(unavailable(
-                "unexpected response type from the quorum".to_owned(),
-            )),
-            Err(error) => Err(unavailable(error.to_string())),
+        match self.read(query).await? {
+            Answer::UsageRecords(facts, head) => Ok((facts, head)),
+            _ => Err(unexpected_answer()),
         }
     }
     async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError> {
         self.propose(Command::AcknowledgeUsage { through, dropped })
             .await
+    }
+    async fn months(&self) -> Result<BTreeMap<AccountingMonth, MonthDifferences>, ClusterError> {
+        match self.read(Query::AccountingMonths).await? {
+            Answer::AccountingMonths(found) => Ok(found),
+            _ => Err(unexpected_answer()),
+        }
+    }
+    async fn note_open_month(
+        &self,
+        month: AccountingMonth,
+        is_open: bool,
+    ) -> Result<(), ClusterError> {
+        self.propose(Command::NoteOpenMonth { month, is_open })
+            .await
+    }
+    async fn accept_month(
+        &self,
+        month: AccountingMonth,
+        by: &Principal,
+        differences: u32,
+    ) -> Result<(), ClusterError> {
+        let command = Command::AcceptMonth { month, differences };
+        self.propose_for(by.clone(), command).await
     }
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals> {
         let view = self.core.view();

@@ -78,7 +78,7 @@ pub(crate) async fn reconcile(
     request: ReconcileRequest,
 ) -> Result<ReconcileView, Problem> {
     let core = api.core();
-    caller.check_cluster_role(Role::Admin, "reconciling accounting totals")?;
+    let by = caller.administrator("reconciling accounting totals")?;
     let connection = connection_if_acting(api)?;
     let window = past_window(Some(&request.since), Some(&request.until), core.now())?;
     let (Some(since), Some(until)) = (window.since, window.until) else {
@@ -96,7 +96,7 @@ pub(crate) async fn reconcile(
         }
         (true, false) => ReconcileMode::Compare,
         (false, false) => ReconcileMode::Correct,
-        (false, true) => ReconcileMode::Accept,
+        (false, true) => ReconcileMode::Accept(by),
     };
     let done = connection.reconcile(since, until, mode).await;
     let differences = done.map_err(|error| match error {

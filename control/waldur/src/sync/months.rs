@@ -1,34 +1,66 @@
 //! The end of a month: the final totals of the ended month are compared, and booked where Waldur allows it.
 //!
 //! Waldur 7 books into the present month alone. What it did not receive in time becomes a line in the status, which an
-//! operator ends with `lattice admin accounting reconcile --accept` after correcting the invoice.
+//! administrator ends with `lattice admin accounting reconcile --accept` after correcting the invoice. The quorum keeps
+//! which months have such lines, so that each control shows them, and which months are accepted, so that none does.
 
 use super::{
     AccountingSync, RoundError,
-    totals::{Booking, total_name, written},
+    totals::{Booking, higher, total_name, written},
 };
-use crate::client::{Amounts, KnownResource, ResourceScope, WaldurError};
-use lattice_host::durable;
+use crate::{
+    client::{Amounts, KnownResource, ResourceScope},
+    cluster::ClusterError,
+    status::{Difference, Outcome},
+};
 use lattice_ledger::Month;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, io,
-    path::PathBuf,
+use lattice_quorum_types::{
+    accounting_month::{AccountingMonth, MonthDifferences},
+    command::Principal,
+    id::InvalidId,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 /// First major version of Waldur that books a report by its date.
 const BOOKS_BY_DATE: u32 = 8;
-/// File in the journal's folder with the accepted months, one per line.
-const ACCEPTED_FILE: &str = "accepted-months";
+/// Number of ended months that are compared, if the quorum has them as open. The ledger keeps the usage of a year.
+const COMPARED_MONTHS: u32 = 11;
 
 impl AccountingSync {
-    /// Compares and books the totals of an ended month, once. Returns `false` while its usage is not known yet.
-    pub(super) async fn close(
+    /// Compares and books, once, the totals of the month before `present`, and of earlier months that the quorum has as
+    /// open. Returns `false` while their usage is not known yet.
+    pub(super) async fn close_ended(
         &mut self,
-        month: Month,
+        present: Month,
         known: &[KnownResource],
     ) -> Result<bool, RoundError> {
-        if self.closed.contains(&month) || self.accepted.contains(&month.to_string()) {
+        let previous = present.previous();
+        if self.closed.contains(&previous) {
+            return Ok(true);
+        }
+        let found = self.cluster.months().await?;
+        let mut month = previous;
+        for _ in 0..COMPARED_MONTHS {
+            let found = found.get(&quorum_month(month)?);
+            let is_due = month == previous || found.is_some();
+            if is_due && !self.closed.contains(&month) && !self.close(month, found, known).await? {
+                return Ok(false);
+            }
+            month = month.previous();
+        }
+        Ok(true)
+    }
+
+    /// Compares and books the totals of an ended month. `found`: what the quorum has of it. Returns `false` while its
+    /// usage is not known yet.
+    async fn close(
+        &mut self,
+        month: Month,
+        found: Option<&MonthDifferences>,
+        known: &[KnownResource],
+    ) -> Result<bool, RoundError> {
+        if is_accepted(found) {
+            self.closed.insert(month);
             return Ok(true);
         }
         let Some(wanted) = self.final_totals(month) else {
@@ -46,7 +78,11 @@ impl AccountingSync {
                 self.note(|status| status.parked.remove(&name));
                 continue;
             }
-            if !has.exceeds(used) && self.books_by_date() {
+            if has.exceeds(used) && self.books_by_date() {
+                self.park(&name, higher(has, used));
+                continue;
+            }
+            if self.books_by_date() {
                 let prepared = self
                     .prepare(&scope, Booking::Ended(month), used, known, &held)
                     .await;
@@ -56,6 +92,12 @@ impl AccountingSync {
             self.park(&name, self.left_over(month, has, used));
         }
         self.send_all(reports).await?;
+        let of_month = lines_of(month);
+        let is_open = self.note(|status| status.parked.keys().any(|name| of_month(name)));
+        if is_open != found.is_some() {
+            let month = quorum_month(month)?;
+            self.cluster.note_open_month(month, is_open).await?;
+        }
         self.closed.insert(month);
         self.closed_usage.retain(|_, (of, _, _)| *of > month);
         Ok(true)
@@ -92,18 +134,24 @@ impl AccountingSync {
         )
     }
 
-    /// Takes the lines of an ended month off the status, for good.
+    /// Takes the lines of an ended month off the status. If differences remain, the quorum keeps their acceptance, so
+    /// that no control shows them again.
     ///
     /// # Errors
-    /// Returns an error when the month cannot be stored.
-    pub(super) fn accept_month(&mut self, month: Month) -> Result<(), WaldurError> {
-        self.accepted.insert(month.to_string());
-        self.store_accepted()
-            .map_err(|error| WaldurError::Refused {
-                what: format!("accepting {month}"),
-                status: 500,
-                reason: format!("{}: {error}", self.accepted_file().display()),
-            })?;
+    /// Returns an error when the quorum does not accept the command.
+    pub(super) async fn accept_month(
+        &mut self,
+        month: Month,
+        by: &Principal,
+        found: &[Difference],
+    ) -> Result<(), ClusterError> {
+        let remain = found.iter().filter(|one| one.outcome == Outcome::Accepted);
+        let count = u32::try_from(remain.count()).unwrap_or(u32::MAX);
+        let name = quorum_month(month)?;
+        match count {
+            0 => self.cluster.note_open_month(name, false).await?,
+            count => self.cluster.accept_month(name, by, count).await?,
+        }
         self.remove_lines(month);
         Ok(())
     }
@@ -120,33 +168,26 @@ impl AccountingSync {
     }
 
     fn remove_lines(&self, month: Month) {
-        let of_month = format!(" {month}");
-        self.note(|status| {
-            let is_of = |name: &str| name.starts_with("usage ") && name.ends_with(&of_month);
-            status.parked.retain(|name, _| !is_of(name));
-        });
+        let of_month = lines_of(month);
+        self.note(|status| status.parked.retain(|name, _| !of_month(name)));
     }
+}
 
-    fn accepted_file(&self) -> PathBuf {
-        self.settings.folder.join(ACCEPTED_FILE)
-    }
+/// Whether a key of [`SyncStatus::parked`](crate::status::SyncStatus::parked) is that of a total of this month.
+fn lines_of(month: Month) -> impl Fn(&str) -> bool {
+    let of_month = format!(" {month}");
+    move |name| name.starts_with("usage ") && name.ends_with(&of_month)
+}
 
-    fn store_accepted(&self) -> io::Result<()> {
-        let lines: Vec<&str> = self.accepted.iter().map(String::as_str).collect();
-        fs::create_dir_all(&self.settings.folder)?;
-        durable::replace(&self.accepted_file(), lines.join("\n").as_bytes(), 0o640)
-    }
+/// Whether the differences of a month are accepted. `found`: what the quorum has of it.
+pub(super) fn is_accepted(found: Option<&MonthDifferences>) -> bool {
+    matches!(found, Some(MonthDifferences::Accepted { .. }))
+}
 
-    /// Reads the months that were accepted earlier.
-    pub(super) fn read_accepted(&mut self) {
-        match fs::read_to_string(self.accepted_file()) {
-            Ok(text) => self.accepted.extend(text.lines().map(str::to_owned)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!(
-                %error,
-                file = %self.accepted_file().display(),
-                "the accepted months cannot be read; their differences are shown again"
-            ),
-        }
-    }
+/// The month as the quorum stores it.
+pub(super) fn quorum_month(month: Month) -> Result<AccountingMonth, ClusterError> {
+    let read = month.to_string().parse();
+    read.map_err(|error: InvalidId| ClusterError::Refused {
+        text: error.to_string(),
+    })
 }

@@ -4,6 +4,7 @@
 use super::{
     AccountingSync, RoundError, USAGE_RECORDS_PER_READ,
     held::HeldUsage,
+    months::{is_accepted, quorum_month},
     totals::{Booking, Report, total_name},
 };
 use crate::{
@@ -13,19 +14,19 @@ use crate::{
     status::{Difference, Outcome},
 };
 use lattice_ledger::Month;
-use lattice_quorum_types::UnixMillis;
+use lattice_quorum_types::{UnixMillis, command::Principal};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a reconciliation does with the differences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReconcileMode {
     /// Differences are listed only.
     Compare,
     /// Amounts in Waldur are corrected, also to lower values.
     Correct,
     /// Amounts in Waldur are corrected, and differences of ended months that remain are taken off the status for good:
-    /// an operator has settled them in Waldur.
-    Accept,
+    /// this principal has settled them in Waldur.
+    Accept(Principal),
 }
 
 /// Differences of one month, with what was used.
@@ -65,15 +66,19 @@ impl AccountingSync {
             let compared = self.compare(month, present, &known).await?;
             let outcomes = match mode {
                 ReconcileMode::Compare => BTreeMap::new(),
-                ReconcileMode::Correct | ReconcileMode::Accept => {
+                ReconcileMode::Correct | ReconcileMode::Accept(_) => {
                     self.correct(&compared, present, &known).await?
                 }
             };
-            let accepts = mode == ReconcileMode::Accept && month < present;
-            differences.extend(self.differences(&compared, &outcomes, accepts));
-            if accepts {
-                self.accept_month(month)?;
+            let by = match &mode {
+                ReconcileMode::Accept(by) if month < present => Some(by),
+                _ => None,
+            };
+            let found = self.differences(&compared, &outcomes, by.is_some());
+            if let Some(by) = by {
+                self.accept_month(month, by, &found).await?;
             }
+            differences.extend(found);
             month = month.next();
         }
         let wants_events = self.settings.seed_paths || self.settings.order_per_allocation;
@@ -102,8 +107,9 @@ impl AccountingSync {
         }
         self.reconciled_at = Some(now);
         let known = self.waldur.known(&self.objects).await?;
+        let found = self.cluster.months().await?;
         for month in [present.previous(), present] {
-            if self.accepted.contains(&month.to_string()) {
+            if is_accepted(found.get(&quorum_month(month)?)) {
                 continue;
             }
             let mut compared = self.compare(month, present, &known).await?;

@@ -336,7 +336,7 @@ pub(super) fn written(amounts: Amounts) -> String {
 
 /// Reason for a total that Waldur has and that is higher than the usage, for example because GPUs are counted
 /// differently now or the amount was changed by hand. An operator must decide.
-fn higher(has: Amounts, used: Amounts) -> String {
+pub(super) fn higher(has: Amounts, used: Amounts) -> String {
     format!(
         "Waldur has {}, and {} were used; a total is lowered by `lattice admin accounting reconcile` alone",
         written(has),

@@ -12,7 +12,9 @@ use lattice_fake_waldur::{Fault, Rule, Version, Waldur};
 use lattice_ledger::{Ledger, Usage};
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis,
+    accounting_month::{AccountingMonth, MonthDifferences},
     budget::Credit,
+    command::Principal,
     limit::{LimitPatch, Limits},
     usage_record::{UsagePeriod, UsageRecord, UsageRecordsHead},
 };
@@ -62,6 +64,7 @@ enum Ask {
         dropped: u64,
     },
     Credits(BTreeMap<ProjectPath, Credit>),
+    Months,
     Cluster,
 }
 
@@ -69,6 +72,7 @@ enum Ask {
 enum Answer {
     Facts(Vec<UsageRecord>, UsageRecordsHead),
     Done(Result<(), String>),
+    Months(BTreeMap<AccountingMonth, MonthDifferences>),
     Cluster {
         now: UnixMillis,
         projects: BTreeSet<ProjectPath>,
@@ -91,6 +95,7 @@ async fn answer(State(world): State<Arc<World>>, ask: Bytes) -> Vec<u8> {
             Answer::Done(text(world.acknowledge(through, dropped).await))
         }
         Ask::Credits(credits) => Answer::Done(text(world.note_credits(credits).await)),
+        Ask::Months => Answer::Months(world.found_months()),
         Ask::Cluster => Answer::Cluster {
             now: world.now(),
             projects: world.projects(),
@@ -204,6 +209,23 @@ impl AccountedCluster for Remote {
     }
     async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError> {
         self.done(&Ask::Acknowledge { through, dropped }).await
+    }
+    async fn months(&self) -> Result<BTreeMap<AccountingMonth, MonthDifferences>, ClusterError> {
+        match self.ask(&Ask::Months).await {
+            Answer::Months(months) => Ok(months),
+            other => panic!("{other:?}"),
+        }
+    }
+    async fn note_open_month(&self, _: AccountingMonth, _: bool) -> Result<(), ClusterError> {
+        panic!("no month has ended with usage here")
+    }
+    async fn accept_month(
+        &self,
+        _: AccountingMonth,
+        _: &Principal,
+        _: u32,
+    ) -> Result<(), ClusterError> {
+        panic!("no month is accepted here")
     }
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals> {
         let ledger = self.ledger.lock().unwrap();

@@ -8,9 +8,18 @@ use crate::{
 use jiff::Timestamp;
 use lattice_fake_waldur::{Fault, OfferingSpec, Role, Rule, Version};
 use lattice_ledger::Month;
-use lattice_quorum_types::{Command, UnixMillis};
-use lattice_waldur::{cluster::AccountedCluster as _, status::Outcome, sync::ReconcileMode};
+use lattice_quorum_types::{
+    Command, UnixMillis,
+    accounting_month::{AccountingMonth, MonthDifferences},
+    command::{Principal, Privilege},
+};
+use lattice_waldur::{
+    cluster::AccountedCluster as _,
+    status::{Outcome, SyncStatus},
+    sync::ReconcileMode,
+};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 pub const SET_USAGE: &str = "/api/marketplace-component-usages/set_usage/";
 
@@ -97,7 +106,7 @@ async fn no_report_crosses_the_end_of_a_month() {
         assert!(line.reason.contains("not bookable"), "{line:?}");
 
         let until = Month::of(now, &jiff::tz::TimeZone::UTC).begins(&jiff::tz::TimeZone::UTC);
-        let mode = ReconcileMode::Accept;
+        let mode = ReconcileMode::Accept(person("ann"));
         let found = fixture.sync.reconcile(BEGIN, until, mode).await.unwrap();
         assert!(
             found.iter().all(|one| one.outcome == Outcome::Accepted),
@@ -109,6 +118,170 @@ async fn no_report_crosses_the_end_of_a_month() {
         fixture.succeeded(true);
         assert_eq!(fixture.round().await.parked.len(), 0);
     }
+}
+
+fn person(name: &str) -> Principal {
+    Principal {
+        name: name.to_owned(),
+        privilege: Privilege::Admin,
+    }
+}
+
+/// A fixture of which the last half hour of November was not reported in time, with the present time in December.
+async fn late_november() -> SyncFixture {
+    let mut fixture = SyncFixture::new(Version::V7).await;
+    move_to(&fixture, -(HOUR as i64));
+    fixture.world.ran("physics", "batch", 1, HOUR / 2);
+    assert_eq!(fixture.round().await.failure, None);
+    fixture.world.ran("physics", "batch", 1, HOUR / 4);
+    move_to(&fixture, HOUR as i64);
+    fixture
+}
+
+const NOVEMBER_LINE: &str = "usage physics@batch 2026-11";
+
+fn lines(status: &SyncStatus) -> Vec<&str> {
+    status.parked.keys().map(String::as_str).collect()
+}
+
+fn november() -> AccountingMonth {
+    "2026-11".parse().unwrap()
+}
+
+/// The line of an ended month survives a restart, and a change of control, until it is accepted. Then no control shows
+/// it: the quorum keeps the month, the principal, the time and the number of differences.
+#[tokio::test]
+async fn line_of_ended_month_lasts_until_accepted() {
+    let mut fixture = late_november().await;
+    assert_eq!(lines(&fixture.round().await), [NOVEMBER_LINE]);
+    for has_journal in [true, false] {
+        fixture.succeeded(has_journal);
+        assert_eq!(lines(&fixture.round().await), [NOVEMBER_LINE]);
+    }
+    accept_november(&mut fixture).await;
+    let found = fixture.world.found_months();
+    let Some(MonthDifferences::Accepted {
+        by, differences, ..
+    }) = found.get(&november())
+    else {
+        panic!("{found:?}")
+    };
+    assert_eq!((found.len(), by.as_str(), *differences), (1, "ann", 2));
+    for has_journal in [true, false] {
+        fixture.succeeded(has_journal);
+        assert_eq!(lines(&fixture.round().await), [""; 0]);
+    }
+}
+
+async fn accept_november(fixture: &mut SyncFixture) {
+    let (mode, end) = (ReconcileMode::Accept(person("ann")), month_end());
+    let found = fixture.sync.reconcile(BEGIN, end, mode).await.unwrap();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(lines(&fixture.round().await), [""; 0]);
+}
+
+/// A month stays open while later months end, also for a control that starts then. The quorum keeps which months are
+/// open: no other month is compared again.
+#[tokio::test]
+async fn open_month_is_compared_again_months_later() {
+    let mut fixture = late_november().await;
+    fixture.round().await;
+    let found = fixture.world.found_months();
+    assert!(
+        matches!(found.get(&november()), Some(MonthDifferences::Open { .. })),
+        "{found:?}"
+    );
+    move_to(&fixture, 70 * 24 * HOUR as i64);
+    assert_eq!(lines(&fixture.round().await), [NOVEMBER_LINE]);
+    fixture.succeeded(false);
+    assert_eq!(lines(&fixture.round().await), [NOVEMBER_LINE]);
+    accept_november(&mut fixture).await;
+    fixture.succeeded(false);
+    assert_eq!(lines(&fixture.round().await), [""; 0]);
+}
+
+/// Waldur has the rest of the month after all, here by a change of the usage there. The month is not open any more.
+#[tokio::test]
+async fn settled_month_is_not_open_any_more() {
+    let mut fixture = late_november().await;
+    fixture.round().await;
+    let resource = resource(&fixture);
+    let waldur = &fixture.waldur;
+    // Three quarters of an hour on one node with four GPUs.
+    assert!(waldur.edit_usage(&resource, "gpu_hours", "2026-11", "3.00"));
+    assert!(waldur.edit_usage(&resource, "node_hours", "2026-11", "0.75"));
+    fixture.succeeded(true);
+    assert_eq!(lines(&fixture.round().await), [""; 0]);
+    assert_eq!(fixture.world.found_months(), BTreeMap::new());
+}
+
+/// Waldur 8 books by date, so a total of an ended month that is too high is one that a reconciliation lowers.
+#[tokio::test]
+async fn total_too_high_in_an_ended_month_is_lowered_by_a_reconciliation() {
+    let mut fixture = SyncFixture::new(Version::V8).await;
+    move_to(&fixture, -(HOUR as i64));
+    fixture.world.ran("physics", "batch", 1, HOUR / 2);
+    fixture.round().await;
+    let resource = resource(&fixture);
+    assert!(
+        fixture
+            .waldur
+            .edit_usage(&resource, "node_hours", "2026-11", "9.00")
+    );
+    move_to(&fixture, HOUR as i64);
+    let status = fixture.round().await;
+    let reason = &status.parked[NOVEMBER_LINE].reason;
+    assert!(
+        reason.contains("lowered by `lattice admin accounting reconcile`"),
+        "{reason}"
+    );
+    let (mode, end) = (ReconcileMode::Correct, month_end());
+    let found = fixture.sync.reconcile(BEGIN, end, mode).await.unwrap();
+    assert_eq!(found[0].outcome, Outcome::Corrected);
+    assert_eq!(lines(&fixture.round().await), [""; 0]);
+}
+
+/// A quorum that refuses the acceptance, here because its principal is not an administrator, leaves the line.
+#[tokio::test]
+async fn refused_acceptance_leaves_the_line() {
+    let mut fixture = late_november().await;
+    fixture.round().await;
+    let by = Principal {
+        privilege: Privilege::Operator,
+        ..person("oscar")
+    };
+    let (mode, end) = (ReconcileMode::Accept(by), month_end());
+    let refused = fixture.sync.reconcile(BEGIN, end, mode).await.unwrap_err();
+    assert!(refused.to_string().contains("oscar"), "{refused}");
+    assert_eq!(lines(&fixture.round().await), [NOVEMBER_LINE]);
+}
+
+/// A month without differences is not accepted: a difference that appears later is shown.
+#[tokio::test]
+async fn month_without_differences_is_not_accepted() {
+    let mut fixture = SyncFixture::new(Version::V7).await;
+    move_to(&fixture, -(HOUR as i64));
+    fixture.world.ran("physics", "batch", 1, HOUR / 2);
+    fixture.round().await;
+    move_to(&fixture, HOUR as i64);
+    assert_eq!(lines(&fixture.round().await), [""; 0]);
+    let (mode, end) = (ReconcileMode::Accept(person("ann")), month_end());
+    let found = fixture.sync.reconcile(BEGIN, end, mode).await.unwrap();
+    assert_eq!(found, []);
+    assert_eq!(fixture.world.found_months(), BTreeMap::new());
+}
+
+/// A cluster restored from a backup from before the acceptance shows the line again, without a restart of control.
+#[tokio::test]
+async fn restored_cluster_shows_the_line_again() {
+    let mut fixture = late_november().await;
+    fixture.round().await;
+    let backup = fixture.world.saved();
+    accept_november(&mut fixture).await;
+    fixture.world.restore(backup);
+    // The clock of the restored state follows.
+    fixture.wait(0);
+    assert_eq!(lines(&fixture.round().await), [NOVEMBER_LINE]);
 }
 
 /// A round that takes minutes reads the clock before each report.

@@ -6,7 +6,11 @@ use crate::tasks::{
 };
 use jiff::tz::TimeZone;
 use lattice_fake_waldur::{Version, Waldur as FakeWaldur};
-use lattice_quorum_types::{allocation::RankExit, command::RankReport};
+use lattice_quorum_types::{
+    allocation::RankExit,
+    audit::{AuditAction, AuditEntry},
+    command::RankReport,
+};
 use lattice_waldur::{client::http_client, journal::Bounds};
 use lattice_waldur::{
     config::AccountingSettings, secret::SecretRef, status::SyncStatus, sync::ReconcileMode,
@@ -237,6 +241,57 @@ async fn totals_wait_for_node_resources() {
         cluster.totals(UnixMillis(0), fixture.world.core.now()),
         None
     );
+}
+
+/// The quorum keeps a month with differences, for every control, and audits an acceptance with its principal. A control
+/// that has lost its lease changes no month.
+#[tokio::test]
+async fn months_with_differences_are_in_the_quorum() {
+    let fixture = AccountingFixture::new().await;
+    let cluster = fixture.reconciler.cluster.clone();
+    cluster.set_fence(fixture.world.fence.clone());
+    // Another control of the same cluster.
+    let another = AccountingReconciler::new(
+        fixture.world.core.clone(),
+        fixture.world.usage.clone(),
+        fixture.connection.clone(),
+    );
+    let month: AccountingMonth = "2026-11".parse().unwrap();
+    cluster.note_open_month(month, true).await.unwrap();
+    let found = another.cluster.months().await.unwrap();
+    assert!(matches!(found[&month], MonthDifferences::Open { .. }));
+    let by = Principal {
+        name: "ann".to_owned(),
+        privilege: Privilege::Admin,
+    };
+    cluster.accept_month(month, &by, 2).await.unwrap();
+    let found = another.cluster.months().await.unwrap();
+    assert!(
+        matches!(&found[&month], MonthDifferences::Accepted { by, .. } if by == "ann"),
+        "{found:?}"
+    );
+    let (after, limit) = (0, 1_000);
+    let entries = match fixture.world.core.read(Query::Audit { after, limit }).await {
+        Ok(Answer::Audit(entries)) => entries,
+        other => panic!("{other:?}"),
+    };
+    let action = AuditAction::MonthAccepted {
+        month,
+        differences: 2,
+    };
+    let is_acceptance = |entry: &AuditEntry| entry.by == by && entry.action == action;
+    assert!(entries.iter().any(is_acceptance), "{entries:?}");
+
+    fixture.world.hand_lease_to_other_control();
+    let next = "2026-12".parse().unwrap();
+    for refused in [
+        cluster.accept_month(next, &by, 1).await,
+        cluster.note_open_month(next, true).await,
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, ClusterError::Refused { .. }), "{refused}");
+    }
+    assert_eq!(another.cluster.months().await, Ok(found));
 }
 
 /// An unreachable quorum causes no wrong Waldur data, and nothing uncommitted is acknowledged.

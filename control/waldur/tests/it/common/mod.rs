@@ -7,6 +7,7 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
     VclusterName,
+    accounting_month::{AccountingMonth, MonthDifferences},
     allocation::RankExit,
     audit::AuditAction,
     budget::{Credit, SoftPatch},
@@ -354,6 +355,14 @@ impl World {
         self.end(id);
     }
 
+    /// Months with differences, as the quorum has them.
+    pub fn found_months(&self) -> BTreeMap<AccountingMonth, MonthDifferences> {
+        match self.inner().state.query(&Query::AccountingMonths) {
+            Answer::AccountingMonths(found) => found,
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub fn credit(&self, tenant: &str) -> Option<Credit> {
         self.inner().state.budget(&path(tenant))?.credit.clone()
     }
@@ -407,6 +416,25 @@ impl AccountedCluster for World {
     }
     async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError> {
         done(self.service(Command::AcknowledgeUsage { through, dropped }))
+    }
+    async fn months(&self) -> Result<BTreeMap<AccountingMonth, MonthDifferences>, ClusterError> {
+        Ok(self.found_months())
+    }
+    async fn note_open_month(
+        &self,
+        month: AccountingMonth,
+        is_open: bool,
+    ) -> Result<(), ClusterError> {
+        done(self.service(Command::NoteOpenMonth { month, is_open }))
+    }
+    async fn accept_month(
+        &self,
+        month: AccountingMonth,
+        by: &Principal,
+        differences: u32,
+    ) -> Result<(), ClusterError> {
+        let command = Command::AcceptMonth { month, differences };
+        done(self.propose(by.privilege, &by.name, command))
     }
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals> {
         let inner = self.inner();
