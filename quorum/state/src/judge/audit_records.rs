@@ -4,14 +4,15 @@
 //! and to the allocations of others. The code compares records before and after, so it covers every way to make such a
 //! change. The commands themselves write all other entries.
 
-use super::{Case, element};
+use super::{Case, array::index_of, element};
 use crate::change::Change;
 use lattice_quorum_types::{
-    Allocation, AllocationState, Command, NodeId,
+    Allocation, AllocationId, AllocationState, Command, NodeId,
     allocation::{Rank, RankPhase},
     audit::AuditAction,
     command::Privilege,
     node::{DrainReason, Lifecycle, Node},
+    progress::ArrayElement,
 };
 
 /// Appends the audit entries for `changes`. The first `direct_changes` changes are those of the command itself. The
@@ -65,7 +66,23 @@ fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Optio
         Command::Assign { .. } | Command::AssignSensitive { .. } => "assign",
         other => request_verb(other)?,
     };
-    on_others(case, allocation, what)
+    let element = unplaced_element(command, allocation);
+    on_others(case, allocation, element, what)
+}
+
+/// Element that the command names if it has no allocation of its own yet: then the change is one of its array.
+fn unplaced_element(command: &Command, array: &Allocation) -> Option<(AllocationId, ArrayElement)> {
+    let (Command::Cancel { id } | Command::Assign { id, .. } | Command::AssignSensitive { id, .. }) =
+        command
+    else {
+        return None;
+    };
+    let index = index_of(array, *id)?;
+    let element = ArrayElement {
+        array: array.id,
+        index,
+    };
+    Some((*id, element))
 }
 
 /// Verb that the audit uses for a request on an allocation; `None` for other commands.
@@ -166,17 +183,27 @@ fn taken_from(case: Case<'_>, command: &Command, before: &Node) -> Option<AuditA
     match command {
         Command::ForceRelease { node, .. } if *node == before.id => {
             let held = case.state.hot.get(&before.holder?.allocation)?;
-            on_others(case, held, "force release")
+            on_others(case, held, None, "force release")
         }
         _ => None,
     }
 }
 
-fn on_others(case: Case<'_>, allocation: &Allocation, what: &str) -> Option<AuditAction> {
+/// Entry for an action on another user's allocation, or on `element` of an array.
+fn on_others(
+    case: Case<'_>,
+    allocation: &Allocation,
+    element: Option<(AllocationId, ArrayElement)>,
+    what: &str,
+) -> Option<AuditAction> {
     let is_person = case.principal.privilege != Privilege::Service;
+    let (id, element) = match element {
+        Some((id, element)) => (id, Some(element)),
+        None => (allocation.id, allocation.progress.element),
+    };
     (is_person && case.principal.name != allocation.user).then(|| AuditAction::AllocationActedOn {
-        allocation: allocation.id,
-        element: allocation.progress.element,
+        allocation: id,
+        element,
         user: allocation.user.clone(),
         project: allocation.spec.project.clone(),
         what: what.to_owned(),

@@ -91,6 +91,57 @@ fn audit_entries_have_the_place_in_the_array() {
     assert_eq!(found, [(element, place), (element, place)]);
 }
 
+/// An element that was never placed changes only the record of its array; the audit names the element.
+#[test]
+fn audit_names_an_element_without_an_allocation() {
+    let mut c = cluster();
+    let mut spec = of_class(1, 2);
+    spec.terms.array = Some("50-52".parse().unwrap());
+    let array = c.submit(spec).unwrap();
+    let number = |index: u64| AllocationId(array.0 + index - 49);
+    let cancel = |index| Command::Cancel { id: number(index) };
+    c.propose("olga", Privilege::Operator, cancel(50)).unwrap();
+    let nodes = c.expected(&names(&[0]));
+    let id = number(51);
+    let assign = Command::Assign { id, nodes };
+    c.propose("olga", Privilege::Operator, assign).unwrap();
+    c.propose("olga", Privilege::Operator, cancel(51)).unwrap();
+    // The last element: its array ends with it.
+    c.propose("olga", Privilege::Operator, cancel(52)).unwrap();
+    c.propose("olga", Privilege::Operator, Command::Cancel { id: array })
+        .unwrap();
+    let (after, limit) = (0, 100);
+    let Answer::Audit(entries) = c.state.query(&Query::Audit { after, limit }) else {
+        panic!("audit")
+    };
+    let found: Vec<_> = entries
+        .into_iter()
+        .filter_map(|entry| match entry.action {
+            AuditAction::AllocationActedOn {
+                allocation,
+                element,
+                what,
+                ..
+            } => Some((what, allocation, element)),
+            _ => None,
+        })
+        .collect();
+    let of = |what: &str, index: u64| {
+        let element = ArrayElement {
+            array,
+            index: index as u32,
+        };
+        (what.to_owned(), number(index), Some(element))
+    };
+    let expected = [
+        of("cancel", 50),
+        of("assign", 51),
+        of("cancel", 51),
+        of("cancel", 52),
+    ];
+    assert_eq!(found[..4], expected, "{found:?}");
+}
+
 #[test]
 fn report_refusals_name_the_element() {
     let (mut c, array, element) = running_element();
