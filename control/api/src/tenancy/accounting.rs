@@ -32,12 +32,12 @@ pub struct AccountingStatus {
     /// Usage records that the accounting system has not acknowledged yet: `last` less `acknowledged`.
     #[serde(default)]
     pub behind: u64,
-    /// Events in memory.
-    pub in_memory: u64,
+    /// Events in memory; `null` until this control has read the usage records and its journal.
+    pub in_memory: Option<u64>,
     /// Maximum number of events in memory.
     pub buffer_size: u64,
-    /// Events that are on disk only.
-    pub on_disk: u64,
+    /// Events that are on disk only; `null` while `in_memory` is.
+    pub on_disk: Option<u64>,
     /// Maximum number of events on disk.
     pub disk_buffer_max_events: u64,
     /// Whether the disk buffer is full, so that the next event is dropped.

@@ -104,13 +104,16 @@ const STATUS: Columns<'_> = Columns {
 
 fn row(status: &AccountingStatus) -> Vec<String> {
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let of_most = |count: Option<u64>, most: u64| {
+        format!("{}/{most}", or_none(&count.map(|count| count.to_string())))
+    };
     vec![
         or_none(&status.provider),
         or_none(&status.version),
         or_none(&status.complete_at),
         status.behind.to_string(),
-        format!("{}/{}", status.in_memory, status.buffer_size),
-        format!("{}/{}", status.on_disk, status.disk_buffer_max_events),
+        of_most(status.in_memory, status.buffer_size),
+        of_most(status.on_disk, status.disk_buffer_max_events),
         status.dropped.to_string(),
         status.rejected.len().to_string(),
         status.acknowledged.to_string(),

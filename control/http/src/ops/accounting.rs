@@ -14,10 +14,12 @@ use lattice_engine::accounting_connection::{AccountingConnection, ReconcileError
 use lattice_quorum_types::{
     UnixMillis,
     budget::HOUR_MS,
+    usage_record::UsageRecordsHead,
     view::{Answer, Query},
 };
 use lattice_waldur::{
-    status::{Difference, Outcome},
+    journal::Bounds,
+    status::{Difference, Outcome, SyncStatus},
     sync::ReconcileMode,
 };
 use std::sync::Arc;
@@ -36,8 +38,24 @@ pub(crate) async fn status(api: &Api, caller: &Caller) -> Result<AccountingStatu
     let Answer::UsageRecords(_, head) = read(core, query).await? else {
         return Err(unexpected());
     };
-    let status = connection.status();
-    let bounds = connection.settings().bounds;
+    Ok(status_view(
+        connection.status(),
+        &head,
+        connection.settings().bounds,
+        core.view().dispatches,
+    ))
+}
+
+fn status_view(
+    status: SyncStatus,
+    head: &UsageRecordsHead,
+    bounds: Bounds,
+    is_active: bool,
+) -> AccountingStatus {
+    // Before the first read the numbers of events are unknown.
+    let events = status
+        .collected_at
+        .map(|_| (status.in_memory, status.on_disk));
     let parked = status
         .parked
         .into_iter()
@@ -46,9 +64,9 @@ pub(crate) async fn status(api: &Api, caller: &Caller) -> Result<AccountingStatu
             since: time(parked.since),
             reason: parked.reason,
         });
-    Ok(AccountingStatus {
+    AccountingStatus {
         enabled: true,
-        is_active: core.view().dispatches,
+        is_active,
         provider: Some("waldur".to_owned()),
         version: status.version,
         complete_at: status.pushed_at.map(time),
@@ -57,9 +75,9 @@ pub(crate) async fn status(api: &Api, caller: &Caller) -> Result<AccountingStatu
         last: head.last,
         acknowledged: head.acknowledged,
         behind: head.last.saturating_sub(head.acknowledged),
-        in_memory: status.in_memory,
+        in_memory: events.map(|(in_memory, _)| in_memory),
         buffer_size: bounds.memory as u64,
-        on_disk: status.on_disk,
+        on_disk: events.map(|(_, on_disk)| on_disk),
         disk_buffer_max_events: bounds.disk as u64,
         full: status.is_full,
         // The quorum counts the acknowledged drops of all controls.
@@ -69,7 +87,7 @@ pub(crate) async fn status(api: &Api, caller: &Caller) -> Result<AccountingStatu
         rejected: parked.collect(),
         round_began_at: status.round_since.map(time),
         clock_skew_ms: status.clock_skew_ms,
-    })
+    }
 }
 
 pub(crate) async fn reconcile(
@@ -164,5 +182,29 @@ fn difference_view(difference: Difference) -> TotalDifference {
         recorded_total: hours(difference.used),
         outcome: outcome.to_owned(),
         reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_events_are_absent_before_the_first_read() {
+        let bounds = Bounds {
+            memory: 10,
+            disk: 20,
+        };
+        let of = |status| {
+            let shown = status_view(status, &UsageRecordsHead::default(), bounds, false);
+            (shown.in_memory, shown.on_disk)
+        };
+        assert_eq!(of(SyncStatus::default()), (None, None));
+        let read = SyncStatus {
+            collected_at: Some(UnixMillis(7)),
+            in_memory: 3,
+            ..SyncStatus::default()
+        };
+        assert_eq!(of(read), (Some(3), Some(0)));
     }
 }

@@ -176,15 +176,11 @@ class AccountingStatus(Model):
     """Whether accounting is configured."""
     full: bool
     """Whether the disk buffer is full, so that the next event is dropped."""
-    in_memory: int
-    """Events in memory."""
     is_active: bool
     """Whether the control that answers is the control that sends to the accounting system.
     Another control has only part of these values."""
     last: int
     """Number of the newest usage record."""
-    on_disk: int
-    """Events that are on disk only."""
     rejected: list[RejectedRequestView]
     """Requests that the accounting system rejects, and totals that differ from the recorded
     usage. Each rejected request is retried every 15 minutes and delays no other request."""
@@ -203,6 +199,10 @@ class AccountingStatus(Model):
     since this control started."""
     failure: Optional[str] = None
     """Why the last delivery failed; `null` if it succeeded or there was none yet."""
+    in_memory: Optional[int] = None
+    """Events in memory; `null` until this control has read the usage records and its journal."""
+    on_disk: Optional[int] = None
+    """Events that are on disk only; `null` while `in_memory` is."""
     provider: Optional[str] = None
     """`waldur`; `null` if accounting is not configured."""
     retry_at: Optional[str] = None
