@@ -3,7 +3,7 @@
 use super::fixture::{ApiFixture, PATIENCE, admin_envelope, job};
 use futures::StreamExt;
 use lattice_client::{
-    SubmitOptions,
+    AllocationRequest, SubmitOptions,
     api::event::{Change, Changes, StreamEvent},
 };
 use lattice_engine::observed_state;
@@ -47,6 +47,41 @@ fn limit_change(path: &str, max_nodes: u64) -> Envelope {
     admin_envelope(Command::SetLimits {
         changes: vec![LimitChange { path, patch }],
     })
+}
+
+/// The array ends in the same change as the allocation that waits for its element.
+#[tokio::test]
+async fn stream_names_element_of_ended_array() {
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let request = AllocationRequest {
+        array: Some("0-3".to_owned()),
+        ..job("atlas/web", 1)
+    };
+    let array = alice.submit(&request, SubmitOptions::default()).await;
+    let array = array.unwrap().id.unwrap();
+    let request = AllocationRequest {
+        dependency: Some(format!("afterok:{array}_2")),
+        ..job("atlas/web", 1)
+    };
+    let dependent = alice.submit(&request, SubmitOptions::default()).await;
+    let dependent = dependent.unwrap().id.unwrap();
+    let mut live = alice.events(None).await.unwrap();
+    alice.cancel(array).await.unwrap();
+    let stop = loop {
+        let ended = changes(&mut live).await.changes.into_iter();
+        let mut stops = ended.filter_map(|change| match change {
+            Change::Allocation { record, .. } if record.id == dependent => record.stop,
+            _ => None,
+        });
+        if let Some(stop) = stops.next() {
+            break stop;
+        }
+    };
+    assert_eq!(
+        stop,
+        format!("allocation {array}_2 was cancelled; this one waited for success")
+    );
 }
 
 #[tokio::test]

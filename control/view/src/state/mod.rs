@@ -3,6 +3,7 @@
 //! The state contains neither resulting settings of vClusters nor solver input: both are derived from it.
 
 mod apply;
+mod array_names;
 mod bandwidth;
 pub mod hours;
 pub mod inputs;

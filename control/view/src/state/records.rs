@@ -1,6 +1,7 @@
 //! Part of a control's view from which solver input is derived: committed records and site inputs.
 
 use super::{
+    array_names::ArrayNames,
     bandwidth::{Promised, promise},
     hours::Hours,
     inputs::Inputs,
@@ -71,6 +72,8 @@ pub struct BaseView<N> {
     pub promised: Arc<Promised>,
     /// Arrays that have not ended.
     pub arrays: Arc<ArrayIndex>,
+    /// Names of array elements, also of arrays that have ended.
+    pub(crate) array_names: Arc<ArrayNames>,
     /// Promised nodes, and the allocations for which they are promised.
     pub promises: Arc<PromiseIndex>,
     /// Latest values from the site's sources.
@@ -105,6 +108,7 @@ impl<N> Default for BaseView<N> {
             scaled: Arc::default(),
             promised: Arc::default(),
             arrays: Arc::default(),
+            array_names: Arc::default(),
             promises: Arc::default(),
             inputs: Inputs::default(),
             vclusters: Arc::default(),
@@ -140,6 +144,9 @@ impl<N> BaseView<N> {
         set_membership(&mut self.examined_later, id, dated && !state.is_terminal());
         if record.spec.terms.array.is_some() {
             Arc::make_mut(&mut self.arrays).follow(&record);
+            if !self.array_names.has(id) {
+                Arc::make_mut(&mut self.array_names).add(&record);
+            }
         }
         let allocations = Arc::make_mut(&mut self.allocations);
         let before = match state.is_terminal() {
@@ -167,22 +174,27 @@ impl<N> BaseView<N> {
 
     /// Whether [`Self::name_of`] knows what this id stands for.
     pub fn has_name_of(&self, id: AllocationId) -> bool {
-        self.allocation(id).is_some() || self.array_of(id).is_some()
+        self.allocation(id).is_some() || self.element(id).is_some()
     }
 
-    /// Name of an allocation in texts. An allocation that is not in the view, such as an ended one of an ended array,
+    /// Name of an allocation in texts. An element of an array that ended before this control was started, or long ago,
     /// is named by its number.
     pub fn name_of(&self, id: AllocationId) -> AllocationName {
         if let Some(allocation) = self.allocation(id) {
             return allocation.name();
         }
-        let element = self.array_of(id).and_then(|array| {
-            Some(ArrayElement {
-                array: array.id,
-                index: array.element_numbers()?.index_of(id)?,
-            })
-        });
-        AllocationName::new(id, element)
+        AllocationName::new(id, self.element(id))
+    }
+
+    /// Place of an element in its array.
+    fn element(&self, id: AllocationId) -> Option<ArrayElement> {
+        let Some(array) = self.array_of(id) else {
+            return self.array_names.element(id);
+        };
+        Some(ArrayElement {
+            array: array.id,
+            index: array.element_numbers()?.index_of(id)?,
+        })
     }
 
     /// Record that waits for nodes under this id: an allocation, or the array of an element without an allocation of

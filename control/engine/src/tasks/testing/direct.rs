@@ -29,6 +29,8 @@ use lattice_quorum_types::{
     command::{ExpectedNode, RankReport},
     node::Lifecycle,
     origin::AttemptOrigin,
+    spec::{Constraints, Requeue},
+    terms::Terms,
     view::{Answer, Query},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -136,6 +138,35 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
             .await
             .is_ok()
     );
+}
+
+/// The view has no record of the ended array; the drain reason and the refusal of the gate name its element.
+#[tokio::test]
+async fn orphan_of_an_ended_array_has_its_element_name() {
+    let world = World::new();
+    let terms = Terms {
+        array: Some("50-51".parse().unwrap()),
+        ..Terms::default()
+    };
+    let array = world.submit_with_terms(Requeue::Never, Constraints::default(), terms);
+    world.fold();
+    world.admin(Command::Cancel { id: array });
+    world.fold();
+    assert!(world.core.view().allocation(array).is_none());
+    let key = AttemptKey {
+        allocation: AllocationId(array.0 + 2),
+        attempt: 1,
+    };
+    world.agent_answers.lock().unwrap().attempts = vec![AttemptStatus { key, report: None }];
+    let mut attempts = Attempts::new(world.core.clone());
+    assert_eq!(attempts.round(&world.fence).await.orphans, 1);
+    world.fold();
+    let named = format!("allocation {array}_51 attempt 1");
+    let reason = world.node().drain[0].reason.clone();
+    assert!(reason.starts_with(&named), "{reason}");
+    let gate = readmission::check(&world.nodes(), &id(NODE), &Freshness::NOW).await;
+    let refused = gate.unwrap_err().to_string();
+    assert!(refused.contains(&named), "{refused}");
 }
 
 #[tokio::test]

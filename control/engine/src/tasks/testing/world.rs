@@ -540,7 +540,7 @@ impl World {
         self.submit_with_terms(requeue, constraints, Terms::default())
     }
 
-    fn submit_with_terms(
+    pub fn submit_with_terms(
         &self,
         requeue: Requeue,
         constraints: Constraints,
