@@ -16,8 +16,10 @@ impl View {
         self.conformance_version += 1;
     }
 
-    /// Replaces revision, state time, system settings, and the records of nodes, projects and allocations.
+    /// Replaces revision, state time, system settings, and the records of nodes, projects and allocations. The number of
+    /// the last usage record is unknown then: a restored cluster may have fewer records than were received before.
     pub fn replace(&mut self, hot: LiveState) {
+        self.usage_records = 0;
         self.revision = hot.revision;
         self.at = hot.at;
         self.system = hot.system;

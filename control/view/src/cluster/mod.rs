@@ -33,7 +33,8 @@ pub struct View {
     pub cohort_drift: Arc<DriftReport>,
     /// Nodes that differ from their baseline, or without one from their cohort.
     pub cluster_drift: Arc<ClusterDrift>,
-    /// Number of the last usage record that this control has received; 0 before the first.
+    /// Number of the last usage record that this control has received since it last read the whole state; 0 before the
+    /// first.
     pub usage_records: u64,
     /// Baselines in force.
     pub baselines: Arc<Baselines>,

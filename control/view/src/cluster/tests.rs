@@ -8,6 +8,7 @@ use crate::{
 };
 use lattice_conformance::Class;
 use lattice_placement::ConformanceKey;
+use lattice_quorum_types::{Event, event::EventKind, view::LiveState};
 
 fn keys(view: &View) -> Vec<ConformanceKey> {
     let nodes = view.nodes.values();
@@ -46,6 +47,24 @@ fn partly_upgraded_cluster_has_one_conformance_group() {
     ]);
     let keys = keys(&odd);
     assert!(keys[0] == keys[1] && keys[2] == keys[3] && keys[0] != keys[2]);
+}
+
+/// After a restore the cluster may have fewer usage records than this control received before.
+#[test]
+fn whole_state_resets_the_number_of_usage_records() {
+    let mut view = view([]);
+    let receive = |view: &mut View, through| {
+        view.apply(&Event {
+            revision: view.revision,
+            ordinal: 0,
+            at: view.at,
+            kind: EventKind::UsageRecords { through },
+        });
+    };
+    receive(&mut view, 9);
+    view.replace(LiveState::default());
+    receive(&mut view, 4);
+    assert_eq!(view.usage_records, 4);
 }
 
 #[test]
