@@ -3,6 +3,7 @@
 //! Search order: a file given explicitly, `LATTICE_CONTEXT`, the user's default (`lattice/context.json` in
 //! `$XDG_CONFIG_HOME` or `~/.config`), then the file of a running demo.
 
+use lattice_config::ConfigErrors;
 use lattice_host::private_file::{self, ExposedFile};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -70,13 +71,8 @@ pub enum ContextError {
         source: io::Error,
     },
     /// The file is not a valid context file.
-    #[error("context file {}", path.display())]
-    Malformed {
-        /// Path of the file.
-        path: PathBuf,
-        /// Cause of the failure.
-        source: serde_json::Error,
-    },
+    #[error("context file: {0}")]
+    Malformed(ConfigErrors),
     /// The file that [`CONTEXT_VARIABLE`] names cannot be used.
     #[error("{CONTEXT_VARIABLE} names this file")]
     Variable(#[source] Box<ContextError>),
@@ -181,10 +177,7 @@ pub fn read(path: &Path) -> Result<ContextFile, ContextError> {
     private_file::check(path, &meta).map_err(ContextError::Exposed)?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(failed)?;
-    serde_json::from_str(&text).map_err(|source| ContextError::Malformed {
-        path: named(),
-        source,
-    })
+    lattice_config::load_json(path, &text).map_err(ContextError::Malformed)
 }
 
 /// Whether a file or folder belongs to the user of this process. Root is no exception.
@@ -252,6 +245,29 @@ mod tests {
             "several demos are running; name one, or set LATTICE_CONTEXT:\n  \
              --context /run/user/1000/lattice/demo-7001.json   (https://127.0.0.1:7001, process 7001)\n  \
              --context '/tmp/it'\\''s mine/demo-7002.json'   (https://127.0.0.1:7002, process 7002)"
+        );
+    }
+
+    #[test]
+    fn mistakes_of_a_context_file_are_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = plant(dir.path());
+        fs::write(&path, r#"{"server":"s","ca":"c","token":["secret"]}"#).unwrap();
+        let refused = read(&path).unwrap_err().to_string();
+        let mistakes = refused.split_once('\n').unwrap().1;
+        assert_eq!(
+            mistakes,
+            "  token: must be a text, not a list\n  \
+             ca_pem: the key `ca_pem` is missing\n  \
+             ca: unknown key; known here: server, ca_pem, token, demo_pid",
+            "{refused}"
+        );
+        fs::write(&path, "{").unwrap();
+        let refused = read(&path).unwrap_err().to_string();
+        let named = format!("context file: the file {} has a mistake:", path.display());
+        assert_eq!(
+            refused,
+            format!("{named}\n  malformed JSON: the text ends too early, at line 1 column 1")
         );
     }
 

@@ -7,8 +7,8 @@
 //!   report. For the check, wrong and missing values are replaced. Its mistakes are reported if they are the same with
 //!   other replacements.
 //! * [`check_all`], for `--check-config`, adds the mistakes in the files that the configuration names, and every
-//!   variable that names no key. [`load_named`] reads such a file by the same rules, and [`load_parts`] reads the parts
-//!   of a file one by one.
+//!   variable that names no key. [`load_named`] reads such a file by the same rules, [`load_parts`] reads the parts of a
+//!   file one by one, and [`load_json`] reads a file of JSON.
 //!
 //! # The environment
 //!
@@ -30,6 +30,7 @@
 
 mod de;
 mod env;
+mod json;
 pub mod log;
 pub mod online;
 mod problem;
@@ -141,6 +142,21 @@ pub fn load_parts<T>(
     let mut problems = Problems::default();
     let value = read_parts(root, &mut problems);
     match value {
+        Some(value) if problems.is_empty() => Ok(value),
+        _ => Err(errors(problems.into_vec())),
+    }
+}
+
+/// Reads a JSON file, of which `text` is the content, as [`load_named`] reads a YAML file.
+///
+/// # Errors
+/// All mistakes of types and names. Malformed JSON is the only mistake reported.
+pub fn load_json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigErrors> {
+    let errors = |problems| ConfigErrors::new(origin(Source::File(path)), problems).of_named_file();
+    let root = json::parse(text).and_then(as_mapping);
+    let root = root.map_err(|problem| errors(vec![problem]))?;
+    let mut problems = Problems::default();
+    match read_part(root, &mut problems) {
         Some(value) if problems.is_empty() => Ok(value),
         _ => Err(errors(problems.into_vec())),
     }
@@ -287,8 +303,13 @@ fn read(source: Source<'_>) -> Result<Value, Problem> {
         Source::Text(text) => text.to_owned(),
         Source::Nothing => String::new(),
     };
-    let value: Value = serde_yaml_ng::from_str(&text)
+    let value = serde_yaml_ng::from_str(&text)
         .map_err(|e| Problem::without_key(format!("malformed YAML: {}", with_place(&e))))?;
+    as_mapping(value)
+}
+
+/// Keys and values of a file; none for an empty file.
+fn as_mapping(value: Value) -> Result<Value, Problem> {
     match value {
         Value::Null => Ok(Value::Mapping(Mapping::new())),
         Value::Mapping(_) => Ok(value),

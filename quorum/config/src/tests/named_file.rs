@@ -197,3 +197,61 @@ fn word_with_its_value_is_read() {
         ]
     );
 }
+
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct Connection {
+    server: String,
+    token: String,
+    #[serde(default)]
+    process: Option<u32>,
+}
+
+#[test]
+fn json_mistakes_are_in_the_words_of_the_configuration() {
+    let path = Path::new("/etc/connection.json");
+    let read = |text: &str| load_json::<Connection>(path, text).map_err(|error| error.to_string());
+    let good = Connection {
+        server: "s".to_owned(),
+        token: "a\n\"b\"".to_owned(),
+        process: Some(7),
+    };
+    let text = "{\n\t\"server\": \"s\", \"token\": \"a\\n\\\"b\\\"\", \"process\": 7}";
+    assert_eq!(read(text), Ok(good));
+    let refused = |text: &str| {
+        let refused = read(text).unwrap_err();
+        let (title, mistakes) = refused.split_once('\n').unwrap();
+        assert!(title.starts_with("the file /etc/connection.json has "));
+        mistakes.to_owned()
+    };
+    assert_eq!(
+        refused(r#"{"sever": "s", "token": 7, "process": -1}"#),
+        "  token: must be a text, not 7\n  \
+           process: must be a whole number from 0 to 4294967295, not -1\n  \
+           sever: unknown key; did you mean server? That key is required and missing"
+    );
+    assert_eq!(
+        refused(" "),
+        "  server: the key `server` is missing\n  token: the key `token` is missing"
+    );
+    assert_eq!(
+        refused("[1]"),
+        "  keys and values are expected at the top, found a list"
+    );
+    for (text, what) in [
+        (
+            "{\"server\": \"s\",\n",
+            "the text ends too early, at line 2 column 0",
+        ),
+        (
+            "{\"server\" \"s\"}",
+            "a character is missing or not allowed, at line 1 column 11",
+        ),
+        (
+            r#"{"server": "s", "token": "t", "server": "s"}"#,
+            "a key is repeated, at line 1 column 38",
+        ),
+    ] {
+        assert_eq!(refused(text), format!("  malformed JSON: {what}"));
+    }
+}

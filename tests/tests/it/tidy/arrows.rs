@@ -133,7 +133,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "view",
         ],
     ),
-    ("lattice-client", &["api", "host", "quorum-types"]),
+    ("lattice-client", &["api", "config", "host", "quorum-types"]),
     (
         "lattice-cluster",
         &[
