@@ -14,6 +14,7 @@ mod limits;
 mod months;
 mod next_round;
 mod orders;
+mod plan_periods;
 mod reconcile;
 mod retry;
 mod totals;
@@ -67,7 +68,18 @@ struct SentReport {
     month: Month,
     /// UUID of the resource's plan at that time.
     plan: Option<String>,
+    /// Usage of the resource in the month before the report.
+    before: Amounts,
+    /// Part of `before` in ended plan periods, as far as it was known.
+    closed: Amounts,
     amounts: Amounts,
+}
+
+impl SentReport {
+    /// Usage of the resource in the month after the report.
+    fn after(&self) -> Amounts {
+        self.closed.with(self.amounts)
+    }
 }
 
 /// Result of a round.
@@ -92,12 +104,16 @@ pub struct AccountingSync {
     seen: Option<Revision>,
     /// Usage in ended plan periods by resource, with the month and the present plan for which it was read.
     closed_usage: BTreeMap<String, (Month, Option<String>, Amounts)>,
+    /// Usage that no report changes, by the name of its total, with the resource that is reported to.
+    fixed_usage: BTreeMap<String, (String, Amounts)>,
     /// Last report of each resource by this process.
     sent: BTreeMap<String, SentReport>,
     /// Scopes of resources that accept no usage any more; `None` for those of others.
     former: BTreeMap<String, Option<ResourceScope>>,
     /// Ended months with final totals that are compared and booked, or accepted.
     closed: BTreeSet<Month>,
+    /// Time of the last read of Waldur's version.
+    version_at: Option<UnixMillis>,
     /// Time of the last reconciliation on schedule.
     reconciled_at: Option<UnixMillis>,
     /// Node limits of tenants that were last applied from Waldur.
@@ -133,9 +149,11 @@ impl AccountingSync {
             collected: 0,
             seen: None,
             closed_usage: BTreeMap::new(),
+            fixed_usage: BTreeMap::new(),
             sent: BTreeMap::new(),
             former: BTreeMap::new(),
             closed: BTreeSet::new(),
+            version_at: None,
             reconciled_at: None,
             applied_limits: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -210,7 +228,7 @@ impl AccountingSync {
         if !self.prepare_offerings(now).await? {
             return Ok(Progress::Waiting);
         }
-        let mut known = self.waldur.known(&self.objects).await?;
+        let mut known = self.known().await?;
         let (month, is_open) = match self.waldur.month_phase(now, &self.settings.zone) {
             MonthPhase::Open(month) => (month, true),
             MonthPhase::Ending { month } => (month, false),
@@ -233,7 +251,7 @@ impl AccountingSync {
             self.acknowledge(through).await?;
         }
         if self.answer_orders(&known).await? {
-            known = self.waldur.known(&self.objects).await?;
+            known = self.known().await?;
         }
         if is_reported {
             self.terminate_orphaned_resources(&known).await?;
@@ -252,12 +270,19 @@ impl AccountingSync {
         self.cluster.totals(month.begins(zone), month.ends(zone))
     }
 
-    /// Reads Waldur's version, until it is known.
+    /// Reads Waldur's version, until it is known. A version that the token's user may not read is tried again as a
+    /// rejected request is.
     async fn read_version(&mut self) -> Result<(), WaldurError> {
-        if self.note(|status| status.version.is_none()) {
-            let version = self.waldur.version().await?;
-            self.note(|status| status.version = version);
+        let now = self.cluster.now();
+        // A clock that was set back ends the wait.
+        let was_refused = |at: UnixMillis| now >= at && now.since(at) < PARKED_MS;
+        if self.note(|status| status.version.is_some()) || self.version_at.is_some_and(was_refused)
+        {
+            return Ok(());
         }
+        let version = self.waldur.version().await?;
+        self.version_at = Some(now);
+        self.note(|status| status.version = version);
         Ok(())
     }
 
@@ -275,7 +300,8 @@ impl AccountingSync {
             .collect();
         for vcluster in vclusters {
             let name = format!("offering of {vcluster}");
-            if self.is_parked(&name) {
+            // The resources of an offering that was known must be read before anything is reported.
+            if self.is_parked(&name) && !self.objects.is_cleared(&vcluster) {
                 continue;
             }
             let parameters = parameters(&self.settings, &*self.cluster);

@@ -6,7 +6,7 @@ use super::{
 };
 use lattice_quorum_types::{ProjectPath, VclusterName};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Start of the `backend_id` of a project.
 const PROJECT_ID: &str = "lattice:project:";
@@ -19,8 +19,8 @@ const MAX_NAME_CHARS: usize = 150;
 #[derive(Debug, Clone)]
 struct Offering {
     uuid: String,
-    /// URL of the plan.
-    plan: String,
+    /// URL of the plan for orders; a refusal where there is none. Resources that exist need no plan.
+    plan: Result<String, WaldurError>,
 }
 
 /// Cache of known objects.
@@ -29,6 +29,8 @@ pub struct Objects {
     customers: BTreeMap<ProjectPath, (String, String)>,
     projects: BTreeMap<ProjectPath, (String, String)>,
     offerings: BTreeMap<VclusterName, Offering>,
+    /// vClusters with an offering that was in the cache once.
+    found_offerings: BTreeSet<VclusterName>,
     resources: BTreeMap<ResourceScope, String>,
 }
 
@@ -51,12 +53,27 @@ pub struct ObjectParameters<'a> {
 impl Objects {
     /// Clears the cache, so that objects are looked up again.
     pub fn forget(&mut self) {
-        *self = Self::default();
+        let found_offerings = std::mem::take(&mut self.found_offerings);
+        *self = Self {
+            found_offerings,
+            ..Self::default()
+        };
+    }
+
+    /// Whether the offering of a vCluster was known and was cleared from the cache.
+    pub fn is_cleared(&self, vcluster: &VclusterName) -> bool {
+        self.found_offerings.contains(vcluster) && !self.offerings.contains_key(vcluster)
     }
 
     /// Removes the resource of a scope from the cache.
     pub fn forget_resource(&mut self, scope: &ResourceScope) {
         self.resources.remove(scope);
+    }
+
+    /// Removes a project and its customer from the cache. Returns whether one of them was there.
+    pub fn forget_project(&mut self, project: &ProjectPath) -> bool {
+        let customer = self.customers.remove(&project.tenant());
+        self.projects.remove(project).or(customer).is_some()
     }
 
     /// vCluster of a known offering.
@@ -168,7 +185,8 @@ impl WaldurClient {
         found.map(|found| address(path, &found)).transpose()
     }
 
-    /// Looks up the offering of a vCluster, which is created if missing.
+    /// Looks up the offering of a vCluster, which is created if missing. An offering without a plan for orders is known
+    /// after the error.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
@@ -178,7 +196,8 @@ impl WaldurClient {
         parameters: &ObjectParameters<'_>,
         vcluster: &VclusterName,
     ) -> Result<(), WaldurError> {
-        self.offering(objects, parameters, vcluster).await.map(drop)
+        let offering = self.offering(objects, parameters, vcluster).await?;
+        offering.plan.map(drop)
     }
 
     async fn offering(
@@ -187,7 +206,9 @@ impl WaldurClient {
         parameters: &ObjectParameters<'_>,
         vcluster: &VclusterName,
     ) -> Result<Offering, WaldurError> {
-        if let Some(known) = objects.offerings.get(vcluster) {
+        if let Some(known) = objects.offerings.get(vcluster)
+            && known.plan.is_ok()
+        {
             return Ok(known.clone());
         }
         let path = "marketplace-provider-offerings/";
@@ -213,9 +234,13 @@ impl WaldurClient {
             self.post_once(&format!("{path}{uuid}/activate/"), &json!({}))
                 .await?;
         }
-        let plan = self.plan(&uuid, parameters.plans.get(vcluster)).await?;
+        let plan = match self.plan(&uuid, parameters.plans.get(vcluster)).await {
+            Err(error) if error.is_transient() => return Err(error),
+            plan => plan,
+        };
         let offering = Offering { uuid, plan };
         objects.offerings.insert(vcluster.clone(), offering.clone());
+        objects.found_offerings.insert(vcluster.clone());
         Ok(offering)
     }
 
@@ -381,6 +406,13 @@ impl WaldurClient {
                 && one["backend_id"].as_str().is_none_or(str::is_empty)
                 && is_used(one)
         };
+        let has_other_id = |one: &&Value| {
+            let id = one["backend_id"].as_str().unwrap_or_default();
+            one["name"] == name && is_used(one) && !id.is_empty() && id != backend_id
+        };
+        if let Some(renamed) = ordered.iter().find(has_other_id) {
+            return Err(other_id(scope, &backend_id, renamed));
+        }
         let uuid = match oldest(ordered.into_iter().filter(is_ours)) {
             Some(ordered) => address(path, &ordered)?.0,
             None => {
@@ -392,7 +424,7 @@ impl WaldurClient {
                     "attributes": {"name": name},
                     "limits": {},
                     "accepting_terms_of_service": true,
-                    "plan": offering.plan,
+                    "plan": offering.plan?,
                 });
                 let order = self.post("marketplace-orders/", &body).await?;
                 let uuid = order["marketplace_resource_uuid"].as_str();
@@ -498,6 +530,21 @@ fn is_used(resource: &Value) -> bool {
         resource["state"].as_str(),
         Some("Terminated" | "Terminating" | "Erred")
     )
+}
+
+/// Refusal to order a resource beside one that has lost its `backend_id`: the usage of the month would be billed twice.
+fn other_id(scope: &ResourceScope, backend_id: &str, resource: &Value) -> WaldurError {
+    let text = |name: &str| resource[name].as_str().unwrap_or_default().to_owned();
+    WaldurError::Refused {
+        what: format!("usage of {scope}"),
+        status: 409,
+        reason: format!(
+            "resource {} has the backend_id {:?} now; set it to {backend_id:?} again (POST {RESOURCES}{}/set_backend_id/)",
+            text("uuid"),
+            text("backend_id"),
+            text("uuid")
+        ),
+    }
 }
 
 /// Object that was created first among several with the same id, so that every client selects the same object.

@@ -12,12 +12,17 @@ const MAX_REASON_CHARS: usize = 1_000;
 #[derive(Debug, Clone, PartialEq)]
 pub enum OrderKind {
     /// A new resource.
-    Create,
-    /// New limits, by component; empty for another plan.
+    Create {
+        /// Maximum number of nodes in use at the same time, if the order contains it.
+        max_nodes: Option<u64>,
+    },
+    /// New limits.
     Update {
         /// Maximum number of nodes in use at the same time, if the order contains it.
         max_nodes: Option<u64>,
     },
+    /// Another plan.
+    SwitchPlan,
     /// The end of the resource.
     Terminate,
     /// A kind that this version does not know.
@@ -35,6 +40,8 @@ pub struct OpenOrder {
     pub offering: String,
     /// UUID of the order's project.
     pub project: Option<String>,
+    /// Name of the resource in an order for a new one.
+    pub name: Option<String>,
     /// Whether the provider may still refuse the order.
     pub is_pending: bool,
     /// Subject of the order.
@@ -44,12 +51,13 @@ pub struct OpenOrder {
 impl OpenOrder {
     fn of(order: &Value) -> Option<Self> {
         let text = |name: &str| order[name].as_str().map(str::to_owned);
+        let max_nodes =
+            super::credit::number(&order["limits"]["max_nodes"]).map(|nodes| nodes as u64);
         let kind = match order["type"].as_str()? {
-            "Create" => OrderKind::Create,
-            "Update" => OrderKind::Update {
-                max_nodes: super::credit::number(&order["limits"]["max_nodes"])
-                    .map(|nodes| nodes as u64),
-            },
+            "Create" => OrderKind::Create { max_nodes },
+            // The limits of this order are those that the resource has.
+            "Update" if changes_plan(order) => OrderKind::SwitchPlan,
+            "Update" => OrderKind::Update { max_nodes },
             "Terminate" => OrderKind::Terminate,
             other => OrderKind::Other(other.to_owned()),
         };
@@ -58,10 +66,17 @@ impl OpenOrder {
             resource: text("marketplace_resource_uuid")?,
             offering: text("offering_uuid")?,
             project: text("project_uuid"),
+            name: order["attributes"]["name"].as_str().map(str::to_owned),
             is_pending: order["state"] == "pending-provider",
             kind,
         })
     }
+}
+
+/// Whether an order is for another plan. Waldur shows the old plan for these orders alone.
+fn changes_plan(order: &Value) -> bool {
+    let old = order["old_plan_uuid"].as_str();
+    old.is_some() && old != order["new_plan_uuid"].as_str()
 }
 
 impl WaldurClient {

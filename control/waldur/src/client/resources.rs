@@ -1,7 +1,7 @@
 //! Resources of this cluster in Waldur, with the state that each round compares and applies.
 
-use super::{Objects, ResourceScope, WaldurClient, WaldurError};
-use serde_json::Value;
+use super::{Objects, ResourceScope, WaldurClient, WaldurError, credit::number};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Fields of a resource that are read.
@@ -40,12 +40,23 @@ impl KnownResource {
         matches!(self.state.as_str(), "OK" | "Updating")
     }
 
-    /// The resource as it would be with another limit of nodes.
-    #[must_use]
-    pub fn with_max_nodes(&self, nodes: u64) -> Self {
-        let mut changed = self.clone();
-        changed.fields["limits"]["max_nodes"] = nodes.into();
-        changed
+    /// A resource that is ordered, as it will be when the order is done.
+    pub fn ordered(scope: ResourceScope, uuid: &str, max_nodes: Option<u64>) -> Self {
+        let limits = max_nodes.map_or_else(|| json!({}), |nodes| json!({"max_nodes": nodes}));
+        Self {
+            scope,
+            uuid: uuid.to_owned(),
+            state: "OK".to_owned(),
+            plan: None,
+            fields: json!({"limits": limits}),
+        }
+    }
+
+    /// Whether the resource has a limit above 0 of any component.
+    pub fn has_limits(&self) -> bool {
+        let limits = self.fields["limits"].as_object();
+        let is_limit = |limit: &Value| number(limit).is_some_and(|limit| limit > 0.0);
+        limits.is_some_and(|limits| limits.values().any(is_limit))
     }
 }
 

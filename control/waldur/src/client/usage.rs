@@ -47,6 +47,15 @@ impl Amounts {
         }
     }
 
+    /// The larger one of each amount.
+    #[must_use]
+    pub fn at_least(self, other: Self) -> Self {
+        Self {
+            node: self.node.max(other.node),
+            gpu: self.gpu.max(other.gpu),
+        }
+    }
+
     /// Whether any amount is larger than that of `other`.
     pub fn exceeds(self, other: Self) -> bool {
         self.node > other.node || self.gpu > other.gpu
@@ -152,19 +161,35 @@ impl WaldurClient {
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn closed_usage(&self, resource: &str, month: Month) -> Result<Amounts, WaldurError> {
-        let path = format!("marketplace-provider-resources/{resource}/plan_periods/");
-        let Value::Array(periods) = self.get(&path, &[]).await? else {
-            let reason = format!("the reply to {path} is not a list");
-            return Err(WaldurError::Unreached { reason });
-        };
+        let ended = self.ended_periods(resource).await?;
         let billed = month.first_day();
-        let ended = periods.iter().filter(|period| !period["end"].is_null());
-        let rows = ended.filter_map(|period| period["components"].as_array());
+        let rows = ended
+            .iter()
+            .filter_map(|period| period["components"].as_array());
         Ok(rows
             .flatten()
             .filter(|row| is_of_period(row, &billed))
             .filter_map(amounts)
             .fold(Amounts::default(), Amounts::with))
+    }
+
+    /// Whether the plan of a resource was changed in this month of Waldur.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn has_new_plan(&self, resource: &str) -> Result<bool, WaldurError> {
+        Ok(!self.ended_periods(resource).await?.is_empty())
+    }
+
+    /// Plan periods of a resource that have ended. Waldur shows those of this month alone.
+    async fn ended_periods(&self, resource: &str) -> Result<Vec<Value>, WaldurError> {
+        let path = format!("marketplace-provider-resources/{resource}/plan_periods/");
+        let Value::Array(mut periods) = self.get(&path, &[]).await? else {
+            let reason = format!("the reply to {path} is not a list");
+            return Err(WaldurError::Unreached { reason });
+        };
+        periods.retain(|period| !period["end"].is_null());
+        Ok(periods)
     }
 
     /// Reports the totals of a resource in a month. A report has all components, because Waldur removes components that

@@ -100,6 +100,7 @@ impl AccountingSync {
         }
         self.closed.insert(month);
         self.closed_usage.retain(|_, (of, _, _)| *of > month);
+        self.forget_fixed_usage(month);
         Ok(true)
     }
 

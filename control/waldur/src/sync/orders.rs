@@ -2,7 +2,10 @@
 
 use super::{AccountingSync, RoundError, totals::of_one_request};
 use crate::{
-    client::{KnownResource, MonthUsage, OpenOrder, OrderKind, ResourceScope, purchased_limits},
+    client::{
+        KnownResource, MonthUsage, OpenOrder, OrderKind, ResourceScope, WaldurError,
+        purchased_limits,
+    },
     cluster::ClusterError,
 };
 use lattice_quorum_types::{
@@ -23,16 +26,10 @@ impl AccountingSync {
             if self.is_parked(&name) {
                 continue;
             }
-            let refusal = match known.iter().find(|one| one.uuid == order.resource) {
-                Some(resource) => self.judge(&order, resource, known).await?,
-                None => match &order.kind {
-                    OrderKind::Create => {
-                        let adopted = self.adopt(&order, known).await;
-                        self.accept_or_park(&name, adopted)?.flatten()
-                    }
-                    // An order for a resource of another cluster.
-                    _ => continue,
-                },
+            let (refusal, replaced) = match self.judge(&order, &name, known).await? {
+                Judgement::Accept { replaced } => (None, replaced),
+                Judgement::Refuse(reason) => (Some(reason), None),
+                Judgement::Ignore => continue,
             };
             let answered = match &refusal {
                 Some(reason) => {
@@ -42,86 +39,193 @@ impl AccountingSync {
                 None => self.waldur.accept_orders(&order.resource).await,
             };
             let answered = answered.map_err(of_one_request);
-            if self.accept_or_park(&name, answered)?.is_some() && refusal.is_none() {
+            let is_answered = self.accept_or_park(&name, answered)?.is_some();
+            if is_answered && refusal.is_none() {
                 tracing::info!(order = order.uuid, kind = ?order.kind, "order accepted");
                 is_changed = true;
+            }
+            if let Some(replaced) = replaced
+                && !is_answered
+            {
+                self.restore_limit(replaced).await?;
             }
         }
         Ok(is_changed)
     }
 
-    /// Whether Lattice can do what an order for a known resource requires; the reason if it cannot. A new limit is set
-    /// in Lattice before the order is accepted, so that Waldur never shows a limit that was refused.
+    /// How an order is answered. A failure of the check sets the order aside.
     async fn judge(
         &mut self,
         order: &OpenOrder,
-        resource: &KnownResource,
+        name: &str,
         known: &[KnownResource],
-    ) -> Result<Option<String>, RoundError> {
-        let OrderKind::Update {
-            max_nodes: Some(nodes),
-        } = order.kind
-        else {
-            return Ok(None);
+    ) -> Result<Judgement, RoundError> {
+        if let Some(resource) = known.iter().find(|one| one.uuid == order.resource) {
+            let refusal = self.new_plan_refusal(order, resource).await;
+            return match self.accept_or_park(name, refusal)? {
+                Some(Some(reason)) => Ok(Judgement::Refuse(reason)),
+                Some(None) => self.judge_limits(order, &resource.scope, known).await,
+                None => Ok(Judgement::Ignore),
+            };
+        }
+        // An order for a resource of another cluster.
+        if !matches!(order.kind, OrderKind::Create { .. }) || self.is_of_lattice(order) {
+            return Ok(Judgement::Ignore);
+        }
+        let scope = self.scope_of_order(order, known).await;
+        let scope = match self.accept_or_park(name, scope)? {
+            Some(Ok(scope)) => scope,
+            Some(Err(reason)) => return Ok(Judgement::Refuse(reason)),
+            None => return Ok(Judgement::Ignore),
         };
-        if !self.settings.take_limits || !order.is_pending {
+        let judgement = self.judge_limits(order, &scope, known).await?;
+        if let Judgement::Accept { replaced } = &judgement {
+            // The id comes first, so that an interrupted acceptance continues in the next round.
+            let named = self.waldur.set_backend_id(&order.resource, &scope).await;
+            if self.accept_or_park(name, named)?.is_none() {
+                if let Some(replaced) = replaced.clone() {
+                    self.restore_limit(replaced).await?;
+                }
+                return Ok(Judgement::Ignore);
+            }
+        }
+        Ok(judgement)
+    }
+
+    /// Sets a tenant's limit back after Waldur has not let us accept the order for another one: a limit that was not
+    /// bought must not stay in force. A refusal leaves the new limit, which is a line in the status.
+    async fn restore_limit(&mut self, replaced: ReplacedLimit) -> Result<(), RoundError> {
+        let ReplacedLimit { tenant, before } = replaced;
+        self.applied_limits.remove(&tenant);
+        let patch = LimitPatch {
+            max_nodes: before.map_or(Patch::Unlimited, Patch::Set),
+            ..LimitPatch::default()
+        };
+        match self.cluster.set_limits(&tenant, patch).await {
+            Ok(()) => Ok(()),
+            Err(ClusterError::Refused { text }) => {
+                self.park(&format!("limits of {tenant}"), text);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reason to refuse new limits in a month in which the resource got another plan. Waldur 7 fails at such an order, and
+    /// accepts no other one for the resource until the next month.
+    async fn new_plan_refusal(
+        &self,
+        order: &OpenOrder,
+        resource: &KnownResource,
+    ) -> Result<Option<String>, WaldurError> {
+        let is_new_limit = matches!(order.kind, OrderKind::Update { .. }) && order.is_pending;
+        let is_safe = !is_new_limit || !resource.has_limits() || self.books_by_date();
+        if is_safe || !self.waldur.has_new_plan(&resource.uuid).await? {
             return Ok(None);
         }
-        let changed = known.iter().map(|one| match one.uuid == resource.uuid {
-            true => one.with_max_nodes(nodes),
-            false => one.clone(),
-        });
-        let changed: Vec<KnownResource> = changed.collect();
-        let tenant = resource.scope.project().tenant();
+        Ok(Some(
+            "the plan was changed this month, and Waldur cannot bill other limits of this resource before the next \
+             month; order them then"
+                .to_owned(),
+        ))
+    }
+
+    /// Whether Lattice can do what an order for the resource of a scope requires. A new limit is set in Lattice before the
+    /// order is accepted, so that Waldur never shows a limit that was refused.
+    async fn judge_limits(
+        &mut self,
+        order: &OpenOrder,
+        scope: &ResourceScope,
+        known: &[KnownResource],
+    ) -> Result<Judgement, RoundError> {
+        let (OrderKind::Create { max_nodes } | OrderKind::Update { max_nodes }) = order.kind else {
+            return Ok(Judgement::Accept { replaced: None });
+        };
+        if max_nodes.is_none() || !self.settings.take_limits || !order.is_pending {
+            return Ok(Judgement::Accept { replaced: None });
+        }
+        let others = known.iter().filter(|one| one.uuid != order.resource);
+        let mut changed: Vec<KnownResource> = others.cloned().collect();
+        let ordered = KnownResource::ordered(scope.clone(), &order.resource, max_nodes);
+        changed.push(ordered);
+        let tenant = scope.project().tenant();
         let purchased = purchased_limits(&changed, &MonthUsage::default());
         let Some(sum) = purchased.get(&tenant).and_then(|limits| limits.max_nodes) else {
             // Another resource of the tenant has no limit, so there is none.
-            return Ok(None);
+            return Ok(Judgement::Accept { replaced: None });
         };
         let patch = LimitPatch {
             max_nodes: Patch::Set(sum),
             ..LimitPatch::default()
         };
+        let before = self
+            .cluster
+            .limits(&tenant)
+            .and_then(|limits| limits.max_nodes);
         match self.cluster.set_limits(&tenant, patch).await {
             Ok(()) => {
-                self.applied_limits.insert(tenant, sum);
-                Ok(None)
+                self.applied_limits.insert(tenant.clone(), sum);
+                let replaced = Some(ReplacedLimit { tenant, before });
+                Ok(Judgement::Accept { replaced })
             }
-            Err(ClusterError::Refused { text }) => Ok(Some(text)),
+            Err(ClusterError::Refused { text }) => Ok(Judgement::Refuse(text)),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Takes over the resource of a customer's order for a new one. Returns the reason if Lattice cannot.
-    async fn adopt(
-        &mut self,
+    /// Whether a cluster has made an order for itself and answers it: another one at the same offering, or this one for
+    /// an allocation. Its resource is named by the id that it will have.
+    fn is_of_lattice(&self, order: &OpenOrder) -> bool {
+        let name = order.name.as_deref().unwrap_or_default();
+        let scope = ResourceScope::of_backend_id(name, self.cluster.cluster());
+        name.starts_with("lattice:") && !matches!(scope, Some(ResourceScope::Project(..)))
+    }
+
+    /// Scope of the resource of a customer's order for a new one; the reason if Lattice cannot take it over.
+    async fn scope_of_order(
+        &self,
         order: &OpenOrder,
         known: &[KnownResource],
-    ) -> Result<Option<String>, crate::client::WaldurError> {
-        let cluster = self.cluster.cluster().to_owned();
-        let Some(vcluster) = self.objects.vcluster_of(&order.offering) else {
-            return Ok(None);
-        };
+    ) -> Result<Result<ResourceScope, String>, WaldurError> {
+        let cluster = self.cluster.cluster();
+        let vcluster = self.objects.vcluster_of(&order.offering);
         let project = match &order.project {
             Some(uuid) => self.waldur.project_path(uuid).await?,
             None => None,
         };
         let is_known = |project: &ProjectPath| self.cluster.projects().contains(project);
-        let Some(project) = project.filter(is_known) else {
-            return Ok(Some(format!(
+        let (Some(vcluster), Some(project)) = (vcluster, project.filter(is_known)) else {
+            return Ok(Err(format!(
                 "the project is not one of cluster {cluster}; an administrator of the cluster creates it"
             )));
         };
         let scope = ResourceScope::Project(project, vcluster);
         if known.iter().any(|one| one.scope == scope) {
-            return Ok(Some(format!(
+            return Ok(Err(format!(
                 "{scope} has a resource already; change the limits of that one"
             )));
         }
-        self.waldur.accept_orders(&order.resource).await?;
-        self.waldur
-            .set_backend_id(&order.resource, &scope)
-            .await
-            .map(|()| None)
+        Ok(Ok(scope))
     }
+}
+
+/// How an order is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Judgement {
+    /// Lattice does what the order requires.
+    Accept {
+        /// The limit that was replaced for the order.
+        replaced: Option<ReplacedLimit>,
+    },
+    /// Lattice cannot do it, for this reason.
+    Refuse(String),
+    /// The order is not answered now: it is another cluster's, or set aside.
+    Ignore,
+}
+
+/// Limit of nodes that a tenant had before an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ReplacedLimit {
+    tenant: ProjectPath,
+    before: Option<u64>,
 }

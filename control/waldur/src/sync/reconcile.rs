@@ -114,15 +114,15 @@ impl AccountingSync {
             }
             let mut compared = self.compare(month, present, &known).await?;
             let found = compared.differing.len();
-            if !self.settings.lower_totals {
-                let differing = std::mem::take(&mut compared.differing);
-                let (higher, others): (Vec<_>, Vec<_>) = differing.into_iter().partition(|scope| {
-                    let used = compared.wanted.get(scope).copied().unwrap_or_default();
-                    compared.held.of(scope).exceeds(used)
-                });
-                compared.differing = others;
-                tracing::info!(%month, found, kept = higher.len(), "totals compared on schedule");
-            }
+            let lowers = self.settings.lower_totals;
+            let differing = std::mem::take(&mut compared.differing);
+            let (kept, corrected): (Vec<_>, Vec<_>) = differing.into_iter().partition(|scope| {
+                let used = compared.wanted.get(scope).copied().unwrap_or_default();
+                let is_higher = compared.held.of(scope).exceeds(used);
+                (is_higher && !lowers) || self.is_fallen(&total_name(scope, month))
+            });
+            compared.differing = corrected;
+            tracing::info!(%month, found, kept = kept.len(), "totals compared on schedule");
             self.correct(&compared, present, &known).await?;
         }
         // The next round shows the differences that remain in the ended month.
@@ -188,6 +188,7 @@ impl AccountingSync {
             let outcome = match held.of(scope) == used {
                 true => {
                     self.note(|status| status.parked.remove(&name));
+                    self.forget_fallen(&name);
                     Outcome::Corrected
                 }
                 false => {

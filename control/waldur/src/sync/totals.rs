@@ -13,7 +13,7 @@ use futures::{StreamExt as _, stream};
 use lattice_ledger::{Month, UsageByKind, hours::hundredths};
 use lattice_quorum_types::{ProjectPath, VclusterName};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -25,11 +25,15 @@ const PARALLEL_REPORTS: usize = 8;
 pub(super) struct Report {
     /// Key in [`crate::status::SyncStatus::parked`].
     pub(super) name: String,
-    resource: String,
+    pub(super) resource: String,
     plan: Option<String>,
-    /// Usage in ended plan periods of the resource.
+    /// Usage of the resource before the report.
+    before: Amounts,
+    /// Part of `before` in ended plan periods.
     closed: Amounts,
-    amounts: Amounts,
+    /// Usage of the scope that no report changes: `closed`, and that of former resources.
+    pub(super) fixed: Amounts,
+    pub(super) amounts: Amounts,
     booking: Booking,
 }
 
@@ -80,11 +84,18 @@ impl AccountingSync {
         held: &HeldUsage,
     ) -> Result<bool, RoundError> {
         let mut reports = Vec::new();
+        // Usage in the resources of another offering, which has a line, was not read.
+        let offerings = self.objects.offerings();
+        let read: BTreeSet<_> = offerings.map(|(vcluster, _)| vcluster.clone()).collect();
         for (scope, amounts) in wanted {
+            if !read.contains(scope.vcluster()) {
+                continue;
+            }
             let name = total_name(&scope, month);
             let has = held.of(&scope);
             if has == amounts {
                 self.note(|status| status.parked.remove(&name));
+                self.forget_fallen(&name);
                 continue;
             }
             if has.exceeds(amounts) && !self.is_misbooked(&scope, month, known, held).await? {
@@ -100,33 +111,15 @@ impl AccountingSync {
             if matches!(prepared, Err(WaldurError::Refused { .. })) {
                 self.objects.forget();
             }
-            reports.extend(self.accept_or_park(&name, prepared)?);
+            if let Some(report) = self.accept_or_park(&name, prepared)? {
+                let report = self.with_fixed_usage(report, amounts);
+                // Without a change, the total differs by what no report changes, which has a line.
+                if report.amounts != report.present(held) {
+                    reports.push(report);
+                }
+            }
         }
         self.send_all(reports).await
-    }
-
-    /// Whether the present amounts of a scope's resource are our own last report, which Waldur received too late: after
-    /// the month had ended, or after another plan had begun. Such an amount is lowered, because no person has set it.
-    async fn is_misbooked(
-        &mut self,
-        scope: &ResourceScope,
-        month: Month,
-        known: &[KnownResource],
-        held: &HeldUsage,
-    ) -> Result<bool, WaldurError> {
-        let Some(resource) = accepting(known, scope) else {
-            return Ok(false);
-        };
-        let Some(last) = self.sent.get(&resource.uuid).cloned() else {
-            return Ok(false);
-        };
-        if last.month == month && last.plan == resource.plan {
-            return Ok(false);
-        }
-        let closed = self
-            .closed_usage(&resource.uuid, month, resource.plan.clone())
-            .await?;
-        Ok(last.amounts == held.rows.of(&resource.uuid).without(closed))
     }
 
     /// The report after which Waldur has `amounts` for a scope. Orders a resource where none accepts usage.
@@ -142,50 +135,48 @@ impl AccountingSync {
         let (resource, plan) = match accepting(known, scope) {
             Some(present) if present.state == ERRED => return Err(erred(present)),
             Some(present) => (present.uuid.clone(), present.plan.clone()),
-            None => {
-                // A resource in the cache was ended in the meantime.
-                self.objects.forget_resource(scope);
-                let parameters = parameters(&self.settings, &*self.cluster);
-                let made = self
-                    .waldur
-                    .resource(&mut self.objects, &parameters, scope)
-                    .await?;
-                (made, None)
-            }
+            None => (self.ordered(scope).await?, None),
         };
+        let before = held.rows.of(&resource);
         let closed = match booking {
-            Booking::Present(_) => self.closed_usage(&resource, month, plan.clone()).await?,
+            Booking::Present(_) => {
+                self.closed_usage(&resource, month, plan.clone(), before)
+                    .await?
+            }
             // Waldur chooses the period by the date of the report.
             Booking::Ended(_) => Amounts::default(),
         };
-        let elsewhere = held.of(scope).without(held.rows.of(&resource));
+        let fixed = held.of(scope).without(before).with(closed);
         Ok(Report {
             name: total_name(scope, month),
             resource,
             plan,
+            before,
             closed,
-            amounts: amounts.without(elsewhere.with(closed)),
+            fixed,
+            amounts: amounts.without(fixed),
             booking,
         })
     }
 
-    /// Usage of a resource in plan periods that ended in this month. It is read once for each month and plan.
-    async fn closed_usage(
-        &mut self,
-        resource: &str,
-        month: Month,
-        plan: Option<String>,
-    ) -> Result<Amounts, WaldurError> {
-        if let Some((of, under, closed)) = self.closed_usage.get(resource)
-            && *of == month
-            && (plan.is_none() || *under == plan)
-        {
-            return Ok(*closed);
+    /// UUID of the resource of a scope for which Waldur shows none; one is ordered where it is missing. A project or
+    /// customer in the cache may have been deleted in the meantime, and is then looked up again.
+    async fn ordered(&mut self, scope: &ResourceScope) -> Result<String, WaldurError> {
+        self.objects.forget_resource(scope);
+        let made = self.resource(scope).await;
+        match made {
+            Err(WaldurError::Refused { .. }) if self.objects.forget_project(scope.project()) => {
+                self.resource(scope).await
+            }
+            made => made,
         }
-        let closed = self.waldur.closed_usage(resource, month).await?;
-        let entry = (month, plan, closed);
-        self.closed_usage.insert(resource.to_owned(), entry);
-        Ok(closed)
+    }
+
+    async fn resource(&mut self, scope: &ResourceScope) -> Result<String, WaldurError> {
+        let parameters = parameters(&self.settings, &*self.cluster);
+        self.waldur
+            .resource(&mut self.objects, &parameters, scope)
+            .await
     }
 
     /// Sends reports, some at the same time. Returns whether all were sent; a rejected one counts as sent and is set
@@ -222,9 +213,12 @@ impl AccountingSync {
             }
             match self.accept_or_park(&report.name, done.map_err(of_one_request)) {
                 Ok(Some(Sent::Accepted)) => {
+                    self.note_fixed_usage(&report);
                     let sent = SentReport {
                         month: report.booking.month(),
                         plan: report.plan,
+                        before: report.before,
+                        closed: report.closed,
                         amounts: report.amounts,
                     };
                     self.sent.insert(report.resource, sent);
@@ -292,7 +286,10 @@ impl AccountingSync {
 const ERRED: &str = "Erred";
 
 /// The resource of a scope to which usage is reported: the oldest one that Waldur has made.
-fn accepting<'a>(known: &'a [KnownResource], scope: &ResourceScope) -> Option<&'a KnownResource> {
+pub(super) fn accepting<'a>(
+    known: &'a [KnownResource],
+    scope: &ResourceScope,
+) -> Option<&'a KnownResource> {
     known
         .iter()
         .find(|one| one.scope == *scope && one.state != "Creating")
