@@ -65,6 +65,16 @@ impl Objects {
         self.found_offerings.contains(vcluster) && !self.offerings.contains_key(vcluster)
     }
 
+    /// Whether the resource of a scope is in the cache.
+    pub fn has_resource(&self, scope: &ResourceScope) -> bool {
+        self.resources.contains_key(scope)
+    }
+
+    /// Removes all resources from the cache, except for those of these scopes.
+    pub fn keep_resources(&mut self, scopes: &BTreeSet<&ResourceScope>) {
+        self.resources.retain(|scope, _| scopes.contains(scope));
+    }
+
     /// Removes the resource of a scope from the cache.
     pub fn forget_resource(&mut self, scope: &ResourceScope) {
         self.resources.remove(scope);

@@ -200,7 +200,9 @@ impl AccountingSync {
             )));
         };
         let scope = ResourceScope::Project(project, vcluster);
-        if known.iter().any(|one| one.scope == scope) {
+        // A resource that this round has ordered is not among those that it has read.
+        let is_known = known.iter().any(|one| one.scope == scope);
+        if is_known || self.objects.has_resource(&scope) {
             return Ok(Err(format!(
                 "{scope} has a resource already; change the limits of that one"
             )));

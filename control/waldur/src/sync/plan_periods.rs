@@ -12,15 +12,18 @@ use super::{
 };
 use crate::client::{Amounts, KnownResource, ResourceScope, WaldurError};
 use lattice_ledger::Month;
+use std::collections::BTreeSet;
 
 /// Start of the key of a line about fixed usage, before the name of its total.
 const FALLEN: &str = "fixed ";
 
 impl AccountingSync {
     /// Reads the resources of this cluster. What was read about a resource under another plan is discarded: the plan may
-    /// be changed back before the next report.
+    /// be changed back before the next report. Ended resources are discarded too.
     pub(super) async fn known(&mut self) -> Result<Vec<KnownResource>, WaldurError> {
         let known = self.waldur.known(&self.objects).await?;
+        let scopes: BTreeSet<&ResourceScope> = known.iter().map(|one| &one.scope).collect();
+        self.objects.keep_resources(&scopes);
         for one in &known {
             let cached = self.closed_usage.get(&one.uuid);
             if cached.is_some_and(|(_, plan, _)| *plan != one.plan) {

@@ -272,6 +272,32 @@ async fn a_deleted_project_is_looked_up_again_at_once() {
     assert_eq!(orders.count(), 2);
 }
 
+/// A project that begins to use nodes while its customer's order waits has one resource.
+#[tokio::test]
+async fn a_project_gets_no_second_resource_in_one_round() {
+    let mut fixture = with_two_plans().await;
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    fixture.round().await;
+    let target = format!(
+        "/api/marketplace-resources/{}/terminate/",
+        uuid(&resource(&fixture))
+    );
+    post(&fixture, &target, &json!({}));
+    fixture.round().await;
+    let made = order_resource(&fixture, "physics", "ours", &json!({"max_nodes": 60}));
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    let status = fixture.round().await;
+    assert_eq!((status.failure, status.parked.len()), (None, 0));
+    let made = order(&fixture, &uuid(&made));
+    let text = made["error_message"].as_str().unwrap_or_default();
+    assert_eq!(made["state"], "rejected", "{made}");
+    assert!(text.contains("has a resource already"), "{text}");
+    let resources = fixture.waldur.snapshot().resources;
+    let accepting = resources.iter().filter(|one| one["state"] == "OK");
+    assert_eq!(accepting.count(), 1);
+    fixture.assert_equal(MONTH, BEGIN, fixture.world.now());
+}
+
 /// Resources that exist are billed without a plan for orders: where the plan of the settings was archived.
 #[tokio::test]
 async fn an_archived_plan_ends_no_report() {
