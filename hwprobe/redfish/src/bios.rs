@@ -7,7 +7,7 @@ use crate::documents::ResourcePath;
 use crate::firmware::Inventory;
 use crate::systems::System;
 use crate::versions::are_contradictory;
-use crate::walk::{DocumentWalk, link, string, text};
+use crate::walk::{DocumentWalk, kind, link, string, text};
 use lattice_conformance::Value as Known;
 use lattice_conformance::{ClassRecord, Finding, FindingCode, Reading};
 use registry::Registry;
@@ -48,13 +48,15 @@ pub(crate) fn record<'a>(
 }
 
 fn secure_boot<'a>(walk: &mut DocumentWalk<'a>, system: &System<'a>, record: &mut ClassRecord) {
-    let resource = walk.follow(system.value, "SecureBoot");
+    let resource = system.follow(walk, "SecureBoot");
     let state = resource.clone().and_then(|value| {
         // The state at the last boot, not the choice for the next one.
         match text(value, "SecureBootCurrentBoot") {
             Reading::Present(state) if state == "Enabled" => Reading::Present(true),
             Reading::Present(state) if state == "Disabled" => Reading::Present(false),
             Reading::Present(state) => Reading::failed(format!("secure boot is \"{state}\"")),
+            // The form of an iLO 4.
+            Reading::Absent => boolean(value, "SecureBootCurrentState"),
             other => other.map(|_| false),
         }
     });
@@ -70,7 +72,7 @@ fn settings<'a>(
     record: &mut ClassRecord,
     findings: &mut Vec<Finding>,
 ) {
-    let bios = walk.follow(system.value, "Bios");
+    let bios = system.follow(walk, "Bios");
     let registry = bios
         .clone()
         .and_then(|bios| Registry::find(walk, root, bios));
@@ -144,6 +146,16 @@ fn pending_path(bios: &Value) -> Option<ResourcePath> {
     // The form of an iLO 4.
     let linked = || link(bios.get("Links")?, "Settings");
     path.or_else(linked)
+}
+
+/// A property that is true or false; null means that the device cannot provide it.
+fn boolean(value: &Value, property: &str) -> Reading<bool> {
+    match value.get(property) {
+        None => Reading::Absent,
+        Some(Value::Null) => Reading::Unsupported,
+        Some(Value::Bool(flag)) => Reading::Present(*flag),
+        Some(other) => Reading::failed(format!("{property} is {}, not true or false", kind(other))),
+    }
 }
 
 /// Whether a property of the registry is true, as a boolean or as text.

@@ -187,7 +187,7 @@ impl Images {
         for (_, manager) in managers.iter().take(1) {
             images.bmc = images.note(manager);
         }
-        if let Reading::Present(bios) = walk.follow(system.value, "Bios") {
+        if let Reading::Present(bios) = system.follow(walk, "Bios") {
             images.bios = images.note(bios);
         }
         images

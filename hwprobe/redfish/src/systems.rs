@@ -21,6 +21,38 @@ impl System<'_> {
     }
 }
 
+impl<'a> System<'a> {
+    /// The resource that the system links to by this name, or by the same name in a vendor's part of the system. An
+    /// iLO 4 links to its BIOS and secure boot only there; its property `Bios` contains versions.
+    pub(crate) fn follow(&self, walk: &mut DocumentWalk<'a>, name: &str) -> Reading<&'a Value> {
+        let path = match target(self.value, name) {
+            Reading::Absent => vendor_target(self.value, name),
+            linked => linked,
+        };
+        path.and_then(|path| walk.get(&path))
+    }
+}
+
+/// Path in a property of a vendor's part of the system, or of the links in it. Vendors also write the name in capitals.
+fn vendor_target(system: &Value, name: &str) -> Reading<ResourcePath> {
+    let parts = system.get("Oem").and_then(Value::as_object);
+    for (_, part) in parts.into_iter().flatten() {
+        let objects = [Some(part), part.get("Links"), part.get("links")];
+        for object in objects.into_iter().flatten() {
+            for (property, _) in object.as_object().into_iter().flatten() {
+                let linked = match property.eq_ignore_ascii_case(name) {
+                    true => target(object, property),
+                    false => Reading::Absent,
+                };
+                if linked != Reading::Absent {
+                    return linked;
+                }
+            }
+        }
+    }
+    Reading::Absent
+}
+
 /// Every system of the BMC by `Id`, and the state of the first one that could not be read.
 pub(crate) struct Systems<'a> {
     pub(crate) found: Vec<System<'a>>,

@@ -191,7 +191,7 @@ impl<'a> MemberList<'a> {
                     Some(earlier) => count -= usize::from(earlier != number),
                 },
                 Err(why) => {
-                    let name = entry_link(entry).and_then(last_part);
+                    let name = link_text(entry).and_then(last_part);
                     self.add_unusable(name, format!("{page}: {why}"));
                 }
             }
@@ -257,7 +257,7 @@ pub(crate) fn next_page(path: &ResourcePath, page: &Value) -> Result<Option<Reso
     let Some(link) = links.find(is_link) else {
         return Ok(None);
     };
-    let Some(text) = entry_link(link) else {
+    let Some(text) = link_text(link) else {
         return Err(format!("the next page is {}", kind(link)));
     };
     match path.join(text) {
@@ -281,14 +281,16 @@ pub(crate) fn shortfall(listed: usize, counted: Option<u64>) -> Option<String> {
     ))
 }
 
-/// The link of a list entry: `{"@odata.id": …}`, or plain text as some BMCs write it.
-fn entry_link(entry: &Value) -> Option<&str> {
-    entry.as_str().or_else(|| string(entry, "@odata.id"))
+/// The text of a link: `{"@odata.id": …}`, `{"href": …}` as an iLO 4 also writes it, or plain text as some BMCs
+/// write it.
+fn link_text(link: &Value) -> Option<&str> {
+    let object = || string(link, "@odata.id").or_else(|| string(link, "href"));
+    link.as_str().or_else(object)
 }
 
 /// One entry of a list, or the reason why it is invalid.
 pub(crate) fn member_of(entry: &Value) -> Result<Member<'_>, String> {
-    let Some(link) = entry_link(entry) else {
+    let Some(link) = link_text(entry) else {
         return Err("a member without a link".to_owned());
     };
     let path =
@@ -309,8 +311,7 @@ pub(crate) fn target(value: &Value, property: &str) -> Reading<ResourcePath> {
     if let Some(path) = link(value, property) {
         return Reading::Present(path);
     }
-    let linked = value.get(property);
-    match linked.and_then(|linked| linked.as_str().or_else(|| string(linked, "@odata.id"))) {
+    match value.get(property).and_then(link_text) {
         None | Some("") => Reading::Absent,
         Some(link) => Reading::failed(format!("{property} is at \"{}\"", shown(link))),
     }
@@ -333,11 +334,9 @@ pub(crate) fn string<'a>(value: &'a Value, property: &str) -> Option<&'a str> {
     value.get(property)?.as_str()
 }
 
-/// Path in a property: `{"@odata.id": …}`, or plain text as some BMCs write it.
+/// Valid path in a property.
 pub(crate) fn link(value: &Value, property: &str) -> Option<ResourcePath> {
-    let target = value.get(property)?;
-    let text = target.as_str().or_else(|| string(target, "@odata.id"))?;
-    ResourcePath::parse(text)
+    ResourcePath::parse(link_text(value.get(property)?)?)
 }
 
 /// Valid paths of the entries in a list of links.

@@ -1,6 +1,6 @@
 //! BIOS settings in every form that BMCs write: in `Attributes`, directly in the resource, in groups, and damaged.
 
-use crate::field_content::{BIOS, bmc, missing, node, put, text};
+use crate::field_content::{BIOS, SYSTEM, bmc, missing, node, put, text};
 use crate::support::document;
 use lattice_conformance::Reading;
 use lattice_redfish::{Documents, NodeReport};
@@ -80,6 +80,47 @@ fn settings_directly_in_the_resource_are_compared() {
         .map(|one| one.detail.as_str())
         .collect();
     assert_eq!(found, ["WorkloadProfile"]);
+}
+
+/// An iLO 4 has versions under `Bios`, and links to BIOS and secure boot in its own part of the system.
+#[test]
+fn links_in_the_part_of_a_vendor_are_followed() {
+    let secure_boot = format!("{SYSTEM}/SecureBoot");
+    let bios_of = |part: &Value, changed: &[(&str, Value)], is_secure: bool| {
+        let mut documents = direct_settings(changed);
+        let system = document(&mut documents, SYSTEM);
+        system["Bios"] = json!({"Current": {"VersionString": "I36 v2.40 (02/17/2017)"}});
+        system["Oem"] = json!({"Hp": part});
+        let state = json!({
+            "@odata.id": secure_boot,
+            "@odata.type": "#HpSecureBoot.1.0.0.HpSecureBoot",
+            "SecureBootCurrentState": is_secure,
+        });
+        put(&mut documents, &secure_boot, Reading::Present(state));
+        node(&documents).bios
+    };
+    let (bios, boot) = (format!("{BIOS}/"), format!("{secure_boot}/"));
+    for part in [
+        json!({"Bios": {"Current": {}}, "links": {"BIOS": {"href": bios}, "SecureBoot": {"href": boot}}}),
+        json!({"Links": {"BIOS": {"@odata.id": bios}, "SecureBoot": {"@odata.id": boot}}}),
+        json!({"BIOS": {"@odata.id": bios}, "SecureBoot": {"@odata.id": boot}}),
+    ] {
+        let before = bios_of(&part, &[], false);
+        assert_eq!(
+            text(&before, "bios.setting.names"),
+            "ProcHyperthreading SubNumaClustering WorkloadProfile",
+            "{part}"
+        );
+        assert_eq!(text(&before, "bios.redfish.secure_boot"), "no", "{part}");
+        assert_eq!(missing(&before), Vec::<String>::new(), "{part}");
+        let other = bios_of(&part, &[("ProcHyperthreading", json!("Disabled"))], false);
+        assert_ne!(other.state().digest(), before.state().digest(), "{part}");
+        let other = bios_of(&part, &[], true);
+        assert_ne!(other.state().digest(), before.state().digest(), "{part}");
+    }
+    let elsewhere = json!({"links": {"BIOS": {"href": "/rest/v1/systems/1/bios"}}});
+    let unknown = bios_of(&elsewhere, &[], false);
+    assert_eq!(missing(&unknown), ["bios.registry", "bios.setting.names"]);
 }
 
 /// A BIOS with some of its settings in groups.
