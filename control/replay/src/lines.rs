@@ -56,7 +56,7 @@ pub struct Lines {
 pub struct Line<'a> {
     /// Line number, from 1.
     pub number: u64,
-    /// Text without the line end and surrounding white space.
+    /// Text without the line end, surrounding white space, and a byte-order mark at the start of the file.
     pub text: &'a str,
     /// Whether the line is not UTF-8; invalid bytes are replaced.
     pub is_lossy: bool,
@@ -138,6 +138,11 @@ impl Lines {
                 *text = made;
                 text
             }
+        };
+        // Spreadsheets and editors of Windows begin a file with a byte-order mark.
+        let kept = match kept.strip_prefix('\u{feff}') {
+            Some(rest) if self.number == 1 => rest,
+            _ => kept,
         };
         Ok(Some(Line {
             number: self.number,

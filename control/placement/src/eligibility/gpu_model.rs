@@ -1,4 +1,5 @@
-//! Matching of GPU model names: drivers report "NVIDIA H100 80GB HBM3", users request "h100".
+//! Matching of GPU model names: drivers report "NVIDIA H100 80GB HBM3", users request "h100", and Slurm names the type
+//! "nvidia_h100_80gb_hbm3".
 
 /// Requested model names; any one may match.
 #[derive(Debug)]
@@ -6,19 +7,24 @@ pub(crate) struct GpuModels(Vec<String>);
 
 impl GpuModels {
     pub(crate) fn new(wanted: &[String]) -> Self {
-        Self(wanted.iter().map(|word| word.to_lowercase()).collect())
+        Self(wanted.iter().map(|word| fold(word)).collect())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the model's name contains a requested name, ignoring case. A match must begin at the start of a word and
+    /// Whether the model's name contains a requested name, ignoring case and with `_` for a blank. A match must begin at the start of a word and
     /// must not end inside a number: "L4" does not match an L40S, and "H200" does not match a GH200.
     pub(crate) fn matches(&self, model: &str) -> bool {
-        let model = model.to_lowercase();
+        let model = fold(model);
         self.0.iter().any(|wanted| is_in(wanted, &model))
     }
+}
+
+/// Converts a name to lower case, with blanks for `_`.
+fn fold(name: &str) -> String {
+    name.to_lowercase().replace('_', " ")
 }
 
 fn is_in(wanted: &str, model: &str) -> bool {
@@ -54,6 +60,11 @@ mod tests {
             ("4", "Tesla T4 rev 4", true),
             ("B200", "NVIDIA GB200, B200", true),
             ("-40GB", "NVIDIA A100-SXM4-40GB", true),
+            // Types of Slurm's autodetection.
+            ("nvidia_h100_80gb_hbm3", "NVIDIA H100 80GB HBM3", true),
+            ("nvidia_a100-sxm4-40gb", "NVIDIA A100-SXM4-40GB", true),
+            ("nvidia_h100_80gb", "NVIDIA H100 80GB HBM3", true),
+            ("nvidia_h100", "NVIDIA H1000", false),
         ] {
             let is_match = GpuModels::new(&[wanted.to_owned()]).matches(model);
             assert_eq!(is_match, is_it, "{wanted} of {model}");

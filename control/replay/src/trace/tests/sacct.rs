@@ -5,6 +5,17 @@ use super::*;
 const SACCT: &str = "JobID|User|Account|Partition|QOS|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocNodes|AllocCPUS|AllocTRES|State";
 
 #[test]
+fn byte_order_mark_at_the_start_is_ignored() {
+    let job = "7|a|p|q|n|2026-09-01T08:00:00|2026-09-01T08:05:00|2026-09-01T08:35:00|1800|60|2|4|node=2|COMPLETED";
+    for text in [
+        format!("\u{feff}{SACCT}\r\n{job}\r\n"),
+        format!("\u{feff}; MaxProcs: 16\n{SWF}\n"),
+    ] {
+        assert_eq!(read_text(&text).jobs.len(), 1, "{text}");
+    }
+}
+
+#[test]
 fn jobs_of_slurm_are_read_and_their_steps_are_not() {
     let text = format!(
         "{SACCT}\n\
