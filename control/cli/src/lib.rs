@@ -31,7 +31,7 @@ use connect::Connection;
 use failure::Failure;
 use output::Format;
 use serde_json::json;
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 /// Inspect, use and administer a GPU or HPC cluster.
 ///
@@ -133,7 +133,7 @@ pub fn main() -> ExitCode {
     // This binary is also executed as the supervisor of an allocation's processes, and as the disposable child
     // processes that run probes and driver calls.
     lattice_agent::child::run_if_child();
-    let cli = match Cli::try_parse() {
+    let cli = match read_arguments(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(error) => return report_usage(&error),
     };
@@ -151,6 +151,11 @@ pub fn main() -> ExitCode {
 /// Returns the command line with all subcommands, for tests and documentation.
 pub fn command() -> clap::Command {
     Cli::command()
+}
+
+/// Reads a command line, which begins with the program.
+fn read_arguments(words: Vec<OsString>) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(submit::separate_joined_values(&Cli::command(), words))
 }
 
 /// Returns the output format that a command line with an error requests. A later option takes precedence.
@@ -191,7 +196,7 @@ fn report_usage(error: &clap::Error) -> ExitCode {
         error.exit();
     }
     // The same error for the arguments as they may be printed.
-    match Cli::try_parse_from(shown) {
+    match read_arguments(shown.into_iter().map(OsString::from).collect()) {
         Err(error) => error.exit(),
         Ok(_) => {
             terminal::message_lines(error.render().to_string().trim_end());

@@ -1,6 +1,7 @@
 //! `lattice submit`: requests nodes for a program or script.
 
 mod flags;
+mod joined_values;
 mod script;
 
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
 use anyhow::Context as _;
 use clap::{Arg, Args, CommandFactory as _, ValueEnum};
 use flags::{CommandLineFlags, Flags};
+pub use joined_values::separate as separate_joined_values;
 use lattice_api::{
     allocation::{AllocationRequest, CheckpointBody, ConstraintsBody},
     outlook::OutlookView,

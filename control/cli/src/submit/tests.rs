@@ -53,6 +53,24 @@ fn a_script_is_a_file_with_arguments_or_a_flag() {
 }
 
 #[test]
+fn value_of_a_short_option_may_be_in_its_word() {
+    let (_folder, file) = script("#!/bin/sh\ntrue\n");
+    for last in [&[file.as_str(), "-N9"] as &[&str], &["--", "./run", "-N9"]] {
+        let words = [&["lattice", "submit", "-N3", "-t1h", "-pa/web"][..], last].concat();
+        let words = words.into_iter().map(std::ffi::OsString::from).collect();
+        let command = crate::read_arguments(words).map(|cli| cli.command);
+        let Ok(crate::Command::Cluster(crate::ClusterCommand::Submit(args))) = command else {
+            panic!("{last:?} is another command");
+        };
+        let input = args.read_input().map_err(|failure| failure.text).unwrap();
+        let request = input.check_request(&args.said);
+        let request = request.map_err(|failure| failure.text).unwrap();
+        assert_eq!((request.nodes, request.project.as_str()), (3, "a/web"));
+        assert_eq!(request.argv.last().map(String::as_str), Some("-N9"));
+    }
+}
+
+#[test]
 fn a_command_is_behind_the_dashes() {
     let asked = request(&["-p", "a", "--", "job.sh", "-N", "4", "--", "x"]).unwrap();
     assert_eq!(asked.argv, ["job.sh", "-N", "4", "--", "x"]);
