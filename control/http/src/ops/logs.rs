@@ -72,7 +72,8 @@ pub(crate) async fn logs(
         chunks = match first {
             Some(Err(error)) => return Err(log_problem(&LogError::Agent(error))),
             Some(Ok(first)) => stream::once(ready(Ok(first))).chain(chunks).boxed(),
-            None => chunks,
+            // A stream must not be polled again after its end.
+            None => stream::empty().boxed(),
         };
     }
     Ok(with_stream_place(place, chunks))
