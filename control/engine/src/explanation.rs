@@ -6,7 +6,7 @@ use lattice_api::{
     text::time,
 };
 use lattice_placement::{Explanation, Score, Weights};
-use lattice_quorum_types::{Allocation, AllocationState, NameLookup, hostlist};
+use lattice_quorum_types::{Allocation, AllocationState, NameLookup, hostlist, text::counted};
 use lattice_view::{LastPlan, View};
 
 /// Reason why a pending, held or blocked allocation waits; `None` in any other state.
@@ -21,7 +21,10 @@ pub fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {
             ),
             Some(explanation) => explanation.text(&|id| view.name_of(id)),
             None => match array_of(view, a).and_then(reached_element_limit) {
-                Some(most) => format!("array limit reached: at most {most} elements run at once"),
+                Some(most) => {
+                    let most = counted(u64::from(most), "element");
+                    format!("array limit reached: at most {most} at once")
+                }
                 None => "waits for the next scheduling cycle".to_owned(),
             },
         }),

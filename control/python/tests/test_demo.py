@@ -176,7 +176,7 @@ async def test_a_tenant_from_its_creation_to_its_end(aclient: AsyncClient) -> No
     for path in reversed(tree[1:]):
         await aclient.delete_project(path)
     await aclient.delete_tenant(id)
-    with pytest.raises(NotFound, match="unknown project"):
+    with pytest.raises(NotFound, match="unknown tenant"):
         await aclient.get_tenant(id)
 
 

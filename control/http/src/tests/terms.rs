@@ -185,7 +185,7 @@ async fn an_array_waits_for_what_its_first_element_waits_for() {
     let id = submit(&fixture, "alice", &array("0-3%1")).await;
     fixture.assign(AllocationId(id.0 + 1), &["gpu001"]).await;
     let shown_reason = alice.allocation(id).await.unwrap().reason;
-    let reason = "array limit reached: at most 1 elements run at once";
+    let reason = "array limit reached: at most 1 element at once";
     assert_eq!(shown_reason.as_deref(), Some(reason));
     assert_eq!(
         alice.explanation(element(id, 2)).await.unwrap().summary,

@@ -59,10 +59,16 @@ impl Refusal {
                 }
                 Ok(())
             }
-            Refusal::UnknownProject { path } => write!(
-                f,
-                "unknown project \"{path}\"; `lattice project tree` shows all projects"
-            ),
+            Refusal::UnknownProject { path } => {
+                let kind = match path.is_tenant() {
+                    true => "tenant",
+                    false => "project",
+                };
+                write!(
+                    f,
+                    "unknown {kind} \"{path}\"; `lattice project tree` shows all tenants and projects"
+                )
+            }
             Refusal::ProjectExists { path } => write!(f, "project \"{path}\" exists already"),
             Refusal::ProjectNotEmpty {
                 path,
@@ -392,6 +398,16 @@ impl Refusal {
 mod tests {
     use super::*;
     use crate::{AllocationState, NodeId, progress::ArrayElement};
+
+    #[test]
+    fn first_part_of_a_path_is_a_tenant() {
+        for (path, kind) in [("ocean", "tenant"), ("ocean/waves", "project")] {
+            let path = crate::ProjectPath::new(path).ok();
+            let texts = path.map(|path| Refusal::UnknownProject { path }.to_string());
+            let is_named = texts.is_some_and(|text| text.starts_with(&format!("unknown {kind} ")));
+            assert!(is_named, "{kind}");
+        }
+    }
 
     #[test]
     fn names_replace_every_number_of_an_element() {
