@@ -221,14 +221,6 @@ impl Root {
         self.value(path.as_ref(), text::firmware)
     }
 
-    /// A one-value file with text from firmware, in which bytes that are no text are escaped; see
-    /// [`text::firmware_bytes`].
-    #[must_use]
-    pub fn firmware_bytes(&self, path: impl AsRef<Path>) -> Reading<String> {
-        let bytes = self.bytes(path);
-        bytes.and_then(|bytes| text::firmware_bytes(&bytes))
-    }
-
     /// A one-value file with a setting of the firmware: as [`Root::firmware`], but a text of zeros is a value.
     #[must_use]
     pub fn setting(&self, path: impl AsRef<Path>) -> Reading<String> {

@@ -32,8 +32,8 @@ pub struct MemoryDevice {
     pub part_number: Reading<String>,
     /// Serial number (identity).
     pub serial: Reading<String>,
-    /// Whether one of the strings other than the serial number is too long to be a value.
-    pub has_overlong_string: bool,
+    /// Whether one of the strings other than the serial number is in the table and cannot be decoded.
+    pub has_undecodable_string: bool,
 }
 
 /// One structure of the table: formatted part and strings.
@@ -77,38 +77,29 @@ impl<'a> Structure<'a> {
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// Number and bytes of the string with the 1-based number stored at `at`.
-    fn string_bytes(&self, at: usize) -> Reading<(u8, &'a [u8])> {
+    /// The string with the 1-based number stored at `at`.
+    fn string(&self, at: usize) -> Reading<String> {
         let number = match self.byte(at) {
             None | Some(0) => return Reading::Unsupported,
-            Some(number) => number,
+            Some(number) => usize::from(number),
         };
-        let mut strings = self.strings.split(|&byte| byte == 0);
-        match strings.nth(usize::from(number) - 1) {
+        match self.strings.split(|&byte| byte == 0).nth(number - 1) {
             None => Reading::failed(format!("SMBIOS string {number} is missing")),
-            Some(bytes) => Reading::Present((number, bytes)),
+            Some(bytes) => {
+                text::decode(&format!("SMBIOS string {number}"), bytes).and_then(text::firmware)
+            }
         }
     }
 
-    /// A string that is compared: bytes that are no text are escaped.
-    fn string(&self, at: usize) -> Reading<String> {
-        let bytes = self.string_bytes(at);
-        bytes.and_then(|(_, bytes)| text::firmware_bytes(bytes))
-    }
-
-    /// A string of the machine's identity, which must be a text.
-    fn identity(&self, at: usize) -> Reading<String> {
-        self.string_bytes(at).and_then(|(number, bytes)| {
-            text::decode(&format!("SMBIOS string {number}"), bytes).and_then(text::firmware)
+    /// Whether the string with the number stored at `at` is there and cannot be decoded.
+    fn is_undecodable(&self, at: usize) -> bool {
+        let index = self.byte(at).and_then(|number| number.checked_sub(1));
+        let mut strings = self.strings.split(|&byte| byte == 0);
+        let bytes = index.and_then(|index| strings.nth(usize::from(index)));
+        bytes.is_some_and(|bytes| {
+            let string = text::decode("SMBIOS", bytes).and_then(text::firmware);
+            matches!(string, Reading::Failed { .. })
         })
-    }
-
-    /// Whether the string with the number stored at `at` is there and too long to be a value.
-    fn is_overlong(&self, at: usize) -> bool {
-        let bytes = self.string_bytes(at);
-        bytes
-            .present()
-            .is_some_and(|(_, bytes)| matches!(text::firmware_bytes(bytes), Reading::Failed { .. }))
     }
 
     fn size(&self) -> Reading<u64> {
@@ -277,8 +268,10 @@ fn devices(all: &[Structure<'_>]) -> Reading<Vec<MemoryDevice>> {
                 technology: of(device.technology()),
                 manufacturer: of(device.string(0x17)),
                 part_number: of(device.string(0x1a)),
-                serial: of(device.identity(0x18)),
-                has_overlong_string: COMPARED_STRINGS.iter().any(|&at| device.is_overlong(at)),
+                serial: of(device.string(0x18)),
+                has_undecodable_string: COMPARED_STRINGS
+                    .iter()
+                    .any(|&at| device.is_undecodable(at)),
                 size,
             }
         })

@@ -153,66 +153,15 @@ pub fn firmware(raw: &str) -> Reading<String> {
     })
 }
 
-/// Text from firmware as bytes: as [`firmware`], but every string is a value, whatever its bytes are. A byte that is not
-/// UTF-8, and each byte of a control character, is written as `\xff`, and a backslash as `\\`. Two different strings
-/// therefore never have one text, apart from whitespace and composition.
-#[must_use]
-pub fn firmware_bytes(bytes: &[u8]) -> Reading<String> {
-    let is_escaped = |c: char| c == '\\' || is_unprintable(c);
-    if let Ok(text) = std::str::from_utf8(bytes)
-        && !text.contains(is_escaped)
-    {
-        return firmware(text);
-    }
-    let length = bytes.trim_ascii().len();
-    if length > MAX_TEXT_BYTES {
-        return too_long(length);
-    }
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\\' => text.push_str(r"\\"),
-                c if is_unprintable(c) => {
-                    push_escaped(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes());
-                }
-                c => text.push(c),
-            }
-        }
-        push_escaped(&mut text, chunk.invalid());
-    }
-    Reading::Present(collapse(&text))
-}
-
-/// Whether a text of [`firmware_bytes`] contains an escaped byte: the firmware wrote bytes that are no text.
-#[must_use]
-pub fn has_escapes(text: &str) -> bool {
-    text.replace(r"\\", "").contains(r"\x")
-}
-
-/// Whether the character is a control character, and not one that [`collapse`] treats as whitespace.
-fn is_unprintable(c: char) -> bool {
-    c.is_control() && !c.is_whitespace() && c != '\0'
-}
-
-fn push_escaped(text: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        text.push_str(&format!("\\x{byte:02x}"));
-    }
-}
-
-fn too_long(length: usize) -> Reading<String> {
-    Reading::failed(format!(
-        "text of {length} bytes exceeds the limit of {MAX_TEXT_BYTES} bytes"
-    ))
-}
-
 /// A setting of firmware or a driver: as [`firmware`], but a text of zeros is a value.
 #[must_use]
 pub fn setting(raw: &str) -> Reading<String> {
     let text = collapse(raw);
     if text.len() > MAX_TEXT_BYTES {
-        return too_long(text.len());
+        return Reading::failed(format!(
+            "text of {} bytes exceeds the limit of {MAX_TEXT_BYTES} bytes",
+            text.len()
+        ));
     }
     if text.chars().any(char::is_control) {
         return Reading::failed(format!(
@@ -430,39 +379,6 @@ mod tests {
         };
         assert!(why.ends_with(r#": "A\x01B""#), "{why}");
         assert_eq!(escaped(b""), "");
-    }
-
-    #[test]
-    fn every_string_of_the_firmware_is_a_value() {
-        for (bytes, text) in [
-            (&b"Gr\xf6\xdfe 1\n"[..], r"Gr\xf6\xdfe 1"),
-            // The product version of a Dell R6515.
-            (&b"\xff\x1c[\xfe\n"[..], r"\xff\x1c[\xfe"),
-            ("A\u{85}B\u{80}".as_bytes(), r"A B\xc2\x80"),
-            (&b"A\x80"[..], r"A\x80"),
-            (&b" A\0 \x01 "[..], r"A \x01"),
-            // A backslash of the firmware is never that of an escape.
-            (&br"A\xff"[..], r"A\\xff"),
-            (&b"A\\\xff"[..], r"A\\\xff"),
-            ("Größe 1".as_bytes(), "Größe 1"),
-        ] {
-            assert_eq!(firmware_bytes(bytes), Reading::Present(text.to_owned()));
-        }
-        for bytes in [&b"N/A"[..], &b"0.0"[..], &b"\n"[..], &b"\0"[..]] {
-            assert_eq!(firmware_bytes(bytes), Reading::Unsupported, "{bytes:?}");
-        }
-        for (text, has) in [
-            (r"Gr\xf6\xdfe", true),
-            (r"A\\\xff", true),
-            (r"A\\xff", false),
-            ("A", false),
-        ] {
-            assert_eq!(has_escapes(text), has, "{text}");
-        }
-        let longest = firmware_bytes(&[0xff; MAX_TEXT_BYTES]);
-        assert_eq!(longest.present().map(String::len), Some(4 * MAX_TEXT_BYTES));
-        let longer = firmware_bytes(&[0xff; MAX_TEXT_BYTES + 1]);
-        assert!(matches!(longer, Reading::Failed { .. }), "{longer:?}");
     }
 
     #[test]

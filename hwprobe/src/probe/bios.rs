@@ -3,9 +3,9 @@
 
 mod settings;
 
-use super::{ProbeResult, escaped_keys::EscapedKeys};
+use super::ProbeResult;
 use crate::{Host, Root};
-use lattice_conformance::{Class, FindingCode, Reading, Value, text};
+use lattice_conformance::{Class, Reading, Value, text};
 use std::collections::BTreeMap;
 
 const DMI: &str = "/sys/class/dmi/id";
@@ -21,8 +21,7 @@ const REQUIRED: &[(&str, &str)] = &[
     ("bios.product.name", "product_name"),
 ];
 
-/// The keys that a machine may lack. A string that is there and cannot be read, or is too long, leaves the class
-/// incomplete.
+/// The keys that a machine may lack. A string that is there and cannot be decoded leaves the class incomplete.
 const OPTIONAL: &[(&str, &str)] = &[
     ("bios.date", "bios_date"),
     ("bios.release", "bios_release"),
@@ -41,18 +40,13 @@ const OPTIONAL: &[(&str, &str)] = &[
 pub fn probe(host: &Host) -> ProbeResult {
     let mut probed = ProbeResult::new(Class::Bios);
     let root = &host.root;
-    let compared = |file: &str| root.firmware_bytes(format!("{DMI}/{file}"));
-    let mut escaped = EscapedKeys::default();
+    let read = |file: &str| root.firmware(format!("{DMI}/{file}"));
     for (key, file) in REQUIRED {
-        probed
-            .record
-            .require(*key, escaped.note(key, compared(file)));
+        probed.record.require(*key, read(file));
     }
     for (key, file) in OPTIONAL {
-        let text = escaped.note(key, compared(file));
-        probed.record.require_if_failed(*key, text);
+        probed.record.require_if_failed(*key, read(file));
     }
-    escaped.report(FindingCode::BiosTextEscaped, &mut probed);
     probed.record.put("bios.boot_mode", boot_mode(root));
     probed
         .record
@@ -66,10 +60,8 @@ pub fn probe(host: &Host) -> ProbeResult {
     settings::put_settings(root, &mut probed);
 
     let identity = &mut probed.identity;
-    // The cohort of the node consists of texts that the class has too.
-    identity.vendor = compared("sys_vendor");
-    identity.product = compared("product_name");
-    let read = |file: &str| root.firmware(format!("{DMI}/{file}"));
+    identity.vendor = read("sys_vendor");
+    identity.product = read("product_name");
     identity.product_serial = read("product_serial");
     identity.product_uuid = read("product_uuid").map(|uuid| uuid.to_ascii_lowercase());
     identity.board_serial = read("board_serial");

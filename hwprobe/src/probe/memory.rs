@@ -5,10 +5,10 @@
 
 mod cxl;
 
-use super::{ProbeResult, escaped_keys::EscapedKeys};
+use super::ProbeResult;
 use crate::smbios::{self, MemoryDevice};
 use crate::{Host, Root};
-use lattice_conformance::{Class, ClassRecord, FindingCode, Reading, Value, text};
+use lattice_conformance::{Class, ClassRecord, Reading, Value, text};
 
 /// The raw SMBIOS table; readable by root only.
 pub(crate) const DMI_TABLE: &str = "/sys/firmware/dmi/tables/DMI";
@@ -26,7 +26,7 @@ pub fn probe(host: &Host) -> ProbeResult {
     let dimms = table
         .as_ref()
         .and_then(|table| smbios::memory_devices(table));
-    dimm_keys(&dimms, &mut probed);
+    dimm_keys(&dimms, &mut probed.record);
     let record = &mut probed.record;
     let correction = table.and_then(|table| smbios::error_correction(&table));
     record.put("memory.ecc", correction);
@@ -180,11 +180,9 @@ fn mebibytes(size: &str) -> Reading<u64> {
     text::unsigned(size).map(|size| size.saturating_mul(1 << 20))
 }
 
-/// Adds optional keys: an agent without root cannot read the table and still has a digest. A string in the table that is
-/// too long leaves the class incomplete.
-fn dimm_keys(dimms: &Reading<Vec<MemoryDevice>>, probed: &mut ProbeResult) {
-    let record = &mut probed.record;
-    let mut escaped = EscapedKeys::default();
+/// Adds optional keys: an agent without root cannot read the table and still has a digest. A string in the table that
+/// cannot be decoded leaves the class incomplete.
+fn dimm_keys(dimms: &Reading<Vec<MemoryDevice>>, record: &mut ClassRecord) {
     let count = dimms
         .as_ref()
         .map(|dimms| u32::try_from(dimms.len()).unwrap_or(u32::MAX));
@@ -192,24 +190,19 @@ fn dimm_keys(dimms: &Reading<Vec<MemoryDevice>>, probed: &mut ProbeResult) {
     for (slot, dimm) in dimms.present().into_iter().flatten().enumerate() {
         let mut put = |name: &str, reading: Reading<Value>| {
             let key = format!("memory.dimm.{slot}.{name}");
-            match dimm.has_overlong_string {
+            match dimm.has_undecodable_string {
                 true => record.require_if_failed(key, reading),
                 false => record.put(key, reading),
             }
         };
-        let mut text = |name: &str, reading: &Reading<String>| {
-            let key = format!("memory.dimm.{slot}.{name}");
-            escaped.note(&key, reading.clone()).map(Value::Text)
-        };
-        put("locator", text("locator", &dimm.locator));
-        put("bank", text("bank", &dimm.bank));
+        put("locator", dimm.locator.clone().map(Value::Text));
+        put("bank", dimm.bank.clone().map(Value::Text));
         put("size", dimm.size.clone().map(Value::amount));
         put("type", dimm.kind.clone().map(Value::Text));
         put("speed", dimm.speed.clone().map(Value::amount));
         put("rank", dimm.rank.clone().map(Value::amount));
         put("technology", dimm.technology.clone().map(Value::Text));
-        put("manufacturer", text("manufacturer", &dimm.manufacturer));
-        put("part_number", text("part_number", &dimm.part_number));
+        put("manufacturer", dimm.manufacturer.clone().map(Value::Text));
+        put("part_number", dimm.part_number.clone().map(Value::Text));
     }
-    escaped.report(FindingCode::MemoryTextEscaped, probed);
 }

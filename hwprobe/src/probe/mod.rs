@@ -6,7 +6,6 @@
 pub mod bios;
 pub mod bmc;
 pub mod cpu;
-mod escaped_keys;
 pub mod gpu;
 pub mod kernel;
 pub mod memory;

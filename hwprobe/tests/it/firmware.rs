@@ -98,84 +98,40 @@ fn fillers_of_firmware_are_no_values() {
     assert!(matches!(sku, Reading::Failed { .. }), "{sku:?}");
 }
 
-/// Evidence of the findings with this code.
-fn details<'a>(inventory: &'a Inventory, code: &str) -> Vec<&'a str> {
-    let findings = inventory.findings.iter().filter(|f| f.code == code);
-    findings.map(|f| f.detail.as_str()).collect()
-}
-
 #[test]
-fn dmi_bytes_that_are_no_text_are_compared() {
+fn a_dmi_string_beyond_utf8_fails_alone_and_leaves_its_class_incomplete() {
     // A required key and an optional one: the product version of a Dell R6515, and a name in ISO 8859-1.
-    for (file, key, bytes, other, text) in [
+    for (file, key, bytes, quoted) in [
         (
             "product_version",
             "bios.product.version",
             &b"\xff\x1c[\xfe\n"[..],
-            &b"\xff\x1d[\xfe\n"[..],
             r"\xff\x1c[\xfe",
         ),
         (
             "product_name",
             "bios.product.name",
             &b"Gr\xf6\xdfe 1\n"[..],
-            &br"Gr\xf6\xdfe 1"[..],
             r"Gr\xf6\xdfe 1",
         ),
     ] {
-        let read = |bytes: &[u8]| {
-            let tree = Tree::node();
-            tree.bytes(&format!("/sys/class/dmi/id/{file}"), bytes);
-            tree.probe()
+        let tree = Tree::node();
+        let before = tree.probe();
+        tree.bytes(&format!("/sys/class/dmi/id/{file}"), bytes);
+        let after = tree.probe();
+        let why = format!("/sys/class/dmi/id/{file}: not UTF-8: \"{quoted}\"");
+        let ClassState::Incomplete { missing } = after.records[&Class::Bios].state() else {
+            panic!("{:?}", after.records[&Class::Bios]);
         };
-        let inventory = read(bytes);
-        let bios = &inventory.records[&Class::Bios];
-        assert_eq!(
-            bios.get(key),
-            Reading::Present(Value::Text(text.to_owned()))
-        );
-        assert!(
-            matches!(bios.state(), ClassState::Complete { .. }),
-            "{bios:?}"
-        );
-        assert_eq!(
-            details(&inventory, "bios_text_escaped"),
-            [format!(r"{key}: bytes that are no text are shown as \xff")]
-        );
-        // The same bytes are equal, other bytes are not, and neither is a text that looks like the escaped one.
-        let digest = |inventory: &Inventory| inventory.marks()[&Class::Bios].digest();
-        assert!(digest(&inventory).is_some());
-        assert_eq!(digest(&read(bytes)), digest(&inventory));
-        assert_ne!(digest(&read(other)), digest(&inventory));
-        // The node has a cohort.
-        assert!(inventory.identity.product.is_known(), "{file}");
+        let expected: BTreeMap<String, Reading<Value>> =
+            [(key.to_owned(), Reading::failed(why))].into();
+        assert_eq!(missing, expected);
+        // Every other value is there, and every other class has its digest.
+        assert_eq!(shown(&after, Class::Bios, "bios.version"), "2.1.3");
+        let (mut before, mut after) = (before.marks(), after.marks());
+        assert!(before.remove(&Class::Bios).is_some() && after.remove(&Class::Bios).is_some());
+        assert_eq!(before, after);
     }
-    assert_eq!(details(&Tree::node().probe(), "bios_text_escaped"), [""; 0]);
-    // A serial number identifies a machine only if it is a text.
-    let tree = Tree::node();
-    tree.bytes("/sys/class/dmi/id/product_serial", b"A\xff1\n");
-    let serial = tree.probe().identity.product_serial;
-    assert!(matches!(serial, Reading::Failed { .. }), "{serial:?}");
-}
-
-#[test]
-fn dmi_string_that_cannot_be_a_value_leaves_its_class_incomplete() {
-    let tree = Tree::node();
-    let before = tree.probe();
-    tree.file("/sys/class/dmi/id/product_version", &"V".repeat(300));
-    let after = tree.probe();
-    let ClassState::Incomplete { missing } = after.records[&Class::Bios].state() else {
-        panic!("{:?}", after.records[&Class::Bios]);
-    };
-    let why = "text of 300 bytes exceeds the limit of 256 bytes";
-    let expected: BTreeMap<String, Reading<Value>> =
-        [("bios.product.version".to_owned(), Reading::failed(why))].into();
-    assert_eq!(missing, expected);
-    // Every other value is there, and every other class has its digest.
-    assert_eq!(shown(&after, Class::Bios, "bios.version"), "2.1.3");
-    let (mut before, mut after) = (before.marks(), after.marks());
-    assert!(before.remove(&Class::Bios).is_some() && after.remove(&Class::Bios).is_some());
-    assert_eq!(before, after);
     // An optional string that only root may read is no failure.
     let tree = Tree::node();
     let denied = serde_json::json!({ "/sys/class/dmi/id/product_version": "permission denied" });
@@ -184,49 +140,31 @@ fn dmi_string_that_cannot_be_a_value_leaves_its_class_incomplete() {
     assert!(matches!(state, ClassState::Complete { .. }), "{state:?}");
 }
 
-/// Table with one DIMM of this manufacturer.
-fn dimm_of(manufacturer: &[u8]) -> Vec<u8> {
+#[test]
+fn a_dimm_string_beyond_utf8_leaves_memory_incomplete() {
+    let tree = Tree::node();
     let mut dimm = vec![0; 0x22];
     dimm[..2].copy_from_slice(&[17, 0x22]);
     dimm[0x0c..0x0e].copy_from_slice(&0x7000_u16.to_le_bytes());
     dimm[0x10] = 1;
     dimm[0x17] = 2;
-    dimm.extend_from_slice(b"A1\0");
-    dimm.extend_from_slice(manufacturer);
-    dimm.extend_from_slice(b"\0\0");
-    dimm
-}
-
-#[test]
-fn dimm_bytes_that_are_no_text_are_compared() {
-    let tree = Tree::node();
-    tree.bytes("/sys/firmware/dmi/tables/DMI", &dimm_of(b"Hyn\xeex"));
-    let inventory = tree.probe();
-    let memory = &inventory.records[&Class::Memory];
-    assert!(
-        matches!(memory.state(), ClassState::Complete { .. }),
-        "{memory:?}"
-    );
-    let get = |key: &str| shown(&inventory, Class::Memory, key);
-    assert_eq!(get("memory.dimm.0.manufacturer"), r"Hyn\xeex");
-    assert_eq!(get("memory.dimm.0.locator"), "A1");
-    assert_eq!(
-        details(&inventory, "memory_text_escaped"),
-        [r"memory.dimm.0.manufacturer: bytes that are no text are shown as \xff"]
-    );
-
-    tree.bytes("/sys/firmware/dmi/tables/DMI", &dimm_of(&[b'H'; 300]));
+    dimm.extend_from_slice(b"A1\0Hyn\xeex\0\0");
+    tree.bytes("/sys/firmware/dmi/tables/DMI", &dimm);
     let inventory = tree.probe();
     let ClassState::Incomplete { missing } = inventory.records[&Class::Memory].state() else {
         panic!("{:?}", inventory.records[&Class::Memory]);
     };
-    let why = "text of 300 bytes exceeds the limit of 256 bytes";
+    let why = r#"SMBIOS string 2: not UTF-8: "Hyn\xeex""#;
     let expected: BTreeMap<String, Reading<Value>> = [(
         "memory.dimm.0.manufacturer".to_owned(),
         Reading::failed(why),
     )]
     .into();
     assert_eq!(missing, expected);
+    assert_eq!(
+        shown(&inventory, Class::Memory, "memory.dimm.0.locator"),
+        "A1"
+    );
     // The node keeps its memory, so it stays usable.
     assert!(inventory.resources.memory_bytes.present().is_some());
 }

@@ -28,26 +28,6 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// Bytes of a value from [`text::firmware_bytes`].
-fn unescaped(text: &str) -> Vec<u8> {
-    let (mut bytes, mut rest) = (Vec::new(), text);
-    while let Some((before, escape)) = rest.split_once('\\') {
-        bytes.extend_from_slice(before.as_bytes());
-        match escape.strip_prefix('\\') {
-            Some(after) => {
-                bytes.push(b'\\');
-                rest = after;
-            }
-            None => {
-                bytes.push(u8::from_str_radix(&escape[1..3], 16).unwrap());
-                rest = &escape[3..];
-            }
-        }
-    }
-    bytes.extend_from_slice(rest.as_bytes());
-    bytes
-}
-
 /// Bytes similar to what the parsers expect, and arbitrary others.
 fn any_text() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![
@@ -218,16 +198,6 @@ proptest! {
                 let text = std::str::from_utf8(&bytes).unwrap();
                 prop_assert!(is_from(&Value::Text(value), text));
             }
-        }
-    }
-
-    /// Every string of the firmware can be restored from its value, so two different ones are never equal.
-    #[test]
-    fn firmware_bytes_are_kept(
-        bytes in prop::collection::vec(prop::sample::select(b"\\xfe1A\x01\xc3\xa9\xff\x80".to_vec()), 1..24),
-    ) {
-        if let Reading::Present(value) = text::firmware_bytes(&bytes) {
-            prop_assert_eq!(unescaped(&value), bytes);
         }
     }
 

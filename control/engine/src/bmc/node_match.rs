@@ -4,7 +4,7 @@
 //! names, products by a common model number. Equal serial numbers or UUIDs prove ownership. Different ones prove
 //! nothing, because a blade and its node may each have their own.
 
-use lattice_conformance::{Identity, Reading, text};
+use lattice_conformance::{Identity, Reading};
 use lattice_redfish::SystemName;
 
 /// Result of the comparison.
@@ -79,9 +79,7 @@ fn known_text(reading: &Reading<String>) -> Option<&str> {
     let text = reading.present()?.trim();
     let plain = text.to_lowercase();
     let is_placeholder = PLACEHOLDERS.iter().any(|word| plain.starts_with(word));
-    // Another source may have such a string in another form.
-    let is_text = !text::has_escapes(text);
-    (!text.is_empty() && !is_placeholder && is_text).then_some(text)
+    (!text.is_empty() && !is_placeholder).then_some(text)
 }
 
 fn words(text: &str) -> impl Iterator<Item = String> {
@@ -139,16 +137,6 @@ mod tests {
             ..SystemName::default()
         };
         match_node(&system, &host)
-    }
-
-    /// A string with bytes that are no text has another form in another source, or none.
-    #[test]
-    fn escaped_names_prove_nothing() {
-        let host = [r"Gr\xf6\xdfe", r"R7\xff 1000", ""];
-        let system = ["Dell", "PowerEdge R750", ""];
-        assert_eq!(compare(host, system), NodeMatch::Unverified);
-        let plain = ["Größe", "R7 1000", ""];
-        assert!(matches!(compare(plain, system), NodeMatch::Other(_)));
     }
 
     #[test]

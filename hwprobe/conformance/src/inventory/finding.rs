@@ -10,8 +10,6 @@ pub enum FindingCode {
     BiosRebootPending,
     /// Settings sent to the BMC change at the next boot.
     BiosSettingsPending,
-    /// Strings of the firmware contain bytes that are no text.
-    BiosTextEscaped,
     /// Two sources report different BIOS versions.
     BiosVersionMismatch,
     /// The BMC lists entries of its firmware inventory that it does not provide.
@@ -34,8 +32,6 @@ pub enum FindingCode {
     GpuModePending,
     /// The bus and the driver report different distances between two GPUs.
     GpuTopologyMismatch,
-    /// Strings of the DIMMs contain bytes that are no text.
-    MemoryTextEscaped,
     /// Settings of a NIC's firmware change at the next boot.
     NicConfigPending,
     /// A NIC that an earlier pass found is missing.
@@ -52,10 +48,9 @@ pub enum FindingCode {
 
 impl FindingCode {
     /// Every finding code.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 19] = [
         Self::BiosRebootPending,
         Self::BiosSettingsPending,
-        Self::BiosTextEscaped,
         Self::BiosVersionMismatch,
         Self::BmcDeadLink,
         Self::BmcIdentityMismatch,
@@ -67,7 +62,6 @@ impl FindingCode {
         Self::GpuLost,
         Self::GpuModePending,
         Self::GpuTopologyMismatch,
-        Self::MemoryTextEscaped,
         Self::NicConfigPending,
         Self::NicMissing,
         Self::NicRebootPending,
@@ -82,7 +76,6 @@ impl FindingCode {
         match self {
             Self::BiosRebootPending => "bios_reboot_pending",
             Self::BiosSettingsPending => "bios_settings_pending",
-            Self::BiosTextEscaped => "bios_text_escaped",
             Self::BiosVersionMismatch => "bios_version_mismatch",
             Self::BmcDeadLink => "bmc_dead_link",
             Self::BmcIdentityMismatch => "bmc_identity_mismatch",
@@ -94,7 +87,6 @@ impl FindingCode {
             Self::GpuLost => "gpu_lost",
             Self::GpuModePending => "gpu_mode_pending",
             Self::GpuTopologyMismatch => "gpu_topology_mismatch",
-            Self::MemoryTextEscaped => "memory_text_escaped",
             Self::NicConfigPending => "nic_config_pending",
             Self::NicMissing => "nic_missing",
             Self::NicRebootPending => "nic_reboot_pending",
@@ -114,10 +106,9 @@ impl FindingCode {
     #[must_use]
     pub const fn class(self) -> Class {
         match self {
-            Self::BiosRebootPending
-            | Self::BiosSettingsPending
-            | Self::BiosTextEscaped
-            | Self::BiosVersionMismatch => Class::Bios,
+            Self::BiosRebootPending | Self::BiosSettingsPending | Self::BiosVersionMismatch => {
+                Class::Bios
+            }
             Self::BmcDeadLink
             | Self::BmcIdentityMismatch
             | Self::BmcNotAvailable
@@ -128,7 +119,6 @@ impl FindingCode {
             | Self::GpuLost
             | Self::GpuModePending
             | Self::GpuTopologyMismatch => Class::Gpu,
-            Self::MemoryTextEscaped => Class::Memory,
             Self::NicConfigPending
             | Self::NicMissing
             | Self::NicRebootPending
@@ -140,7 +130,7 @@ impl FindingCode {
     }
 }
 
-/// A contradiction between two sources, or a peculiarity of one. It concerns health, never a digest.
+/// A contradiction between two sources. It concerns health, never a digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The class of the probe that reported the finding.

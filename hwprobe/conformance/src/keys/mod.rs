@@ -123,8 +123,7 @@ pub fn markdown() -> String {
          no digest while a required key that was requested is unknown, or any key timed out. Keys \
          of a source that is not read, such as a BMC, are not in the record. Numbers have the unit \
          of their row. A value that does not exist is `absent`; a value that the device cannot \
-         provide is `unsupported`. In strings of SMBIOS, a byte that is no text is written as \
-         `\\xff`, and a backslash as `\\\\`.\n",
+         provide is `unsupported`.\n",
     );
     for class in Class::ALL {
         let rows = ROWS

@@ -22,10 +22,8 @@ fn what_waits_for_a_reboot_or_an_operator_is_no_fault_of_the_node() {
         FindingCode::NicRebootPending,
         FindingCode::BiosRebootPending,
         FindingCode::BiosSettingsPending,
-        FindingCode::BiosTextEscaped,
         FindingCode::BiosVersionMismatch,
         FindingCode::BmcNotAvailable,
-        FindingCode::MemoryTextEscaped,
         FindingCode::PowerMeterAmbiguous,
     ] {
         let mut engine = engine();

@@ -17,7 +17,7 @@ xids:
 ";
     let shipped = Table::shipped().unwrap();
     let table = shipped.clone().with_site(site).unwrap();
-    assert_eq!(table.version, "2026.11.6+site-7");
+    assert_eq!(table.version, "2026.11.7+site-7");
     let pending = &table.checks["gpu.row_remap.pending"];
     assert!(pending.observe_only);
     assert_eq!(pending.when, shipped.checks["gpu.row_remap.pending"].when);

@@ -5,7 +5,6 @@ use super::Case::{self, Above, Finds, Left, Rises, Word};
 pub(super) const ROWS: &[(&str, Case)] = &[
     ("bios.reboot_pending", Finds("bios_reboot_pending")),
     ("bios.settings_pending", Finds("bios_settings_pending")),
-    ("bios.text_escaped", Finds("bios_text_escaped")),
     ("bios.version_mismatch", Finds("bios_version_mismatch")),
     ("bmc.dead_link", Finds("bmc_dead_link")),
     ("bmc.not_available", Finds("bmc_not_available")),
@@ -17,7 +16,6 @@ pub(super) const ROWS: &[(&str, Case)] = &[
     ("gpu.lost", Finds("gpu_count_mismatch")),
     ("gpu.mode_pending", Finds("gpu_mode_pending")),
     ("gpu.topology", Finds("gpu_topology_mismatch")),
-    ("memory.text_escaped", Finds("memory_text_escaped")),
     ("nic.missing", Finds("nic_missing")),
     ("nic.reboot_pending", Finds("nic_reboot_pending")),
     ("nic.verbs_missing", Finds("nic_verbs_missing")),
