@@ -264,7 +264,26 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
         description: args.description,
     };
     let project = connection.client.create_project(&request, None).await?;
-    print_project(&project, connection.format)
+    print_project(&project, connection.format)?;
+    if let Some(note) = closed_note(&project) {
+        output::message!("note: {note}");
+    }
+    Ok(())
+}
+
+/// Returns a note on a new project that has a limit of 0, which is the default where a level above is limited.
+fn closed_note(project: &ProjectView) -> Option<String> {
+    let limits = &project.limits;
+    let (name, flag) = match (limits.max_nodes, limits.max_concurrent_allocations) {
+        (Some(0), _) => ("max_nodes", "--max-nodes"),
+        (_, Some(0)) => ("max_concurrent_allocations", "--max-concurrent-allocations"),
+        _ => return None,
+    };
+    let path = &project.path;
+    Some(format!(
+        "{name} of {path} is 0, so every submit to it is refused; set it: lattice project set \
+         {path} {flag} NUMBER"
+    ))
 }
 
 async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
@@ -303,6 +322,25 @@ mod tests {
             revision: Revision(1),
             overcommitted: false,
         }
+    }
+
+    #[test]
+    fn limit_of_zero_is_noted() {
+        let mut created = project("acme/c");
+        assert_eq!(closed_note(&created), None);
+        created.limits.max_nodes = Some(0);
+        let note = "max_nodes of acme/c is 0, so every submit to it is refused; set it: lattice \
+                    project set acme/c --max-nodes NUMBER";
+        assert_eq!(closed_note(&created).as_deref(), Some(note));
+        created.limits = LimitsBody {
+            max_nodes: None,
+            max_concurrent_allocations: Some(0),
+        };
+        let note = closed_note(&created).unwrap();
+        assert!(
+            note.ends_with("--max-concurrent-allocations NUMBER"),
+            "{note}"
+        );
     }
 
     #[test]
