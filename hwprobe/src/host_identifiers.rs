@@ -219,7 +219,13 @@ impl HostIdentifiers {
 
     fn add_addresses(&mut self, addresses: Vec<IpAddr>) {
         let is_own = |address: &IpAddr| !address.is_loopback() && !address.is_unspecified();
-        self.addresses.extend(addresses.into_iter().filter(is_own));
+        for address in addresses.into_iter().filter(is_own) {
+            // PXELINUX names the configuration of a node so.
+            if let IpAddr::V4(address) = address {
+                self.add_id(format!("{:08x}", u32::from(address)));
+            }
+            self.addresses.insert(address);
+        }
     }
 
     /// Finds the host's IP addresses in any notation.
