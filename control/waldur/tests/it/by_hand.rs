@@ -1,5 +1,5 @@
 //! Changes by hand in Waldur, as a person in finance or a customer makes them: plans switched back, rows deleted, ids
-//! replaced, and orders that contradict the cluster. Found with a real Waldur, whose rules the fixture has.
+//! replaced, and orders that contradict the cluster. Found with a real Waldur; the fixture has the same rules.
 
 use crate::{
     common::{BEGIN, HOUR, vcluster},
@@ -206,7 +206,7 @@ async fn a_schedule_moves_no_usage_of_an_ended_plan() {
     assert_eq!(billed(&fixture, "node_hours"), 200);
 }
 
-/// A resource whose id was replaced is not ordered a second time, which would bill the month twice.
+/// A resource with a replaced id is not ordered a second time, which would bill the month twice.
 #[tokio::test]
 async fn a_resource_with_another_id_is_not_ordered_again() {
     let mut fixture = with_two_plans().await;
@@ -392,7 +392,7 @@ async fn another_plan_leaves_the_limit_of_an_administrator() {
     fixture.assert_equal(MONTH, BEGIN, fixture.world.now());
 }
 
-/// A limit whose order Waldur does not let us accept is not in force.
+/// A limit is not in force where Waldur does not let us accept its order.
 #[tokio::test]
 async fn a_limit_without_its_order_is_set_back() {
     let mut fixture = with_two_plans().await;
