@@ -20,7 +20,7 @@ pub fn separate(command: &Command, words: Vec<OsString>) -> Vec<OsString> {
     if words.peek().is_some_and(|word| word == "submit") {
         kept.extend(words.next());
         let submit = command.find_subcommand("submit");
-        known.extend(submit.into_iter().flat_map(Command::get_arguments));
+        known.extend(submit.into_iter().flat_map(|submit| submit.get_arguments()));
         copy_options(&known, &mut words, &mut kept);
     }
     kept.extend(words);

@@ -151,6 +151,15 @@ impl Record {
                     return Err(RecordError::NoRecord { path: path() });
                 }
                 Err(error) => {
+                    // A plain file that is truncated ends inside a line.
+                    if error.is_eof() && matches!(self.lines.next(&mut self.lossy), Ok(None)) {
+                        let why = format!(
+                            "the file is truncated: it ends inside line {number}; copy the file again"
+                        );
+                        self.about.cut_off = Some(why);
+                        self.is_over = true;
+                        break;
+                    }
                     return Err(RecordError::Line {
                         path: path(),
                         line: number,

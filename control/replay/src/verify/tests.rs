@@ -370,17 +370,23 @@ fn what_is_no_record_is_refused() {
 #[test]
 fn what_was_written_before_a_crash_is_a_record() {
     let lines = recorded(5, "none");
-    let packed = zstd::encode_all(&text(&lines)[..], 1).unwrap();
-    let cut = packed[..packed.len() * 3 / 4].to_vec();
-    let verdict = decided_again(cut).unwrap();
-    assert!(
-        verdict.cut_off.as_ref().unwrap().contains("truncated"),
-        "{:?}",
-        verdict.cut_off
-    );
-    assert_eq!(
-        (verdict.cycles_equal, &verdict.first_divergence),
-        (verdict.cycles, &None)
-    );
-    assert!(verdict.cycles > 0 && !verdict.is_same());
+    let plain = text(&lines);
+    let packed = zstd::encode_all(&plain[..], 1).unwrap();
+    // A plain record ends inside its last line.
+    for cut in [
+        packed[..packed.len() * 3 / 4].to_vec(),
+        plain[..plain.len() - 5].to_vec(),
+    ] {
+        let verdict = decided_again(cut).unwrap();
+        assert!(
+            verdict.cut_off.as_ref().unwrap().contains("truncated"),
+            "{:?}",
+            verdict.cut_off
+        );
+        assert_eq!(
+            (verdict.cycles_equal, &verdict.first_divergence),
+            (verdict.cycles, &None)
+        );
+        assert!(verdict.cycles > 0 && !verdict.is_same());
+    }
 }
