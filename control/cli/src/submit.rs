@@ -107,6 +107,15 @@ fn flag(field: &str) -> String {
     }
 }
 
+/// Replaces the field of a constraint at the start of a refusal by its flag: `--nodelist` for `constraints.nodelist`.
+fn with_flag(refusal: &str, field: &str) -> String {
+    let rest = refusal.strip_prefix(field);
+    match rest.filter(|rest| field.starts_with("constraints.") && rest.starts_with(':')) {
+        Some(rest) => format!("--{}{rest}", flag(field)),
+        None => refusal.to_owned(),
+    }
+}
+
 /// Reads a script; `-` is standard input.
 fn read_script(file: &str) -> Result<String, Failure> {
     let mut text = String::new();
@@ -477,7 +486,11 @@ async fn submit(
             }
             Err(error) => {
                 let note = wait_note(&error);
+                let field = error.problem().and_then(|problem| problem.field.clone());
                 let mut failure = Failure::from(error);
+                if let Some(field) = field {
+                    failure.text = with_flag(&failure.text, &field);
+                }
                 if let Some(note) = note {
                     failure.text.push_str(&format!("\nnote: {note}"));
                 }

@@ -53,6 +53,31 @@ fn a_script_is_a_file_with_arguments_or_a_flag() {
 }
 
 #[test]
+fn refusal_names_the_flag_of_a_constraint() {
+    for (field, refusal, text) in [
+        (
+            "constraints.gpu_models",
+            "constraints.gpu_models: no node",
+            "--gpu-model: no node",
+        ),
+        (
+            "constraints.nodelist",
+            "constraints.nodelist: 1 node",
+            "--nodelist: 1 node",
+        ),
+        (
+            "constraints",
+            "constraints.nodelist: 1",
+            "constraints.nodelist: 1",
+        ),
+        ("name", "name: too long", "name: too long"),
+        ("constraints.memory_bytes", "no node", "no node"),
+    ] {
+        assert_eq!(with_flag(refusal, field), text);
+    }
+}
+
+#[test]
 fn value_of_a_short_option_may_be_in_its_word() {
     let (_folder, file) = script("#!/bin/sh\ntrue\n");
     for last in [&[file.as_str(), "-N9"] as &[&str], &["--", "./run", "-N9"]] {

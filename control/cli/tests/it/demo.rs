@@ -410,7 +410,7 @@ fn only_ask(sandbox: &Sandbox) {
         assert!(no.stdout.is_empty() || no.code == Some(0), "{no:?}");
         no.code == Some(1)
             && no.stderr.contains(
-                "constraints.gpu_models: no node of vCluster default has h200; available: NVIDIA H100 80GB \
+                "--gpu-model: no node of vCluster default has h200; available: NVIDIA H100 80GB \
                  HBM3 (",
             )
     });

@@ -350,7 +350,7 @@ async fn graphs_that_cannot_be_are_refused_by_their_field() {
             with(json!({"nodes": 2, "constraints": {"nodelist": "gpu001"}})),
             400,
             "members.a.constraints.nodelist",
-            "are eligible",
+            "1 eligible node, but 2 needed",
         ),
     ] {
         let body = json!({"name": "g", "members": members});

@@ -13,6 +13,7 @@ use lattice_quorum_types::{
     limit::OnLimit,
     progress::{AllocationProgress, Tally},
     spec::{AllocationSpec, MAX_WORKLOAD_BYTES, OutputFiles},
+    text::counted,
 };
 use std::collections::BTreeSet;
 
@@ -161,7 +162,8 @@ pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     let excluded: BTreeSet<_> = spec.constraints.exclude.iter().collect();
     let usable = wanted.difference(&excluded).count();
     if !wanted.is_empty() && usable < spec.nodes as usize {
-        let reason = format!("{usable} nodes are eligible, but {} are needed", spec.nodes);
+        let usable = counted(usable as u64, "eligible node");
+        let reason = format!("{usable}, but {} needed", spec.nodes);
         return Err(invalid("constraints.nodelist", reason));
     }
     Ok(())
