@@ -20,7 +20,7 @@
 use crate::{
     agents::{Agents, LogChunks},
     cycles::CycleDurations,
-    error::{AgentError, LogError, ProposeError},
+    error::{AgentError, LogError, NoOutputReason, ProposeError},
     feed::{Change, Feed, Subscription},
     https_certificates::HttpsCertificates,
     metrics_registry::MetricsRegistry,
@@ -369,6 +369,7 @@ impl Core {
         if allocation.ranks.is_empty() {
             return Err(LogError::NotStarted {
                 allocation: allocation.name(),
+                why: NoOutputReason::of(&allocation),
             });
         }
         let ranks = u32::try_from(allocation.ranks.len()).unwrap_or(u32::MAX);

@@ -1,7 +1,9 @@
 //! Errors of requests to the core.
 
 use lattice_mesh::CallError;
-use lattice_quorum_types::{AllocationId, AllocationName, NodeId, Refusal, wire::Unavailable};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationName, NodeId, Refusal, wire::Unavailable,
+};
 
 /// Failure of a command. After [`Unavailable::OutcomeUnknown`] the command may still be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +69,31 @@ impl AgentError {
     }
 }
 
+/// Reason why an allocation without ranks has no output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoOutputReason {
+    /// The allocation waits.
+    #[error("it has not started yet")]
+    NotYet,
+    /// The allocation ended while it waited.
+    #[error("it ended without a start")]
+    Never,
+    /// The allocation is an array.
+    #[error("it is an array, and each element has its own output; name an element, such as 12_7")]
+    Array,
+}
+
+impl NoOutputReason {
+    /// Returns the reason for an allocation without ranks.
+    pub(crate) fn of(allocation: &Allocation) -> Self {
+        match allocation.spec.terms.array {
+            Some(_) => Self::Array,
+            None if allocation.state.is_terminal() => Self::Never,
+            None => Self::NotYet,
+        }
+    }
+}
+
 /// Failure to read the output of a rank.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
@@ -76,11 +103,13 @@ pub enum LogError {
         /// Requested allocation.
         id: AllocationId,
     },
-    /// The allocation has not started on any node yet.
-    #[error("allocation {allocation} has not started yet, so there is no output")]
+    /// The allocation has no ranks.
+    #[error("allocation {allocation} has no output: {why}")]
     NotStarted {
         /// Requested allocation.
         allocation: AllocationName,
+        /// Reason.
+        why: NoOutputReason,
     },
     /// The allocation has fewer ranks than the requested rank needs.
     #[error(

@@ -53,7 +53,7 @@ pub mod web_client;
 pub use agents::{LogChunks, ReadingKind};
 pub use bmc::{BmcFileError, BmcPlan, BmcTarget};
 pub use core::Core;
-pub use error::{AgentError, LogError, ProposeError};
+pub use error::{AgentError, LogError, NoOutputReason, ProposeError};
 pub use feed::{Change, Observed, Subscription};
 pub use history::{History, HistoryError};
 pub use inputs::Inputs;

@@ -346,6 +346,26 @@ async fn output_comes_from_node_for_owner() {
 }
 
 #[tokio::test]
+async fn missing_output_has_a_reason() {
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let reason = async |id: AllocationId| {
+        let refused = alice.logs(id, LogOptions::default()).await.err().unwrap();
+        assert_eq!(refused.problem().unwrap().code, "not_started");
+        refused.to_string()
+    };
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    assert!(reason(id).await.contains("it has not started yet"));
+    alice.cancel(id).await.unwrap();
+    assert!(reason(id).await.contains("it ended without a start"));
+    let mut request = job("atlas/web", 1);
+    request.array = Some("0-3".to_owned());
+    let made = alice.submit(&request, SubmitOptions::default()).await;
+    let array = made.unwrap().id.unwrap();
+    assert!(reason(array).await.contains("name an element"));
+}
+
+#[tokio::test]
 async fn readers_of_one_node_leave_room_for_orders_to_it() {
     let fixture = ApiFixture::furnished().await;
     let id = fixture.submit("alice", "atlas/web", 1).await;
