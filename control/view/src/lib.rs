@@ -34,4 +34,4 @@ pub use solver::{
     remaining_bandwidth, waiting,
 };
 pub use standing::{TenantStanding, TenantStandings, excess_allocations, tenants};
-pub use state::{BaseView, FormerValue, Hours, Inputs, Promised, UsedTime, ViewNode};
+pub use state::{ArrayNames, BaseView, FormerValue, Hours, Inputs, Promised, UsedTime, ViewNode};

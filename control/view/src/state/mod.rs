@@ -10,6 +10,7 @@ pub mod inputs;
 mod records;
 
 pub use apply::FormerValue;
+pub use array_names::ArrayNames;
 pub use bandwidth::Promised;
 pub use hours::{Hours, UsedTime};
 pub use inputs::Inputs;

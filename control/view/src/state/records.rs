@@ -73,7 +73,7 @@ pub struct BaseView<N> {
     /// Arrays that have not ended.
     pub arrays: Arc<ArrayIndex>,
     /// Names of array elements, also of arrays that have ended.
-    pub(crate) array_names: Arc<ArrayNames>,
+    pub array_names: Arc<ArrayNames>,
     /// Promised nodes, and the allocations for which they are promised.
     pub promises: Arc<PromiseIndex>,
     /// Latest values from the site's sources.
