@@ -145,6 +145,11 @@ waldur-month-end *options:
     cargo build -p lattice-cli -p lattice-quorum -p lattice-control -p lattice-agent -p lattice-fake-nvml
     python3 control/waldur/tests/real/month_end.py {{options}}
 
+# Waldur's contract: the fixture's answers compared with the recorded ones of a real Waldur. With the URL of a real one
+# (`just waldur-contract http://127.0.0.1:58000`, WALDUR_STAFF_TOKEN set): its answers.
+waldur-contract *arguments:
+    cargo run -p lattice-fake-waldur --example contract -- {{arguments}}
+
 # Generic clients: every call of gRPC by reflection, and REST by schemathesis over the OpenAPI document.
 generic-clients examples="100":
     cargo build -p lattice-cli
