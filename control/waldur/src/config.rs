@@ -21,6 +21,8 @@ use std::{
 const MOST_INTERVAL_S: u64 = 3_600;
 /// Longest time between two reconciliations on schedule, in hours: a week.
 const MOST_RECONCILE_HOURS: u64 = 168;
+/// Default time between two checks for new orders, in seconds. A check is one call for each offering.
+const ORDER_CHECK_S: u64 = 5;
 /// Largest configurable number of events in memory or on disk.
 const MOST_EVENTS: usize = 100_000_000;
 
@@ -73,6 +75,10 @@ pub struct WaldurConfig {
     /// Hours between two reconciliations on schedule; 0 for none. Each compares the present and the last month.
     #[serde(default = "one_day")]
     pub reconcile_hours: u64,
+    /// Seconds between two checks for new orders of customers; 0 for none. An order is answered at once then, and in the
+    /// next push otherwise.
+    #[serde(default = "order_check_s")]
+    pub order_check_seconds: u64,
     /// Whether a reconciliation on schedule also lowers totals.
     #[serde(default)]
     pub lower_totals: bool,
@@ -128,6 +134,9 @@ fn utc() -> String {
 fn one_day() -> u64 {
     24
 }
+fn order_check_s() -> u64 {
+    ORDER_CHECK_S
+}
 fn hpc() -> String {
     "HPC".to_owned()
 }
@@ -157,6 +166,8 @@ pub struct AccountingSettings {
     pub plans: BTreeMap<VclusterName, String>,
     /// Time between two reconciliations on schedule; `None` for none.
     pub reconcile_every: Option<Duration>,
+    /// Time between two checks for new orders; `None` for none.
+    pub order_check_every: Option<Duration>,
     /// See [`WaldurConfig::lower_totals`].
     pub lower_totals: bool,
     /// UUID of the customer that provides created offerings.
@@ -336,6 +347,10 @@ impl WaldurConfig {
             let text = format!("give 0 to {MOST_RECONCILE_HOURS} hours");
             problems.add("reconcile_hours", text);
         }
+        if self.order_check_seconds > MOST_INTERVAL_S {
+            let text = format!("give 1 to {MOST_INTERVAL_S} seconds, or 0 for none");
+            problems.add("order_check_seconds", text);
+        }
         if self
             .provider_customer
             .as_ref()
@@ -359,6 +374,8 @@ impl WaldurConfig {
             plans,
             reconcile_every: (self.reconcile_hours > 0)
                 .then(|| Duration::from_secs(self.reconcile_hours * 3_600)),
+            order_check_every: (self.order_check_seconds > 0)
+                .then(|| Duration::from_secs(self.order_check_seconds)),
             lower_totals: self.lower_totals,
             provider_customer: self
                 .provider_customer

@@ -118,6 +118,8 @@ pub struct AccountingSync {
     reconciled_at: Option<UnixMillis>,
     /// Node limits of tenants that were last applied from Waldur.
     applied_limits: BTreeMap<ProjectPath, u64>,
+    /// Open orders that the last round has seen, each with whether it waited for the provider's approval.
+    seen_orders: BTreeSet<(String, bool)>,
     /// Rejected single events, by their key in [`SyncStatus::parked`].
     refused: BTreeMap<String, Event>,
     /// Month of which the last round before its end has begun; see [`AccountingSync::next_round_in`].
@@ -156,6 +158,7 @@ impl AccountingSync {
             version_at: None,
             reconciled_at: None,
             applied_limits: BTreeMap::new(),
+            seen_orders: BTreeSet::new(),
             refused: BTreeMap::new(),
             final_round: None,
             report_time: Duration::ZERO,

@@ -100,6 +100,25 @@ impl AccountingReconciler {
     }
 }
 
+impl AccountingReconciler {
+    /// Resolves when Waldur has an order that no round has seen; never on a control that does not act.
+    async fn new_order(&self) {
+        let check_in = match self.cluster.is_acting() {
+            true => self.sync.order_check_in(),
+            false => None,
+        };
+        let Some(check_in) = check_in else {
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::time::sleep(check_in).await;
+            if self.sync.has_new_order().await {
+                return;
+            }
+        }
+    }
+}
+
 impl Reconciler for AccountingReconciler {
     const NAME: &'static str = "accounting";
 
@@ -136,7 +155,8 @@ impl Reconciler for AccountingReconciler {
         }
     }
 
-    /// Also wakes for a retry and for the last round of a month, which do not wait for the interval.
+    /// Also wakes for a new order of a customer, for a retry and for the last round of a month, which do not wait for the
+    /// interval.
     async fn wakes(&mut self) {
         let next_round_in = match self.cluster.is_acting() {
             true => self.sync.next_round_in(),
@@ -146,6 +166,7 @@ impl Reconciler for AccountingReconciler {
         tokio::select! {
             () = self.connection.wake.notified() => {}
             () = due(next_round_at) => {}
+            () = self.new_order() => {}
         }
     }
 }

@@ -12,8 +12,29 @@ use lattice_quorum_types::{
     ProjectPath,
     limit::{LimitPatch, Patch},
 };
+use std::time::Duration;
 
 impl AccountingSync {
+    /// Time until the next check for orders that no round has seen. `None` without checks, and while Waldur is known to
+    /// be unreachable.
+    pub fn order_check_in(&self) -> Option<Duration> {
+        let is_failed = self.retry.is_some();
+        self.settings.order_check_every.filter(|_| !is_failed)
+    }
+
+    /// Whether Waldur has an order that no round has seen. A failed check finds none; the next round reports the failure.
+    pub async fn has_new_order(&self) -> bool {
+        match self.waldur.open_orders(&self.objects).await {
+            Ok(open) => open
+                .iter()
+                .any(|order| !self.seen_orders.contains(&state_of(order))),
+            Err(error) => {
+                tracing::debug!(%error, "check for new orders failed");
+                false
+            }
+        }
+    }
+
     /// Answers the orders that wait for the provider. An order that Waldur does not let us answer is set aside. Returns
     /// whether an order was accepted, which changes its resource.
     pub(super) async fn answer_orders(
@@ -21,7 +42,9 @@ impl AccountingSync {
         known: &[KnownResource],
     ) -> Result<bool, RoundError> {
         let mut is_changed = false;
-        for order in self.waldur.open_orders(&self.objects).await? {
+        let open = self.waldur.open_orders(&self.objects).await?;
+        self.seen_orders = open.iter().map(state_of).collect();
+        for order in open {
             let name = format!("order {}", order.uuid);
             if self.is_parked(&name) {
                 continue;
@@ -209,6 +232,11 @@ impl AccountingSync {
         }
         Ok(Ok(scope))
     }
+}
+
+/// What a person can change about an open order without Lattice.
+fn state_of(order: &OpenOrder) -> (String, bool) {
+    (order.uuid.clone(), order.is_pending)
 }
 
 /// How an order is answered.

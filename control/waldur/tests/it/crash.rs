@@ -310,6 +310,7 @@ async fn one_that_is_killed() {
         offerings: BTreeMap::new(),
         plans: BTreeMap::new(),
         reconcile_every: None,
+        order_check_every: None,
         lower_totals: false,
         provider_customer: None,
         category: "HPC".to_owned(),

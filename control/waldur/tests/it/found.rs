@@ -613,8 +613,11 @@ async fn orders_of_customers_are_answered() {
         let (_, found) = fixture.waldur.request_as_admin("GET", &target, &json!({}));
         found["state"].as_str().unwrap().to_owned()
     };
+    assert!(!fixture.sync.has_new_order().await);
     let first = order(&fixture, 70);
+    assert!(fixture.sync.has_new_order().await);
     let status = fixture.round().await;
+    assert!(!fixture.sync.has_new_order().await);
     assert_eq!(
         (&status.failure, status.parked.len()),
         (&None, 0),

@@ -76,6 +76,7 @@ impl SyncFixture {
             offerings: BTreeMap::new(),
             plans: BTreeMap::new(),
             reconcile_every: None,
+            order_check_every: None,
             lower_totals: false,
             provider_customer: None,
             category: "HPC".to_owned(),

@@ -15,6 +15,7 @@ use lattice_waldur::{client::http_client, journal::Bounds};
 use lattice_waldur::{
     config::AccountingSettings, secret::SecretRef, status::SyncStatus, sync::ReconcileMode,
 };
+use serde_json::json;
 use std::{fs, os::unix::fs::PermissionsExt as _};
 use tempfile::TempDir;
 
@@ -40,6 +41,7 @@ fn settings(waldur: &FakeWaldur, folder: &TempDir) -> AccountingSettings {
         offerings: BTreeMap::new(),
         plans: BTreeMap::new(),
         reconcile_every: None,
+        order_check_every: Some(Duration::from_millis(50)),
         lower_totals: false,
         provider_customer: None,
         category: "HPC".to_owned(),
@@ -202,6 +204,42 @@ async fn last_round_of_a_month_wakes_the_reconciler() {
         .set_now("2026-11-30T23:59:10Z".parse().unwrap());
     assert_eq!(fixture.pass().await.failure, None);
     assert_eq!(fixture.reconciler.sync.next_round_in(), None);
+}
+
+/// A customer's order does not wait for the interval of an hour, and wakes the reconciler once.
+#[tokio::test]
+async fn new_order_wakes_the_reconciler() {
+    let mut fixture = AccountingFixture::new().await;
+    let _running = fixture.world.start("b1");
+    fixture.counted(1).await;
+    assert_eq!(fixture.pass().await.failure, None);
+    let quiet = tokio::time::timeout(Duration::from_millis(300), fixture.reconciler.wakes());
+    assert!(quiet.await.is_err(), "no order waits");
+    let post = |target: &str, body: serde_json::Value| {
+        let (status, made) = fixture.waldur.request_as_admin("POST", target, &body);
+        assert_eq!(status, 201, "{target}: {made}");
+        made
+    };
+    let customer = post("/api/customers/", json!({"name": "chemistry"}));
+    let project = post(
+        "/api/projects/",
+        json!({"name": "solvents", "customer": customer["url"]}),
+    );
+    let offering = fixture.waldur.snapshot().offerings.swap_remove(0);
+    let uuid = offering["uuid"].as_str().unwrap();
+    let public = format!("/api/marketplace-public-offerings/{uuid}/");
+    let (_, offering) = fixture.waldur.request_as_admin("GET", &public, &json!({}));
+    let ordered = json!({
+        "offering": offering["url"], "project": project["url"],
+        "plan": offering["plans"][0]["url"], "attributes": {"name": "more"},
+        "limits": {"max_nodes": 7}, "accepting_terms_of_service": true,
+    });
+    post("/api/marketplace-orders/", ordered);
+    let woken = tokio::time::timeout(Duration::from_secs(60), fixture.reconciler.wakes());
+    assert!(woken.await.is_ok());
+    assert_eq!(fixture.pass().await.failure, None);
+    let quiet = tokio::time::timeout(Duration::from_millis(300), fixture.reconciler.wakes());
+    assert!(quiet.await.is_err(), "the order is answered");
 }
 
 #[tokio::test]
