@@ -73,6 +73,19 @@ impl OpenOrder {
     }
 }
 
+/// Refusal for an order that has erred.
+fn check_not_erred(order: &Value) -> Result<(), WaldurError> {
+    if order["state"] != "erred" {
+        return Ok(());
+    }
+    let text = |name: &str| order[name].as_str().unwrap_or_default().to_owned();
+    Err(WaldurError::Refused {
+        what: format!("order {}", text("uuid")),
+        status: 409,
+        reason: format!("the order has erred: {}", text("error_message")),
+    })
+}
+
 /// Whether an order is for another plan. Waldur shows the old plan for these orders alone.
 fn changes_plan(order: &Value) -> bool {
     let old = order["old_plan_uuid"].as_str();
@@ -105,8 +118,10 @@ impl WaldurClient {
         Ok(open)
     }
 
-    /// Approves pending orders of a resource, and completes executing ones.
+    /// Approves pending orders of a resource, and completes executing ones. Waldur answers the approval of an order with
+    /// success, also where the order errs: that is an error here.
     pub(super) async fn advance_orders(&self, resource: &str) -> Result<(), WaldurError> {
+        let mut advanced: Option<String> = None;
         for _ in 0..MAX_ORDER_STEPS {
             let orders = self
                 .list("marketplace-orders/", &[("resource_uuid", resource)])
@@ -123,10 +138,13 @@ impl WaldurClient {
                 Some((order["uuid"].as_str()?, step))
             });
             let Some((order, step)) = open else {
-                return Ok(());
+                let is_advanced = |one: &&Value| one["uuid"].as_str() == advanced.as_deref();
+                let last = orders.iter().filter(is_of).find(is_advanced);
+                return last.map_or(Ok(()), check_not_erred);
             };
             self.post_once(&format!("marketplace-orders/{order}/{step}/"), &json!({}))
                 .await?;
+            advanced = Some(order.to_owned());
         }
         Ok(())
     }

@@ -416,6 +416,30 @@ async fn a_limit_without_its_order_is_set_back() {
     assert_eq!(fixture.world.max_nodes("physics"), Some(70));
 }
 
+/// Waldur answers an approval with success, also where the order errs after it.
+#[tokio::test]
+async fn an_order_that_errs_after_its_approval_is_not_accepted() {
+    let mut fixture = with_two_plans().await;
+    // Without an allocation that is ok, new limits err.
+    let set_state = "/api/marketplace-slurm-remote/*/set_state/";
+    fixture
+        .waldur
+        .add_fault(Rule::new(set_state, Fault::status(404)));
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    fixture.round().await;
+    let target = format!(
+        "/api/marketplace-resources/{}/update_limits/",
+        uuid(&resource(&fixture))
+    );
+    let made = post(&fixture, &target, &json!({"limits": {"max_nodes": 70}}));
+    let ordered = made["order_uuid"].as_str().unwrap();
+    let status = fixture.round().await;
+    assert_eq!(order(&fixture, ordered)["state"], "erred");
+    let line = status.parked.values().next().unwrap();
+    assert!(line.reason.contains("has erred"), "{line:?}");
+    assert_eq!(fixture.world.max_nodes("physics"), Some(100));
+}
+
 /// The order of another cluster at the same offering, and one of this cluster for an allocation, are answered by their
 /// makers alone.
 #[tokio::test]
