@@ -4,6 +4,10 @@
 mod by_hand;
 mod common;
 mod crash;
+mod events;
 mod found;
+mod limits;
 mod months;
+mod outages;
+mod totals;
 mod waldur;
