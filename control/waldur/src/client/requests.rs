@@ -1,0 +1,214 @@
+//! Requests to Waldur: one request with the token, and its reply.
+
+use super::{WaldurClient, WaldurError, clock::DateSample};
+use lattice_host::error_text::innermost;
+use lattice_quorum_types::text::with_ellipsis;
+use reqwest::{
+    Client, Method, RequestBuilder, StatusCode,
+    header::{AUTHORIZATION, DATE, HeaderValue, RETRY_AFTER},
+    redirect,
+};
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// Timeout of a request. A request takes a sixth of a second on a small server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest reply that is read, in bytes.
+const MAX_REPLY_BYTES: usize = 32 << 20;
+/// Longest part of a reply in an error text, in bytes.
+const MAX_SHOWN_BYTES: usize = 400;
+
+/// Failure to create an HTTP client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The CA file cannot be parsed.
+    #[error("the CA file cannot be parsed: {0}")]
+    Pem(#[from] rustls_pki_types::pem::Error),
+    /// The HTTP client cannot be created.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Http(#[from] reqwest::Error),
+}
+
+/// Creates a client that trusts the system's CAs and those in `pem`.
+///
+/// # Errors
+/// Returns an error when either set of CAs cannot be read, or TLS or the client cannot be set up.
+pub fn http_client(pem: &[u8]) -> Result<Client, ClientError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let more = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;
+    let verifier = match more.is_empty() {
+        true => rustls_platform_verifier::Verifier::new(provider.clone())?,
+        false => rustls_platform_verifier::Verifier::new_with_extra_roots(more, provider.clone())?,
+    };
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    let client = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .timeout(REQUEST_TIMEOUT)
+        .redirect(redirect::Policy::none())
+        .user_agent(concat!("lattice/", env!("CARGO_PKG_VERSION")));
+    Ok(client.build()?)
+}
+
+/// Reply of Waldur.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) body: Value,
+    /// Number of objects of a list, if the reply contains it.
+    pub(super) count: Option<usize>,
+}
+
+impl WaldurClient {
+    pub(super) fn url(&self, path: &str) -> String {
+        // `api` ends with a slash, and no path begins with one.
+        format!("{}{path}", self.api)
+    }
+
+    pub(super) async fn get(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<Value, WaldurError> {
+        let ask = self.http.request(Method::GET, self.url(path)).query(query);
+        Ok(self.send(path, ask).await?.body)
+    }
+
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, WaldurError> {
+        let ask = self.http.request(Method::POST, self.url(path)).json(body);
+        Ok(self.send(path, ask).await?.body)
+    }
+
+    /// Sends a request with the token. If Waldur rejects a cached token, reads the token again and repeats the request
+    /// once.
+    pub(super) async fn send(
+        &self,
+        what: &str,
+        ask: RequestBuilder,
+    ) -> Result<Answer, WaldurError> {
+        let again = ask.try_clone();
+        let (token, is_new) = self.token().await?;
+        match self.send_with_token(what, ask, &token).await {
+            Err(WaldurError::Denied { reason }) => {
+                *self.token.lock().await = None;
+                if is_new {
+                    return Err(WaldurError::Denied { reason });
+                }
+                let (token, _) = self.token().await?;
+                match again {
+                    Some(again) => self.send_with_token(what, again, &token).await,
+                    None => Err(WaldurError::Denied { reason }),
+                }
+            }
+            answer => answer,
+        }
+    }
+
+    /// The token, and whether it was read by this call.
+    async fn token(&self) -> Result<(SecretString, bool), WaldurError> {
+        let mut known = self.token.lock().await;
+        if let Some(token) = &*known {
+            return Ok((token.clone(), false));
+        }
+        let token = self.secrets.read(&self.token_ref).await?;
+        *known = Some(token.clone());
+        Ok((token, true))
+    }
+
+    async fn send_with_token(
+        &self,
+        what: &str,
+        ask: RequestBuilder,
+        token: &SecretString,
+    ) -> Result<Answer, WaldurError> {
+        let unreached = |reason: String| WaldurError::Unreached { reason };
+        let value = HeaderValue::from_str(&format!("Token {}", token.expose_secret()));
+        let mut value = value.map_err(|_| WaldurError::Denied {
+            reason: "the token contains characters that are not valid in an HTTP header".to_owned(),
+        })?;
+        value.set_sensitive(true);
+        let begun = Instant::now();
+        let sent = ask.header(AUTHORIZATION, value).send().await;
+        let mut answer = sent.map_err(|error| unreached(innermost(&error).to_string()))?;
+        let status = answer.status();
+        let header = |name: &str| answer.headers().get(name)?.to_str().ok().map(str::to_owned);
+        if let Some(date) = header(DATE.as_str()) {
+            *self.date.lock() = DateSample::new(&date, begun, Instant::now());
+        }
+        let count = header("x-result-count").and_then(|count| count.parse().ok());
+        let retry_after = header(RETRY_AFTER.as_str()).and_then(|after| after.parse().ok());
+        let mut bytes = Vec::new();
+        while let Some(piece) = answer
+            .chunk()
+            .await
+            .map_err(|error| unreached(innermost(&error).to_string()))?
+        {
+            if bytes.len() + piece.len() > MAX_REPLY_BYTES {
+                return Err(unreached(format!(
+                    "the reply is longer than {MAX_REPLY_BYTES} bytes"
+                )));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+            return Err(WaldurError::Busy {
+                status: status.as_u16(),
+                retry_after: retry_after.map(Duration::from_secs),
+            });
+        }
+        let body = match bytes.is_empty() {
+            true => Value::Null,
+            false => match serde_json::from_slice(&bytes) {
+                Ok(body) => body,
+                // Waldur replies to unknown routes with an HTML page.
+                Err(_) if status == StatusCode::NOT_FOUND => Value::Null,
+                Err(_) => return Err(unreached("the reply is not valid JSON".to_owned())),
+            },
+        };
+        if status == StatusCode::UNAUTHORIZED {
+            let reason = error_text(&body);
+            return Err(WaldurError::Denied { reason });
+        }
+        if !status.is_success() {
+            return Err(WaldurError::Refused {
+                what: what.to_owned(),
+                status: status.as_u16(),
+                reason: error_text(&body),
+            });
+        }
+        Ok(Answer {
+            status,
+            body,
+            count,
+        })
+    }
+
+    /// Sends a request that Waldur rejects with status 409 if it was done before. That status counts as success.
+    pub(super) async fn post_once(&self, path: &str, body: &Value) -> Result<(), WaldurError> {
+        match self.post(path, body).await {
+            Ok(_) | Err(WaldurError::Refused { status: 409, .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Error text of a reply, shortened.
+fn error_text(body: &Value) -> String {
+    let text = match body {
+        Value::Null => return "the reply has no error text".to_owned(),
+        Value::Object(fields) if fields.len() == 1 => match fields.get("detail") {
+            Some(Value::String(detail)) => detail.clone(),
+            _ => body.to_string(),
+        },
+        other => other.to_string(),
+    };
+    with_ellipsis(&text, MAX_SHOWN_BYTES)
+}
