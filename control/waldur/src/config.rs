@@ -271,96 +271,28 @@ impl WaldurConfig {
         let api = api_url(&self.api_url)
             .map_err(|why| problems.add("api_url", why))
             .ok();
-        let mut secret = |key: &str, text: &str| -> Option<SecretRef> {
-            text.parse()
-                .map_err(|why: String| problems.add(key, why))
-                .ok()
-        };
-        let token = secret("token_secret_ref", &self.token_secret_ref);
-        let hook_secret = match &self.hook_secret_ref {
-            Some(text) => Some(secret("hook_secret_ref", text)?),
-            None => None,
-        };
-        let vault = match &self.vault {
-            Some(vault) => Some(Vault {
-                address: vault.address.clone(),
-                token: secret("vault.token_ref", &vault.token_ref)?,
-                namespace: vault.namespace.clone(),
-            }),
-            None => None,
-        };
-        let in_vault = |from: &Option<SecretRef>| matches!(from, Some(SecretRef::Vault { .. }));
-        if vault.is_none() && (in_vault(&token) || in_vault(&hook_secret)) {
-            problems.add(
-                "vault",
-                "give the address of Vault: `{address: …, token_ref: file:///…}`",
-            );
-        }
-        if let Some(vault) = &vault
-            && let Err(why) = api_url(&vault.address)
-        {
-            problems.add("vault.address", why);
-        }
-        if !(1..=MOST_INTERVAL_S).contains(&self.push_interval_seconds) {
-            let text = format!("give 1 to {MOST_INTERVAL_S} seconds");
-            problems.add("push_interval_seconds", text);
-        }
-        for (key, given) in [
-            ("buffer_size", self.buffer_size),
-            ("disk_buffer_max_events", self.disk_buffer_max_events),
-        ] {
-            if !(1..=MOST_EVENTS).contains(&given) {
-                problems.add(key, format!("give 1 to {MOST_EVENTS} events"));
-            }
-        }
+        let secrets = self.secrets(problems);
+        self.check_numbers(problems);
         let zone = zone(&self.timezone)
             .map_err(|why| problems.add("timezone", why))
             .ok();
-        let mut offerings = BTreeMap::new();
-        for (vcluster, uuid) in &self.offerings {
-            let key = format!("offerings.{vcluster}");
-            match VclusterName::new(vcluster.clone()) {
-                Ok(name) if is_uuid(uuid) => {
-                    offerings.insert(name, uuid.replace('-', ""));
-                }
-                Ok(_) => problems.add(key, "give the offering's UUID"),
-                Err(error) => problems.add(key, error),
+        let offerings = by_vcluster("offerings", &self.offerings, problems, |uuid| {
+            hex_uuid(uuid).ok_or("give the offering's UUID")
+        });
+        let plans = by_vcluster("plans", &self.plans, problems, |plan| {
+            match plan.trim().is_empty() {
+                true => Err("give the plan's name or UUID"),
+                false => Ok(hex_uuid(plan).unwrap_or_else(|| plan.to_owned())),
             }
-        }
-        let mut plans = BTreeMap::new();
-        for (vcluster, plan) in &self.plans {
-            let key = format!("plans.{vcluster}");
-            match VclusterName::new(vcluster.clone()) {
-                Ok(_) if plan.trim().is_empty() => {
-                    problems.add(key, "give the plan's name or UUID");
-                }
-                Ok(name) if is_uuid(plan) => {
-                    plans.insert(name, plan.replace('-', ""));
-                }
-                Ok(name) => {
-                    plans.insert(name, plan.clone());
-                }
-                Err(error) => problems.add(key, error),
-            }
-        }
-        if self.reconcile_hours > MOST_RECONCILE_HOURS {
-            let text = format!("give 0 to {MOST_RECONCILE_HOURS} hours");
-            problems.add("reconcile_hours", text);
-        }
-        if self.order_check_seconds > MOST_INTERVAL_S {
-            let text = format!("give 1 to {MOST_INTERVAL_S} seconds, or 0 for none");
-            problems.add("order_check_seconds", text);
-        }
-        if self
-            .provider_customer
-            .as_ref()
-            .is_some_and(|uuid| !is_uuid(uuid))
-        {
+        });
+        let provider_customer = self.provider_customer.as_deref().map(hex_uuid);
+        if provider_customer == Some(None) {
             problems.add("provider_customer", "give the customer's UUID");
         }
+        let (token, hook_secret, vault) = secrets?;
         Some(AccountingSettings {
             api: api?,
-            token: token?,
+            token,
             interval: Duration::from_secs(self.push_interval_seconds),
             bounds: Bounds {
                 memory: self.buffer_size,
@@ -373,14 +305,11 @@ impl WaldurConfig {
             offerings,
             plans,
             reconcile_every: (self.reconcile_hours > 0)
-                .then(|| Duration::from_secs(self.reconcile_hours * 3_600)),
+                .then(|| Duration::from_secs(self.reconcile_hours.saturating_mul(3_600))),
             order_check_every: (self.order_check_seconds > 0)
                 .then(|| Duration::from_secs(self.order_check_seconds)),
             lower_totals: self.lower_totals,
-            provider_customer: self
-                .provider_customer
-                .as_ref()
-                .map(|uuid| uuid.replace('-', "")),
+            provider_customer: provider_customer.flatten(),
             category: self.category.clone(),
             take_limits: self.take_limits,
             hook_secret,
@@ -388,6 +317,95 @@ impl WaldurConfig {
             seed_paths: self.seed_paths,
         })
     }
+
+    /// References to the token and the webhook secret, and the Vault server.
+    fn secrets(
+        &self,
+        problems: &mut Problems,
+    ) -> Option<(SecretRef, Option<SecretRef>, Option<Vault>)> {
+        let mut secret = |key: &str, text: &str| -> Option<SecretRef> {
+            text.parse()
+                .map_err(|why: String| problems.add(key, why))
+                .ok()
+        };
+        let token = secret("token_secret_ref", &self.token_secret_ref);
+        let hook_secret = self.hook_secret_ref.as_deref();
+        let hook_secret = hook_secret.map(|text| secret("hook_secret_ref", text));
+        let vault = self.vault.as_ref().map(|vault| {
+            Some(Vault {
+                address: vault.address.clone(),
+                token: secret("vault.token_ref", &vault.token_ref)?,
+                namespace: vault.namespace.clone(),
+            })
+        });
+        let in_vault = |from: &Option<SecretRef>| matches!(from, Some(SecretRef::Vault { .. }));
+        let hook_in_vault = hook_secret.as_ref().is_some_and(in_vault);
+        if vault.is_none() && (in_vault(&token) || hook_in_vault) {
+            problems.add(
+                "vault",
+                "give the address of Vault: `{address: …, token_ref: file:///…}`",
+            );
+        }
+        if let Some(vault) = &self.vault
+            && let Err(why) = api_url(&vault.address)
+        {
+            problems.add("vault.address", why);
+        }
+        // A reference that is given and not valid is a mistake.
+        let hook_secret = match hook_secret {
+            Some(given) => Some(given?),
+            None => None,
+        };
+        let vault = match vault {
+            Some(given) => Some(given?),
+            None => None,
+        };
+        Some((token?, hook_secret, vault))
+    }
+
+    fn check_numbers(&self, problems: &mut Problems) {
+        if !(1..=MOST_INTERVAL_S).contains(&self.push_interval_seconds) {
+            let text = format!("give 1 to {MOST_INTERVAL_S} seconds");
+            problems.add("push_interval_seconds", text);
+        }
+        for (key, given) in [
+            ("buffer_size", self.buffer_size),
+            ("disk_buffer_max_events", self.disk_buffer_max_events),
+        ] {
+            if !(1..=MOST_EVENTS).contains(&given) {
+                problems.add(key, format!("give 1 to {MOST_EVENTS} events"));
+            }
+        }
+        if self.reconcile_hours > MOST_RECONCILE_HOURS {
+            let text = format!("give 0 to {MOST_RECONCILE_HOURS} hours");
+            problems.add("reconcile_hours", text);
+        }
+        if self.order_check_seconds > MOST_INTERVAL_S {
+            let text = format!("give 1 to {MOST_INTERVAL_S} seconds, or 0 for none");
+            problems.add("order_check_seconds", text);
+        }
+    }
+}
+
+/// Checked values of a key, by vCluster.
+fn by_vcluster(
+    key: &str,
+    given: &BTreeMap<String, String>,
+    problems: &mut Problems,
+    check: impl Fn(&str) -> Result<String, &'static str>,
+) -> BTreeMap<VclusterName, String> {
+    let mut checked = BTreeMap::new();
+    for (vcluster, value) in given {
+        let key = format!("{key}.{vcluster}");
+        match (VclusterName::new(vcluster.clone()), check(value)) {
+            (Ok(name), Ok(value)) => {
+                checked.insert(name, value);
+            }
+            (Ok(_), Err(why)) => problems.add(key, why),
+            (Err(error), _) => problems.add(key, error),
+        }
+    }
+    checked
 }
 
 /// Checks that the file contains certificates.
@@ -431,169 +449,12 @@ fn zone(text: &str) -> Result<TimeZone, String> {
     })
 }
 
-fn is_uuid(text: &str) -> bool {
-    let mut digits = text.bytes().filter(|b| *b != b'-');
-    digits.clone().count() == 32 && digits.all(|b| b.is_ascii_hexdigit())
+/// A UUID without dashes, as Waldur writes it; `None` for any other text.
+fn hex_uuid(text: &str) -> Option<String> {
+    let digits = text.replace('-', "");
+    let is_uuid = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_uuid.then_some(digits)
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-    use lattice_config::{Check, Source, load};
-
-    #[derive(Deserialize)]
-    struct File {
-        accounting: AccountingConfig,
-    }
-    impl Check for File {
-        fn check(&self, problems: &mut Problems) {
-            problems.check_part("accounting", |problems| self.accounting.check(problems));
-        }
-        fn check_files(&self, problems: &mut Problems) {
-            problems.check_part("accounting", |problems| {
-                self.accounting.check_files(problems);
-            });
-        }
-        fn used_variables(&self) -> Vec<String> {
-            self.accounting.used_variables()
-        }
-    }
-
-    fn read(text: &str) -> Result<AccountingConfig, String> {
-        let file: Result<File, _> = load(Source::Text(text), std::iter::empty(), "LATTICE_");
-        file.map(|file| file.accounting)
-            .map_err(|errors| errors.to_string())
-    }
-
-    /// Configuration block from the accounting specification, unchanged, with an example server.
-    const DOCUMENT: &str = r#"
-accounting:
-  enabled: true
-  provider: "waldur"
-  waldur:
-    api_url: "https://waldur.example.com/api/"
-    token_secret_ref: "vault://lattice/waldur-token"
-    push_interval_seconds: 60
-    buffer_size: 10000
-    disk_buffer_path: "/var/lib/lattice/accounting-wal"
-    disk_buffer_max_events: 100000
-"#;
-
-    #[test]
-    fn the_documents_own_block_is_read_and_its_numbers_are_what_is_left_out() {
-        let missing = read(DOCUMENT).unwrap_err();
-        assert!(missing.contains("accounting.waldur.vault"), "{missing}");
-        let text = format!(
-            "{DOCUMENT}    vault: {{address: \"https://vault.example.com\", token_ref: \"env://VAULT_TOKEN\"}}\n"
-        );
-        let settings = read(&text).unwrap().settings().unwrap();
-        assert_eq!(settings.api.as_str(), "https://waldur.example.com/api/");
-        assert_eq!(settings.interval, Duration::from_secs(60));
-        let least = "accounting: {enabled: true, waldur: {api_url: 'https://waldur.example.com', token_secret_ref: 'env://T'}}";
-        let left_out = read(least).unwrap().settings().unwrap();
-        assert_eq!(left_out.api, settings.api);
-        assert_eq!(left_out.bounds, settings.bounds);
-        assert_eq!(left_out.folder, settings.folder);
-        assert_eq!(left_out.interval, settings.interval);
-    }
-
-    #[test]
-    fn off_is_what_is_left_out() {
-        assert!(AccountingConfig::default().settings().is_none());
-        let off = DOCUMENT.replace("enabled: true", "enabled: false");
-        let off = off + "    vault: {address: \"https://v\", token_ref: \"env://T\"}\n";
-        assert!(read(&off).unwrap().settings().is_none());
-        assert!(
-            read("accounting: {enabled: true}")
-                .unwrap_err()
-                .contains("set waldur.api_url and waldur.token_secret_ref")
-        );
-    }
-
-    /// The files are not read while accounting is disabled, nor are environment variables, which the daemon may have
-    /// and the check may lack.
-    #[test]
-    fn files_are_checked() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = folder.path().display();
-        let text = format!(
-            "accounting: {{enabled: true, waldur: {{api_url: 'https://w', \
-             token_secret_ref: 'file://{at}/token', hook_secret_ref: 'env://NOT_SET', \
-             ca_file: '{at}/ca.pem'}}}}"
-        );
-        let found = |text: &str| {
-            let mut problems = Problems::default();
-            read(text).unwrap().check_files(&mut problems);
-            problems.is_empty()
-        };
-        assert!(!found(&text));
-        assert!(found(&text.replace("enabled: true", "enabled: false")));
-        let mistakes = |text: &str| {
-            let source = Source::Text(text);
-            let checked = lattice_config::check_all::<File>(source, [], "LATTICE_");
-            checked.map(drop).map_err(|errors| errors.to_string())
-        };
-        let report = mistakes(&text).unwrap_err();
-        assert!(report.contains("has 2 mistakes"), "{report}");
-        for part in ["waldur.ca_file: ", "waldur.token_secret_ref: cannot read "] {
-            assert!(report.contains(part), "{part}: {report}");
-        }
-        std::fs::write(folder.path().join("ca.pem"), "no certificate").unwrap();
-        std::fs::write(folder.path().join("token"), "secret").unwrap();
-        let report = mistakes(&text).unwrap_err();
-        for part in ["the file contains no certificate", "chmod 600"] {
-            assert!(report.contains(part), "{part}: {report}");
-        }
-    }
-
-    #[test]
-    fn variables_with_secrets_are_no_mistakes() {
-        let folder = tempfile::tempdir().unwrap();
-        let text = format!(
-            "accounting: {{enabled: true, waldur: {{api_url: 'https://w', disk_buffer_path: '{}', \
-             token_secret_ref: 'env://LATTICE_WALDUR_TOKEN', \
-             hook_secret_ref: 'env://LATTICE_WALDUR_HOOK', \
-             vault: {{address: 'https://v', token_ref: 'env://LATTICE_VAULT_TOKEN'}}}}}}",
-            folder.path().display()
-        );
-        let names = [
-            "LATTICE_WALDUR_TOKEN",
-            "LATTICE_WALDUR_HOOK",
-            "LATTICE_VAULT_TOKEN",
-        ];
-        let env = names.map(|name| (name.to_owned(), "secret".to_owned()));
-        let source = Source::Text(&text);
-        let file = lattice_config::check_all::<File>(source, env.clone(), "LATTICE_").unwrap();
-        assert_eq!(file.accounting.used_variables(), names);
-        assert!(lattice_config::ignored_variables::<File>(source, env, "LATTICE_").is_empty());
-    }
-
-    #[test]
-    fn every_mistake_is_named_at_once() {
-        let text = r#"
-accounting:
-  enabled: true
-  provider: "sun grid"
-  waldur:
-    api_url: "https://admin:secret@waldur.example.com"
-    token_secret_ref: "5fd1deadbeef"
-    push_interval_seconds: 0
-    timezone: "Mars/Olympus"
-    offerings: {main: "nope"}
-    buffersize: 3
-"#;
-        let said = read(text).unwrap_err();
-        for wanted in [
-            "sun grid",
-            "give secrets by reference",
-            "is not a valid reference to a secret",
-            "1 to 3600 seconds",
-            "Mars/Olympus",
-            "offerings.main",
-            "buffersize",
-        ] {
-            assert!(said.contains(wanted), "{wanted}: {said}");
-        }
-    }
-}
+mod tests;

@@ -12,6 +12,10 @@ pub fn read_decimal(text: &str) -> Option<i64> {
         None => (1, text),
     };
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !(is_digits(whole) && is_digits(part)) {
+        return None;
+    }
     let part: String = part.chars().chain("00".chars()).take(2).collect();
     let whole: i64 = whole.parse().ok()?;
     let part: i64 = part.parse().ok()?;
@@ -36,6 +40,18 @@ mod tests {
         assert_eq!(read_decimal("-1.5"), Some(-150));
         assert_eq!(read_decimal("20"), Some(2_000));
         assert_eq!(read_decimal("20.0000000000"), Some(2_000));
-        assert_eq!(read_decimal("many"), None);
+        for text in [
+            "many",
+            "",
+            ".5",
+            "--5",
+            "+5",
+            "1.+5",
+            "1e5",
+            "NaN",
+            "9223372036854775807",
+        ] {
+            assert_eq!(read_decimal(text), None, "{text}");
+        }
     }
 }

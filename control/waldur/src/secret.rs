@@ -31,10 +31,10 @@ impl FromStr for SecretRef {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let form = || {
-            format!(
-                "{text:?} is not a valid reference to a secret; write vault://MOUNT/PATH, \
-                 file:///PATH or env://NAME"
-            )
+            // The text may be the secret itself, so it is not part of the message.
+            "the value is not a valid reference to a secret; write vault://MOUNT/PATH, \
+             file:///PATH or env://NAME"
+                .to_owned()
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(form)?;
         match scheme {
