@@ -23,7 +23,7 @@ use lattice_mesh::{
     SystemClock, next_step, reach, verify_member,
 };
 use lattice_waldur::{
-    client::{WaldurClient, WaldurError, http_client},
+    client::{ObjectParameters, WaldurClient, WaldurError, http_client},
     config::AccountingSettings,
     secret::Secrets,
 };
@@ -200,12 +200,7 @@ pub async fn check_online(config: &Config, settings: &Settings, on_check: OnChec
     tokio::join!(
         check_members(config, &settings.quorum, on_check),
         async { check_issuer(settings).await.into_iter().for_each(on_check) },
-        async {
-            check_waldur(&config.cluster, settings)
-                .await
-                .into_iter()
-                .for_each(on_check)
-        },
+        check_waldur(&config.cluster, settings, on_check),
         check_all_bmcs(settings, on_check),
         check_sources(&settings.scheduling, now, on_check),
     );
@@ -288,37 +283,87 @@ fn late() -> String {
     format!("no answer within {} s", WEB_TIMEOUT.as_secs())
 }
 
-async fn check_waldur(cluster: &str, settings: &Settings) -> Option<OnlineCheck> {
-    let accounting = settings.accounting.as_ref()?;
+/// Checks that Waldur accepts the token, then the rights of its user.
+async fn check_waldur(cluster: &str, settings: &Settings, on_check: OnCheck<'_>) {
+    let Some(accounting) = settings.accounting.as_ref() else {
+        return;
+    };
     let subject = format!("accounting.waldur.api_url {}", accounting.api);
     let client = match waldur_client(cluster, accounting) {
         Ok(client) => client,
         Err(why) => {
-            return Some(OnlineCheck::failed(
-                subject,
-                why,
-                "correct `accounting.waldur.ca_file`",
-            ));
+            let next = "correct `accounting.waldur.ca_file`";
+            return on_check(OnlineCheck::failed(subject, why, next));
         }
     };
-    Some(match timeout(WEB_TIMEOUT, client.check_access()).await {
+    match timeout(WEB_TIMEOUT, client.check_access()).await {
         Ok(Ok(version)) => {
-            OnlineCheck::passed(subject, format!("token accepted, version {version}"))
+            let answer = format!("token accepted, version {version}");
+            on_check(OnlineCheck::passed(subject, answer));
+            check_waldur_rights(&client, cluster, accounting, on_check).await;
         }
         Ok(Err(error)) => {
-            let next = match &error {
-                WaldurError::Unreached { .. } => {
-                    "correct `api_url`, or give the CAs of Waldur in `ca_file`"
-                }
-                WaldurError::Denied { .. } => "store a valid token at `token_secret_ref`",
-                WaldurError::Secret(_) => "correct `token_secret_ref`",
-                WaldurError::Busy { .. } => "check again later",
-                WaldurError::Refused { .. } => "correct `api_url`, or the permissions of the token",
-            };
-            OnlineCheck::failed(subject, with_causes(&error), next)
+            let next = waldur_next_step(&error);
+            on_check(OnlineCheck::failed(subject, with_causes(&error), next));
         }
-        Err(_) => OnlineCheck::failed(subject, late(), "check the route to Waldur"),
-    })
+        Err(_) => {
+            let next = "check the route to Waldur";
+            on_check(OnlineCheck::failed(subject, late(), next));
+        }
+    }
+}
+
+fn waldur_next_step(error: &WaldurError) -> &'static str {
+    match error {
+        WaldurError::Unreached { .. } => {
+            "correct `api_url`, or give the CAs of Waldur in `ca_file`"
+        }
+        WaldurError::Denied { .. } => "store a valid token at `token_secret_ref`",
+        WaldurError::Secret(_) => "correct `token_secret_ref`",
+        WaldurError::Busy { .. } => "check again later",
+        WaldurError::Refused { .. } | WaldurError::Unusable { .. } => {
+            "correct `api_url`, or the permissions of the token"
+        }
+        WaldurError::MissingRight { right, .. } => right.next_step(),
+    }
+}
+
+/// Checks the rights of a provider, one line for each that is missing.
+async fn check_waldur_rights(
+    client: &WaldurClient,
+    cluster: &str,
+    settings: &AccountingSettings,
+    on_check: OnCheck<'_>,
+) {
+    let subject = "accounting.waldur rights";
+    let parameters = ObjectParameters::new(cluster, settings);
+    match timeout(WEB_TIMEOUT, client.missing_rights(&parameters)).await {
+        Ok(Ok(None)) => {
+            let reason = "Waldur does not show the roles of the token's user";
+            on_check(OnlineCheck::skipped(subject, reason));
+        }
+        Ok(Ok(Some(missing))) if missing.is_empty() => {
+            on_check(OnlineCheck::passed(subject, "those of a provider"));
+        }
+        Ok(Ok(Some(missing))) => {
+            for (right, places) in missing {
+                let places = places.join(", ");
+                let cause = match places.is_empty() {
+                    true => format!("missing right: {right}: {}", right.effect()),
+                    false => format!("missing right: {right} ({places}): {}", right.effect()),
+                };
+                on_check(OnlineCheck::failed(subject, cause, right.next_step()));
+            }
+        }
+        Ok(Err(error)) => {
+            let next = waldur_next_step(&error);
+            on_check(OnlineCheck::failed(subject, with_causes(&error), next));
+        }
+        Err(_) => {
+            let next = "check the route to Waldur";
+            on_check(OnlineCheck::failed(subject, late(), next));
+        }
+    }
 }
 
 fn waldur_client(cluster: &str, settings: &AccountingSettings) -> Result<WaldurClient, String> {

@@ -12,8 +12,10 @@ mod list;
 mod objects;
 mod offerings;
 mod orders;
+mod own_rights;
 mod requests;
 mod resources;
+mod rights;
 mod scope;
 mod scope_resource;
 mod usage;
@@ -25,6 +27,7 @@ pub use objects::{ObjectParameters, Objects};
 pub use orders::{OpenOrder, OrderKind};
 pub use requests::{ClientError, http_client};
 pub use resources::KnownResource;
+pub use rights::Right;
 pub use scope::ResourceScope;
 pub use usage::{Amounts, MonthUsage};
 

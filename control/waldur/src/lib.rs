@@ -16,6 +16,7 @@ pub mod config;
 mod decimal;
 pub mod event;
 pub mod journal;
+pub mod missing_rights;
 pub mod secret;
 pub mod status;
 pub mod step;

@@ -1,5 +1,6 @@
 //! Status of the synchronisation with the accounting system.
 
+use crate::missing_rights::MissingRights;
 use lattice_quorum_types::{ProjectPath, UnixMillis, VclusterName};
 use std::collections::BTreeMap;
 
@@ -42,8 +43,35 @@ pub struct SyncStatus {
     pub reported: u64,
     /// Requests that the accounting system rejected, by their subject, such as `event 7-1`.
     pub parked: BTreeMap<String, Parked>,
+    /// Rights that the token's user lacks, with the requests that wait for them.
+    pub missing_rights: MissingRights,
     /// Version of the accounting system; `None` before the first round, or if the token's user may not read it.
     pub version: Option<String>,
+}
+
+impl SyncStatus {
+    /// Removes the line of a request that is not needed any more.
+    pub fn forget(&mut self, key: &str) {
+        self.retain(|other| other != key);
+    }
+
+    /// Removes the lines of requests of which `is_needed` is false.
+    pub fn retain(&mut self, is_needed: impl Fn(&str) -> bool) {
+        self.parked.retain(|key, _| is_needed(key));
+        self.missing_rights.retain(is_needed);
+    }
+
+    /// Keys of all rejected requests.
+    pub fn rejected(&self) -> impl Iterator<Item = &str> {
+        let parked = self.parked.keys().map(String::as_str);
+        parked.chain(self.missing_rights.keys())
+    }
+
+    /// Reason for which a request is rejected; `None` if it is not.
+    pub fn reason(&self, key: &str) -> Option<&str> {
+        let parked = self.parked.get(key).map(|parked| parked.reason.as_str());
+        parked.or_else(|| self.missing_rights.reason(key))
+    }
 }
 
 /// Request that the accounting system rejected. The request is retried at intervals and blocks no other request.

@@ -16,7 +16,9 @@ mod next_round;
 mod orders;
 mod plan_periods;
 mod reconcile;
+mod records;
 mod retry;
+mod set_aside;
 mod totals;
 
 pub use reconcile::ReconcileMode;
@@ -29,13 +31,14 @@ use crate::{
     cluster::{AccountedCluster, ClusterError, UsageTotals},
     config::AccountingSettings,
     event::Event,
-    journal::{Journal, JournalError, JournalRecovery},
-    status::{Parked, SyncStatus},
-    step::{Step, StepObserver},
+    journal::{Journal, JournalError},
+    status::SyncStatus,
+    step::StepObserver,
 };
 use lattice_ledger::Month;
-use lattice_quorum_types::{ProjectPath, Revision, UnixMillis};
+use lattice_quorum_types::{ProjectPath, Revision, UnixMillis, VclusterName};
 use parking_lot::Mutex;
+use set_aside::Place;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -196,11 +199,11 @@ impl AccountingSync {
                 self.retry = None;
             }
             Err(error) => {
-                let asked = match error {
+                let requested = match error {
                     RoundError::Waldur(error) => error.retry_after(),
                     RoundError::Cluster(_) | RoundError::Journal(_) => None,
                 };
-                let retry = Retry::after(now, self.failures, asked);
+                let retry = Retry::after(now, self.failures, requested);
                 self.failures = self.failures.saturating_add(1);
                 self.retry = Some(retry);
                 self.final_round = None;
@@ -226,7 +229,10 @@ impl AccountingSync {
             return Ok(Progress::Waiting);
         }
         let began = Instant::now();
-        self.note(|status| status.round_since = Some(now));
+        self.note(|status| {
+            status.round_since = Some(now);
+            status.missing_rights.begin_round(now);
+        });
         self.read_version().await?;
         if !self.prepare_offerings(now).await? {
             return Ok(Progress::Waiting);
@@ -302,9 +308,8 @@ impl AccountingSync {
             .chain(self.settings.offerings.keys().cloned())
             .collect();
         for vcluster in vclusters {
-            let name = format!("offering of {vcluster}");
-            // The resources of an offering that was known must be read before anything is reported.
-            if self.is_parked(&name) && !self.objects.is_cleared(&vcluster) {
+            let name = offering_name(&vcluster);
+            if self.is_parked(&name) {
                 continue;
             }
             let parameters = parameters(&self.settings, &*self.cluster);
@@ -312,182 +317,9 @@ impl AccountingSync {
                 .waldur
                 .prepare_offering(&mut self.objects, &parameters, &vcluster)
                 .await;
-            self.accept_or_park(&name, prepared)?;
+            self.accept_or_park(&name, &Place::of_vcluster(&vcluster), prepared)?;
         }
         Ok(true)
-    }
-
-    /// Reads new usage records and appends their events to the journal.
-    async fn collect(&mut self) -> Result<(), RoundError> {
-        loop {
-            let after = self.collected;
-            let (facts, head) = self
-                .cluster
-                .usage_records(after, USAGE_RECORDS_PER_READ, UnixMillis(0))
-                .await?;
-            if self.journal.is_none() {
-                self.open(head.acknowledged)?;
-                if self.collected != after {
-                    continue;
-                }
-            }
-            if head.is_restored_since(self.collected, self.seen) {
-                // The events in the journal are either in the usage records that are read again, or belong to usage that
-                // the restored cluster has lost.
-                tracing::warn!(
-                    read = self.collected,
-                    last = head.last,
-                    revision = head.revision.0,
-                    "quorum has other usage records than were read; was it restored from a backup?"
-                );
-                if let Some(journal) = &mut self.journal {
-                    journal.clear()?;
-                }
-                self.collected = head.acknowledged;
-                self.seen = Some(head.revision);
-                // The restored cluster may have lost the acceptance of a month, and usage of it.
-                self.closed.clear();
-                // The same applies to rejected events, except those of acknowledged records, which are not read again.
-                self.refused
-                    .retain(|_, event| event.number <= head.acknowledged);
-                self.note(|status| {
-                    let refused = &self.refused;
-                    let is_kept = |name: &str| !is_event(name) || refused.contains_key(name);
-                    status.parked.retain(|name, _| is_kept(name));
-                });
-                self.count_events();
-                continue;
-            }
-            self.seen = Some(head.revision);
-            self.note(|status| {
-                status.last = head.last;
-                status.acknowledged = head.acknowledged;
-            });
-            let Some(last) = facts.last() else {
-                let now = self.cluster.now();
-                self.note(|status| status.collected_at = Some(now));
-                return Ok(());
-            };
-            let cluster = self.cluster.clone();
-            let events: Vec<Event> = facts
-                .iter()
-                .filter_map(|fact| Event::of(fact, &*cluster))
-                .collect();
-            if let Some(journal) = &mut self.journal {
-                let dropped = journal.append(&events, &*self.steps)?;
-                if dropped > 0 {
-                    tracing::error!(
-                        dropped,
-                        "accounting buffers in memory and on disk are full; the newest events are \
-                         dropped"
-                    );
-                }
-                self.note(|status| status.dropped += dropped as u64);
-            }
-            self.collected = last.number;
-            self.count_events();
-        }
-    }
-
-    fn open(&mut self, acknowledged: u64) -> Result<(), JournalError> {
-        let AccountingSettings { folder, bounds, .. } = &self.settings;
-        let (journal, recovered) = Journal::open(folder, *bounds, acknowledged)?;
-        if recovered != JournalRecovery::default() {
-            tracing::info!(?recovered, "earlier events found in the journal");
-        }
-        self.collected = journal.last().max(acknowledged);
-        self.seen = journal.last_event()?.and_then(|event| event.revision());
-        self.journal = Some(journal);
-        self.count_events();
-        Ok(())
-    }
-
-    fn count_events(&self) {
-        let Some(journal) = &self.journal else { return };
-        let (in_memory, on_disk) = (journal.in_memory() as u64, journal.on_disk() as u64);
-        let dropped_unacknowledged = journal.dropped() as u64;
-        let is_full = on_disk >= self.settings.bounds.disk as u64;
-        self.note(|status| {
-            status.in_memory = in_memory;
-            status.on_disk = on_disk;
-            status.is_full = is_full;
-            status.dropped_unacknowledged = dropped_unacknowledged;
-        });
-    }
-
-    /// Acknowledges usage records to the quorum, then removes their events from the journal.
-    async fn acknowledge(&mut self, through: u64) -> Result<(), RoundError> {
-        let known = self.note(|status| status.acknowledged);
-        if through <= known {
-            return Ok(());
-        }
-        let dropped = self
-            .journal
-            .as_ref()
-            .map_or(0, |journal| journal.dropped_through(through));
-        self.steps.at(Step::BeforeAcknowledge);
-        self.cluster.acknowledge(through, dropped).await?;
-        self.steps.at(Step::AfterAcknowledge);
-        if let Some(journal) = &mut self.journal {
-            journal.acknowledge(through, &*self.steps)?;
-        }
-        self.note(|status| status.acknowledged = through);
-        self.count_events();
-        Ok(())
-    }
-
-    /// Evaluates the result of a request to Waldur. Returns the value if the request succeeded. A rejected request is
-    /// set aside under `key`, and `None` is returned.
-    fn accept_or_park<T>(
-        &self,
-        key: &str,
-        done: Result<T, WaldurError>,
-    ) -> Result<Option<T>, WaldurError> {
-        match done {
-            Ok(value) => {
-                self.note(|status| status.parked.remove(key));
-                Ok(Some(value))
-            }
-            Err(error) if error.is_transient() => Err(error),
-            Err(error) => {
-                self.park(key, error.to_string());
-                Ok(None)
-            }
-        }
-    }
-
-    fn park(&self, key: &str, reason: String) {
-        let since = self.cluster.now();
-        let is_new = |status: &mut SyncStatus| {
-            let parked = status.parked.get(key);
-            parked.is_none_or(|parked| parked.reason != reason)
-        };
-        if self.note(is_new) {
-            tracing::error!(what = key, reason, "set aside for the accounting status");
-        }
-        self.note(|status| {
-            let tried_at = since;
-            let parked = status.parked.entry(key.to_owned());
-            let parked = parked.or_insert_with(|| Parked {
-                since,
-                tried_at,
-                reason: String::new(),
-            });
-            parked.reason = reason;
-            parked.tried_at = tried_at;
-        });
-    }
-
-    /// Whether a request is set aside and not due for a retry yet.
-    fn is_parked(&self, key: &str) -> bool {
-        let now = self.cluster.now();
-        self.note(|status| {
-            let parked = status.parked.get(key);
-            // A clock that was set back ends the wait.
-            parked.is_some_and(|parked| {
-                now >= parked.tried_at && now.since(parked.tried_at) < PARKED_MS
-            })
-        })
     }
 
     fn note<T>(&self, change: impl FnOnce(&mut SyncStatus) -> T) -> T {
@@ -495,9 +327,9 @@ impl AccountingSync {
     }
 }
 
-/// Whether a key of [`SyncStatus::parked`] is that of an event.
-fn is_event(name: &str) -> bool {
-    name.starts_with("event ")
+/// Key of the offering of a vCluster in the status.
+fn offering_name(vcluster: &VclusterName) -> String {
+    format!("offering of {vcluster}")
 }
 
 /// Parameters for creating objects in Waldur.
@@ -505,11 +337,5 @@ fn parameters<'a>(
     settings: &'a AccountingSettings,
     cluster: &'a dyn AccountedCluster,
 ) -> ObjectParameters<'a> {
-    ObjectParameters {
-        cluster: cluster.cluster(),
-        offerings: &settings.offerings,
-        plans: &settings.plans,
-        provider: settings.provider_customer.as_deref(),
-        category: &settings.category,
-    }
+    ObjectParameters::new(cluster.cluster(), settings)
 }

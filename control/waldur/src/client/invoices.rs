@@ -22,10 +22,11 @@ impl WaldurClient {
         let newest = all.into_iter().max_by_key(key);
         match newest {
             Some(newest) => Ok(address("invoices/", &newest)?.0),
-            None => Err(WaldurError::Refused {
-                what: "invoices/".to_owned(),
-                status: 404,
-                reason: format!("tenant {tenant} has no pending invoice"),
+            None => Err(WaldurError::Unusable {
+                what: format!("tenant {tenant}"),
+                reason:
+                    "it has no pending invoice in Waldur; Waldur makes one with its first usage"
+                        .to_owned(),
             }),
         }
     }
@@ -42,9 +43,9 @@ impl WaldurClient {
         item: &Value,
     ) -> Result<(), WaldurError> {
         let path = format!("invoices/{invoice}/items/");
-        let ask = self.http.request(Method::POST, self.url(&path));
-        let ask = ask.header("Idempotency-Key", key).json(item);
-        let answer = self.send(&path, ask).await?;
+        let request = self.http.request(Method::POST, self.url(&path));
+        let request = request.header("Idempotency-Key", key).json(item);
+        let answer = self.send(&path, request).await?;
         tracing::trace!(
             status = answer.status.as_u16(),
             key,

@@ -23,9 +23,9 @@ impl WaldurClient {
         let mut all: Vec<Value> = Vec::new();
         let mut count = None;
         for page in 1.. {
-            let ask = self.http.request(Method::GET, self.url(path)).query(query);
+            let request = self.http.request(Method::GET, self.url(path)).query(query);
             let place = [("page", page), ("page_size", PAGE_SIZE)];
-            let answer = match self.send(path, ask.query(&place)).await {
+            let answer = match self.send(path, request.query(&place)).await {
                 Err(WaldurError::Refused { status: 404, .. }) if page > 1 => match count {
                     Some(count) => return Err(incomplete(page, all.len(), count)),
                     // Waldur has no page after the last one.

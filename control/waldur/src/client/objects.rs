@@ -1,6 +1,7 @@
 //! Customers and projects: looked up by their `backend_id`, and created if missing; the cache of known objects.
 
 use super::{ResourceScope, WaldurClient, WaldurError, offerings::Offering};
+use crate::config::AccountingSettings;
 use lattice_quorum_types::{ProjectPath, VclusterName};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +17,6 @@ pub struct Objects {
     pub(super) customers: BTreeMap<ProjectPath, (String, String)>,
     projects: BTreeMap<ProjectPath, (String, String)>,
     pub(super) offerings: BTreeMap<VclusterName, Offering>,
-    /// vClusters with an offering that was in the cache once.
-    pub(super) found_offerings: BTreeSet<VclusterName>,
     pub(super) resources: BTreeMap<ResourceScope, String>,
 }
 
@@ -37,19 +36,29 @@ pub struct ObjectParameters<'a> {
     pub category: &'a str,
 }
 
-impl Objects {
-    /// Clears the cache, so that objects are looked up again.
-    pub fn forget(&mut self) {
-        let found_offerings = std::mem::take(&mut self.found_offerings);
-        *self = Self {
-            found_offerings,
-            ..Self::default()
-        };
+impl<'a> ObjectParameters<'a> {
+    /// Parameters of a cluster with these settings.
+    pub fn new(cluster: &'a str, settings: &'a AccountingSettings) -> Self {
+        Self {
+            cluster,
+            offerings: &settings.offerings,
+            plans: &settings.plans,
+            provider: settings.provider_customer.as_deref(),
+            category: &settings.category,
+        }
     }
+}
 
-    /// Whether the offering of a vCluster was known and was cleared from the cache.
-    pub fn is_cleared(&self, vcluster: &VclusterName) -> bool {
-        self.found_offerings.contains(vcluster) && !self.offerings.contains_key(vcluster)
+impl Objects {
+    /// Makes every object be looked up again before its next use. The offerings stay known until then, because the orders
+    /// and resources of a round are those of its offerings.
+    pub fn forget(&mut self) {
+        self.customers.clear();
+        self.projects.clear();
+        self.resources.clear();
+        for offering in self.offerings.values_mut() {
+            offering.is_stale = true;
+        }
     }
 
     /// Whether the resource of a scope is in the cache.
@@ -183,8 +192,9 @@ pub(super) fn address(path: &str, object: &Value) -> Result<(String, String), Wa
     let text = |name: &str| object[name].as_str().map(str::to_owned);
     match text("uuid") {
         Some(uuid) => Ok((uuid, text("url").unwrap_or_default())),
-        None => Err(WaldurError::Unreached {
-            reason: format!("an object of {path} has no uuid"),
+        None => Err(WaldurError::Unusable {
+            what: path.to_owned(),
+            reason: "an object in the reply has no uuid".to_owned(),
         }),
     }
 }

@@ -1,10 +1,12 @@
 //! Orders: those of this cluster are advanced until they are done, those of customers are accepted or refused.
 
-use super::{Objects, WaldurClient, WaldurError};
+use super::{Objects, Right, WaldurClient, WaldurError};
 use serde_json::{Value, json};
 
 /// Maximum number of steps by which the orders of a resource are advanced at once.
 const MAX_ORDER_STEPS: u32 = 5;
+/// Type of an offering with orders that the provider's agent executes, and that it can fail with a text.
+const SLURM: &str = "Marketplace.Slurm";
 /// Longest reason that is sent with a refusal, in characters.
 const MAX_REASON_CHARS: usize = 1_000;
 
@@ -38,6 +40,10 @@ pub struct OpenOrder {
     pub resource: String,
     /// UUID of the order's offering.
     pub offering: String,
+    /// Whether the order's offering is of type `Marketplace.Slurm`.
+    pub is_slurm: bool,
+    /// UUID of the customer that provides the offering.
+    pub provider: Option<String>,
     /// UUID of the order's project.
     pub project: Option<String>,
     /// Name of the resource in an order for a new one.
@@ -65,6 +71,8 @@ impl OpenOrder {
             uuid: text("uuid")?,
             resource: text("marketplace_resource_uuid")?,
             offering: text("offering_uuid")?,
+            is_slurm: order["offering_type"] == SLURM,
+            provider: text("provider_uuid").map(|uuid| uuid.replace('-', "")),
             project: text("project_uuid"),
             name: order["attributes"]["name"].as_str().map(str::to_owned),
             is_pending: order["state"] == "pending-provider",
@@ -149,19 +157,26 @@ impl WaldurClient {
         Ok(())
     }
 
-    /// Accepts the open orders of a resource. The allocation behind it is set to `ok` before, because new limits err
-    /// otherwise, and after, because the order leaves it in another state.
+    /// Accepts an order. The allocation behind a resource of type `Marketplace.Slurm` is set to `ok` before it is changed,
+    /// because new limits err otherwise, and after, because the order leaves it in another state.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn accept_orders(&self, resource: &str) -> Result<(), WaldurError> {
-        self.set_allocation_ok(resource).await?;
-        self.advance_orders(resource).await?;
-        self.set_allocation_ok(resource).await
+    pub async fn accept_order(&self, order: &OpenOrder) -> Result<(), WaldurError> {
+        let resource = &order.resource;
+        match order.kind {
+            OrderKind::Create { .. } => self.advance_new_resource(resource).await,
+            OrderKind::Update { .. } | OrderKind::SwitchPlan if order.is_slurm => {
+                self.set_allocation_ok(resource).await?;
+                self.advance_orders(resource).await?;
+                self.set_allocation_ok(resource).await
+            }
+            _ => self.advance_orders(resource).await,
+        }
     }
 
-    /// Advances the orders of a new resource of this cluster. The state of its allocation matters for later orders
-    /// alone, so the token need not have the right to set it.
+    /// Advances the orders of a new resource. The state of its allocation matters for later orders alone, so the token
+    /// need not have the right to set it.
     pub(super) async fn advance_new_resource(&self, resource: &str) -> Result<(), WaldurError> {
         self.advance_orders(resource).await?;
         match self.set_allocation_ok(resource).await {
@@ -183,25 +198,41 @@ impl WaldurClient {
         }
     }
 
+    /// Whether Waldur shows that the token's user may refuse an order.
+    async fn may_refuse(&self, order: &OpenOrder) -> Result<bool, WaldurError> {
+        let roles = self.own_roles().await?;
+        let (Some(roles), Some(provider)) = (roles, &order.provider) else {
+            return Ok(false);
+        };
+        Ok(roles.has(Right::RejectOrders, provider, None))
+    }
+
     /// Refuses an order, with the reason for the customer where Waldur stores one: Waldur 7 has no text for a refusal, but
-    /// keeps the error message of an order of type `Marketplace.Slurm`, which the refusal does not remove.
+    /// keeps the error message of an order for a new or changed resource of type `Marketplace.Slurm`, which the refusal
+    /// does not remove. Orders of other types have no error message, and an order for the end of a resource would fail.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn refuse_order(&self, order: &OpenOrder, reason: &str) -> Result<(), WaldurError> {
         let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
         let of_order = |step: &str| format!("marketplace-orders/{}/{step}/", order.uuid);
-        let message = json!({"error_message": reason, "error_traceback": "-"});
-        match self.post(&of_order("set_state_erred"), &message).await {
-            Ok(_) => {}
-            Err(error) if !error.is_transient() => {
-                tracing::debug!(%error, order = order.uuid, "the reason of a refusal is not stored");
+        let is_failable = matches!(
+            order.kind,
+            OrderKind::Create { .. } | OrderKind::Update { .. } | OrderKind::SwitchPlan
+        );
+        // With the message the resource becomes Erred, which only the refusal ends: it must be known to be permitted.
+        if order.is_slurm && is_failable && self.may_refuse(order).await? {
+            let message = json!({"error_message": reason, "error_traceback": "-"});
+            match self.post(&of_order("set_state_erred"), &message).await {
+                Ok(_) => {}
+                Err(error) if !error.is_transient() => {
+                    tracing::warn!(%error, order = order.uuid, "order refused without its reason");
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
         }
-        let path = of_order("reject_by_provider");
         // Waldur 8 shows this text to the customer; 7 ignores it.
         let body = json!({"provider_rejection_comment": reason});
-        self.post_once(&path, &body).await
+        self.post_once(&of_order("reject_by_provider"), &body).await
     }
 }

@@ -4,7 +4,7 @@ use super::{WaldurClient, WaldurError, clock::DateSample};
 use lattice_host::error_text::innermost;
 use lattice_quorum_types::text::with_ellipsis;
 use reqwest::{
-    Client, Method, RequestBuilder, StatusCode,
+    Client, Method, RequestBuilder, Response, StatusCode,
     header::{AUTHORIZATION, DATE, HeaderValue, RETRY_AFTER},
     redirect,
 };
@@ -78,13 +78,14 @@ impl WaldurClient {
         path: &str,
         query: &[(&str, &str)],
     ) -> Result<Value, WaldurError> {
-        let ask = self.http.request(Method::GET, self.url(path)).query(query);
-        Ok(self.send(path, ask).await?.body)
+        let request = self.http.request(Method::GET, self.url(path)).query(query);
+        Ok(self.send(path, request).await?.body)
     }
 
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, WaldurError> {
-        let ask = self.http.request(Method::POST, self.url(path)).json(body);
-        Ok(self.send(path, ask).await?.body)
+        let request = self.http.request(Method::POST, self.url(path)).json(body);
+        let answer = self.send(path, request).await;
+        Ok(answer.map_err(|error| error.of_post(path))?.body)
     }
 
     /// Sends a request with the token. If Waldur rejects a cached token, reads the token again and repeats the request
@@ -92,11 +93,11 @@ impl WaldurClient {
     pub(super) async fn send(
         &self,
         what: &str,
-        ask: RequestBuilder,
+        request: RequestBuilder,
     ) -> Result<Answer, WaldurError> {
-        let again = ask.try_clone();
+        let again = request.try_clone();
         let (token, is_new) = self.token().await?;
-        match self.send_with_token(what, ask, &token).await {
+        match self.send_with_token(what, request, &token).await {
             Err(WaldurError::Denied { reason }) => {
                 *self.token.lock().await = None;
                 if is_new {
@@ -126,69 +127,50 @@ impl WaldurClient {
     async fn send_with_token(
         &self,
         what: &str,
-        ask: RequestBuilder,
+        request: RequestBuilder,
         token: &SecretString,
     ) -> Result<Answer, WaldurError> {
-        let unreached = |reason: String| WaldurError::Unreached { reason };
-        let value = HeaderValue::from_str(&format!("Token {}", token.expose_secret()));
-        let mut value = value.map_err(|_| WaldurError::Denied {
-            reason: "the token contains characters that are not valid in an HTTP header".to_owned(),
-        })?;
-        value.set_sensitive(true);
         let begun = Instant::now();
-        let sent = ask.header(AUTHORIZATION, value).send().await;
-        let mut answer = sent.map_err(|error| unreached(innermost(&error).to_string()))?;
-        let status = answer.status();
-        let header = |name: &str| answer.headers().get(name)?.to_str().ok().map(str::to_owned);
+        let request = request.header(AUTHORIZATION, authorization(token)?);
+        let mut response = request.send().await.map_err(|error| unreached(&error))?;
+        let status = response.status();
+        let header = |name: &str| {
+            response
+                .headers()
+                .get(name)?
+                .to_str()
+                .ok()
+                .map(str::to_owned)
+        };
         if let Some(date) = header(DATE.as_str()) {
             *self.date.lock() = DateSample::new(&date, begun, Instant::now());
         }
         let count = header("x-result-count").and_then(|count| count.parse().ok());
         let retry_after = header(RETRY_AFTER.as_str()).and_then(|after| after.parse().ok());
-        let mut bytes = Vec::new();
-        while let Some(piece) = answer
-            .chunk()
-            .await
-            .map_err(|error| unreached(innermost(&error).to_string()))?
-        {
-            if bytes.len() + piece.len() > MAX_REPLY_BYTES {
-                return Err(unreached(format!(
-                    "the reply is longer than {MAX_REPLY_BYTES} bytes"
-                )));
-            }
-            bytes.extend_from_slice(&piece);
-        }
+        let bytes = read_body(&mut response).await?;
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             return Err(WaldurError::Busy {
+                what: what.to_owned(),
                 status: status.as_u16(),
                 retry_after: retry_after.map(Duration::from_secs),
             });
         }
-        let body = match bytes.is_empty() {
-            true => Value::Null,
-            false => match serde_json::from_slice(&bytes) {
-                Ok(body) => body,
-                // Waldur replies to unknown routes with an HTML page.
-                Err(_) if status == StatusCode::NOT_FOUND => Value::Null,
-                Err(_) => return Err(unreached("the reply is not valid JSON".to_owned())),
-            },
-        };
-        if status == StatusCode::UNAUTHORIZED {
-            let reason = error_text(&body);
-            return Err(WaldurError::Denied { reason });
-        }
-        if !status.is_success() {
-            return Err(WaldurError::Refused {
+        let body = parse_body(what, status, &bytes)?;
+        match status {
+            StatusCode::UNAUTHORIZED => Err(WaldurError::Denied {
+                reason: error_text(&body),
+            }),
+            status if status.is_success() => Ok(Answer {
+                status,
+                body,
+                count,
+            }),
+            status => Err(WaldurError::Refused {
                 what: what.to_owned(),
                 status: status.as_u16(),
                 reason: error_text(&body),
-            });
+            }),
         }
-        Ok(Answer {
-            status,
-            body,
-            count,
-        })
     }
 
     /// Sends a request that Waldur rejects with status 409 if it was done before. That status counts as success.
@@ -197,6 +179,51 @@ impl WaldurClient {
             Ok(_) | Err(WaldurError::Refused { status: 409, .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Header with the token, which is in no log.
+fn authorization(token: &SecretString) -> Result<HeaderValue, WaldurError> {
+    let value = HeaderValue::from_str(&format!("Token {}", token.expose_secret()));
+    let mut value = value.map_err(|_| WaldurError::Denied {
+        reason: "the token contains characters that are not valid in an HTTP header".to_owned(),
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn unreached(error: &reqwest::Error) -> WaldurError {
+    WaldurError::Unreached {
+        reason: innermost(error).to_string(),
+    }
+}
+
+/// Body of a reply, up to [`MAX_REPLY_BYTES`].
+async fn read_body(response: &mut Response) -> Result<Vec<u8>, WaldurError> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| unreached(&error))? {
+        if bytes.len() + piece.len() > MAX_REPLY_BYTES {
+            return Err(WaldurError::Unreached {
+                reason: format!("the reply is longer than {MAX_REPLY_BYTES} bytes"),
+            });
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+/// JSON of a body; `null` for an empty one.
+fn parse_body(what: &str, status: StatusCode, bytes: &[u8]) -> Result<Value, WaldurError> {
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    match serde_json::from_slice(bytes) {
+        Ok(body) => Ok(body),
+        // Waldur replies to unknown routes with an HTML page.
+        Err(_) if status == StatusCode::NOT_FOUND => Ok(Value::Null),
+        Err(_) => Err(WaldurError::Unreached {
+            reason: format!("the reply to {what} is not valid JSON"),
+        }),
     }
 }
 

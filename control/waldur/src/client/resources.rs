@@ -1,6 +1,6 @@
 //! Resources of this cluster in Waldur, with the state that each round compares and applies.
 
-use super::{Objects, ResourceScope, WaldurClient, WaldurError, credit::number};
+use super::{Objects, ResourceScope, Right, WaldurClient, WaldurError, credit::number};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -16,9 +16,11 @@ const FIELDS: [&str; 9] = [
     "plan_uuid",
     "offering_type",
 ];
+/// State of a resource without an order in progress.
+const OK: &str = "OK";
 /// States of a resource that accepts usage now or may accept it later. `Terminated` resources are read by their usage
 /// alone.
-const USED_STATES: [&str; 5] = ["OK", "Updating", "Creating", "Terminating", "Erred"];
+const USED_STATES: [&str; 5] = [OK, "Updating", "Creating", "Terminating", "Erred"];
 
 /// Resource of this cluster.
 #[derive(Debug, Clone)]
@@ -37,16 +39,17 @@ pub struct KnownResource {
 impl KnownResource {
     /// Whether the resource accepts usage and its limits apply.
     pub fn is_ok(&self) -> bool {
-        matches!(self.state.as_str(), "OK" | "Updating")
+        matches!(self.state.as_str(), OK | "Updating")
     }
 
-    /// A resource that is ordered, as it will be when the order is done.
+    /// A resource that is ordered, as it will be when the order is done. A refusal that was interrupted leaves the
+    /// resource Erred while its order waits.
     pub fn ordered(scope: ResourceScope, uuid: &str, max_nodes: Option<u64>) -> Self {
         let limits = max_nodes.map_or_else(|| json!({}), |nodes| json!({"max_nodes": nodes}));
         Self {
             scope,
             uuid: uuid.to_owned(),
-            state: "OK".to_owned(),
+            state: OK.to_owned(),
             plan: None,
             fields: json!({"limits": limits}),
         }
@@ -104,7 +107,9 @@ impl WaldurClient {
     }
 
     /// Scope of a resource that has usage and is not among the known ones, such as a terminated one; `None` if it is not
-    /// of this cluster. Scopes do not change, so each is read once.
+    /// of this cluster. Scopes do not change, so each is read once. `sees_others`: whether other resources of the
+    /// provider are visible: where none is, a hidden one means that the token's user has no role at the provider, and its
+    /// usage would be reported to a second resource.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
@@ -112,6 +117,7 @@ impl WaldurClient {
         &self,
         former: &mut BTreeMap<String, Option<ResourceScope>>,
         uuid: &str,
+        sees_others: bool,
     ) -> Result<Option<ResourceScope>, WaldurError> {
         if let Some(known) = former.get(uuid) {
             return Ok(known.clone());
@@ -121,8 +127,8 @@ impl WaldurClient {
             Ok(found) => found["backend_id"]
                 .as_str()
                 .and_then(|id| ResourceScope::of_backend_id(id, self.cluster())),
-            Err(WaldurError::Refused { status: 404, .. }) => None,
-            Err(error) => return Err(error),
+            Err(WaldurError::Refused { status: 404, .. }) if sees_others => None,
+            Err(error) => return Err(error.hidden_without(Right::SeeProvider)),
         };
         former.insert(uuid.to_owned(), scope.clone());
         Ok(scope)

@@ -1,8 +1,9 @@
 //! Resource of a scope: looked up, ordered if missing, and terminated.
 
 use super::{
-    Objects, ResourceScope, WaldurClient, WaldurError,
+    Objects, ResourceScope, Right, WaldurClient, WaldurError,
     objects::{ObjectParameters, address, oldest, short},
+    offerings::Offering,
 };
 use serde_json::{Value, json};
 
@@ -39,30 +40,48 @@ impl WaldurClient {
         }
         let offering = self.offering(objects, parameters, scope.vcluster()).await?;
         let backend_id = scope.backend_id(self.cluster());
-        let path = RESOURCES;
-        let of_offering = ("offering_uuid", offering.uuid.as_str());
-        let found = self
-            .list(path, &[of_offering, ("backend_id", &backend_id)])
-            .await?;
+        let query = [
+            ("offering_uuid", offering.uuid.as_str()),
+            ("backend_id", &backend_id),
+        ];
+        let found = self.list(RESOURCES, &query).await?;
         let is_it = |one: &Value| one["backend_id"] == backend_id && is_used(one);
-        if let Some(found) = oldest(found.into_iter().filter(is_it)) {
-            let (uuid, _) = address(path, &found)?;
-            if found["state"] != "OK" {
-                self.advance_new_resource(&uuid).await?;
+        let uuid = match oldest(found.into_iter().filter(is_it)) {
+            Some(found) => {
+                let (uuid, _) = address(RESOURCES, &found)?;
+                if found["state"] != "OK" {
+                    self.advance_new_resource(&uuid).await?;
+                }
+                uuid
             }
-            objects.resources.insert(scope.clone(), uuid.clone());
-            return Ok(uuid);
-        }
-        // Only an order needs the project. A provider need not own the customer of a resource that exists.
+            None => {
+                let uuid = self.ordered_resource(objects, &offering, scope).await?;
+                self.advance_new_resource(&uuid).await?;
+                self.set_backend_id(&uuid, scope).await?;
+                uuid
+            }
+        };
+        objects.resources.insert(scope.clone(), uuid.clone());
+        Ok(uuid)
+    }
+
+    /// UUID of the resource that was ordered for a scope and has no `backend_id` yet; orders it if there is none. Only
+    /// an order needs the project: a provider need not own the customer of a resource that exists.
+    async fn ordered_resource(
+        &self,
+        objects: &mut Objects,
+        offering: &Offering,
+        scope: &ResourceScope,
+    ) -> Result<String, WaldurError> {
         let (project_uuid, project) = self.project(objects, scope.project()).await?;
-        // Looks for a resource that was ordered and has no `backend_id` yet.
+        let backend_id = scope.backend_id(self.cluster());
         let name = short(&backend_id);
         let query = [
-            of_offering,
+            ("offering_uuid", offering.uuid.as_str()),
             ("project_uuid", &project_uuid),
             ("name_exact", &name),
         ];
-        let ordered = self.list(path, &query).await?;
+        let ordered = self.list(RESOURCES, &query).await?;
         let is_ours = |one: &Value| {
             one["name"] == name
                 && one["backend_id"].as_str().is_none_or(str::is_empty)
@@ -75,31 +94,24 @@ impl WaldurClient {
         if let Some(renamed) = ordered.iter().find(has_other_id) {
             return Err(other_id(scope, &backend_id, renamed));
         }
-        let uuid = match oldest(ordered.into_iter().filter(is_ours)) {
-            Some(ordered) => address(path, &ordered)?.0,
-            None => {
-                let offering_url =
-                    self.url(&format!("marketplace-public-offerings/{}/", offering.uuid));
-                let body = json!({
-                    "offering": offering_url,
-                    "project": project,
-                    "attributes": {"name": name},
-                    "limits": {},
-                    "accepting_terms_of_service": true,
-                    "plan": offering.plan?,
-                });
-                let order = self.post("marketplace-orders/", &body).await?;
-                let uuid = order["marketplace_resource_uuid"].as_str();
-                let odd = || WaldurError::Unreached {
-                    reason: "the order in the reply has no resource UUID".to_owned(),
-                };
-                uuid.ok_or_else(odd)?.to_owned()
-            }
-        };
-        self.advance_new_resource(&uuid).await?;
-        self.set_backend_id(&uuid, scope).await?;
-        objects.resources.insert(scope.clone(), uuid.clone());
-        Ok(uuid)
+        if let Some(ordered) = oldest(ordered.into_iter().filter(is_ours)) {
+            return Ok(address(RESOURCES, &ordered)?.0);
+        }
+        let body = json!({
+            "offering": self.url(&format!("marketplace-public-offerings/{}/", offering.uuid)),
+            "project": project,
+            "attributes": {"name": name},
+            "limits": {},
+            "accepting_terms_of_service": true,
+            "plan": offering.plan.clone()?,
+        });
+        let order = self.post("marketplace-orders/", &body).await?;
+        let uuid = order["marketplace_resource_uuid"].as_str();
+        uuid.map(str::to_owned)
+            .ok_or_else(|| WaldurError::Unusable {
+                what: format!("order of {scope}"),
+                reason: "the reply has no `marketplace_resource_uuid`".to_owned(),
+            })
     }
 
     /// UUID of the resource of a scope that accepts usage, if there is one. Orders nothing.
@@ -156,7 +168,15 @@ impl WaldurClient {
             }) => {}
             Err(error) => return Err(error),
         }
-        self.advance_orders(uuid).await?;
+        // Waldur asks the customer for approval unless the token's user owns the provider's customer.
+        let advanced = self.advance_orders(uuid).await;
+        advanced.map_err(|error| match error {
+            WaldurError::MissingRight {
+                right: Right::OrderForCustomers,
+                ..
+            } => error.for_right(Right::EndResources),
+            error => error,
+        })?;
         objects.resources.retain(|_, known| known != uuid);
         Ok(())
     }
@@ -173,9 +193,8 @@ fn is_used(resource: &Value) -> bool {
 /// Refusal to order a resource beside one that has lost its `backend_id`: the usage of the month would be billed twice.
 fn other_id(scope: &ResourceScope, backend_id: &str, resource: &Value) -> WaldurError {
     let text = |name: &str| resource[name].as_str().unwrap_or_default().to_owned();
-    WaldurError::Refused {
+    WaldurError::Unusable {
         what: format!("usage of {scope}"),
-        status: 409,
         reason: format!(
             "resource {} has the backend_id {:?} now; set it to {backend_id:?} again (POST {RESOURCES}{}/set_backend_id/)",
             text("uuid"),

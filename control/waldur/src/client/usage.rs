@@ -1,6 +1,6 @@
 //! Usage reports: absolute totals of a calendar month.
 
-use super::{WaldurClient, WaldurError};
+use super::{Right, WaldurClient, WaldurError};
 use crate::decimal::{decimal, read_decimal};
 use lattice_ledger::Month;
 use serde_json::{Value, json};
@@ -185,8 +185,10 @@ impl WaldurClient {
     async fn ended_periods(&self, resource: &str) -> Result<Vec<Value>, WaldurError> {
         let path = format!("marketplace-provider-resources/{resource}/plan_periods/");
         let Value::Array(mut periods) = self.get(&path, &[]).await? else {
-            let reason = format!("the reply to {path} is not a list");
-            return Err(WaldurError::Unreached { reason });
+            return Err(WaldurError::Unusable {
+                what: path,
+                reason: "the reply is not a list".to_owned(),
+            });
         };
         periods.retain(|period| !period["end"].is_null());
         Ok(periods)
@@ -212,7 +214,11 @@ impl WaldurClient {
             body["date"] = json!(format!("{}T12:00:00Z", month.middle()));
         }
         let path = "marketplace-component-usages/set_usage/";
-        self.post(path, &body).await.map(drop)
+        let answer = self.post(path, &body).await.map(drop);
+        match month {
+            Some(_) => answer.map_err(|error| error.for_right(Right::BookEndedMonths)),
+            None => answer,
+        }
     }
 }
 

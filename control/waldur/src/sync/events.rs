@@ -1,7 +1,7 @@
 //! Single events, for deployments that use them: an order per allocation, or the paths of Lattice's accounting
 //! specification.
 
-use super::{AccountingSync, RoundError, parameters};
+use super::{AccountingSync, RoundError, parameters, set_aside::Place};
 use crate::{
     client::{Amounts, ResourceScope, WaldurError},
     event::{Event, EventBody},
@@ -35,7 +35,7 @@ impl AccountingSync {
             for event in &events {
                 let name = format!("event {}", event.id);
                 let sent = self.send_event(event).await;
-                match self.accept_or_park(&name, sent)? {
+                match self.accept_or_park(&name, &Place::of_event(event), sent)? {
                     Some(()) => self.note(|status| status.sent += 1),
                     None if self.refused.len() < MAX_REFUSED => {
                         self.refused.insert(name, event.clone());
@@ -58,7 +58,10 @@ impl AccountingSync {
             .collect();
         for (name, event) in due {
             let sent = self.send_event(&event).await;
-            if self.accept_or_park(&name, sent)?.is_some() {
+            if self
+                .accept_or_park(&name, &Place::of_event(&event), sent)?
+                .is_some()
+            {
                 self.refused.remove(&name);
                 self.note(|status| status.sent += 1);
             }
@@ -111,22 +114,8 @@ impl AccountingSync {
         let project = ProjectPath::new(project).map_err(|_| invalid_event(event))?;
         let vcluster = VclusterName::new(vcluster.clone()).map_err(|_| invalid_event(event))?;
         let scope = ResourceScope::Allocation(project, vcluster, id);
-        let parameters = parameters(&self.settings, &*self.cluster);
-        let resource = match used {
-            // A repeated event must not order a terminated resource again.
-            Some(_) if self.waldur.is_ended(&scope).await? => return Ok(()),
-            // An allocation that never ran has no resource. One that ran for a moment has one, which ends too.
-            Some(used) if used == Amounts::default() => {
-                match self.waldur.used_resource(&scope).await? {
-                    Some(resource) => resource,
-                    None => return Ok(()),
-                }
-            }
-            _ => {
-                self.waldur
-                    .resource(&mut self.objects, &parameters, &scope)
-                    .await?
-            }
+        let Some(resource) = self.resource_of_allocation(&scope, used).await? else {
+            return Ok(());
         };
         let Some(used) = used else { return Ok(()) };
         let description = format!("lattice allocation {id}");
@@ -136,16 +125,38 @@ impl AccountingSync {
         self.note(|status| status.reported += 1);
         self.waldur.terminate(&mut self.objects, &resource).await
     }
+
+    /// The resource of an allocation that has started, or has ended with the usage `used`. It is ordered if missing;
+    /// `None` where the allocation needs none.
+    async fn resource_of_allocation(
+        &mut self,
+        scope: &ResourceScope,
+        used: Option<Amounts>,
+    ) -> Result<Option<String>, WaldurError> {
+        match used {
+            // A repeated event must not order a terminated resource again.
+            Some(_) if self.waldur.is_ended(scope).await? => Ok(None),
+            // An allocation that never ran has no resource. One that ran for a moment has one, which ends too.
+            Some(used) if used == Amounts::default() => self.waldur.used_resource(scope).await,
+            _ => {
+                let parameters = parameters(&self.settings, &*self.cluster);
+                let ordered = self
+                    .waldur
+                    .resource(&mut self.objects, &parameters, scope)
+                    .await?;
+                Ok(Some(ordered))
+            }
+        }
+    }
 }
 
 /// Error for an event without a valid tenant, project, vCluster or allocation. Only an event in a damaged or foreign
 /// journal lacks these.
 fn invalid_event(event: &Event) -> WaldurError {
-    WaldurError::Refused {
+    WaldurError::Unusable {
         what: format!("event {}", event.id),
-        status: 400,
         reason: format!(
-            "the event has no valid tenant, project, vCluster or allocation: {}",
+            "it has no valid tenant, project, vCluster or allocation: {}",
             json!(event)
         ),
     }

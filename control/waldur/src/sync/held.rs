@@ -68,7 +68,7 @@ impl AccountingSync {
                 Some(scope) => Some((*scope).clone()),
                 None => {
                     self.waldur
-                        .former_scope(&mut self.former, &resource)
+                        .former_scope(&mut self.former, &resource, !known.is_empty())
                         .await?
                 }
             };

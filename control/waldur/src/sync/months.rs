@@ -6,7 +6,7 @@
 
 use super::{
     AccountingSync, RoundError,
-    totals::{Booking, higher, total_name, written},
+    totals::{Booking, higher, is_total_of, total_name, written},
 };
 use crate::{
     client::{Amounts, KnownResource, ResourceScope},
@@ -35,7 +35,7 @@ impl AccountingSync {
         known: &[KnownResource],
     ) -> Result<bool, RoundError> {
         let previous = present.previous();
-        if self.closed.contains(&previous) {
+        if self.closed.contains(&previous) && !self.awaits_booking(present) {
             return Ok(true);
         }
         let found = self.cluster.months().await?;
@@ -75,33 +75,52 @@ impl AccountingSync {
             let has = held.of(&scope);
             let name = total_name(&scope, month);
             if has == used {
-                self.note(|status| status.parked.remove(&name));
+                self.note(|status| status.forget(&name));
                 continue;
             }
-            if has.exceeds(used) && self.books_by_date() {
+            if !self.books_by_date() {
+                self.park(&name, self.left_over(month, has, used));
+                continue;
+            }
+            if has.exceeds(used) {
                 self.park(&name, higher(has, used));
                 continue;
             }
-            if self.books_by_date() {
-                let prepared = self
-                    .prepare(&scope, Booking::Ended(month), used, known, &held)
-                    .await;
-                reports.extend(self.accept_or_park(&name, prepared)?);
+            if self.is_parked(&name) {
                 continue;
             }
-            self.park(&name, self.left_over(month, has, used));
+            let booking = Booking::Ended(month);
+            let prepared = self.prepare_or_park(&scope, booking, used, known, &held);
+            reports.extend(prepared.await?);
         }
         self.send_all(reports).await?;
-        let of_month = lines_of(month);
-        let is_open = self.note(|status| status.parked.keys().any(|name| of_month(name)));
+        let of_month = format!(" {month}");
+        let (is_open, waits) = self.note(|status| {
+            let is_of = |key: &str| is_total_of(key, &of_month);
+            let waits = status.missing_rights.keys().any(is_of);
+            (status.rejected().any(is_of), waits)
+        });
         if is_open != found.is_some() {
             let month = quorum_month(month)?;
             self.cluster.note_open_month(month, is_open).await?;
+        }
+        if waits {
+            return Ok(true);
         }
         self.closed.insert(month);
         self.closed_usage.retain(|_, (of, _, _)| *of > month);
         self.forget_fixed_usage(month);
         Ok(true)
+    }
+
+    /// Whether a report for an ended month waits for a right.
+    fn awaits_booking(&self, present: Month) -> bool {
+        let present = present.to_string();
+        let is_ended = |key: &str| {
+            let month = key.rsplit(' ').next();
+            key.starts_with("usage ") && month.is_some_and(|month| month < present.as_str())
+        };
+        self.note(|status| status.missing_rights.keys().any(is_ended))
     }
 
     /// Totals of an ended month; `None` while the ledger does not have all of its usage.
@@ -169,15 +188,9 @@ impl AccountingSync {
     }
 
     fn remove_lines(&self, month: Month) {
-        let of_month = lines_of(month);
-        self.note(|status| status.parked.retain(|name, _| !of_month(name)));
+        let of_month = format!(" {month}");
+        self.note(|status| status.retain(|name| !is_total_of(name, &of_month)));
     }
-}
-
-/// Whether a key of [`SyncStatus::parked`](crate::status::SyncStatus::parked) is that of a total of this month.
-fn lines_of(month: Month) -> impl Fn(&str) -> bool {
-    let of_month = format!(" {month}");
-    move |name| name.starts_with("usage ") && name.ends_with(&of_month)
 }
 
 /// Whether the differences of a month are accepted. `found`: what the quorum has of it.

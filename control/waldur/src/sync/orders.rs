@@ -1,9 +1,9 @@
 //! Orders of customers: accepted if Lattice can do what they require, refused with the reason otherwise.
 
-use super::{AccountingSync, RoundError, totals::of_one_request};
+use super::{AccountingSync, RoundError, limits::limits_name, set_aside::Place};
 use crate::{
     client::{
-        KnownResource, MonthUsage, OpenOrder, OrderKind, ResourceScope, WaldurError,
+        KnownResource, MonthUsage, OpenOrder, OrderKind, ResourceScope, Right, WaldurError,
         purchased_limits,
     },
     cluster::ClusterError,
@@ -12,7 +12,7 @@ use lattice_quorum_types::{
     ProjectPath,
     limit::{LimitPatch, Patch},
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 impl AccountingSync {
     /// Time until the next check for orders that no round has seen. `None` without checks, and while Waldur is known to
@@ -41,75 +41,115 @@ impl AccountingSync {
         &mut self,
         known: &[KnownResource],
     ) -> Result<bool, RoundError> {
-        let mut is_changed = false;
         let open = self.waldur.open_orders(&self.objects).await?;
         self.seen_orders = open.iter().map(state_of).collect();
-        for order in open {
-            let name = format!("order {}", order.uuid);
-            if self.is_parked(&name) {
+        let names: BTreeSet<String> = open.iter().map(order_name).collect();
+        // An order that was withdrawn, or answered by a person, needs no line.
+        self.note(|status| {
+            status.retain(|key| !key.starts_with(ORDER) || names.contains(key));
+        });
+        let mut is_changed = false;
+        for order in &open {
+            let resource = known.iter().find(|one| one.uuid == order.resource);
+            let name = order_name(order);
+            if (resource.is_none() && self.is_of_others(order)) || self.is_parked(&name) {
                 continue;
             }
-            let (refusal, replaced) = match self.judge(&order, &name, known).await? {
-                Judgement::Accept { replaced } => (None, replaced),
-                Judgement::Refuse(reason) => (Some(reason), None),
-                Judgement::Ignore => continue,
-            };
-            let answered = match &refusal {
-                Some(reason) => {
-                    tracing::info!(order = order.uuid, reason, "order refused");
-                    self.waldur.refuse_order(&order, reason).await
-                }
-                None => self.waldur.accept_orders(&order.resource).await,
-            };
-            let answered = answered.map_err(of_one_request);
-            let is_answered = self.accept_or_park(&name, answered)?.is_some();
-            if is_answered && refusal.is_none() {
-                tracing::info!(order = order.uuid, kind = ?order.kind, "order accepted");
-                is_changed = true;
+            let place = self.place_of_order(order, resource);
+            if self.joins_wait(&name, &place, |right| right == Right::ApproveOrders) {
+                continue;
             }
-            if let Some(replaced) = replaced
-                && !is_answered
-            {
-                self.restore_limit(replaced).await?;
-            }
+            let judgement = match resource {
+                Some(resource) => self.judge(order, resource, known).await,
+                None => self.adopt(order, known).await,
+            };
+            is_changed |= self.answer(order, judgement, &name, &place).await?;
         }
         Ok(is_changed)
     }
 
-    /// How an order is answered. A failure of the check sets the order aside.
+    /// Answers one order. Returns whether it was accepted. An order that Waldur does not let us judge or answer is set
+    /// aside.
+    async fn answer(
+        &mut self,
+        order: &OpenOrder,
+        judgement: Result<Judgement, RoundError>,
+        name: &str,
+        place: &Place,
+    ) -> Result<bool, RoundError> {
+        let judgement = match judgement {
+            Ok(judgement) => judgement,
+            Err(RoundError::Waldur(error)) => {
+                self.accept_or_park::<()>(name, place, Err(error))?;
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        match judgement {
+            Judgement::Accept { replaced } => {
+                let accepted = self.waldur.accept_order(order).await;
+                let is_accepted = self.accept_or_park(name, place, accepted)?.is_some();
+                match (is_accepted, replaced) {
+                    (true, _) => {
+                        tracing::info!(order = order.uuid, kind = ?order.kind, "order accepted");
+                    }
+                    (false, Some(replaced)) => self.restore_limit(replaced).await?,
+                    (false, None) => {}
+                }
+                Ok(is_accepted)
+            }
+            Judgement::Refuse(reason) => {
+                let refused = self.waldur.refuse_order(order, &reason).await;
+                if self.accept_or_park(name, place, refused)?.is_some() {
+                    tracing::info!(order = order.uuid, reason, "order refused");
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    fn place_of_order(&self, order: &OpenOrder, resource: Option<&KnownResource>) -> Place {
+        match (resource, self.objects.vcluster_of(&order.offering)) {
+            (Some(resource), _) => Place::of_scope(&resource.scope),
+            (None, Some(vcluster)) => Place::of_vcluster(&vcluster),
+            (None, None) => Place::default(),
+        }
+    }
+
+    /// How an order for a known resource is answered.
     async fn judge(
         &mut self,
         order: &OpenOrder,
-        name: &str,
+        resource: &KnownResource,
         known: &[KnownResource],
     ) -> Result<Judgement, RoundError> {
-        if let Some(resource) = known.iter().find(|one| one.uuid == order.resource) {
-            let refusal = self.new_plan_refusal(order, resource).await;
-            return match self.accept_or_park(name, refusal)? {
-                Some(Some(reason)) => Ok(Judgement::Refuse(reason)),
-                Some(None) => self.judge_limits(order, &resource.scope, known).await,
-                None => Ok(Judgement::Ignore),
-            };
+        match self.new_plan_refusal(order, resource).await? {
+            Some(reason) => Ok(Judgement::Refuse(reason)),
+            None => self.judge_limits(order, &resource.scope, known).await,
         }
-        // An order for a resource of another cluster.
-        if !matches!(order.kind, OrderKind::Create { .. }) || self.is_of_lattice(order) {
-            return Ok(Judgement::Ignore);
-        }
-        let scope = self.scope_of_order(order, known).await;
-        let scope = match self.accept_or_park(name, scope)? {
-            Some(Ok(scope)) => scope,
-            Some(Err(reason)) => return Ok(Judgement::Refuse(reason)),
-            None => return Ok(Judgement::Ignore),
+    }
+
+    /// How a customer's order for a new resource is answered. Where it is accepted, the resource gets the id of its scope
+    /// before, so that an interrupted acceptance continues in the next round.
+    async fn adopt(
+        &mut self,
+        order: &OpenOrder,
+        known: &[KnownResource],
+    ) -> Result<Judgement, RoundError> {
+        let scope = match self.scope_of_order(order, known).await? {
+            Ok(scope) => scope,
+            Err(reason) => return Ok(Judgement::Refuse(reason)),
         };
         let judgement = self.judge_limits(order, &scope, known).await?;
         if let Judgement::Accept { replaced } = &judgement {
-            // The id comes first, so that an interrupted acceptance continues in the next round.
             let named = self.waldur.set_backend_id(&order.resource, &scope).await;
-            if self.accept_or_park(name, named)?.is_none() {
-                if let Some(replaced) = replaced.clone() {
+            if let Err(error) = named.map_err(WaldurError::of_one_request) {
+                if let Some(replaced) = replaced.clone()
+                    && !error.is_transient()
+                {
                     self.restore_limit(replaced).await?;
                 }
-                return Ok(Judgement::Ignore);
+                return Err(error.into());
             }
         }
         Ok(judgement)
@@ -127,7 +167,7 @@ impl AccountingSync {
         match self.cluster.set_limits(&tenant, patch).await {
             Ok(()) => Ok(()),
             Err(ClusterError::Refused { text }) => {
-                self.park(&format!("limits of {tenant}"), text);
+                self.park(&limits_name(&tenant), text);
                 Ok(())
             }
             Err(error) => Err(error.into()),
@@ -196,6 +236,12 @@ impl AccountingSync {
         }
     }
 
+    /// Whether an order for a resource that is not known is answered by another one: it changes the resource of another
+    /// cluster, or a cluster has made it for itself.
+    fn is_of_others(&self, order: &OpenOrder) -> bool {
+        !matches!(order.kind, OrderKind::Create { .. }) || self.is_of_lattice(order)
+    }
+
     /// Whether a cluster has made an order for itself and answers it: another one at the same offering, or this one for
     /// an allocation. Its resource is named by the id that it will have.
     fn is_of_lattice(&self, order: &OpenOrder) -> bool {
@@ -249,8 +295,6 @@ enum Judgement {
     },
     /// Lattice cannot do it, for this reason.
     Refuse(String),
-    /// The order is not answered now: it is another cluster's, or set aside.
-    Ignore,
 }
 
 /// Limit of nodes that a tenant had before an order.
@@ -258,4 +302,11 @@ enum Judgement {
 struct ReplacedLimit {
     tenant: ProjectPath,
     before: Option<u64>,
+}
+
+/// Start of the key of an order.
+const ORDER: &str = "order ";
+
+fn order_name(order: &OpenOrder) -> String {
+    format!("{ORDER}{}", order.uuid)
 }

@@ -5,6 +5,7 @@ use super::{
     AccountingSync, RoundError, USAGE_RECORDS_PER_READ,
     held::HeldUsage,
     months::{is_accepted, quorum_month},
+    set_aside::Place,
     totals::{Booking, Report, total_name},
 };
 use crate::{
@@ -168,7 +169,8 @@ impl AccountingSync {
         let mut outcomes = BTreeMap::new();
         let mut reports: Vec<Report> = Vec::new();
         for scope in &compared.differing {
-            match self.correction(scope, compared, present, known).await {
+            let correction = self.correction(scope, compared, present, known).await;
+            match correction.map_err(WaldurError::of_one_request) {
                 Ok(report) => reports.push(report),
                 Err(error) if error.is_transient() => return Err(error.into()),
                 Err(error) => {
@@ -187,16 +189,15 @@ impl AccountingSync {
             let name = total_name(scope, compared.month);
             let outcome = match held.of(scope) == used {
                 true => {
-                    self.note(|status| status.parked.remove(&name));
+                    self.note(|status| status.forget(&name));
                     self.forget_fallen(&name);
                     Outcome::Corrected
                 }
                 false => {
-                    let refusal = self.note(|status| status.parked.get(&name).cloned());
-                    let reason = refusal.map_or_else(
-                        || "Waldur still has another amount after the report; try again".to_owned(),
-                        |refusal| refusal.reason,
-                    );
+                    let reason = self.note(|status| status.reason(&name).map(str::to_owned));
+                    let reason = reason.unwrap_or_else(|| {
+                        "Waldur still has another amount after the report; try again".to_owned()
+                    });
                     Outcome::NotBookable { reason }
                 }
             };
@@ -215,9 +216,8 @@ impl AccountingSync {
     ) -> Result<Report, WaldurError> {
         let Compared { month, held, .. } = compared;
         let used = compared.wanted.get(scope).copied().unwrap_or_default();
-        let refused = |reason: String| WaldurError::Refused {
+        let refused = |reason: String| WaldurError::Unusable {
             what: total_name(scope, *month),
-            status: 409,
             reason,
         };
         if *month < present && !self.books_by_date() {
@@ -277,26 +277,27 @@ impl AccountingSync {
     ) -> Result<(), RoundError> {
         let mut after = 0;
         loop {
-            let (facts, _) = self
+            let (records, _) = self
                 .cluster
                 .usage_records(after, USAGE_RECORDS_PER_READ, since)
                 .await?;
-            let Some(last) = facts.last() else {
+            let Some(last) = records.last() else {
                 return Ok(());
             };
             after = last.number;
-            let within = facts
+            let within = records
                 .iter()
-                .filter(|fact| fact.at >= since && fact.at < until);
+                .filter(|record| record.at >= since && record.at < until);
             let cluster = self.cluster.clone();
             let events: Vec<Event> = within
-                .filter_map(|fact| Event::of(fact, &*cluster))
+                .filter_map(|record| Event::of(record, &*cluster))
                 .collect();
             for event in &events {
                 let sent = self.send_event(event).await;
-                self.accept_or_park(&format!("event {}", event.id), sent)?;
+                let name = format!("event {}", event.id);
+                self.accept_or_park(&name, &Place::of_event(event), sent)?;
             }
-            if facts.last().is_some_and(|fact| fact.at >= until) {
+            if records.last().is_some_and(|record| record.at >= until) {
                 return Ok(());
             }
         }

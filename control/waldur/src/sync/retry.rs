@@ -17,15 +17,15 @@ pub(super) struct Retry {
 
 impl Retry {
     /// Retry after a failure at `failed_at`, which followed `failures` others. The pause is doubled each time, with
-    /// jitter, and at least the time `asked` that Waldur requests, up to an hour.
-    pub(super) fn after(failed_at: UnixMillis, failures: u32, asked: Option<Duration>) -> Self {
+    /// jitter, and at least the time `requested` by Waldur, up to an hour.
+    pub(super) fn after(failed_at: UnixMillis, failures: u32, requested: Option<Duration>) -> Self {
         let doubled = FIRST_RETRY_MS
             .checked_shl(failures.min(16))
             .unwrap_or(LAST_RETRY_MS);
         let wait_ms = doubled.min(LAST_RETRY_MS);
         let spread = rand::random_range(0..=wait_ms / 4);
-        let asked_ms = asked.map_or(0, |asked| asked.as_millis() as u64);
-        let wait_ms = (wait_ms + spread).max(asked_ms.min(LAST_RETRY_MS * 12));
+        let requested_ms = requested.map_or(0, |pause| pause.as_millis() as u64);
+        let wait_ms = (wait_ms + spread).max(requested_ms.min(LAST_RETRY_MS * 12));
         Self {
             failed_at,
             at: failed_at.after(wait_ms),

@@ -3,9 +3,12 @@
 //! Each round reads what Waldur has in the month and compares it with the ledger, so that a report that was lost, came
 //! late or was changed by hand is found in the next round.
 
-use super::{AccountingSync, RoundError, SentReport, held::HeldUsage, parameters};
+use super::{
+    AccountingSync, RoundError, SentReport, held::HeldUsage, offering_name, parameters,
+    set_aside::Place,
+};
 use crate::{
-    client::{Amounts, KnownResource, MonthPhase, ResourceScope, WaldurError},
+    client::{Amounts, KnownResource, MonthPhase, ResourceScope, Right, WaldurError},
     decimal::decimal,
     step::Step,
 };
@@ -23,8 +26,9 @@ const PARALLEL_REPORTS: usize = 8;
 /// Report that is to be sent.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// Key in [`crate::status::SyncStatus::parked`].
+    /// Key in the status.
     pub(super) name: String,
+    scope: ResourceScope,
     pub(super) resource: String,
     plan: Option<String>,
     /// Usage of the resource before the report.
@@ -67,11 +71,20 @@ enum Sent {
     Accepted,
     /// The report was not sent: a month ends about now, or an earlier report failed.
     Withheld,
+    /// Waldur has rejected the report, which is set aside.
+    Rejected,
+    /// The token's user lacks the right to report.
+    Waiting,
 }
 
 /// Name of a total in the status.
 pub(super) fn total_name(scope: &ResourceScope, month: Month) -> String {
     format!("usage {scope} {month}")
+}
+
+/// Whether a key is that of a total in the month of which `of_month` is the end of the key.
+pub(super) fn is_total_of(key: &str, of_month: &str) -> bool {
+    key.starts_with("usage ") && key.ends_with(of_month)
 }
 
 impl AccountingSync {
@@ -83,43 +96,101 @@ impl AccountingSync {
         known: &[KnownResource],
         held: &HeldUsage,
     ) -> Result<bool, RoundError> {
+        let names: BTreeSet<String> = wanted.keys().map(|one| total_name(one, month)).collect();
+        let of_month = format!(" {month}");
+        self.note(|status| {
+            // A total that is not to be reported any more waits for no right.
+            let is_needed = |key: &str| !is_total_of(key, &of_month) || names.contains(key);
+            status.missing_rights.retain(is_needed);
+        });
         let mut reports = Vec::new();
-        // Usage in the resources of another offering, which has a line, was not read.
+        // Usage in the resources of another offering, which has a line or waits for a right, was not read.
         let offerings = self.objects.offerings();
         let read: BTreeSet<_> = offerings.map(|(vcluster, _)| vcluster.clone()).collect();
         for (scope, amounts) in wanted {
+            let name = total_name(&scope, month);
             if !read.contains(scope.vcluster()) {
+                self.joins_wait(&name, &Place::of_scope(&scope), Right::is_for_new_resources);
                 continue;
             }
-            let name = total_name(&scope, month);
             let has = held.of(&scope);
             if has == amounts {
-                self.note(|status| status.parked.remove(&name));
+                self.note(|status| status.forget(&name));
                 self.forget_fallen(&name);
                 continue;
             }
-            if has.exceeds(amounts) && !self.is_misbooked(&scope, month, known, held).await? {
-                self.park(&name, higher(has, amounts));
-                continue;
-            }
-            if self.is_parked(&name) {
-                continue;
-            }
-            let prepared = self
-                .prepare(&scope, Booking::Present(month), amounts, known, held)
-                .await;
-            if matches!(prepared, Err(WaldurError::Refused { .. })) {
-                self.objects.forget();
-            }
-            if let Some(report) = self.accept_or_park(&name, prepared)? {
-                let report = self.with_fixed_usage(report, amounts);
-                // Without a change, the total differs by what no report changes, which has a line.
-                if report.amounts != report.present(held) {
-                    reports.push(report);
+            match self.may_report(&scope, month, amounts, known, held).await {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(error) => {
+                    self.accept_or_park::<()>(&name, &Place::of_scope(&scope), Err(error))?;
+                    continue;
                 }
+            }
+            let booking = Booking::Present(month);
+            let prepared = self.prepare_or_park(&scope, booking, amounts, known, held);
+            let Some(report) = prepared.await? else {
+                continue;
+            };
+            let report = self.with_fixed_usage(report, amounts);
+            match report.amounts == report.present(held) {
+                // The total differs by what no report changes, which has a line.
+                true => self.note(|status| status.forget(&name)),
+                false => reports.push(report),
             }
         }
         self.send_all(reports).await
+    }
+
+    /// Whether a total that differs is reported now. One that is higher than the usage becomes a line in the status.
+    async fn may_report(
+        &mut self,
+        scope: &ResourceScope,
+        month: Month,
+        amounts: Amounts,
+        known: &[KnownResource],
+        held: &HeldUsage,
+    ) -> Result<bool, WaldurError> {
+        let name = total_name(scope, month);
+        let has = held.of(scope);
+        if has.exceeds(amounts) && !self.is_misbooked(scope, month, known, held).await? {
+            self.park(&name, higher(has, amounts));
+            return Ok(false);
+        }
+        Ok(!self.is_parked(&name))
+    }
+
+    /// The report after which Waldur has `amounts` for a scope; `None` where it cannot be sent, which becomes a line in
+    /// the status.
+    pub(super) async fn prepare_or_park(
+        &mut self,
+        scope: &ResourceScope,
+        booking: Booking,
+        amounts: Amounts,
+        known: &[KnownResource],
+        held: &HeldUsage,
+    ) -> Result<Option<Report>, WaldurError> {
+        let name = total_name(scope, booking.month());
+        let place = Place::of_scope(scope);
+        let is_new = accepting(known, scope).is_none();
+        // The line of the offering is enough for all of its totals.
+        let offering = offering_name(scope.vcluster());
+        let has_offering = self.note(|status| !status.parked.contains_key(&offering));
+        if is_new && (!has_offering || self.joins_wait(&name, &place, Right::is_for_new_resources))
+        {
+            return Ok(None);
+        }
+        let prepared = self.prepare(scope, booking, amounts, known, held).await;
+        match prepared.map_err(WaldurError::of_one_request) {
+            // The line stays until the report is accepted.
+            Ok(report) => Ok(Some(report)),
+            Err(error) => {
+                if matches!(error, WaldurError::Refused { .. }) {
+                    self.objects.forget();
+                }
+                self.accept_or_park(&name, &place, Err(error))
+            }
+        }
     }
 
     /// The report after which Waldur has `amounts` for a scope. Orders a resource where none accepts usage.
@@ -149,6 +220,7 @@ impl AccountingSync {
         let fixed = held.of(scope).without(before).with(closed);
         Ok(Report {
             name: total_name(scope, month),
+            scope: scope.clone(),
             resource,
             plan,
             before,
@@ -188,12 +260,9 @@ impl AccountingSync {
             async move {
                 let done = match stops.load(Ordering::Relaxed) {
                     true => Ok(Sent::Withheld),
-                    false => sync.send(&report).await,
+                    false => sync.send_unless_waiting(&report).await,
                 };
-                if done
-                    .as_ref()
-                    .is_err_and(|error| error.is_transient() && !is_fault_of_one(error))
-                {
+                if done.as_ref().is_err_and(WaldurError::is_transient) {
                     stops.store(true, Ordering::Relaxed);
                 }
                 (report, done)
@@ -207,30 +276,61 @@ impl AccountingSync {
         let mut failure = None;
         let mut are_all_sent = true;
         for (report, done) in done {
-            if done.is_err() {
-                // The resource may have ended, or its plan period.
-                self.closed_usage.remove(&report.resource);
-            }
-            match self.accept_or_park(&report.name, done.map_err(of_one_request)) {
-                Ok(Some(Sent::Accepted)) => {
-                    self.note_fixed_usage(&report);
-                    let sent = SentReport {
-                        month: report.booking.month(),
-                        plan: report.plan,
-                        before: report.before,
-                        closed: report.closed,
-                        amounts: report.amounts,
-                    };
-                    self.sent.insert(report.resource, sent);
+            match done {
+                Ok(Sent::Accepted) => self.note_sent(report),
+                Ok(Sent::Withheld) => are_all_sent = false,
+                Ok(Sent::Rejected) => {
+                    // The resource may have ended, or its plan period.
+                    self.closed_usage.remove(&report.resource);
+                    self.objects.forget();
                 }
-                Ok(Some(Sent::Withheld)) => are_all_sent = false,
-                Ok(None) => self.objects.forget(),
-                Err(error) => failure = Some(error),
+                Ok(Sent::Waiting) => {}
+                Err(error) => {
+                    self.closed_usage.remove(&report.resource);
+                    failure = Some(error);
+                }
             }
         }
         match failure {
             Some(failure) => Err(failure.into()),
             None => Ok(are_all_sent),
+        }
+    }
+
+    fn note_sent(&mut self, report: Report) {
+        self.note_fixed_usage(&report);
+        let sent = SentReport {
+            month: report.booking.month(),
+            plan: report.plan,
+            before: report.before,
+            closed: report.closed,
+            amounts: report.amounts,
+        };
+        self.sent.insert(report.resource, sent);
+    }
+
+    /// Sends a report, unless another one of the same vCluster was rejected meanwhile for the lack of the right.
+    async fn send_unless_waiting(&self, report: &Report) -> Result<Sent, WaldurError> {
+        let place = Place::of_scope(&report.scope);
+        let needed = match report.booking {
+            Booking::Present(_) => Right::SetUsage,
+            Booking::Ended(_) => Right::BookEndedMonths,
+        };
+        if self.joins_wait(&report.name, &place, |right| right == needed) {
+            return Ok(Sent::Waiting);
+        }
+        match self.send(report).await {
+            // A withheld report answers nothing: its line stays.
+            Ok(Sent::Withheld) => Ok(Sent::Withheld),
+            done => {
+                let is_right = matches!(done, Err(WaldurError::MissingRight { .. }));
+                let sent = self.accept_or_park(&report.name, &place, done)?;
+                Ok(match (sent, is_right) {
+                    (Some(sent), _) => sent,
+                    (None, true) => Sent::Waiting,
+                    (None, false) => Sent::Rejected,
+                })
+            }
         }
     }
 
@@ -296,32 +396,13 @@ pub(super) fn accepting<'a>(
 }
 
 fn erred(resource: &KnownResource) -> WaldurError {
-    WaldurError::Refused {
+    WaldurError::Unusable {
         what: format!("usage of {}", resource.scope),
-        status: 400,
         reason: format!(
             "resource {} is in state Erred and accepts no usage; as the provider's owner, order its end in Waldur and \
              reject that order",
             resource.uuid
         ),
-    }
-}
-
-/// Whether Waldur fails at one request, while it answers others: with status 500 for example where a resource has no
-/// plan. Such a request is set aside like a rejected one.
-pub(super) fn is_fault_of_one(error: &WaldurError) -> bool {
-    matches!(error, WaldurError::Busy { status: 500, .. })
-}
-
-/// Makes a failure at one request a refusal of it.
-pub(super) fn of_one_request(error: WaldurError) -> WaldurError {
-    match is_fault_of_one(&error) {
-        true => WaldurError::Refused {
-            what: "the request".to_owned(),
-            status: 500,
-            reason: "Waldur failed at it; its log has the cause".to_owned(),
-        },
-        false => error,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     common::{BEGIN, HOUR},
     waldur::SyncFixture,
 };
-use lattice_fake_waldur::{Fault, Rule, Version, Waldur};
+use lattice_fake_waldur::{Fault, Rule, Version};
 use lattice_waldur::{cluster::AccountedCluster as _, journal::Bounds};
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use crate::{
     common::{HOUR, path},
     waldur::SyncFixture,
 };
-use lattice_fake_waldur::{Version, Waldur};
+use lattice_fake_waldur::Version;
 use lattice_quorum_types::{Command, command::Privilege};
 use lattice_waldur::cluster::AccountedCluster as _;
 

@@ -1,10 +1,10 @@
 //! Lost answers, refusals, outages and a rotated token.
 
 use crate::{
-    common::{BEGIN, HOUR, path},
+    common::{BEGIN, HOUR},
     waldur::{SyncFixture, id},
 };
-use lattice_fake_waldur::{Fault, Moment, Rule, Version, Waldur};
+use lattice_fake_waldur::{Fault, Moment, Rule, Version};
 use lattice_waldur::cluster::AccountedCluster as _;
 use std::fs;
 

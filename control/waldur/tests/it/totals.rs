@@ -162,7 +162,11 @@ async fn a_total_is_never_lowered_but_by_a_person() {
         9_900
     );
     let mode = ReconcileMode::Correct;
-    let found = fixture.sync.reconcile(BEGIN, now, mode).await.unwrap();
+    let found = fixture
+        .sync
+        .reconcile(BEGIN, now, mode.clone())
+        .await
+        .unwrap();
     assert!(
         found.iter().all(|d| d.outcome == Outcome::Corrected),
         "{found:?}"

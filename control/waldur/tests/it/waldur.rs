@@ -150,22 +150,26 @@ impl SyncFixture {
     }
 }
 
-fn sync(world: &Arc<World>, settings: &AccountingSettings) -> AccountingSync {
+/// Client of a cluster with these settings.
+pub fn client(world: &World, settings: &AccountingSettings) -> WaldurClient {
     let http = http_client(&[]).unwrap();
     let secrets = Secrets {
         http: http.clone(),
         vault: None,
     };
-    let waldur = WaldurClient::new(
+    WaldurClient::new(
         world.cluster(),
         http,
         settings.api.clone(),
         secrets,
         settings.token.clone(),
-    );
+    )
+}
+
+fn sync(world: &Arc<World>, settings: &AccountingSettings) -> AccountingSync {
     AccountingSync::new(
         world.clone(),
-        waldur,
+        client(world, settings),
         settings.clone(),
         Arc::new(NoObserver),
     )
