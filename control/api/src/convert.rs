@@ -17,7 +17,8 @@ use crate::{
     problem::FieldError,
     tenancy::{
         accounting::{
-            AccountingStatus, ReconcileRequest, ReconcileView, RejectedRequestView, TotalDifference,
+            AccountingStatus, MissingRightView, ReconcileRequest, ReconcileView,
+            RejectedRequestView, TotalDifference,
         },
         project::{
             LimitChangeBody, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView, UsageView,
@@ -478,6 +479,21 @@ impl From<AccountingStatus> for v1::AccountingStatus {
             rejected: view.rejected.into_iter().map(Into::into).collect(),
             round_began_at: view.round_began_at,
             clock_skew_ms: view.clock_skew_ms,
+            missing_rights: view.missing_rights.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<MissingRightView> for v1::MissingRight {
+    fn from(view: MissingRightView) -> Self {
+        Self {
+            right: view.right,
+            places: view.places,
+            effect: view.effect,
+            next_step: view.next_step,
+            waiting: view.waiting,
+            since: view.since,
+            reason: view.reason,
         }
     }
 }

@@ -184,12 +184,13 @@ fn accounting(all: &mut Exposition, status: &SyncStatus, now: UnixMillis) {
          series before this control has read its buffer.",
         is_collected.then(|| f64::from(status.is_full)),
     );
-    let is_tried = status.pushed_at.is_some() || !status.parked.is_empty();
+    let rejected = status.rejected().count();
+    let is_tried = status.pushed_at.is_some() || rejected > 0;
     all.gauge(
         "lattice_accounting_rejected_requests",
-        "Accounting requests rejected by the accounting system; no series before this control has \
-         sent all requests once.",
-        is_tried.then_some(status.parked.len() as f64),
+        "Accounting requests rejected by the accounting system, or waiting for a right there; no \
+         series before this control has sent all requests once.",
+        is_tried.then_some(rejected as f64),
     );
     let unacknowledged = status.last.saturating_sub(status.acknowledged);
     all.gauge(
@@ -305,7 +306,7 @@ fn live_by_state(view: &View) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_waldur::status::Parked;
+    use lattice_waldur::{client::Right, status::Parked};
 
     fn samples(status: &SyncStatus) -> Vec<String> {
         let mut all = Exposition::default();
@@ -352,9 +353,13 @@ mod tests {
         };
         let mut status = SyncStatus::default();
         status.parked.insert("event 7-1".to_owned(), rejected);
+        for key in ["usage a@batch 2026-11", "usage b@batch 2026-11"] {
+            let rights = &mut status.missing_rights;
+            rights.add(Right::SetUsage, "vCluster batch", key, "no", UnixMillis(0));
+        }
         let found = samples(&status);
         assert!(
-            found.contains(&"rejected_requests 1".to_owned()),
+            found.contains(&"rejected_requests 3".to_owned()),
             "{found:?}"
         );
     }

@@ -38,7 +38,7 @@ use crate::{
     notation::amount::{Amount, Fraction, Hours},
     page::Page,
     tenancy::{
-        accounting::{AccountingStatus, ReconcileView, RejectedRequestView, TotalDifference},
+        accounting::{AccountingStatus, MissingRightView, ReconcileView, RejectedRequestView, TotalDifference},
         movement::{
             CheckpointSettingsView, MovementView, PreemptionView, ScalingView, SharingView,
         },
@@ -410,8 +410,9 @@ alike! {
     AccountingStatus = AccountingStatus {
         enabled, is_active, provider, version, complete_at, failure, retry_at, last, acknowledged, behind, in_memory,
         buffer_size, on_disk, disk_buffer_max_events, full, dropped, sent, reported, rejected, round_began_at,
-        clock_skew_ms,
+        clock_skew_ms, missing_rights,
     }
+    MissingRightView = MissingRight { right, places, effect, next_step, waiting, since, reason }
     RejectedRequestView = RejectedRequest { subject, since, reason }
     ReconcileView = ReconcileAccountingResponse { differences }
     TotalDifference = AccountingDifference { project, vcluster, month, component, external_total, recorded_total, outcome, reason }

@@ -56,6 +56,30 @@ pub struct AccountingStatus {
     /// Difference of the accounting system's clock from that of the control, in milliseconds; positive where that clock
     /// is ahead. `null` while it is unknown.
     pub clock_skew_ms: Option<i64>,
+    /// Rights that the user of the accounting system's token lacks, each once, with the number of requests that wait for
+    /// it. One request of each place is retried every 15 minutes, and a right that was granted disappears then.
+    #[serde(default)]
+    pub missing_rights: Vec<MissingRightView>,
+}
+
+/// Right in the accounting system that the token's user lacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MissingRightView {
+    /// Name of the permission or role in the accounting system, and where it is granted.
+    pub right: String,
+    /// Where it is missing: `vCluster batch` for its offering, `tenant physics` for its customer.
+    pub places: Vec<String>,
+    /// What does not work without it.
+    pub effect: String,
+    /// Step by which an administrator of the accounting system grants it.
+    pub next_step: String,
+    /// Number of requests that wait for it.
+    pub waiting: u64,
+    /// Time of the first rejection.
+    pub since: String,
+    /// Last rejected request, with the reason that the accounting system gave.
+    pub reason: String,
 }
 
 /// Request that the accounting system rejects.

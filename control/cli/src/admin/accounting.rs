@@ -6,7 +6,9 @@ use crate::{
     output::{self, Columns},
 };
 use clap::{Args, Subcommand};
-use lattice_api::accounting::{AccountingStatus, ReconcileRequest, TotalDifference};
+use lattice_api::accounting::{
+    AccountingStatus, MissingRightView, ReconcileRequest, TotalDifference,
+};
 
 /// Accounting subcommands.
 #[derive(Subcommand)]
@@ -91,6 +93,7 @@ const STATUS: Columns<'_> = Columns {
         "on_disk",
         "dropped",
         "rejected",
+        "missing_rights",
     ],
     wide: &[
         "acknowledged",
@@ -116,6 +119,7 @@ fn row(status: &AccountingStatus) -> Vec<String> {
         of_most(status.on_disk, status.disk_buffer_max_events),
         status.dropped.to_string(),
         status.rejected.len().to_string(),
+        status.missing_rights.len().to_string(),
         status.acknowledged.to_string(),
         status.reported.to_string(),
         status.sent.to_string(),
@@ -159,6 +163,7 @@ fn remarks(status: &AccountingStatus) -> Vec<String> {
                 .to_owned(),
         );
     }
+    said.extend(status.missing_rights.iter().map(missing_right));
     let parked = status.rejected.iter();
     said.extend(parked.map(|parked| {
         format!(
@@ -167,6 +172,20 @@ fn remarks(status: &AccountingStatus) -> Vec<String> {
         )
     }));
     said
+}
+
+fn missing_right(missing: &MissingRightView) -> String {
+    let places: Vec<&str> = missing.places.iter().map(String::as_str).collect();
+    format!(
+        "missing right since {}: {} ({}): {}; {} requests wait. To grant it: {}. Last answer: {}",
+        missing.since,
+        missing.right,
+        places.join(", "),
+        missing.effect,
+        missing.waiting,
+        missing.next_step,
+        missing.reason,
+    )
 }
 
 const DIFFERENCES: Columns<'_> = Columns {
@@ -193,4 +212,39 @@ fn difference(difference: &TotalDifference) -> Vec<String> {
         difference.outcome.clone(),
         difference.reason.clone().unwrap_or_else(|| "-".to_owned()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_right_is_one_remark() {
+        let missing = MissingRightView {
+            right: "RESOURCE.SET_USAGE on the provider's customer or the offering".to_owned(),
+            places: vec!["vCluster batch".to_owned(), "vCluster debug".to_owned()],
+            effect: "no usage is reported".to_owned(),
+            next_step: "as staff, `POST /api/customers/PROVIDER/add_user/`".to_owned(),
+            waiting: 1_000,
+            since: "2026-11-28T10:00:00Z".to_owned(),
+            reason: "set_usage/ answered with status 403: no".to_owned(),
+        };
+        let status = AccountingStatus {
+            enabled: true,
+            is_active: true,
+            missing_rights: vec![missing],
+            ..AccountingStatus::default()
+        };
+        assert_eq!(
+            remarks(&status),
+            [
+                "missing right since 2026-11-28T10:00:00Z: RESOURCE.SET_USAGE on the provider's \
+                 customer or the offering (vCluster batch, vCluster debug): no usage is reported; \
+                 1000 requests wait. To grant it: as staff, `POST \
+                 /api/customers/PROVIDER/add_user/`. Last answer: set_usage/ answered with status \
+                 403: no"
+            ]
+        );
+        assert_eq!(row(&status)[8], "1");
+    }
 }

@@ -5,7 +5,8 @@ use crate::caller::{Caller, Role};
 use crate::state::Api;
 use lattice_api::{
     accounting::{
-        AccountingStatus, ReconcileRequest, ReconcileView, RejectedRequestView, TotalDifference,
+        AccountingStatus, MissingRightView, ReconcileRequest, ReconcileView, RejectedRequestView,
+        TotalDifference,
     },
     amount::Hours,
     problem::{Kind, Problem},
@@ -19,6 +20,7 @@ use lattice_quorum_types::{
 };
 use lattice_waldur::{
     journal::Bounds,
+    missing_rights::MissingRightSummary,
     status::{Difference, Outcome, SyncStatus},
     sync::ReconcileMode,
 };
@@ -56,6 +58,7 @@ fn status_view(
     let events = status
         .collected_at
         .map(|_| (status.in_memory, status.on_disk));
+    let missing_rights = status.missing_rights.summaries();
     let parked = status
         .parked
         .into_iter()
@@ -87,6 +90,19 @@ fn status_view(
         rejected: parked.collect(),
         round_began_at: status.round_since.map(time),
         clock_skew_ms: status.clock_skew_ms,
+        missing_rights: missing_rights.into_iter().map(missing_right_view).collect(),
+    }
+}
+
+fn missing_right_view(missing: MissingRightSummary) -> MissingRightView {
+    MissingRightView {
+        right: missing.right.name().to_owned(),
+        places: missing.places,
+        effect: missing.right.effect().to_owned(),
+        next_step: missing.right.next_step().to_owned(),
+        waiting: missing.waiting,
+        since: time(missing.since),
+        reason: missing.reason,
     }
 }
 

@@ -86,6 +86,7 @@ __all__ = [
     "LimitsBody",
     "LossView",
     "MetricBody",
+    "MissingRightView",
     "MovementView",
     "NicPart",
     "NoMajorityView",
@@ -201,6 +202,10 @@ class AccountingStatus(Model):
     """Why the last delivery failed; `null` if it succeeded or there was none yet."""
     in_memory: Optional[int] = None
     """Events in memory; `null` until this control has read the usage records and its journal."""
+    missing_rights: list[MissingRightView] = _field(default_factory=list)
+    """Rights that the user of the accounting system's token lacks, each once, with the number of
+    requests that wait for it. One request of each place is retried every 15 minutes, and a right
+    that was granted disappears then."""
     on_disk: Optional[int] = None
     """Events that are on disk only; `null` while `in_memory` is."""
     provider: Optional[str] = None
@@ -1452,6 +1457,26 @@ class LimitsBody(Model):
     """Allocations that hold nodes at the same time."""
     max_nodes: Optional[int] = None
     """Nodes held at the same time by the project and everything below it."""
+
+
+@dataclass(frozen=True, repr=False)
+class MissingRightView(Model):
+    """Right in the accounting system that the token's user lacks."""
+
+    effect: str
+    """What does not work without it."""
+    next_step: str
+    """Step by which an administrator of the accounting system grants it."""
+    places: list[str]
+    """Where it is missing: `vCluster batch` for its offering, `tenant physics` for its customer."""
+    reason: str
+    """Last rejected request, with the reason that the accounting system gave."""
+    right: str
+    """Name of the permission or role in the accounting system, and where it is granted."""
+    since: str
+    """Time of the first rejection."""
+    waiting: int
+    """Number of requests that wait for it."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -190,7 +190,7 @@ fn is_used(resource: &Value) -> bool {
     )
 }
 
-/// Refusal to order a resource beside one that has lost its `backend_id`: the usage of the month would be billed twice.
+/// Refusal to order a resource next to one that has lost its `backend_id`: the usage of the month would be billed twice.
 fn other_id(scope: &ResourceScope, backend_id: &str, resource: &Value) -> WaldurError {
     let text = |name: &str| resource[name].as_str().unwrap_or_default().to_owned();
     WaldurError::Unusable {
