@@ -109,6 +109,10 @@ pub struct AccountingSync {
     closed_usage: BTreeMap<String, (Month, Option<String>, Amounts)>,
     /// Usage that no report changes, by the name of its total, with the resource that is reported to.
     fixed_usage: BTreeMap<String, (String, Amounts)>,
+    /// Resources of this cluster in former offerings, which may have usage of this month.
+    moved: BTreeSet<String>,
+    /// Scopes with new resources for which resources in former offerings were looked for.
+    looked_for_moved: BTreeSet<ResourceScope>,
     /// Last report of each resource by this process.
     sent: BTreeMap<String, SentReport>,
     /// Scopes of resources that accept no usage any more; `None` for those of others.
@@ -155,6 +159,8 @@ impl AccountingSync {
             seen: None,
             closed_usage: BTreeMap::new(),
             fixed_usage: BTreeMap::new(),
+            moved: BTreeSet::new(),
+            looked_for_moved: BTreeSet::new(),
             sent: BTreeMap::new(),
             former: BTreeMap::new(),
             closed: BTreeSet::new(),

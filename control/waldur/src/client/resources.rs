@@ -1,6 +1,7 @@
 //! Resources of this cluster in Waldur, with the state that each round compares and applies.
 
 use super::{Objects, ResourceScope, Right, WaldurClient, WaldurError, credit::number};
+use lattice_ledger::Month;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -53,6 +54,12 @@ impl KnownResource {
             plan: None,
             fields: json!({"limits": limits}),
         }
+    }
+
+    /// Whether the resource was created in this month.
+    pub fn is_created_in(&self, month: Month) -> bool {
+        let created = self.fields["created"].as_str().unwrap_or_default();
+        created.get(..7) == month.first_day().get(..7)
     }
 
     /// Whether the resource has a limit above 0 of any component.

@@ -6,6 +6,7 @@ use super::{
     offerings::Offering,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Path of the resources, as the provider of their offering sees them.
 const RESOURCES: &str = "marketplace-provider-resources/";
@@ -133,6 +134,25 @@ impl WaldurClient {
     /// Returns a [`WaldurError`].
     pub async fn resources_of(&self, scope: &ResourceScope) -> Result<Vec<String>, WaldurError> {
         let found = self.resources_in(scope).await?.into_iter();
+        found.map(|one| Ok(address(RESOURCES, &one)?.0)).collect()
+    }
+
+    /// UUIDs of the resources of a scope in other offerings than the known ones.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn resources_elsewhere(
+        &self,
+        objects: &Objects,
+        scope: &ResourceScope,
+    ) -> Result<Vec<String>, WaldurError> {
+        let known: BTreeSet<&str> = objects.offerings().map(|(_, uuid)| uuid).collect();
+        let found = self.resources_in(scope).await?.into_iter();
+        let is_elsewhere = |one: &Value| {
+            let offering = one["offering_uuid"].as_str();
+            offering.is_some_and(|offering| !known.contains(offering))
+        };
+        let found = found.filter(is_elsewhere);
         found.map(|one| Ok(address(RESOURCES, &one)?.0)).collect()
     }
 

@@ -58,6 +58,11 @@ impl AccountingSync {
                 .usage_of_offering(offering, month, &mut held.rows)
                 .await?;
         }
+        for resource in &self.moved {
+            self.waldur
+                .usage_of_resource(resource, month, &mut held.rows)
+                .await?;
+        }
         let scopes: BTreeMap<&str, &ResourceScope> = known
             .iter()
             .map(|one| (one.uuid.as_str(), &one.scope))

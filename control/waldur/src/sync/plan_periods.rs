@@ -33,6 +33,30 @@ impl AccountingSync {
         Ok(known)
     }
 
+    /// Looks for usage of a scope in former offerings, where its resource is new: the offering of a vCluster may be
+    /// another one since this month. Returns whether there are such resources; their usage is read from the next round on.
+    pub(super) async fn finds_moved(
+        &mut self,
+        scope: &ResourceScope,
+        month: Month,
+        known: &[KnownResource],
+    ) -> Result<bool, WaldurError> {
+        let resource = accepting(known, scope);
+        let is_old = resource.is_some_and(|one| !one.is_created_in(month));
+        let reads_all = self.settings.order_per_allocation;
+        if is_old || reads_all || self.looked_for_moved.contains(scope) {
+            return Ok(false);
+        }
+        let moved = self
+            .waldur
+            .resources_elsewhere(&self.objects, scope)
+            .await?;
+        self.looked_for_moved.insert(scope.clone());
+        let is_found = !moved.is_empty();
+        self.moved.extend(moved);
+        Ok(is_found)
+    }
+
     /// Usage of a resource in plan periods that ended in this month. `before` is its usage in all periods. The periods are
     /// read again where month or plan are other ones, or where Waldur has another amount than the last report left: a
     /// period may have ended, or the usage of one may have been edited.
@@ -121,11 +145,13 @@ impl AccountingSync {
         self.note(|status| status.parked.contains_key(&fallen(name)))
     }
 
-    /// Discards the fixed usage of an ended month.
+    /// Discards what was read about the fixed usage of an ended month.
     pub(super) fn forget_fixed_usage(&mut self, month: Month) {
         let of_month = format!(" {month}");
         self.fixed_usage
             .retain(|name, _| !name.ends_with(&of_month));
+        self.moved.clear();
+        self.looked_for_moved.clear();
         self.note(|status| {
             let is_of = |name: &str| name.starts_with(FALLEN) && name.ends_with(&of_month);
             status.parked.retain(|name, _| !is_of(name));

@@ -104,6 +104,7 @@ impl AccountingSync {
             status.missing_rights.retain(is_needed);
         });
         let mut reports = Vec::new();
+        let moved = self.moved.len();
         // Usage in the resources of another offering, which has a line or waits for a right, was not read.
         let offerings = self.objects.offerings();
         let read: BTreeSet<_> = offerings.map(|(vcluster, _)| vcluster.clone()).collect();
@@ -139,7 +140,9 @@ impl AccountingSync {
                 false => reports.push(report),
             }
         }
-        self.send_all(reports).await
+        // The next round reports the totals with usage in former offerings.
+        let are_prepared = self.moved.len() == moved;
+        Ok(self.send_all(reports).await? && are_prepared)
     }
 
     /// Whether a total that differs is reported now. One that is higher than the usage becomes a line in the status.
@@ -152,6 +155,9 @@ impl AccountingSync {
         held: &HeldUsage,
     ) -> Result<bool, WaldurError> {
         let name = total_name(scope, month);
+        if self.finds_moved(scope, month, known).await? {
+            return Ok(false);
+        }
         let has = held.of(scope);
         if has.exceeds(amounts) && !self.is_misbooked(scope, month, known, held).await? {
             self.park(&name, higher(has, amounts));

@@ -278,6 +278,30 @@ async fn a_deleted_project_is_looked_up_again_at_once() {
     assert_eq!(orders.count(), 2);
 }
 
+/// A vCluster with another offering since this month bills the rest of the month there, also after a restart.
+#[tokio::test]
+async fn another_offering_gets_the_rest_of_the_month() {
+    let mut fixture = with_two_plans().await;
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    fixture.round().await;
+    let spec = OfferingSpec::slurm("other batch")
+        .usage("gpu_hours", "0.25")
+        .usage("node_hours", "1")
+        .limit("max_nodes");
+    let offering = fixture.waldur.add_offering(&spec).unwrap().uuid;
+    fixture.settings.offerings = [(vcluster("batch"), offering)].into();
+    for _ in 0..2 {
+        fixture.succeeded(true);
+        fixture.world.ran("physics", "batch", 1, HOUR);
+        for _ in 0..2 {
+            let status = fixture.round().await;
+            assert_eq!((status.failure, status.parked.len()), (None, 0));
+        }
+        fixture.assert_equal(MONTH, BEGIN, fixture.world.now());
+    }
+    assert_eq!(billed(&fixture, "node_hours"), 300);
+}
+
 /// A project that begins to use nodes while its customer's order waits has one resource.
 #[tokio::test]
 async fn a_project_gets_no_second_resource_in_one_round() {
