@@ -164,12 +164,12 @@ fn fallen(name: &str) -> String {
 }
 
 /// Reason for a line about fixed usage.
-fn lowered(has: Amounts, had: Amounts) -> String {
+fn lowered(present: Amounts, before: Amounts) -> String {
     format!(
         "ended plan periods and former resources had {}, and have {}: a person has changed them in Waldur. Their invoice \
          items may stand; compare the invoice, then run `lattice admin accounting reconcile`, which reports the \
          difference to the present plan",
-        written(had),
-        written(has)
+        written(before),
+        written(present)
     )
 }
