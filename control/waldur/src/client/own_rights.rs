@@ -109,8 +109,8 @@ impl WaldurClient {
         }
     }
 
-    /// Rights of a provider that the token's user lacks, each with the vClusters of the offerings that need it; of a cluster
-    /// that creates its offerings, with none. `None` where Waldur does not show the roles of the user.
+    /// Rights of a provider that the token's user lacks, each with the vClusters of the offerings that need it; without
+    /// vClusters for a cluster that creates its offerings. `None` where Waldur does not show the roles of the user.
     ///
     /// The rights at the customers of tenants are not known before an order needs them.
     ///
