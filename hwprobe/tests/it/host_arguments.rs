@@ -2,7 +2,7 @@
 
 use crate::{probes::shown, support::Tree};
 use lattice_conformance::{Class, Reading, Value};
-use lattice_hwprobe::{probe_all};
+use lattice_hwprobe::probe_all;
 
 #[test]
 fn the_kernel_command_line_keeps_its_order_and_loses_what_is_of_one_host() {

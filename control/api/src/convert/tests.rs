@@ -38,7 +38,9 @@ use crate::{
     notation::amount::{Amount, Fraction, Hours},
     page::Page,
     tenancy::{
-        accounting::{AccountingStatus, MissingRightView, ReconcileView, RejectedRequestView, TotalDifference},
+        accounting::{
+            AccountingStatus, MissingRightView, ReconcileView, RejectedRequestView, TotalDifference,
+        },
         movement::{
             CheckpointSettingsView, MovementView, PreemptionView, ScalingView, SharingView,
         },
