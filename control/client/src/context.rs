@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(
             mistakes,
             "  token: must be a text, not a list\n  \
-             ca_pem: the key `ca_pem` is missing\n  \
+             the key `ca_pem` is missing\n  \
              ca: unknown key; known here: server, ca_pem, token, demo_pid",
             "{refused}"
         );

@@ -31,10 +31,14 @@ fn firmware_of_a_dell_r6515_and_a_version_that_is_no_text() {
         get("bios.product.sku"),
         "SKU=NotProvided;ModelName=PowerEdge R6515"
     );
-    // A control character in a string is escaped, and the string is compared.
-    assert_eq!(get("bios.product.version"), "\u{fffd}\\x1c[\u{fffd}");
-    let state = inventory.records[&Class::Bios].state();
-    assert!(!matches!(state, ClassState::Incomplete { .. }), "{state:?}");
+    // A string that cannot be decoded is quoted, and leaves its class without a digest.
+    let version =
+        "control characters in a text of the firmware: \"\\xef\\xbf\\xbd\\x1c[\\xef\\xbf\\xbd\"";
+    let ClassState::Incomplete { missing } = inventory.records[&Class::Bios].state() else {
+        panic!("{:?}", inventory.records[&Class::Bios]);
+    };
+    let failed = missing.get("bios.product.version");
+    assert_eq!(failed, Some(&Reading::failed(version)));
     let serial = Reading::Present("7N62AI2".to_owned());
     assert_eq!(inventory.identity.product_serial, serial);
 }

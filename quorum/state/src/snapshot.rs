@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn former_later_records_stay_readable() {
         let behind = |state: &State| state.encode()[encoded(&State::new()).len()..].to_vec();
-        // One tenant, `t`, whose submits wait.
+        // The submits of one tenant, `t`, wait.
         let on_limit = [1, 1, b't', 1];
         assert_eq!(behind(&waiting()), on_limit);
         let mut month = b"\x01\x072026-11".to_vec();

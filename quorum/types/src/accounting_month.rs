@@ -1,5 +1,5 @@
-//! Ended months of which the totals in the accounting system differ from the recorded usage: open ones, and those whose
-//! differences an administrator has accepted.
+//! Ended months of which the totals in the accounting system differ from the recorded usage: open ones, and those of
+//! which an administrator has accepted the differences.
 
 use crate::{UnixMillis, id::InvalidId};
 use serde::{Deserialize, Serialize};

@@ -232,7 +232,7 @@ fn json_mistakes_are_in_the_words_of_the_configuration() {
     );
     assert_eq!(
         refused(" "),
-        "  server: the key `server` is missing\n  token: the key `token` is missing"
+        "  the key `server` is missing\n  the key `token` is missing"
     );
     assert_eq!(
         refused("[1]"),

@@ -144,6 +144,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
 #[tokio::test]
 async fn orphan_of_an_ended_array_has_its_element_name() {
     let world = World::new();
+    let held = world.start("b1");
     let terms = Terms {
         array: Some("50-51".parse().unwrap()),
         ..Terms::default()
@@ -157,7 +158,8 @@ async fn orphan_of_an_ended_array_has_its_element_name() {
         allocation: AllocationId(array.0 + 2),
         attempt: 1,
     };
-    world.agent_answers.lock().unwrap().attempts = vec![AttemptStatus { key, report: None }];
+    let statuses = [held, key].map(|key| AttemptStatus { key, report: None });
+    world.agent_answers.lock().unwrap().attempts = statuses.to_vec();
     let mut attempts = Attempts::new(world.core.clone());
     assert_eq!(attempts.round(&world.fence).await.orphans, 1);
     world.fold();
