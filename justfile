@@ -150,6 +150,10 @@ waldur-month-end *options:
 waldur-contract *arguments:
     cargo run -p lattice-fake-waldur --example contract -- {{arguments}}
 
+# Rounds of accounting with 1,000 resources: calls and seconds by the time of a call; memory and journal in an outage.
+waldur-load *arguments:
+    cargo run --release -p lattice-waldur --example load -- {{arguments}}
+
 # Generic clients: every call of gRPC by reflection, and REST by schemathesis over the OpenAPI document.
 generic-clients examples="100":
     cargo build -p lattice-cli

@@ -13,23 +13,27 @@ mod objects;
 mod offerings;
 mod orders;
 mod own_rights;
+mod plans;
 mod requests;
 mod resources;
 mod rights;
 mod scope;
 mod scope_resource;
 mod usage;
+mod usage_rows;
 
 pub use clock::{GUARD_AFTER_MS, GUARD_BEFORE_MS, MonthPhase};
 pub use credit::{HoursLimit, PurchasedLimits, purchased_limits};
 pub use error::WaldurError;
 pub use objects::{ObjectParameters, Objects};
 pub use orders::{OpenOrder, OrderKind};
+pub use plans::PlanSwitches;
 pub use requests::{ClientError, http_client};
 pub use resources::KnownResource;
 pub use rights::Right;
 pub use scope::ResourceScope;
 pub use usage::{Amounts, MonthUsage};
+pub use usage_rows::UsageRows;
 
 use crate::secret::{SecretRef, Secrets};
 use clock::DateSample;

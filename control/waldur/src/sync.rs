@@ -8,6 +8,7 @@
 //! absolute and come from the ledger, so a repeated report counts nothing twice, and a lost event is not missing in the
 //! totals.
 
+mod batch;
 mod events;
 mod held;
 mod limits;
@@ -26,7 +27,8 @@ use retry::Retry;
 
 use crate::{
     client::{
-        Amounts, MonthPhase, ObjectParameters, Objects, ResourceScope, WaldurClient, WaldurError,
+        Amounts, MonthPhase, ObjectParameters, Objects, PlanSwitches, ResourceScope, UsageRows,
+        WaldurClient, WaldurError,
     },
     cluster::{AccountedCluster, ClusterError, UsageTotals},
     config::AccountingSettings,
@@ -69,7 +71,7 @@ pub enum RoundError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SentReport {
     month: Month,
-    /// UUID of the resource's plan at that time.
+    /// [`crate::client::KnownResource::plan`] of the resource at that time.
     plan: Option<String>,
     /// Usage of the resource in the month before the report.
     before: Amounts,
@@ -105,14 +107,16 @@ pub struct AccountingSync {
     collected: u64,
     /// Revision of the quorum at the last read; after a start, that of the last event in the journal.
     seen: Option<Revision>,
+    /// Plan switches of the present month.
+    switches: PlanSwitches,
+    /// Usage rows of the present month and the one before.
+    usage_rows: UsageRows,
     /// Usage in ended plan periods by resource, with the month and the present plan for which it was read.
     closed_usage: BTreeMap<String, (Month, Option<String>, Amounts)>,
     /// Usage that no report changes, by the name of its total, with the resource that is reported to.
     fixed_usage: BTreeMap<String, (String, Amounts)>,
-    /// Resources of this cluster in former offerings, which may have usage of this month.
-    moved: BTreeSet<String>,
-    /// Scopes with new resources for which resources in former offerings were looked for.
-    looked_for_moved: BTreeSet<ResourceScope>,
+    /// Resources of this cluster with usage in former offerings, by month.
+    moved: BTreeMap<Month, BTreeSet<String>>,
     /// Last report of each resource by this process.
     sent: BTreeMap<String, SentReport>,
     /// Scopes of resources that accept no usage any more; `None` for those of others.
@@ -157,10 +161,11 @@ impl AccountingSync {
             journal: None,
             collected: 0,
             seen: None,
+            switches: PlanSwitches::default(),
+            usage_rows: UsageRows::default(),
             closed_usage: BTreeMap::new(),
             fixed_usage: BTreeMap::new(),
-            moved: BTreeSet::new(),
-            looked_for_moved: BTreeSet::new(),
+            moved: BTreeMap::new(),
             sent: BTreeMap::new(),
             former: BTreeMap::new(),
             closed: BTreeSet::new(),
@@ -237,17 +242,15 @@ impl AccountingSync {
         let began = Instant::now();
         self.note(|status| {
             status.round_since = Some(now);
+            status.retry_at = None;
             status.missing_rights.begin_round(now);
         });
         self.read_version().await?;
         if !self.prepare_offerings(now).await? {
             return Ok(Progress::Waiting);
         }
-        let mut known = self.known().await?;
-        let (month, is_open) = match self.waldur.month_phase(now, &self.settings.zone) {
-            MonthPhase::Open(month) => (month, true),
-            MonthPhase::Ending { month } => (month, false),
-        };
+        let (month, mut known) = self.known(now).await?;
+        let is_open = self.waldur.month_phase(now, &self.settings.zone) == MonthPhase::Open(month);
         self.reopen(month);
         if is_open && !self.close_ended(month, &known).await? {
             return Ok(Progress::Waiting);
@@ -265,8 +268,8 @@ impl AccountingSync {
             let through = self.send_events(through.min(self.collected)).await?;
             self.acknowledge(through).await?;
         }
-        if self.answer_orders(&known).await? {
-            known = self.known().await?;
+        if self.answer_orders(&mut known).await? {
+            (_, known) = self.known(now).await?;
         }
         if is_reported {
             self.terminate_orphaned_resources(&known).await?;

@@ -1,15 +1,18 @@
 //! Lists of Waldur, over all their pages.
 
 use super::{WaldurClient, WaldurError};
+use futures::{StreamExt as _, stream};
 use reqwest::Method;
 use serde_json::Value;
 
 /// Objects per page. Waldur 7 returns no more; 8 returns at most 100.
 const PAGE_SIZE: usize = 300;
+/// Pages of a list that are fetched at the same time.
+const MAX_PAGES_AT_ONCE: usize = 8;
 
 impl WaldurClient {
-    /// Fetches all pages of a list. A list with a missing page is an error: limits and usage must not be computed from a
-    /// part of it.
+    /// Fetches all pages of a list, some at the same time once the number of objects is known. A list with a missing page
+    /// is an error: limits and usage must not be computed from a part of it.
     pub(super) async fn list(
         &self,
         path: &str,
@@ -22,40 +25,77 @@ impl WaldurClient {
         };
         let mut all: Vec<Value> = Vec::new();
         let mut count = None;
-        for page in 1.. {
-            let request = self.http.request(Method::GET, self.url(path)).query(query);
-            let place = [("page", page), ("page_size", PAGE_SIZE)];
-            let answer = match self.send(path, request.query(&place)).await {
-                Err(WaldurError::Refused { status: 404, .. }) if page > 1 => match count {
-                    Some(count) => return Err(incomplete(page, all.len(), count)),
+        let (mut next, mut at_once) = (1, 1);
+        loop {
+            let pages: Vec<_> = stream::iter(next..next + at_once)
+                .map(|page| self.page(path, query, page))
+                .buffered(at_once)
+                .collect()
+                .await;
+            let mut of_page = 0;
+            for (page, fetched) in (next..).zip(pages) {
+                let Some(fetched) = fetched? else {
                     // Waldur has no page after the last one.
-                    None => break,
-                },
-                answer => answer?,
-            };
-            count = answer.count.or(count);
-            let Value::Array(items) = answer.body else {
-                let reason = format!("the reply to {path} is not a list");
-                return Err(WaldurError::Unreached { reason });
-            };
-            let of_page = items.len();
-            // A server that ignores the page number returns the same page without end.
-            if count.is_none() && of_page > 0 && all.ends_with(&items) {
-                let reason = format!("pages {} and {page} of {path} are the same", page - 1);
-                return Err(WaldurError::Unreached { reason });
-            }
-            all.extend(items);
-            if !is_last_page(of_page, all.len(), count) {
-                continue;
-            }
-            match count {
-                Some(count) if all.len() < count => {
-                    return Err(incomplete(page, all.len(), count));
+                    return match count {
+                        Some(count) => Err(incomplete(page, all.len(), count)),
+                        None => Ok(all),
+                    };
+                };
+                count = fetched.count.or(count);
+                of_page = fetched.items.len();
+                // A server that ignores the page number returns the same page without end.
+                if count.is_none() && of_page > 0 && all.ends_with(&fetched.items) {
+                    let reason = format!("pages {} and {page} of {path} are the same", page - 1);
+                    return Err(WaldurError::Unreached { reason });
                 }
-                _ => break,
+                all.extend(fetched.items);
+                if is_last_page(of_page, all.len(), count) {
+                    return match count {
+                        Some(count) if all.len() < count => Err(incomplete(page, all.len(), count)),
+                        _ => Ok(all),
+                    };
+                }
             }
+            next += at_once;
+            at_once = pages_left(of_page, all.len(), count).clamp(1, MAX_PAGES_AT_ONCE);
         }
-        Ok(all)
+    }
+
+    /// Fetches a page of a list; `None` if a page after the first does not exist.
+    async fn page(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+        page: usize,
+    ) -> Result<Option<Page>, WaldurError> {
+        let request = self.http.request(Method::GET, self.url(path)).query(query);
+        let place = [("page", page), ("page_size", PAGE_SIZE)];
+        let answer = match self.send(path, request.query(&place)).await {
+            Err(WaldurError::Refused { status: 404, .. }) if page > 1 => return Ok(None),
+            answer => answer?,
+        };
+        let Value::Array(items) = answer.body else {
+            let reason = format!("the reply to {path} is not a list");
+            return Err(WaldurError::Unreached { reason });
+        };
+        let count = answer.count;
+        Ok(Some(Page { items, count }))
+    }
+}
+
+/// Page of a list.
+struct Page {
+    items: Vec<Value>,
+    /// Number of objects of the list, if the reply contains it.
+    count: Option<usize>,
+}
+
+/// Number of further pages of a list with `count` objects, of which `fetched` were fetched, the last page with `of_page`
+/// objects; 0 if it is unknown.
+fn pages_left(of_page: usize, fetched: usize, count: Option<usize>) -> usize {
+    match count {
+        Some(count) if of_page > 0 => count.saturating_sub(fetched).div_ceil(of_page),
+        _ => 0,
     }
 }
 

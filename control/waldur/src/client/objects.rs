@@ -12,7 +12,7 @@ const PROJECT_ID: &str = "lattice:project:";
 const MAX_NAME_CHARS: usize = 150;
 
 /// Cache of known objects.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Objects {
     pub(super) customers: BTreeMap<ProjectPath, (String, String)>,
     projects: BTreeMap<ProjectPath, (String, String)>,
@@ -59,6 +59,19 @@ impl Objects {
         for offering in self.offerings.values_mut() {
             offering.is_stale = true;
         }
+    }
+
+    /// Adds the objects of a copy that was used for other tenants.
+    pub fn merge(&mut self, other: Self) {
+        self.customers.extend(other.customers);
+        self.projects.extend(other.projects);
+        self.offerings.extend(other.offerings);
+        self.resources.extend(other.resources);
+    }
+
+    /// Removes a resource from the cache.
+    pub fn forget_uuid(&mut self, uuid: &str) {
+        self.resources.retain(|_, known| known != uuid);
     }
 
     /// Whether the resource of a scope is in the cache.

@@ -5,8 +5,9 @@ use lattice_ledger::Month;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Fields of a resource that are read.
-const FIELDS: [&str; 9] = [
+/// Fields of a resource that are read. All are columns of Waldur's own table of resources: a field of another object, such
+/// as `plan_uuid`, costs Waldur a query for each resource, and seconds for a page.
+const FIELDS: [&str; 7] = [
     "uuid",
     "backend_id",
     "state",
@@ -14,9 +15,9 @@ const FIELDS: [&str; 9] = [
     "limits",
     "paused",
     "downscaled",
-    "plan_uuid",
-    "offering_type",
 ];
+/// Number of unknown resources with usage from which their scopes are read together.
+const MIN_UNKNOWN_FOR_LIST: usize = 4;
 /// State of a resource without an order in progress.
 const OK: &str = "OK";
 /// States of a resource that accepts usage now or may accept it later. `Terminated` resources are read by their usage
@@ -32,7 +33,7 @@ pub struct KnownResource {
     pub uuid: String,
     /// State in Waldur, such as `OK`.
     pub state: String,
-    /// UUID of the present plan.
+    /// Last order that gave the resource another plan in this month; `None` if the plan is that of the month's begin.
     pub plan: Option<String>,
     pub(super) fields: Value,
 }
@@ -56,10 +57,10 @@ impl KnownResource {
         }
     }
 
-    /// Whether the resource was created in this month.
-    pub fn is_created_in(&self, month: Month) -> bool {
+    /// Whether the resource is older than a month.
+    pub fn is_created_before(&self, month: Month) -> bool {
         let created = self.fields["created"].as_str().unwrap_or_default();
-        created.get(..7) == month.first_day().get(..7)
+        !created.is_empty() && created < month.first_day().as_str()
     }
 
     /// Whether the resource has a limit above 0 of any component.
@@ -71,7 +72,8 @@ impl KnownResource {
 }
 
 impl WaldurClient {
-    /// Resources of this cluster in the known offerings that accept usage or will accept it, oldest first.
+    /// Resources of this cluster in the known offerings that accept usage or will accept it, oldest first. Their
+    /// plans are not read.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
@@ -108,36 +110,64 @@ impl WaldurClient {
             scope,
             uuid: text("uuid")?,
             state,
-            plan: text("plan_uuid"),
+            plan: None,
             fields,
         })
     }
 
-    /// Scope of a resource that has usage and is not among the known ones, such as a terminated one; `None` if it is not
-    /// of this cluster. Scopes do not change, so each is read once. `sees_others`: whether other resources of the
-    /// provider are visible: where none is, a hidden one means that the token's user has no role at the provider, and its
-    /// usage would be reported to a second resource.
+    /// Reads the scopes of resources that have usage in a month and are not among the known ones, such as terminated ones,
+    /// into `former`; `None` for resources that are not of this cluster. Scopes do not change, so each is read once. Many
+    /// are read with one list of the offerings' resources that changed in that month or later: each report changes its
+    /// resource. `sees_others`: whether other resources of the provider are visible: where none is, a hidden one means that
+    /// the token's user has no role at the provider, and its usage would be reported to a second resource.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn former_scope(
+    pub async fn read_former_scopes(
         &self,
-        former: &mut BTreeMap<String, Option<ResourceScope>>,
-        uuid: &str,
+        objects: &Objects,
+        month: Month,
+        unknown: &[String],
         sees_others: bool,
-    ) -> Result<Option<ResourceScope>, WaldurError> {
-        if let Some(known) = former.get(uuid) {
-            return Ok(known.clone());
-        }
-        let path = format!("marketplace-provider-resources/{uuid}/");
-        let scope = match self.get(&path, &[("field", "backend_id")]).await {
-            Ok(found) => found["backend_id"]
-                .as_str()
-                .and_then(|id| ResourceScope::of_backend_id(id, self.cluster())),
-            Err(WaldurError::Refused { status: 404, .. }) if sees_others => None,
-            Err(error) => return Err(error.hidden_without(Right::SeeProvider)),
+        former: &mut BTreeMap<String, Option<ResourceScope>>,
+    ) -> Result<(), WaldurError> {
+        let scope = |found: &Value| {
+            let id = found["backend_id"].as_str()?;
+            ResourceScope::of_backend_id(id, self.cluster())
         };
-        former.insert(uuid.to_owned(), scope.clone());
-        Ok(scope)
+        if unknown.len() >= MIN_UNKNOWN_FOR_LIST {
+            let since = month.first_day();
+            for (_, offering) in objects.offerings() {
+                let query = [
+                    ("offering_uuid", offering),
+                    ("modified", &since),
+                    ("field", "uuid"),
+                    ("field", "backend_id"),
+                ];
+                let found = match self.list("marketplace-provider-resources/", &query).await {
+                    Ok(found) => found,
+                    Err(error) if error.is_transient() => return Err(error),
+                    // Each is read by itself.
+                    Err(_) => Vec::new(),
+                };
+                for found in found {
+                    let uuid = found["uuid"].as_str().map(str::to_owned);
+                    former.extend(uuid.map(|uuid| (uuid, scope(&found))));
+                }
+            }
+        }
+        for uuid in unknown {
+            if former.contains_key(uuid) {
+                continue;
+            }
+            let path = format!("marketplace-provider-resources/{uuid}/");
+            let of = match self.get(&path, &[("field", "backend_id")]).await {
+                Ok(found) => scope(&found),
+                Err(WaldurError::Refused { status: 404, .. }) if sees_others => None,
+                Err(error) => return Err(error.hidden_without(Right::SeeProvider)),
+            };
+            former.insert(uuid.clone(), of);
+        }
+        Ok(())
     }
 }

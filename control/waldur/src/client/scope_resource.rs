@@ -4,7 +4,9 @@ use super::{
     Objects, ResourceScope, Right, WaldurClient, WaldurError,
     objects::{ObjectParameters, address, oldest, short},
     offerings::Offering,
+    orders::OrderStep,
 };
+use lattice_ledger::Month;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -137,23 +139,28 @@ impl WaldurClient {
         found.map(|one| Ok(address(RESOURCES, &one)?.0)).collect()
     }
 
-    /// UUIDs of the resources of a scope in other offerings than the known ones.
+    /// UUIDs of this cluster's resources in other offerings than the known ones that changed in a month or later: each
+    /// report changes its resource.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn resources_elsewhere(
         &self,
         objects: &Objects,
-        scope: &ResourceScope,
+        month: Month,
     ) -> Result<Vec<String>, WaldurError> {
+        let since = month.first_day();
+        let mut query = vec![("modified", since.as_str())];
+        query.extend(["uuid", "backend_id", "offering_uuid"].map(|field| ("field", field)));
         let known: BTreeSet<&str> = objects.offerings().map(|(_, uuid)| uuid).collect();
-        let found = self.resources_in(scope).await?.into_iter();
-        let is_elsewhere = |one: &Value| {
+        let found = self.list(RESOURCES, &query).await?;
+        let moved = found.iter().filter(|one| {
+            let id = one["backend_id"].as_str().unwrap_or_default();
+            let is_ours = ResourceScope::of_backend_id(id, self.cluster()).is_some();
             let offering = one["offering_uuid"].as_str();
-            offering.is_some_and(|offering| !known.contains(offering))
-        };
-        let found = found.filter(is_elsewhere);
-        found.map(|one| Ok(address(RESOURCES, &one)?.0)).collect()
+            is_ours && offering.is_some_and(|offering| !known.contains(offering))
+        });
+        moved.map(|one| Ok(address(RESOURCES, one)?.0)).collect()
     }
 
     /// Whether a scope had resources and all of them are terminated.
@@ -178,27 +185,30 @@ impl WaldurClient {
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn terminate(&self, objects: &mut Objects, uuid: &str) -> Result<(), WaldurError> {
+    pub async fn terminate(&self, uuid: &str) -> Result<(), WaldurError> {
         let path = format!("{RESOURCES}{uuid}/terminate/");
-        match self.post(&path, &json!({})).await {
-            // With 400 or 409, an order is pending, or the resource is terminated already.
-            Ok(_)
-            | Err(WaldurError::Refused {
+        let made = match self.post(&path, &json!({})).await {
+            Ok(made) => made,
+            // An order is pending, or the resource is terminated already.
+            Err(WaldurError::Refused {
                 status: 400 | 409, ..
-            }) => {}
+            }) => Value::Null,
             Err(error) => return Err(error),
-        }
+        };
+        let order = made["order_uuid"].as_str();
+        let first = order.map(|order| (order, OrderStep::ApproveByProvider));
+        let mut advanced = self.advance_orders(uuid, first).await;
         // Waldur asks the customer for approval unless the token's user owns the provider's customer.
-        let advanced = self.advance_orders(uuid).await;
+        if matches!(advanced, Err(WaldurError::MissingRight { .. })) {
+            advanced = self.advance_orders(uuid, None).await;
+        }
         advanced.map_err(|error| match error {
             WaldurError::MissingRight {
                 right: Right::OrderForCustomers,
                 ..
             } => error.for_right(Right::EndResources),
             error => error,
-        })?;
-        objects.resources.retain(|_, known| known != uuid);
-        Ok(())
+        })
     }
 }
 

@@ -82,52 +82,36 @@ impl MonthUsage {
         self.0.keys().map(String::as_str)
     }
 
-    /// Adds a usage row of Waldur, unless it is of another month: some versions ignore the filter by period.
-    fn add(&mut self, row: &Value, period: &str) {
+    /// Adds the amount of a usage row of Waldur, unless it is of another month: some versions ignore the filter by period.
+    pub(super) fn add(&mut self, row: &Value, period: &str, resource: &str, component: &str) {
         if row["billing_period"].as_str() != Some(period) {
             return;
         }
-        let (Some(resource), Some(amounts)) = (row["resource_uuid"].as_str(), amounts(row)) else {
-            return;
-        };
-        let sum = self.0.entry(resource.to_owned()).or_default();
-        *sum = sum.with(amounts);
+        if let Some(amounts) = amounts(component, &row["usage"]) {
+            let sum = self.0.entry(resource.to_owned()).or_default();
+            *sum = sum.with(amounts);
+        }
     }
 }
 
 /// Amounts of a usage row; `None` for a row without a component of ours. A negative amount counts as 0.
-fn amounts(row: &Value) -> Option<Amounts> {
-    let text = match &row["usage"] {
+fn amounts(component: &str, usage: &Value) -> Option<Amounts> {
+    let text = match usage {
         Value::String(text) => text.clone(),
         number => number.to_string(),
     };
-    let rows = BTreeMap::from([(row["type"].as_str()?.to_owned(), read_decimal(&text)?)]);
+    let rows = BTreeMap::from([(component.to_owned(), read_decimal(&text)?)]);
     Some(Amounts::of(&rows))
 }
 
 /// Fields of a usage row that are read.
-const ROW_FIELDS: [(&str, &str); 4] = [
-    ("field", "resource_uuid"),
+const ROW_FIELDS: [(&str, &str); 3] = [
     ("field", "billing_period"),
     ("field", "type"),
     ("field", "usage"),
 ];
 
 impl WaldurClient {
-    /// Usage of a month of all resources of an offering, with few calls.
-    ///
-    /// # Errors
-    /// Returns a [`WaldurError`].
-    pub async fn usage_of_offering(
-        &self,
-        offering: &str,
-        month: Month,
-        usage: &mut MonthUsage,
-    ) -> Result<(), WaldurError> {
-        self.add_rows(("offering_uuid", offering), month, usage)
-            .await
-    }
-
     /// Usage of a month of one resource.
     ///
     /// # Errors
@@ -138,20 +122,14 @@ impl WaldurClient {
         month: Month,
         usage: &mut MonthUsage,
     ) -> Result<(), WaldurError> {
-        self.add_rows(("resource_uuid", resource), month, usage)
-            .await
-    }
-
-    async fn add_rows(
-        &self,
-        of: (&str, &str),
-        month: Month,
-        usage: &mut MonthUsage,
-    ) -> Result<(), WaldurError> {
         let period = month.first_day();
-        let query = [&[of, ("billing_period", &period)], &ROW_FIELDS[..]].concat();
-        let rows = self.list("marketplace-component-usages/", &query).await?;
-        rows.iter().for_each(|row| usage.add(row, &period));
+        let of = [("resource_uuid", resource), ("billing_period", &period)];
+        let query = [&of[..], &ROW_FIELDS[..]].concat();
+        for row in self.list("marketplace-component-usages/", &query).await? {
+            if let Some(component) = row["type"].as_str() {
+                usage.add(&row, &period, resource, component);
+            }
+        }
         Ok(())
     }
 
@@ -169,7 +147,7 @@ impl WaldurClient {
         Ok(rows
             .flatten()
             .filter(|row| is_of_period(row, &billed))
-            .filter_map(amounts)
+            .filter_map(|row| amounts(row["type"].as_str()?, &row["usage"]))
             .fold(Amounts::default(), Amounts::with))
     }
 

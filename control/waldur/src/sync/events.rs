@@ -123,7 +123,9 @@ impl AccountingSync {
             .set_usage(&resource, used, &description, None)
             .await?;
         self.note(|status| status.reported += 1);
-        self.waldur.terminate(&mut self.objects, &resource).await
+        self.waldur.terminate(&resource).await?;
+        self.objects.forget_uuid(&resource);
+        Ok(())
     }
 
     /// The resource of an allocation that has started, or has ended with the usage `used`. It is ordered if missing;

@@ -1,8 +1,9 @@
-//! What Waldur has in a month, compared with what was used.
+//! What Waldur has: the resources of this cluster, and their usage in a month.
 
 use super::{AccountingSync, RoundError};
-use crate::client::{Amounts, KnownResource, MonthUsage, ResourceScope};
+use crate::client::{Amounts, KnownResource, MonthPhase, MonthUsage, ResourceScope, WaldurError};
 use lattice_ledger::Month;
+use lattice_quorum_types::UnixMillis;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Usage of one month in Waldur.
@@ -33,6 +34,31 @@ impl HeldUsage {
 }
 
 impl AccountingSync {
+    /// The resources of this cluster with their plans, and the month by Waldur's clock. What was read about a resource
+    /// under another plan is discarded, because the plan may be changed back before the next report. So are ended resources.
+    pub(super) async fn known(
+        &mut self,
+        now: UnixMillis,
+    ) -> Result<(Month, Vec<KnownResource>), WaldurError> {
+        let mut known = self.waldur.known(&self.objects).await?;
+        let zone = self.settings.zone.clone();
+        let (MonthPhase::Open(month) | MonthPhase::Ending { month }) =
+            self.waldur.month_phase(now, &zone);
+        self.waldur
+            .read_plan_switches(&self.objects, month, &zone, &mut self.switches)
+            .await?;
+        let scopes: BTreeSet<&ResourceScope> = known.iter().map(|one| &one.scope).collect();
+        self.objects.keep_resources(&scopes);
+        for one in &mut known {
+            one.plan = self.switches.last_of(&one.uuid).map(str::to_owned);
+            let read = self.closed_usage.get(&one.uuid);
+            if read.is_some_and(|(_, plan, _)| *plan != one.plan) {
+                self.closed_usage.remove(&one.uuid);
+            }
+        }
+        Ok((month, known))
+    }
+
     /// Reads the usage of a month of all resources of this cluster. With one resource per allocation only those of the
     /// scopes in `wanted` and in `known` are read, because there are as many others as jobs.
     pub(super) async fn held(
@@ -43,7 +69,13 @@ impl AccountingSync {
     ) -> Result<HeldUsage, RoundError> {
         match self.settings.order_per_allocation {
             true => self.held_by_resource(month, known, wanted).await,
-            false => self.held_by_offering(month, known).await,
+            false => {
+                let held = self.held_by_offering(month, known).await?;
+                match self.finds_moved(month, known, wanted, &held).await? {
+                    true => self.held_by_offering(month, known).await,
+                    false => Ok(held),
+                }
+            }
         }
     }
 
@@ -55,10 +87,10 @@ impl AccountingSync {
         let mut held = HeldUsage::default();
         for (_, offering) in self.objects.offerings() {
             self.waldur
-                .usage_of_offering(offering, month, &mut held.rows)
+                .usage_of_offering(offering, month, &mut self.usage_rows, &mut held.rows)
                 .await?;
         }
-        for resource in &self.moved {
+        for resource in self.moved.get(&month).into_iter().flatten() {
             self.waldur
                 .usage_of_resource(resource, month, &mut held.rows)
                 .await?;
@@ -68,14 +100,24 @@ impl AccountingSync {
             .map(|one| (one.uuid.as_str(), &one.scope))
             .collect();
         let resources: Vec<String> = held.rows.resources().map(str::to_owned).collect();
+        let is_unknown = |resource: &&String| {
+            !scopes.contains_key(resource.as_str()) && !self.former.contains_key(*resource)
+        };
+        let unknown: Vec<String> = resources.iter().filter(is_unknown).cloned().collect();
+        let sees_others = !known.is_empty();
+        self.waldur
+            .read_former_scopes(
+                &self.objects,
+                month,
+                &unknown,
+                sees_others,
+                &mut self.former,
+            )
+            .await?;
         for resource in resources {
             let scope = match scopes.get(resource.as_str()) {
                 Some(scope) => Some((*scope).clone()),
-                None => {
-                    self.waldur
-                        .former_scope(&mut self.former, &resource, !known.is_empty())
-                        .await?
-                }
+                None => self.former.get(&resource).cloned().flatten(),
             };
             // A resource without a scope belongs to another cluster, or to a project outside of Lattice.
             if let Some(scope) = scope {

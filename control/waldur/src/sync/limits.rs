@@ -1,11 +1,19 @@
 //! Limits and credits from Waldur: purchased limits become tenant limits, and resources of deleted projects are
 //! terminated.
 
-use super::{AccountingSync, RoundError, set_aside::Place};
+use super::{
+    AccountingSync, RoundError,
+    batch::{Batch, PARALLEL_REQUESTS},
+    set_aside::Place,
+};
 use crate::{
-    client::{KnownResource, MonthUsage, PurchasedLimits, ResourceScope, Right, purchased_limits},
+    client::{
+        KnownResource, MonthUsage, PurchasedLimits, ResourceScope, Right, WaldurError,
+        purchased_limits,
+    },
     cluster::ClusterError,
 };
+use futures::{StreamExt as _, stream};
 use lattice_quorum_types::{
     ProjectPath, UnixMillis,
     limit::{LimitPatch, Patch},
@@ -14,8 +22,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Minimum validity of values read from Waldur, in milliseconds.
 const LEAST_VALID_MS: u64 = 900_000;
-/// Maximum number of resources that one round terminates. Each takes several calls, and reports must not wait for them.
-const TERMINATIONS_PER_ROUND: usize = 20;
 
 impl AccountingSync {
     /// Applies the limits and credits of the resources, with their usage in this month.
@@ -91,11 +97,45 @@ impl AccountingSync {
 
     /// Terminates resources of deleted projects, unless a usage report of the resource in this month is set aside. The
     /// caller has reported their final usage, which is impossible about the end of a month. The differences of ended
-    /// months do not count, because no report changes them any more.
+    /// months do not count, because no report changes them any more. As many are terminated as the time of the batch
+    /// allows.
     pub(super) async fn terminate_orphaned_resources(
         &mut self,
         known: &[KnownResource],
     ) -> Result<(), RoundError> {
+        let orphans = self.orphaned_resources(known);
+        let batch = Batch::with_share_of(self.settings.interval);
+        let (sync, batch) = (&*self, &batch);
+        let end = |resource: KnownResource| async move {
+            let done = match batch.is_over() {
+                true => None,
+                false => Some(sync.terminate(&resource, batch).await),
+            };
+            (resource, done)
+        };
+        let done: Vec<_> = stream::iter(orphans)
+            .map(end)
+            .buffer_unordered(PARALLEL_REQUESTS)
+            .collect()
+            .await;
+        let (mut left, mut failure) = (0, None);
+        for (resource, done) in done {
+            match done {
+                None => left += 1,
+                Some(done) => {
+                    self.objects.forget_uuid(&resource.uuid);
+                    failure = done.err().or(failure);
+                }
+            }
+        }
+        if left > 0 {
+            tracing::info!(left, "the other resources are terminated in later rounds");
+        }
+        failure.map_or(Ok(()), |failure| Err(failure.into()))
+    }
+
+    /// Resources of deleted projects that can be terminated now.
+    fn orphaned_resources(&self, known: &[KnownResource]) -> Vec<KnownResource> {
         let projects = self.cluster.projects();
         let is_orphan = |one: &&KnownResource| {
             let is_of_project = matches!(one.scope, ResourceScope::Project(..));
@@ -107,27 +147,22 @@ impl AccountingSync {
         self.note(|status| {
             status.retain(|key| !key.starts_with(END) || names.contains(key));
         });
-        let mut ended = 0;
-        for KnownResource { scope, uuid, .. } in orphans {
-            let name = end_name(scope);
-            let place = Place::of_scope(scope);
-            let ends = |right| right == Right::EndResources;
-            if self.awaits_report(scope)
-                || self.is_parked(&name)
-                || self.joins_wait(&name, &place, ends)
-            {
-                continue;
-            }
-            tracing::info!(resource = %scope, "terminating the resource of a deleted project");
-            let done = self.waldur.terminate(&mut self.objects, uuid).await;
-            self.accept_or_park(&name, &place, done)?;
-            ended += 1;
-            if ended == TERMINATIONS_PER_ROUND {
-                tracing::info!(ended, "the other resources are terminated in later rounds");
-                break;
-            }
+        let is_due = |one: &&KnownResource| {
+            !self.awaits_report(&one.scope) && !self.is_parked(&end_name(&one.scope))
+        };
+        orphans.into_iter().filter(is_due).cloned().collect()
+    }
+
+    async fn terminate(&self, resource: &KnownResource, batch: &Batch) -> Result<(), WaldurError> {
+        let (name, place) = (end_name(&resource.scope), Place::of_scope(&resource.scope));
+        if self.joins_wait(&name, &place, |right| right == Right::EndResources) {
+            return Ok(());
         }
-        Ok(())
+        tracing::info!(resource = %resource.scope, "terminating the resource of a deleted project");
+        let done = self.waldur.terminate(&resource.uuid).await;
+        let done = done.map_err(WaldurError::of_one_request);
+        batch.note(&done);
+        self.accept_or_park(&name, &place, done).map(drop)
     }
 
     /// Whether a report of a scope's usage in this month is set aside.

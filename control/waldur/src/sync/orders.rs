@@ -1,13 +1,19 @@
 //! Orders of customers: accepted if Lattice can do what they require, refused with the reason otherwise.
 
-use super::{AccountingSync, RoundError, limits::limits_name, set_aside::Place};
+use super::{
+    AccountingSync, RoundError,
+    batch::{Batch, PARALLEL_REQUESTS},
+    limits::limits_name,
+    set_aside::Place,
+};
 use crate::{
     client::{
-        KnownResource, MonthUsage, OpenOrder, OrderKind, ResourceScope, Right, WaldurError,
-        purchased_limits,
+        KnownResource, MonthUsage, OpenOrder, OrderKind, ResourceScope, Right, WaldurClient,
+        WaldurError, purchased_limits,
     },
     cluster::ClusterError,
 };
+use futures::{StreamExt as _, stream};
 use lattice_quorum_types::{
     ProjectPath,
     limit::{LimitPatch, Patch},
@@ -35,12 +41,13 @@ impl AccountingSync {
         }
     }
 
-    /// Answers the orders that wait for the provider. An order that Waldur does not let us answer is set aside. Returns
-    /// whether an order was accepted, which changes its resource.
+    /// Answers the orders that wait for the provider, oldest first, as many as the time of the batch allows. An order that
+    /// Waldur does not let us answer is set aside. Returns whether an order was accepted, which changes its resource.
     pub(super) async fn answer_orders(
         &mut self,
-        known: &[KnownResource],
+        known: &mut Vec<KnownResource>,
     ) -> Result<bool, RoundError> {
+        let batch = Batch::with_share_of(self.settings.interval);
         let open = self.waldur.open_orders(&self.objects).await?;
         self.seen_orders = open.iter().map(state_of).collect();
         let names: BTreeSet<String> = open.iter().map(order_name).collect();
@@ -49,62 +56,113 @@ impl AccountingSync {
             status.retain(|key| !key.starts_with(ORDER) || names.contains(key));
         });
         let mut is_changed = false;
+        let mut judged: Vec<Judged> = Vec::new();
         for order in &open {
-            let resource = known.iter().find(|one| one.uuid == order.resource);
-            let name = order_name(order);
-            if (resource.is_none() && self.is_of_others(order)) || self.is_parked(&name) {
+            if batch.is_over() {
+                // A later round, which begins at once, answers it.
+                self.seen_orders.remove(&state_of(order));
                 continue;
             }
-            let place = self.place_of_order(order, resource);
-            if self.joins_wait(&name, &place, |right| right == Right::ApproveOrders) {
-                continue;
+            // A limit is judged after the orders before it that change limits of the same tenant.
+            let waits = judged.iter().any(|one| one.may_change(order, known));
+            if waits || judged.len() >= PARALLEL_REQUESTS {
+                let judged = std::mem::take(&mut judged);
+                is_changed |= self.answer_judged(judged, &batch, known).await?;
             }
-            let judgement = match resource {
-                Some(resource) => self.judge(order, resource, known).await,
-                None => self.adopt(order, known).await,
-            };
-            is_changed |= self.answer(order, judgement, &name, &place).await?;
+            judged.extend(self.judge_or_park(order, known).await?);
         }
-        Ok(is_changed)
+        Ok(self.answer_judged(judged, &batch, known).await? || is_changed)
     }
 
-    /// Answers one order. Returns whether it was accepted. An order that Waldur does not let us judge or answer is set
-    /// aside.
-    async fn answer(
+    /// How an order is to be answered; `None` for an order of others, and for one that is set aside or waits for a right.
+    async fn judge_or_park(
         &mut self,
         order: &OpenOrder,
-        judgement: Result<Judgement, RoundError>,
-        name: &str,
-        place: &Place,
-    ) -> Result<bool, RoundError> {
-        let judgement = match judgement {
-            Ok(judgement) => judgement,
-            Err(RoundError::Waldur(error)) => {
-                self.accept_or_park::<()>(name, place, Err(error))?;
-                return Ok(false);
-            }
-            Err(error) => return Err(error),
+        known: &[KnownResource],
+    ) -> Result<Option<Judged>, RoundError> {
+        let resource = known.iter().find(|one| one.uuid == order.resource);
+        let name = order_name(order);
+        if (resource.is_none() && self.is_of_others(order)) || self.is_parked(&name) {
+            return Ok(None);
+        }
+        let place = self.place_of_order(order, resource);
+        if self.joins_wait(&name, &place, |right| right == Right::ApproveOrders) {
+            return Ok(None);
+        }
+        let judgement = match resource {
+            Some(resource) => self.judge(order, resource, known).await,
+            None => self.judge_new(order, known).await,
         };
         match judgement {
-            Judgement::Accept { replaced } => {
-                let accepted = self.waldur.accept_order(order).await;
-                let is_accepted = self.accept_or_park(name, place, accepted)?.is_some();
-                match (is_accepted, replaced) {
-                    (true, _) => {
-                        tracing::info!(order = order.uuid, kind = ?order.kind, "order accepted");
-                    }
-                    (false, Some(replaced)) => self.restore_limit(replaced).await?,
-                    (false, None) => {}
-                }
-                Ok(is_accepted)
+            Ok(judgement) => Ok(Some(Judged {
+                order: order.clone(),
+                place,
+                judgement,
+            })),
+            Err(RoundError::Waldur(error)) => {
+                self.accept_or_park::<()>(&name, &place, Err(error))?;
+                Ok(None)
             }
-            Judgement::Refuse(reason) => {
-                let refused = self.waldur.refuse_order(order, &reason).await;
-                if self.accept_or_park(name, place, refused)?.is_some() {
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends answers to Waldur, some at the same time. Returns whether an order was accepted. The resources of accepted
+    /// orders are in `known` afterwards, with their new limits.
+    async fn answer_judged(
+        &mut self,
+        judged: Vec<Judged>,
+        batch: &Batch,
+        known: &mut Vec<KnownResource>,
+    ) -> Result<bool, RoundError> {
+        let waldur = &self.waldur;
+        let answer = |one: Judged| async move {
+            let done = one.answer(waldur).await;
+            let done = done.map_err(WaldurError::of_one_request);
+            batch.note(&done);
+            (one, done)
+        };
+        let done: Vec<_> = stream::iter(judged)
+            .map(answer)
+            .buffer_unordered(PARALLEL_REQUESTS)
+            .collect()
+            .await;
+        let (mut is_changed, mut failure) = (false, None);
+        for (one, done) in done {
+            let Judged {
+                order,
+                place,
+                judgement,
+            } = one;
+            // The order may have ended a plan period, even if the answer is a failure.
+            self.closed_usage.remove(&order.resource);
+            let answered = match self.accept_or_park(&order_name(&order), &place, done) {
+                Ok(answered) => answered.is_some(),
+                Err(error) => {
+                    failure = Some(error);
+                    continue;
+                }
+            };
+            match (judgement, answered) {
+                (Judgement::Refuse(reason), true) => {
                     tracing::info!(order = order.uuid, reason, "order refused");
                 }
-                Ok(false)
+                (Judgement::Accept { scope, .. }, true) => {
+                    tracing::info!(order = order.uuid, kind = ?order.kind, "order accepted");
+                    note_accepted(&order, scope, known);
+                    is_changed = true;
+                }
+                (Judgement::Accept { replaced, .. }, false) => {
+                    if let Some(replaced) = replaced {
+                        self.restore_limit(replaced).await?;
+                    }
+                }
+                (Judgement::Refuse(_), false) => {}
             }
+        }
+        match failure {
+            Some(failure) => Err(failure.into()),
+            None => Ok(is_changed),
         }
     }
 
@@ -129,30 +187,16 @@ impl AccountingSync {
         }
     }
 
-    /// How a customer's order for a new resource is answered. Where it is accepted, the resource gets the id of its scope
-    /// before, so that an interrupted acceptance continues in the next round.
-    async fn adopt(
+    /// How a customer's order for a new resource is answered.
+    async fn judge_new(
         &mut self,
         order: &OpenOrder,
         known: &[KnownResource],
     ) -> Result<Judgement, RoundError> {
-        let scope = match self.scope_of_order(order, known).await? {
-            Ok(scope) => scope,
-            Err(reason) => return Ok(Judgement::Refuse(reason)),
-        };
-        let judgement = self.judge_limits(order, &scope, known).await?;
-        if let Judgement::Accept { replaced } = &judgement {
-            let named = self.waldur.set_backend_id(&order.resource, &scope).await;
-            if let Err(error) = named.map_err(WaldurError::of_one_request) {
-                if let Some(replaced) = replaced.clone()
-                    && !error.is_transient()
-                {
-                    self.restore_limit(replaced).await?;
-                }
-                return Err(error.into());
-            }
+        match self.scope_of_order(order, known).await? {
+            Ok(scope) => self.judge_limits(order, &scope, known).await,
+            Err(reason) => Ok(Judgement::Refuse(reason)),
         }
-        Ok(judgement)
     }
 
     /// Sets a tenant's limit back after Waldur has not let us accept the order for another one: a limit that was not
@@ -201,21 +245,27 @@ impl AccountingSync {
         scope: &ResourceScope,
         known: &[KnownResource],
     ) -> Result<Judgement, RoundError> {
+        let accept = |replaced| Judgement::Accept {
+            scope: scope.clone(),
+            replaced,
+        };
         let (OrderKind::Create { max_nodes } | OrderKind::Update { max_nodes }) = order.kind else {
-            return Ok(Judgement::Accept { replaced: None });
+            return Ok(accept(None));
         };
         if max_nodes.is_none() || !self.settings.take_limits || !order.is_pending {
-            return Ok(Judgement::Accept { replaced: None });
+            return Ok(accept(None));
         }
-        let others = known.iter().filter(|one| one.uuid != order.resource);
-        let mut changed: Vec<KnownResource> = others.cloned().collect();
+        let tenant = scope.project().tenant();
+        let is_other = |one: &&KnownResource| {
+            one.uuid != order.resource && one.scope.project().tenant() == tenant
+        };
+        let mut changed: Vec<KnownResource> = known.iter().filter(is_other).cloned().collect();
         let ordered = KnownResource::ordered(scope.clone(), &order.resource, max_nodes);
         changed.push(ordered);
-        let tenant = scope.project().tenant();
         let purchased = purchased_limits(&changed, &MonthUsage::default());
         let Some(sum) = purchased.get(&tenant).and_then(|limits| limits.max_nodes) else {
             // Another resource of the tenant has no limit, so there is none.
-            return Ok(Judgement::Accept { replaced: None });
+            return Ok(accept(None));
         };
         let patch = LimitPatch {
             max_nodes: Patch::Set(sum),
@@ -228,8 +278,7 @@ impl AccountingSync {
         match self.cluster.set_limits(&tenant, patch).await {
             Ok(()) => {
                 self.applied_limits.insert(tenant.clone(), sum);
-                let replaced = Some(ReplacedLimit { tenant, before });
-                Ok(Judgement::Accept { replaced })
+                Ok(accept(Some(ReplacedLimit { tenant, before })))
             }
             Err(ClusterError::Refused { text }) => Ok(Judgement::Refuse(text)),
             Err(error) => Err(error.into()),
@@ -290,11 +339,57 @@ fn state_of(order: &OpenOrder) -> (String, bool) {
 enum Judgement {
     /// Lattice does what the order requires.
     Accept {
+        /// Scope of the order's resource.
+        scope: ResourceScope,
         /// The limit that was replaced for the order.
         replaced: Option<ReplacedLimit>,
     },
     /// Lattice cannot do it, for this reason.
     Refuse(String),
+}
+
+/// Order with its answer.
+struct Judged {
+    order: OpenOrder,
+    place: Place,
+    judgement: Judgement,
+}
+
+impl Judged {
+    async fn answer(&self, waldur: &WaldurClient) -> Result<(), WaldurError> {
+        match &self.judgement {
+            Judgement::Refuse(reason) => waldur.refuse_order(&self.order, reason).await,
+            Judgement::Accept { scope, .. } => {
+                if matches!(self.order.kind, OrderKind::Create { .. }) {
+                    // The id comes first, so that an interrupted acceptance continues in the next round.
+                    waldur.set_backend_id(&self.order.resource, scope).await?;
+                }
+                waldur.accept_order(&self.order).await
+            }
+        }
+    }
+
+    /// Whether the answer may change how `later` is judged: both change limits of one tenant.
+    fn may_change(&self, later: &OpenOrder, known: &[KnownResource]) -> bool {
+        let Judgement::Accept { scope, .. } = &self.judgement else {
+            return false;
+        };
+        let changes_limits =
+            |kind: &OrderKind| matches!(kind, OrderKind::Create { .. } | OrderKind::Update { .. });
+        let of_later = known.iter().find(|one| one.uuid == later.resource);
+        let is_of_tenant =
+            of_later.is_none_or(|one| one.scope.project().tenant() == scope.project().tenant());
+        changes_limits(&self.order.kind) && changes_limits(&later.kind) && is_of_tenant
+    }
+}
+
+/// Notes the resource of an accepted order, with its new limit, for later orders of the same tenant.
+fn note_accepted(order: &OpenOrder, scope: ResourceScope, known: &mut Vec<KnownResource>) {
+    let (OrderKind::Create { max_nodes } | OrderKind::Update { max_nodes }) = order.kind else {
+        return;
+    };
+    known.retain(|one| one.uuid != order.resource);
+    known.push(KnownResource::ordered(scope, &order.resource, max_nodes));
 }
 
 /// Limit of nodes that a tenant had before an order.

@@ -8,58 +8,59 @@
 use super::{
     AccountingSync,
     held::HeldUsage,
-    totals::{Report, accepting, written},
+    totals::{Report, written},
 };
-use crate::client::{Amounts, KnownResource, ResourceScope, WaldurError};
+use crate::client::{Amounts, KnownResource, MonthUsage, ResourceScope, WaldurError};
 use lattice_ledger::Month;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Start of the key of a line about fixed usage, before the name of its total.
 const FALLEN: &str = "fixed ";
 
 impl AccountingSync {
-    /// Reads the resources of this cluster. What was read about a resource under another plan is discarded: the plan may
-    /// be changed back before the next report. Ended resources are discarded too.
-    pub(super) async fn known(&mut self) -> Result<Vec<KnownResource>, WaldurError> {
-        let known = self.waldur.known(&self.objects).await?;
-        let scopes: BTreeSet<&ResourceScope> = known.iter().map(|one| &one.scope).collect();
-        self.objects.keep_resources(&scopes);
-        for one in &known {
-            let cached = self.closed_usage.get(&one.uuid);
-            if cached.is_some_and(|(_, plan, _)| *plan != one.plan) {
-                self.closed_usage.remove(&one.uuid);
-            }
-        }
-        Ok(known)
-    }
-
-    /// Looks for usage of a scope in former offerings, where its resource is new: the offering of a vCluster may be
-    /// another one since this month. Returns whether there are such resources; their usage is read from the next round on.
+    /// Looks, once for each month, for usage of this cluster in former offerings: a vCluster may have another offering since
+    /// that month. Returns whether there is some. Only a project without an older resource can have some.
     pub(super) async fn finds_moved(
         &mut self,
-        scope: &ResourceScope,
         month: Month,
         known: &[KnownResource],
+        wanted: &BTreeMap<ResourceScope, Amounts>,
+        held: &HeldUsage,
     ) -> Result<bool, WaldurError> {
-        let resource = accepting(known, scope);
-        let is_old = resource.is_some_and(|one| !one.is_created_in(month));
-        let reads_all = self.settings.order_per_allocation;
-        if is_old || reads_all || self.looked_for_moved.contains(scope) {
+        if self.moved.contains_key(&month) {
             return Ok(false);
         }
-        let moved = self
+        let older = known.iter().filter(|one| one.is_created_before(month));
+        let older: BTreeSet<&ResourceScope> = older.map(|one| &one.scope).collect();
+        let may_be_moved = |(scope, used): (&ResourceScope, &Amounts)| {
+            held.of(scope) != *used && !older.contains(scope)
+        };
+        if !wanted.iter().any(may_be_moved) {
+            return Ok(false);
+        }
+        let mut moved = BTreeSet::new();
+        for resource in self
             .waldur
-            .resources_elsewhere(&self.objects, scope)
-            .await?;
-        self.looked_for_moved.insert(scope.clone());
+            .resources_elsewhere(&self.objects, month)
+            .await?
+        {
+            let mut rows = MonthUsage::default();
+            self.waldur
+                .usage_of_resource(&resource, month, &mut rows)
+                .await?;
+            if rows.resources().next().is_some() {
+                moved.insert(resource);
+            }
+        }
         let is_found = !moved.is_empty();
-        self.moved.extend(moved);
+        self.moved.insert(month, moved);
         Ok(is_found)
     }
 
-    /// Usage of a resource in plan periods that ended in this month. `before` is its usage in all periods. The periods are
-    /// read again where month or plan are other ones, or where Waldur has another amount than the last report left: a
-    /// period may have ended, or the usage of one may have been edited.
+    /// Usage of a resource in plan periods that ended in this month; 0 for a resource without an order for another plan in
+    /// this month. `before` is its usage in all periods. The periods are read again where month or plan are other ones, or
+    /// where Waldur has another amount than the last report left: a period may have ended, or the usage of one may have been
+    /// edited.
     pub(super) async fn closed_usage(
         &mut self,
         resource: &str,
@@ -69,43 +70,52 @@ impl AccountingSync {
     ) -> Result<Amounts, WaldurError> {
         let last = self.sent.get(resource);
         let is_as_left = last.is_some_and(|last| last.month == month && last.after() == before);
-        if let Some((of, under, closed)) = self.closed_usage.get(resource)
-            && is_as_left
-            && *of == month
-            && (plan.is_none() || *under == plan)
-        {
-            return Ok(*closed);
+        let read = self.closed_usage.get(resource);
+        match read.filter(|(of, under, _)| *of == month && *under == plan) {
+            Some((_, _, closed)) if is_as_left => Ok(*closed),
+            None if plan.is_none() => Ok(Amounts::default()),
+            _ => self.read_closed_usage(resource, month, plan).await,
         }
+    }
+
+    /// Reads the usage of a resource in plan periods that ended in this month.
+    pub(super) async fn read_closed_usage(
+        &mut self,
+        resource: &str,
+        month: Month,
+        plan: Option<String>,
+    ) -> Result<Amounts, WaldurError> {
         let closed = self.waldur.closed_usage(resource, month).await?;
         let entry = (month, plan, closed);
         self.closed_usage.insert(resource.to_owned(), entry);
         Ok(closed)
     }
 
-    /// Whether the present amounts of a scope's resource are our own last report, which Waldur booked elsewhere than
-    /// expected: after the month had ended, or after another plan had begun. Such an amount is lowered, because no person
-    /// has set it.
+    /// Whether the present amounts of a resource are our own last report, which Waldur booked elsewhere than expected: after
+    /// the month had ended, or after another plan had begun. Such an amount is lowered, because no person has set it. `name`
+    /// is that of the total.
     pub(super) async fn is_misbooked(
         &mut self,
-        scope: &ResourceScope,
+        resource: &KnownResource,
         month: Month,
-        known: &[KnownResource],
+        name: &str,
         held: &HeldUsage,
     ) -> Result<bool, WaldurError> {
-        let Some(resource) = accepting(known, scope) else {
-            return Ok(false);
-        };
         let Some(last) = self.sent.get(&resource.uuid).cloned() else {
             return Ok(false);
         };
         let has = held.rows.of(&resource.uuid);
         let is_late = last.month != month || last.plan != resource.plan;
-        if !is_late && last.after() == has {
+        if !is_late && (last.after() == has || self.is_set_aside(name)) {
             return Ok(false);
         }
         let plan = resource.plan.clone();
-        let closed = self.closed_usage(&resource.uuid, month, plan, has).await?;
-        // The plan was changed and changed back before the report, which therefore replaced nothing.
+        let closed = match is_late {
+            true => self.closed_usage(&resource.uuid, month, plan, has).await?,
+            // A person may have changed the plan without an order.
+            false => self.read_closed_usage(&resource.uuid, month, plan).await?,
+        };
+        // The plan was changed, or changed and changed back, before the report, which therefore replaced nothing.
         let was_added = last.closed != closed && last.before == closed;
         Ok((is_late || was_added) && last.amounts == has.without(closed))
     }
@@ -150,8 +160,7 @@ impl AccountingSync {
         let of_month = format!(" {month}");
         self.fixed_usage
             .retain(|name, _| !name.ends_with(&of_month));
-        self.moved.clear();
-        self.looked_for_moved.clear();
+        self.moved.remove(&month);
         self.note(|status| {
             let is_of = |name: &str| name.starts_with(FALLEN) && name.ends_with(&of_month);
             status.parked.retain(|name, _| !is_of(name));

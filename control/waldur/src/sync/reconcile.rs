@@ -9,7 +9,7 @@ use super::{
     totals::{Booking, Report, total_name},
 };
 use crate::{
-    client::{Amounts, KnownResource, MonthPhase, ResourceScope, WaldurError},
+    client::{Amounts, KnownResource, ResourceScope, WaldurError},
     cluster::ClusterError,
     event::Event,
     status::{Difference, Outcome},
@@ -56,11 +56,8 @@ impl AccountingSync {
         if !self.prepare_offerings(now).await? {
             return Err(usage_unknown());
         }
-        let known = self.waldur.known(&self.objects).await?;
+        let (present, known) = self.known(now).await?;
         let zone = self.settings.zone.clone();
-        let present = match self.waldur.month_phase(now, &zone) {
-            MonthPhase::Open(month) | MonthPhase::Ending { month } => month,
-        };
         let mut differences = Vec::new();
         let mut month = Month::of(since, &zone);
         while month <= present && month.begins(&zone) < until {
@@ -107,7 +104,7 @@ impl AccountingSync {
             return Ok(());
         }
         self.reconciled_at = Some(now);
-        let known = self.waldur.known(&self.objects).await?;
+        let (_, known) = self.known(now).await?;
         let found = self.cluster.months().await?;
         for month in [present.previous(), present] {
             if is_accepted(found.get(&quorum_month(month)?)) {

@@ -146,18 +146,22 @@ impl AccountingSync {
         });
     }
 
+    /// Whether a request is set aside and not due for a retry yet.
+    pub(super) fn is_set_aside(&self, key: &str) -> bool {
+        let now = self.cluster.now();
+        // A clock that was set back ends the wait.
+        let is_early = |tried_at: UnixMillis| now >= tried_at && now.since(tried_at) < PARKED_MS;
+        self.note(|status| {
+            let parked = status.parked.get(key);
+            parked.is_some_and(|parked| is_early(parked.tried_at))
+        })
+    }
+
     /// Whether a request is set aside, or waits for a right, and is not due for a retry yet. One that is due has to be
     /// sent: of those that wait for one right, a single one is due at a time.
     pub(super) fn is_parked(&self, key: &str) -> bool {
         let now = self.cluster.now();
-        self.note(|status| {
-            let parked = status.parked.get(key);
-            // A clock that was set back ends the wait.
-            let is_early =
-                |tried_at: UnixMillis| now >= tried_at && now.since(tried_at) < PARKED_MS;
-            parked.is_some_and(|parked| is_early(parked.tried_at))
-                || status.missing_rights.holds(key, now)
-        })
+        self.is_set_aside(key) || self.note(|status| status.missing_rights.holds(key, now))
     }
 
     /// Lets a request wait without sending it, where a right that it needs is known to be missing. Returns `false` for a

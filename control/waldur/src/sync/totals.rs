@@ -4,24 +4,24 @@
 //! late or was changed by hand is found in the next round.
 
 use super::{
-    AccountingSync, RoundError, SentReport, held::HeldUsage, offering_name, parameters,
+    AccountingSync, RoundError, SentReport,
+    batch::{Batch, PARALLEL_REQUESTS},
+    held::HeldUsage,
+    offering_name, parameters,
     set_aside::Place,
 };
 use crate::{
-    client::{Amounts, KnownResource, MonthPhase, ResourceScope, Right, WaldurError},
+    client::{
+        Amounts, KnownResource, MonthPhase, ObjectParameters, Objects, ResourceScope, Right,
+        WaldurClient, WaldurError,
+    },
     decimal::decimal,
     step::Step,
 };
 use futures::{StreamExt as _, stream};
 use lattice_ledger::{Month, UsageByKind, hours::hundredths};
 use lattice_quorum_types::{ProjectPath, VclusterName};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::atomic::{AtomicBool, Ordering},
-};
-
-/// Reports that are sent at the same time.
-const PARALLEL_REPORTS: usize = 8;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Report that is to be sent.
 #[derive(Debug)]
@@ -77,6 +77,18 @@ enum Sent {
     Waiting,
 }
 
+/// Result of the order of a missing resource.
+enum Ordered {
+    /// UUID of the resource.
+    Made(String),
+    /// There is no time in this round.
+    Later,
+    /// Waldur has rejected a request, which is set aside.
+    Refused,
+    /// The order waits for a right, or for a decision of an operator.
+    Waiting,
+}
+
 /// Name of a total in the status.
 pub(super) fn total_name(scope: &ResourceScope, month: Month) -> String {
     format!("usage {scope} {month}")
@@ -88,7 +100,8 @@ pub(super) fn is_total_of(key: &str, of_month: &str) -> bool {
 }
 
 impl AccountingSync {
-    /// Reports the totals of the present month that differ from those in `held`. Returns whether all were sent.
+    /// Reports the totals of the present month that differ from those in `held`; first those of resources that exist, so
+    /// that no report waits for orders. Returns whether all were sent.
     pub(super) async fn report_totals(
         &mut self,
         month: Month,
@@ -103,8 +116,9 @@ impl AccountingSync {
             let is_needed = |key: &str| !is_total_of(key, &of_month) || names.contains(key);
             status.missing_rights.retain(is_needed);
         });
+        let accepting = accepting(known);
         let mut reports = Vec::new();
-        let moved = self.moved.len();
+        let mut missing = Vec::new();
         // Usage in the resources of another offering, which has a line or waits for a right, was not read.
         let offerings = self.objects.offerings();
         let read: BTreeSet<_> = offerings.map(|(vcluster, _)| vcluster.clone()).collect();
@@ -114,60 +128,215 @@ impl AccountingSync {
                 self.joins_wait(&name, &Place::of_scope(&scope), Right::is_for_new_resources);
                 continue;
             }
-            let has = held.of(&scope);
-            if has == amounts {
+            if held.of(&scope) == amounts {
                 self.note(|status| status.forget(&name));
                 self.forget_fallen(&name);
                 continue;
             }
-            match self.may_report(&scope, month, amounts, known, held).await {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(error) => {
-                    self.accept_or_park::<()>(&name, &Place::of_scope(&scope), Err(error))?;
-                    continue;
-                }
-            }
-            let booking = Booking::Present(month);
-            let prepared = self.prepare_or_park(&scope, booking, amounts, known, held);
-            let Some(report) = prepared.await? else {
+            let Some(resource) = accepting.get(&scope) else {
+                missing.push((scope, amounts));
                 continue;
             };
-            let report = self.with_fixed_usage(report, amounts);
-            match report.amounts == report.present(held) {
-                // The total differs by what no report changes, which has a line.
-                true => self.note(|status| status.forget(&name)),
-                false => reports.push(report),
+            let prepared = self.prepare_present(resource, month, amounts, held).await;
+            if let Some(report) = self.report_or_line(&name, &scope, prepared)?.flatten() {
+                self.add_report(report, amounts, held, &mut reports);
             }
         }
-        // The next round reports the totals with usage in former offerings.
-        let are_prepared = self.moved.len() == moved;
-        Ok(self.send_all(reports).await? && are_prepared)
+        let are_sent = self.send_all(reports).await?;
+        let missing = self.orderable(month, missing, held).await?;
+        Ok(self.order_missing(month, missing, held).await? && are_sent)
     }
 
-    /// Whether a total that differs is reported now. One that is higher than the usage becomes a line in the status.
-    async fn may_report(
+    /// The value of `prepared`; `None` where it is a refusal, which becomes a line in the status.
+    fn report_or_line<T>(
         &mut self,
+        name: &str,
         scope: &ResourceScope,
+        prepared: Result<T, WaldurError>,
+    ) -> Result<Option<T>, WaldurError> {
+        match prepared.map_err(WaldurError::of_one_request) {
+            // The line stays until the report is accepted.
+            Ok(prepared) => Ok(Some(prepared)),
+            Err(error) => {
+                if matches!(error, WaldurError::Refused { .. }) {
+                    self.objects.forget();
+                }
+                self.accept_or_park(name, &Place::of_scope(scope), Err(error))
+            }
+        }
+    }
+
+    /// Adds a report of the present month to those that are sent, less what no report changes.
+    fn add_report(
+        &mut self,
+        report: Report,
+        amounts: Amounts,
+        held: &HeldUsage,
+        reports: &mut Vec<Report>,
+    ) {
+        let report = self.with_fixed_usage(report, amounts);
+        match report.amounts == report.present(held) {
+            // The total differs by what no report changes, which has a line.
+            true => self.note(|status| status.forget(&report.name)),
+            false => reports.push(report),
+        }
+    }
+
+    /// The report of the present month for the scope of a resource. `None` while the total is set aside; one that is higher
+    /// than the usage becomes a line in the status.
+    async fn prepare_present(
+        &mut self,
+        resource: &KnownResource,
         month: Month,
         amounts: Amounts,
-        known: &[KnownResource],
         held: &HeldUsage,
-    ) -> Result<bool, WaldurError> {
-        let name = total_name(scope, month);
-        if self.finds_moved(scope, month, known).await? {
-            return Ok(false);
-        }
-        let has = held.of(scope);
-        if has.exceeds(amounts) && !self.is_misbooked(scope, month, known, held).await? {
+    ) -> Result<Option<Report>, WaldurError> {
+        let name = total_name(&resource.scope, month);
+        let has = held.of(&resource.scope);
+        if has.exceeds(amounts) && !self.is_misbooked(resource, month, &name, held).await? {
             self.park(&name, higher(has, amounts));
-            return Ok(false);
+            return Ok(None);
         }
-        Ok(!self.is_parked(&name))
+        if self.is_parked(&name) {
+            return Ok(None);
+        }
+        check_accepts(resource)?;
+        let (plan, before) = (resource.plan.clone(), held.rows.of(&resource.uuid));
+        let closed = self
+            .closed_usage(&resource.uuid, month, plan, before)
+            .await?;
+        let booking = Booking::Present(month);
+        Ok(Some(report_of(resource, booking, amounts, closed, held)))
     }
 
-    /// The report after which Waldur has `amounts` for a scope; `None` where it cannot be sent, which becomes a line in
-    /// the status.
+    /// The totals of projects without a resource for which one can be ordered now, by tenant. The others are set aside, or
+    /// wait for a right; the line of an offering is enough for all of its totals.
+    async fn orderable(
+        &mut self,
+        month: Month,
+        missing: Vec<(ResourceScope, Amounts)>,
+        held: &HeldUsage,
+    ) -> Result<BTreeMap<ProjectPath, Vec<(ResourceScope, Amounts)>>, WaldurError> {
+        let mut tenants: BTreeMap<ProjectPath, Vec<(ResourceScope, Amounts)>> = BTreeMap::new();
+        for (scope, amounts) in missing {
+            let name = total_name(&scope, month);
+            let has = held.of(&scope);
+            if has.exceeds(amounts) {
+                self.park(&name, higher(has, amounts));
+                continue;
+            }
+            if self.is_parked(&name) || !self.has_offering(scope.vcluster()).await? {
+                continue;
+            }
+            let tenant = scope.project().tenant();
+            tenants.entry(tenant).or_default().push((scope, amounts));
+        }
+        Ok(tenants)
+    }
+
+    /// Whether resources of a vCluster's offering can be ordered. Where they cannot, the offering has a line.
+    async fn has_offering(&mut self, vcluster: &VclusterName) -> Result<bool, WaldurError> {
+        let offering = offering_name(vcluster);
+        if self.note(|status| status.reason(&offering).is_some()) {
+            return Ok(false);
+        }
+        let parameters = parameters(&self.settings, &*self.cluster);
+        let prepared = self
+            .waldur
+            .prepare_offering(&mut self.objects, &parameters, vcluster)
+            .await;
+        let place = Place::of_vcluster(vcluster);
+        let prepared = self.accept_or_park(&offering, &place, prepared)?;
+        Ok(prepared.is_some())
+    }
+
+    /// Orders the missing resources of scopes and reports their totals, as long as there is time. Returns whether all
+    /// were sent. Tenants are handled at the same time, and the projects of a tenant one after the other, because Waldur
+    /// would create a customer twice.
+    async fn order_missing(
+        &mut self,
+        month: Month,
+        tenants: BTreeMap<ProjectPath, Vec<(ResourceScope, Amounts)>>,
+        held: &HeldUsage,
+    ) -> Result<bool, RoundError> {
+        let batch = Batch::with_share_of(self.settings.interval);
+        let (sync, batch) = (&*self, &batch);
+        let order = |scopes: Vec<(ResourceScope, Amounts)>| async move {
+            let mut objects = sync.objects.clone();
+            let mut made = Vec::new();
+            for (scope, amounts) in scopes {
+                let one = sync.order_one(&mut objects, &scope, month, batch).await;
+                made.push((scope, amounts, one));
+            }
+            (objects, made)
+        };
+        let done: Vec<_> = stream::iter(tenants.into_values())
+            .map(order)
+            .buffer_unordered(PARALLEL_REQUESTS)
+            .collect()
+            .await;
+        let (mut reports, mut failure) = (Vec::new(), None);
+        let (mut are_all_ordered, mut is_refused) = (true, false);
+        for (objects, made) in done {
+            self.objects.merge(objects);
+            for (scope, amounts, one) in made {
+                match one {
+                    Ok(Ordered::Made(resource)) => {
+                        let report = report_of_new(&scope, resource, month, amounts, held);
+                        self.add_report(report, amounts, held, &mut reports);
+                    }
+                    Ok(Ordered::Later) => are_all_ordered = false,
+                    Ok(Ordered::Refused) => is_refused = true,
+                    Ok(Ordered::Waiting) => {}
+                    Err(error) => failure = Some(error),
+                }
+            }
+        }
+        if is_refused {
+            self.objects.forget();
+        }
+        let are_sent = self.send_all(reports).await?;
+        match failure {
+            Some(failure) => Err(failure.into()),
+            None => Ok(are_sent && are_all_ordered),
+        }
+    }
+
+    /// Orders the missing resource of a scope, if there is time, and no right is known to be missing.
+    async fn order_one(
+        &self,
+        objects: &mut Objects,
+        scope: &ResourceScope,
+        month: Month,
+        batch: &Batch,
+    ) -> Result<Ordered, WaldurError> {
+        if batch.is_over() {
+            return Ok(Ordered::Later);
+        }
+        let (name, place) = (total_name(scope, month), Place::of_scope(scope));
+        if self.joins_wait(&name, &place, Right::is_for_new_resources) {
+            return Ok(Ordered::Waiting);
+        }
+        let parameters = parameters(&self.settings, &*self.cluster);
+        let made = ordered(&self.waldur, &parameters, objects, scope).await;
+        let made = made.map_err(WaldurError::of_one_request);
+        batch.note(&made);
+        match made {
+            // The line stays until the report is accepted.
+            Ok(resource) => Ok(Ordered::Made(resource)),
+            Err(error) => {
+                let is_refused = matches!(error, WaldurError::Refused { .. });
+                self.accept_or_park::<()>(&name, &place, Err(error))?;
+                Ok(match is_refused {
+                    true => Ordered::Refused,
+                    false => Ordered::Waiting,
+                })
+            }
+        }
+    }
+
+    /// The report of an ended month after which Waldur has `amounts` for a scope; `None` where it cannot be sent, which
+    /// becomes a line in the status.
     pub(super) async fn prepare_or_park(
         &mut self,
         scope: &ResourceScope,
@@ -178,8 +347,7 @@ impl AccountingSync {
     ) -> Result<Option<Report>, WaldurError> {
         let name = total_name(scope, booking.month());
         let place = Place::of_scope(scope);
-        let is_new = accepting(known, scope).is_none();
-        // The line of the offering is enough for all of its totals.
+        let is_new = !known.iter().any(|one| one.scope == *scope && is_made(one));
         let offering = offering_name(scope.vcluster());
         let has_offering = self.note(|status| !status.parked.contains_key(&offering));
         if is_new && (!has_offering || self.joins_wait(&name, &place, Right::is_for_new_resources))
@@ -187,16 +355,7 @@ impl AccountingSync {
             return Ok(None);
         }
         let prepared = self.prepare(scope, booking, amounts, known, held).await;
-        match prepared.map_err(WaldurError::of_one_request) {
-            // The line stays until the report is accepted.
-            Ok(report) => Ok(Some(report)),
-            Err(error) => {
-                if matches!(error, WaldurError::Refused { .. }) {
-                    self.objects.forget();
-                }
-                self.accept_or_park(&name, &place, Err(error))
-            }
-        }
+        self.report_or_line(&name, scope, prepared)
     }
 
     /// The report after which Waldur has `amounts` for a scope. Orders a resource where none accepts usage.
@@ -208,75 +367,45 @@ impl AccountingSync {
         known: &[KnownResource],
         held: &HeldUsage,
     ) -> Result<Report, WaldurError> {
-        let month = booking.month();
-        let (resource, plan) = match accepting(known, scope) {
-            Some(present) if present.state == ERRED => return Err(erred(present)),
-            Some(present) => (present.uuid.clone(), present.plan.clone()),
-            None => (self.ordered(scope).await?, None),
+        let found = known.iter().find(|one| one.scope == *scope && is_made(one));
+        let Some(present) = found else {
+            let parameters = parameters(&self.settings, &*self.cluster);
+            let made = ordered(&self.waldur, &parameters, &mut self.objects, scope).await?;
+            let mut report = report_of_new(scope, made, booking.month(), amounts, held);
+            report.booking = booking;
+            return Ok(report);
         };
-        let before = held.rows.of(&resource);
+        check_accepts(present)?;
         let closed = match booking {
-            Booking::Present(_) => {
-                self.closed_usage(&resource, month, plan.clone(), before)
-                    .await?
+            // Few totals are reconciled, so each may cost a call: a person may have changed the plan without an order.
+            Booking::Present(month) => {
+                let plan = present.plan.clone();
+                self.read_closed_usage(&present.uuid, month, plan).await?
             }
             // Waldur chooses the period by the date of the report.
             Booking::Ended(_) => Amounts::default(),
         };
-        let fixed = held.of(scope).without(before).with(closed);
-        Ok(Report {
-            name: total_name(scope, month),
-            scope: scope.clone(),
-            resource,
-            plan,
-            before,
-            closed,
-            fixed,
-            amounts: amounts.without(fixed),
-            booking,
-        })
-    }
-
-    /// UUID of the resource of a scope for which Waldur shows none; one is ordered where it is missing. A project or
-    /// customer in the cache may have been deleted in the meantime, and is then looked up again.
-    async fn ordered(&mut self, scope: &ResourceScope) -> Result<String, WaldurError> {
-        self.objects.forget_resource(scope);
-        let made = self.resource(scope).await;
-        match made {
-            Err(WaldurError::Refused { .. }) if self.objects.forget_project(scope.project()) => {
-                self.resource(scope).await
-            }
-            made => made,
-        }
-    }
-
-    async fn resource(&mut self, scope: &ResourceScope) -> Result<String, WaldurError> {
-        let parameters = parameters(&self.settings, &*self.cluster);
-        self.waldur
-            .resource(&mut self.objects, &parameters, scope)
-            .await
+        Ok(report_of(present, booking, amounts, closed, held))
     }
 
     /// Sends reports, some at the same time. Returns whether all were sent; a rejected one counts as sent and is set
     /// aside. After a failure the others are not sent.
     pub(super) async fn send_all(&mut self, reports: Vec<Report>) -> Result<bool, RoundError> {
-        let stops = AtomicBool::new(false);
+        let batch = Batch::default();
         let send = |report: Report| {
-            let (sync, stops) = (&*self, &stops);
+            let (sync, batch) = (&*self, &batch);
             async move {
-                let done = match stops.load(Ordering::Relaxed) {
+                let done = match batch.is_over() {
                     true => Ok(Sent::Withheld),
                     false => sync.send_unless_waiting(&report).await,
                 };
-                if done.as_ref().is_err_and(WaldurError::is_transient) {
-                    stops.store(true, Ordering::Relaxed);
-                }
+                batch.note(&done);
                 (report, done)
             }
         };
         let done: Vec<_> = stream::iter(reports)
             .map(send)
-            .buffer_unordered(PARALLEL_REPORTS)
+            .buffer_unordered(PARALLEL_REQUESTS)
             .collect()
             .await;
         let mut failure = None;
@@ -391,14 +520,84 @@ impl AccountingSync {
 /// State of a resource that accepts no usage until a person has cured it.
 const ERRED: &str = "Erred";
 
-/// The resource of a scope to which usage is reported: the oldest one that Waldur has made.
-pub(super) fn accepting<'a>(
-    known: &'a [KnownResource],
+/// The resources to which usage is reported: the oldest one of each scope that Waldur has made.
+fn accepting(known: &[KnownResource]) -> BTreeMap<ResourceScope, &KnownResource> {
+    let made = known.iter().filter(|one| is_made(one)).rev();
+    made.map(|one| (one.scope.clone(), one)).collect()
+}
+
+fn is_made(resource: &KnownResource) -> bool {
+    resource.state != "Creating"
+}
+
+fn check_accepts(resource: &KnownResource) -> Result<(), WaldurError> {
+    match resource.state == ERRED {
+        true => Err(erred(resource)),
+        false => Ok(()),
+    }
+}
+
+/// The report after which Waldur has `amounts` for the scope of a resource with `closed` in ended plan periods.
+fn report_of(
+    resource: &KnownResource,
+    booking: Booking,
+    amounts: Amounts,
+    closed: Amounts,
+    held: &HeldUsage,
+) -> Report {
+    let before = held.rows.of(&resource.uuid);
+    let fixed = held.of(&resource.scope).without(before).with(closed);
+    Report {
+        name: total_name(&resource.scope, booking.month()),
+        scope: resource.scope.clone(),
+        resource: resource.uuid.clone(),
+        plan: resource.plan.clone(),
+        before,
+        closed,
+        fixed,
+        amounts: amounts.without(fixed),
+        booking,
+    }
+}
+
+/// The report for a resource that was just ordered, which has no ended plan period.
+fn report_of_new(
     scope: &ResourceScope,
-) -> Option<&'a KnownResource> {
-    known
-        .iter()
-        .find(|one| one.scope == *scope && one.state != "Creating")
+    resource: String,
+    month: Month,
+    amounts: Amounts,
+    held: &HeldUsage,
+) -> Report {
+    let before = held.rows.of(&resource);
+    let fixed = held.of(scope).without(before);
+    Report {
+        name: total_name(scope, month),
+        scope: scope.clone(),
+        resource,
+        plan: None,
+        before,
+        closed: Amounts::default(),
+        fixed,
+        amounts: amounts.without(fixed),
+        booking: Booking::Present(month),
+    }
+}
+
+/// UUID of the resource of a scope for which Waldur shows none; one is ordered where it is missing. A resource in the cache
+/// was ended in the meantime. A project or customer in the cache may have been deleted, and is then looked up again.
+async fn ordered(
+    waldur: &WaldurClient,
+    parameters: &ObjectParameters<'_>,
+    objects: &mut Objects,
+    scope: &ResourceScope,
+) -> Result<String, WaldurError> {
+    objects.forget_resource(scope);
+    match waldur.resource(objects, parameters, scope).await {
+        Err(WaldurError::Refused { .. }) if objects.forget_project(scope.project()) => {
+            waldur.resource(objects, parameters, scope).await
+        }
+        made => made,
+    }
 }
 
 fn erred(resource: &KnownResource) -> WaldurError {

@@ -2,14 +2,14 @@
 //! behind our back, plans, several clusters, rights and orders.
 
 use crate::{
-    common::{BEGIN, HOUR, path, vcluster},
+    common::{BEGIN, HOUR, vcluster},
     waldur::{SyncFixture, id},
 };
 use jiff::Timestamp;
 use lattice_fake_waldur::{Fault, OfferingSpec, Role, Rule, Version};
 use lattice_ledger::Month;
 use lattice_quorum_types::{
-    Command, UnixMillis,
+    UnixMillis,
     accounting_month::{AccountingMonth, MonthDifferences},
     command::{Principal, Privilege},
 };
@@ -465,35 +465,6 @@ async fn a_resource_of_a_short_allocation_ends() {
     assert!(are_ended, "{:?}", made.resources);
 }
 
-/// Resources of projects that are gone end in several rounds, after the reports, whatever lines an ended month has.
-#[tokio::test]
-async fn resources_of_deleted_projects_end_in_portions() {
-    let mut fixture = SyncFixture::new(Version::V7).await;
-    for number in 0..30 {
-        fixture.world.project(&format!("physics/p{number}"), 1);
-        fixture
-            .world
-            .ran(&format!("physics/p{number}"), "batch", 1, HOUR);
-    }
-    fixture.round().await;
-    for number in 0..30 {
-        fixture.world.admin(Command::DeleteProject {
-            path: path(&format!("physics/p{number}")),
-        });
-    }
-    let ended = |fixture: &SyncFixture| {
-        let made = fixture.waldur.snapshot();
-        let is_ended = |one: &&serde_json::Value| one["state"] == "Terminated";
-        made.resources.iter().filter(is_ended).count()
-    };
-    fixture.world.ran("bio", "batch", 1, HOUR);
-    fixture.round().await;
-    assert_eq!(ended(&fixture), 20);
-    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
-    fixture.round().await;
-    assert_eq!(ended(&fixture), 30);
-}
-
 /// Two clusters at one Waldur, with the same names and one offering, keep their resources apart.
 #[tokio::test]
 async fn clusters_at_one_waldur_keep_their_resources_apart() {
@@ -637,33 +608,4 @@ async fn orders_of_customers_are_answered() {
     fixture.round().await;
     assert_eq!(state(&fixture, &third), "done");
     assert_eq!(fixture.world.max_nodes("physics"), Some(80));
-}
-
-/// One round with nothing to report costs few calls, whatever the number of resources, also where each has a limit of
-/// hours.
-#[tokio::test]
-async fn a_round_at_rest_costs_few_calls() {
-    let mut fixture = SyncFixture::new(Version::V7).await;
-    fixture.world.project("chem", 1_000);
-    for number in 0..120 {
-        fixture.world.project(&format!("chem/p{number}"), 1);
-        fixture
-            .world
-            .ran(&format!("chem/p{number}"), "batch", 1, HOUR);
-    }
-    fixture.round().await;
-    for made in fixture.waldur.snapshot().resources {
-        let limits = serde_json::Map::from_iter([("gpu_hours".to_owned(), json!(100))]);
-        assert!(
-            fixture
-                .waldur
-                .set_limits(made["uuid"].as_str().unwrap(), limits)
-        );
-    }
-    fixture.waldur.clear_requests();
-    let status = fixture.round().await;
-    assert_eq!((status.failure, status.parked.len()), (None, 0));
-    let calls = fixture.waldur.requests().len();
-    // A page of resources, a page of usage, and the orders.
-    assert_eq!(calls, 3);
 }

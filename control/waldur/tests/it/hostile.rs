@@ -31,11 +31,12 @@ const OFFERING: &str = "0a000000000000000000000000000001";
 const RESOURCE: &str = "0a000000000000000000000000000002";
 const ORDER: &str = "0a000000000000000000000000000003";
 const PROVIDER: &str = "0a000000000000000000000000000004";
+const ROW: &str = "0a000000000000000000000000000005";
 
 /// A valid answer to a GET request with this path.
 fn valid(path: &str) -> Value {
     let row = json!({
-        "resource_uuid": RESOURCE, "billing_period": "2026-11-01", "type": "gpu_hours", "usage": "1.50",
+        "uuid": ROW, "resource_uuid": RESOURCE, "billing_period": "2026-11-01", "type": "gpu_hours", "usage": "1.50",
         "date": "2026-11-01",
     });
     match path.trim_matches('/').trim_start_matches("api/") {
@@ -50,8 +51,9 @@ fn valid(path: &str) -> Value {
             "created": "2026-11-01T00:00:00Z", "limits": {"max_nodes": 60, "gpu_hours": 10}, "paused": false,
             "downscaled": false, "plan_uuid": ORDER, "offering_type": "Marketplace.Slurm", "name": "a",
         }]),
+        path if path.starts_with("marketplace-component-usages/") => row,
         "marketplace-orders" => json!([{
-            "uuid": ORDER, "marketplace_resource_uuid": RESOURCE, "offering_uuid": OFFERING,
+            "uuid": ORDER, "modified": "2026-11-02T00:00:00Z", "old_plan_uuid": null, "new_plan_uuid": ORDER, "marketplace_resource_uuid": RESOURCE, "offering_uuid": OFFERING,
             "project_uuid": PROVIDER, "provider_uuid": PROVIDER, "state": "pending-provider",
             "type": "Update", "offering_type": "Marketplace.Slurm", "limits": {"max_nodes": 20},
         }]),

@@ -8,6 +8,7 @@ mod events;
 mod found;
 mod hostile;
 mod limits;
+mod load;
 mod months;
 mod orders;
 mod outages;

@@ -137,7 +137,7 @@ async fn a_missing_right_is_one_line_until_granted() {
     let since = missing.since;
     // The reports that were on their way together.
     let sent = site.requests("set_usage");
-    assert!((1..=8).contains(&sent), "{sent}");
+    assert!((1..=24).contains(&sent), "{sent}");
     for _ in 0..3 {
         site.fixture.wait(60_000);
         site.round_lacking(Right::SetUsage).await;
