@@ -13,6 +13,7 @@ mod objects;
 mod offerings;
 mod orders;
 mod own_rights;
+mod pace;
 mod plans;
 mod requests;
 mod resources;
@@ -40,10 +41,14 @@ use clock::DateSample;
 use jiff::tz::TimeZone;
 use lattice_ledger::Month;
 use lattice_quorum_types::UnixMillis;
+use pace::Pace;
 use reqwest::{Client, Url};
 use secrecy::SecretString;
 use std::time::Duration;
 use tokio::sync::Mutex;
+
+/// Reports that are prepared at the same time; [`WaldurClient::requests_at_once`] bounds the requests.
+pub const MAX_REQUESTS_AT_ONCE: usize = pace::MAX_LIMIT;
 
 /// Client of one Waldur instance for one cluster. See the module documentation.
 #[derive(Debug)]
@@ -55,6 +60,7 @@ pub struct WaldurClient {
     secrets: Secrets,
     token_ref: SecretRef,
     token: Mutex<Option<SecretString>>,
+    pace: Pace,
     /// The last `Date` header.
     date: parking_lot::Mutex<Option<DateSample>>,
 }
@@ -76,6 +82,7 @@ impl WaldurClient {
             secrets,
             token_ref,
             token,
+            pace: Pace::default(),
             date: parking_lot::Mutex::default(),
         }
     }
@@ -83,6 +90,11 @@ impl WaldurClient {
     /// Cluster of the resources.
     pub fn cluster(&self) -> &str {
         &self.cluster
+    }
+
+    /// Number of requests that Waldur answers at the same time, as far as that is known. More wait for their turn.
+    pub fn requests_at_once(&self) -> usize {
+        self.pace.limit()
     }
 
     /// Whether usage can be reported now, and for which month, by Waldur's clock as its last answer showed it. `now` is

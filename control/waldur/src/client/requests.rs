@@ -130,6 +130,19 @@ impl WaldurClient {
         request: RequestBuilder,
         token: &SecretString,
     ) -> Result<Answer, WaldurError> {
+        let permit = self.pace.begin().await;
+        let begun = Instant::now();
+        let answer = self.exchange(what, request, token).await;
+        self.pace.end(permit, begun.elapsed());
+        answer
+    }
+
+    async fn exchange(
+        &self,
+        what: &str,
+        request: RequestBuilder,
+        token: &SecretString,
+    ) -> Result<Answer, WaldurError> {
         let begun = Instant::now();
         let request = request.header(AUTHORIZATION, authorization(token)?);
         let mut response = request.send().await.map_err(|error| unreached(&error))?;

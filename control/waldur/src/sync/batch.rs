@@ -7,9 +7,6 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Requests of a batch that are sent at the same time. See `FIGURES.md`: with 170 ms for each, a thousand reports take 5 to
-/// 6 seconds.
-pub(super) const PARALLEL_REQUESTS: usize = 24;
 /// Longest time in which requests of a batch begin that later reports must not wait for.
 const MAX_SHARE: Duration = Duration::from_secs(15);
 

@@ -1,11 +1,7 @@
 //! Limits and credits from Waldur: purchased limits become tenant limits, and resources of deleted projects are
 //! terminated.
 
-use super::{
-    AccountingSync, RoundError,
-    batch::{Batch, PARALLEL_REQUESTS},
-    set_aside::Place,
-};
+use super::{AccountingSync, RoundError, batch::Batch, set_aside::Place};
 use crate::{
     client::{
         KnownResource, MonthUsage, PurchasedLimits, ResourceScope, Right, WaldurError,
@@ -115,7 +111,7 @@ impl AccountingSync {
         };
         let done: Vec<_> = stream::iter(orphans)
             .map(end)
-            .buffer_unordered(PARALLEL_REQUESTS)
+            .buffer_unordered(sync.waldur.requests_at_once())
             .collect()
             .await;
         let (mut left, mut failure) = (0, None);

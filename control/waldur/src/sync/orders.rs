@@ -1,11 +1,6 @@
 //! Orders of customers: accepted if Lattice can do what they require, refused with the reason otherwise.
 
-use super::{
-    AccountingSync, RoundError,
-    batch::{Batch, PARALLEL_REQUESTS},
-    limits::limits_name,
-    set_aside::Place,
-};
+use super::{AccountingSync, RoundError, batch::Batch, limits::limits_name, set_aside::Place};
 use crate::{
     client::{
         KnownResource, MonthUsage, OpenOrder, OrderKind, ResourceScope, Right, WaldurClient,
@@ -65,7 +60,7 @@ impl AccountingSync {
             }
             // A limit is judged after the orders before it that change limits of the same tenant.
             let waits = judged.iter().any(|one| one.may_change(order, known));
-            if waits || judged.len() >= PARALLEL_REQUESTS {
+            if waits || judged.len() >= self.waldur.requests_at_once() {
                 let judged = std::mem::take(&mut judged);
                 is_changed |= self.answer_judged(judged, &batch, known).await?;
             }
@@ -124,7 +119,7 @@ impl AccountingSync {
         };
         let done: Vec<_> = stream::iter(judged)
             .map(answer)
-            .buffer_unordered(PARALLEL_REQUESTS)
+            .buffer_unordered(waldur.requests_at_once())
             .collect()
             .await;
         let (mut is_changed, mut failure) = (false, None);
@@ -385,8 +380,10 @@ impl Judged {
 
 /// Notes the resource of an accepted order, with its new limit, for later orders of the same tenant.
 fn note_accepted(order: &OpenOrder, scope: ResourceScope, known: &mut Vec<KnownResource>) {
-    let (OrderKind::Create { max_nodes } | OrderKind::Update { max_nodes }) = order.kind else {
-        return;
+    let max_nodes = match order.kind {
+        OrderKind::Create { max_nodes } => max_nodes,
+        OrderKind::Update { max_nodes } if max_nodes.is_some() => max_nodes,
+        _ => return,
     };
     known.retain(|one| one.uuid != order.resource);
     known.push(KnownResource::ordered(scope, &order.resource, max_nodes));

@@ -4,16 +4,13 @@
 //! late or was changed by hand is found in the next round.
 
 use super::{
-    AccountingSync, RoundError, SentReport,
-    batch::{Batch, PARALLEL_REQUESTS},
-    held::HeldUsage,
-    offering_name, parameters,
-    set_aside::Place,
+    AccountingSync, RoundError, SentReport, batch::Batch, held::HeldUsage, offering_name,
+    parameters, set_aside::Place,
 };
 use crate::{
     client::{
-        Amounts, KnownResource, MonthPhase, ObjectParameters, Objects, ResourceScope, Right,
-        WaldurClient, WaldurError,
+        Amounts, KnownResource, MAX_REQUESTS_AT_ONCE, MonthPhase, ObjectParameters, Objects,
+        ResourceScope, Right, WaldurClient, WaldurError,
     },
     decimal::decimal,
     step::Step,
@@ -272,7 +269,7 @@ impl AccountingSync {
         };
         let done: Vec<_> = stream::iter(tenants.into_values())
             .map(order)
-            .buffer_unordered(PARALLEL_REQUESTS)
+            .buffer_unordered(sync.waldur.requests_at_once())
             .collect()
             .await;
         let (mut reports, mut failure) = (Vec::new(), None);
@@ -405,7 +402,7 @@ impl AccountingSync {
         };
         let done: Vec<_> = stream::iter(reports)
             .map(send)
-            .buffer_unordered(PARALLEL_REQUESTS)
+            .buffer_unordered(MAX_REQUESTS_AT_ONCE)
             .collect()
             .await;
         let mut failure = None;

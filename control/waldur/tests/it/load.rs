@@ -6,7 +6,9 @@ use crate::{
 };
 use lattice_fake_waldur::{Fault, Moment, OfferingSpec, Rule, Version};
 use lattice_quorum_types::Command;
-use lattice_waldur::{cluster::AccountedCluster as _, status::SyncStatus};
+use lattice_waldur::{
+    client::MAX_REQUESTS_AT_ONCE, cluster::AccountedCluster as _, status::SyncStatus,
+};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -15,8 +17,8 @@ const ORDERS: &str = "/api/marketplace-orders/";
 const TERMINATE: &str = "/api/marketplace-provider-resources/*/terminate/";
 /// Interval of rounds in which work that reports do not wait for begins for 50 ms.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Requests that are sent at the same time.
-const AT_ONCE: usize = 24;
+/// Largest number of requests at the same time.
+const AT_ONCE: usize = MAX_REQUESTS_AT_ONCE;
 
 /// A fixture with projects `chem/p0`, … that have resources and usage.
 async fn fixture(projects: usize) -> SyncFixture {

@@ -7,7 +7,7 @@ use crate::{
 use lattice_fake_waldur::{CreatedOffering, OfferingSpec, Role, Version};
 use lattice_quorum_types::Command;
 use lattice_waldur::{
-    client::{ObjectParameters, Right},
+    client::{MAX_REQUESTS_AT_ONCE, ObjectParameters, Right},
     cluster::AccountedCluster as _,
     missing_rights::MissingRightSummary,
     status::SyncStatus,
@@ -137,7 +137,7 @@ async fn a_missing_right_is_one_line_until_granted() {
     let since = missing.since;
     // The reports that were on their way together.
     let sent = site.requests("set_usage");
-    assert!((1..=24).contains(&sent), "{sent}");
+    assert!((1..=MAX_REQUESTS_AT_ONCE).contains(&sent), "{sent}");
     for _ in 0..3 {
         site.fixture.wait(60_000);
         site.round_lacking(Right::SetUsage).await;
