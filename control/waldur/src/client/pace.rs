@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Requests at the same time at first.
 const FIRST_LIMIT: usize = 8;
 const MIN_LIMIT: usize = 4;
-/// With 170 ms for each request, a thousand reports take 6 seconds. See `FIGURES.md`.
+/// With 170 ms for each request, a round with a thousand reports takes 8 seconds. See `FIGURES.md`.
 pub(super) const MAX_LIMIT: usize = 32;
 /// Time of a request below which one more is sent at the same time.
 const FAST: Duration = Duration::from_secs(1);
