@@ -604,9 +604,10 @@ fn changed(sandbox: &Sandbox, log: &Path) {
             "cause: the inputs are those of the record",
         ],
     );
-    // Half a line at the end of a record is invalid.
+    // Half a line at the end: the record is read up to that line, and not complete.
     lines[number] = "{\"cycle\"".to_owned();
     fs::write(&path, lines[..=number].join("\n")).unwrap();
     let done = sandbox.lattice(&["replay", "verify", path.to_str().unwrap()]);
-    refused(&done, 1, &[&format!("line {}: ", number + 1)]);
+    let line = format!("it ends inside line {}; copy the file again", number + 1);
+    refused(&done, 1, &[&line]);
 }
