@@ -40,7 +40,7 @@ use crate::{
 use lattice_ledger::Month;
 use lattice_quorum_types::{ProjectPath, Revision, UnixMillis, VclusterName};
 use parking_lot::Mutex;
-use set_aside::Place;
+use set_aside::RightsScope;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -326,7 +326,7 @@ impl AccountingSync {
                 .waldur
                 .prepare_offering(&mut self.objects, &parameters, &vcluster)
                 .await;
-            self.accept_or_park(&name, &Place::of_vcluster(&vcluster), prepared)?;
+            self.accept_or_park(&name, &RightsScope::of_vcluster(&vcluster), prepared)?;
         }
         Ok(true)
     }

@@ -1,7 +1,7 @@
 //! Single events, for deployments that use them: an order per allocation, or the paths of Lattice's accounting
 //! specification.
 
-use super::{AccountingSync, RoundError, parameters, set_aside::Place};
+use super::{AccountingSync, RoundError, parameters, set_aside::RightsScope};
 use crate::{
     client::{Amounts, ResourceScope, WaldurError},
     event::{Event, EventBody},
@@ -35,7 +35,7 @@ impl AccountingSync {
             for event in &events {
                 let name = format!("event {}", event.id);
                 let sent = self.send_event(event).await;
-                match self.accept_or_park(&name, &Place::of_event(event), sent)? {
+                match self.accept_or_park(&name, &RightsScope::of_event(event), sent)? {
                     Some(()) => self.note(|status| status.sent += 1),
                     None if self.refused.len() < MAX_REFUSED => {
                         self.refused.insert(name, event.clone());
@@ -59,7 +59,7 @@ impl AccountingSync {
         for (name, event) in due {
             let sent = self.send_event(&event).await;
             if self
-                .accept_or_park(&name, &Place::of_event(&event), sent)?
+                .accept_or_park(&name, &RightsScope::of_event(&event), sent)?
                 .is_some()
             {
                 self.refused.remove(&name);

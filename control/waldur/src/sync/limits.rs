@@ -1,7 +1,7 @@
 //! Limits and credits from Waldur: purchased limits become tenant limits, and resources of deleted projects are
 //! terminated.
 
-use super::{AccountingSync, RoundError, batch::Batch, set_aside::Place};
+use super::{AccountingSync, RoundError, batch::Batch, set_aside::RightsScope};
 use crate::{
     client::{
         KnownResource, MonthUsage, PurchasedLimits, ResourceScope, Right, WaldurError,
@@ -150,7 +150,10 @@ impl AccountingSync {
     }
 
     async fn terminate(&self, resource: &KnownResource, batch: &Batch) -> Result<(), WaldurError> {
-        let (name, place) = (end_name(&resource.scope), Place::of_scope(&resource.scope));
+        let (name, place) = (
+            end_name(&resource.scope),
+            RightsScope::of_scope(&resource.scope),
+        );
         if self.joins_wait(&name, &place, |right| right == Right::EndResources) {
             return Ok(());
         }

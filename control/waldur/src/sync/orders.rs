@@ -1,6 +1,8 @@
 //! Orders of customers: accepted if Lattice can do what they require, refused with the reason otherwise.
 
-use super::{AccountingSync, RoundError, batch::Batch, limits::limits_name, set_aside::Place};
+use super::{
+    AccountingSync, RoundError, batch::Batch, limits::limits_name, set_aside::RightsScope,
+};
 use crate::{
     client::{
         KnownResource, MonthUsage, OpenOrder, OrderKind, ResourceScope, Right, WaldurClient,
@@ -161,11 +163,11 @@ impl AccountingSync {
         }
     }
 
-    fn place_of_order(&self, order: &OpenOrder, resource: Option<&KnownResource>) -> Place {
+    fn place_of_order(&self, order: &OpenOrder, resource: Option<&KnownResource>) -> RightsScope {
         match (resource, self.objects.vcluster_of(&order.offering)) {
-            (Some(resource), _) => Place::of_scope(&resource.scope),
-            (None, Some(vcluster)) => Place::of_vcluster(&vcluster),
-            (None, None) => Place::default(),
+            (Some(resource), _) => RightsScope::of_scope(&resource.scope),
+            (None, Some(vcluster)) => RightsScope::of_vcluster(&vcluster),
+            (None, None) => RightsScope::default(),
         }
     }
 
@@ -346,7 +348,7 @@ enum Judgement {
 /// Order with its answer.
 struct Judged {
     order: OpenOrder,
-    place: Place,
+    place: RightsScope,
     judgement: Judgement,
 }
 

@@ -5,7 +5,7 @@ use super::{
     AccountingSync, RoundError, USAGE_RECORDS_PER_READ,
     held::HeldUsage,
     months::{is_accepted, quorum_month},
-    set_aside::Place,
+    set_aside::RightsScope,
     totals::{Booking, Report, total_name},
 };
 use crate::{
@@ -292,7 +292,7 @@ impl AccountingSync {
             for event in &events {
                 let sent = self.send_event(event).await;
                 let name = format!("event {}", event.id);
-                self.accept_or_park(&name, &Place::of_event(event), sent)?;
+                self.accept_or_park(&name, &RightsScope::of_event(event), sent)?;
             }
             if records.last().is_some_and(|record| record.at >= until) {
                 return Ok(());

@@ -11,12 +11,12 @@ use lattice_quorum_types::{UnixMillis, VclusterName};
 
 /// Where the rights of a request are granted: at the provider of a vCluster's offering, or at the customer of a tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RightsScope {
     vcluster: Option<String>,
     tenant: Option<String>,
 }
 
-impl Place {
+impl RightsScope {
     pub(super) fn of_scope(scope: &ResourceScope) -> Self {
         Self {
             vcluster: Some(scope.vcluster().to_string()),
@@ -68,7 +68,7 @@ impl AccountingSync {
     pub(super) fn accept_or_park<T>(
         &self,
         key: &str,
-        place: &Place,
+        place: &RightsScope,
         done: Result<T, WaldurError>,
     ) -> Result<Option<T>, WaldurError> {
         match done.map_err(WaldurError::of_one_request) {
@@ -96,7 +96,7 @@ impl AccountingSync {
         }
     }
 
-    fn await_right(&self, right: Right, key: &str, place: &Place, reason: &str) {
+    fn await_right(&self, right: Right, key: &str, place: &RightsScope, reason: &str) {
         let now = self.cluster.now();
         let place = place.of_right(right);
         let is_new = self.note(|status| {
@@ -169,7 +169,7 @@ impl AccountingSync {
     pub(super) fn joins_wait(
         &self,
         key: &str,
-        place: &Place,
+        place: &RightsScope,
         needs: impl Fn(Right) -> bool,
     ) -> bool {
         let names = place.names();

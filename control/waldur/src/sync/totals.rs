@@ -5,7 +5,7 @@
 
 use super::{
     AccountingSync, RoundError, SentReport, batch::Batch, held::HeldUsage, offering_name,
-    parameters, set_aside::Place,
+    parameters, set_aside::RightsScope,
 };
 use crate::{
     client::{
@@ -122,7 +122,11 @@ impl AccountingSync {
         for (scope, amounts) in wanted {
             let name = total_name(&scope, month);
             if !read.contains(scope.vcluster()) {
-                self.joins_wait(&name, &Place::of_scope(&scope), Right::is_for_new_resources);
+                self.joins_wait(
+                    &name,
+                    &RightsScope::of_scope(&scope),
+                    Right::is_for_new_resources,
+                );
                 continue;
             }
             if held.of(&scope) == amounts {
@@ -158,7 +162,7 @@ impl AccountingSync {
                 if matches!(error, WaldurError::Refused { .. }) {
                     self.objects.forget();
                 }
-                self.accept_or_park(name, &Place::of_scope(scope), Err(error))
+                self.accept_or_park(name, &RightsScope::of_scope(scope), Err(error))
             }
         }
     }
@@ -242,7 +246,7 @@ impl AccountingSync {
             .waldur
             .prepare_offering(&mut self.objects, &parameters, vcluster)
             .await;
-        let place = Place::of_vcluster(vcluster);
+        let place = RightsScope::of_vcluster(vcluster);
         let prepared = self.accept_or_park(&offering, &place, prepared)?;
         Ok(prepared.is_some())
     }
@@ -310,7 +314,7 @@ impl AccountingSync {
         if batch.is_over() {
             return Ok(Ordered::Later);
         }
-        let (name, place) = (total_name(scope, month), Place::of_scope(scope));
+        let (name, place) = (total_name(scope, month), RightsScope::of_scope(scope));
         if self.joins_wait(&name, &place, Right::is_for_new_resources) {
             return Ok(Ordered::Waiting);
         }
@@ -343,7 +347,7 @@ impl AccountingSync {
         held: &HeldUsage,
     ) -> Result<Option<Report>, WaldurError> {
         let name = total_name(scope, booking.month());
-        let place = Place::of_scope(scope);
+        let place = RightsScope::of_scope(scope);
         let is_new = !known.iter().any(|one| one.scope == *scope && is_made(one));
         let offering = offering_name(scope.vcluster());
         let has_offering = self.note(|status| !status.parked.contains_key(&offering));
@@ -443,7 +447,7 @@ impl AccountingSync {
 
     /// Sends a report, unless another one of the same vCluster was rejected meanwhile for the lack of the right.
     async fn send_unless_waiting(&self, report: &Report) -> Result<Sent, WaldurError> {
-        let place = Place::of_scope(&report.scope);
+        let place = RightsScope::of_scope(&report.scope);
         let needed = match report.booking {
             Booking::Present(_) => Right::SetUsage,
             Booking::Ended(_) => Right::BookEndedMonths,
