@@ -67,6 +67,9 @@ pub(super) struct Answer {
     pub(super) count: Option<usize>,
 }
 
+/// Whether a request may still be sent.
+pub(super) type MaySend<'a> = &'a (dyn Fn() -> bool + Send + Sync);
+
 impl WaldurClient {
     pub(super) fn url(&self, path: &str) -> String {
         // `api` ends with a slash, and no path begins with one.
@@ -88,6 +91,19 @@ impl WaldurClient {
         Ok(answer.map_err(|error| error.of_post(path))?.body)
     }
 
+    /// Posts a body, unless `may_send` is false when the turn of the request has come. Returns whether it was sent.
+    pub(super) async fn post_if(
+        &self,
+        path: &str,
+        body: &Value,
+        may_send: MaySend<'_>,
+    ) -> Result<bool, WaldurError> {
+        let request = self.http.request(Method::POST, self.url(path)).json(body);
+        let answer = self.send_if(path, request, may_send).await;
+        let sent = answer.map_err(|error| error.of_post(path))?;
+        Ok(sent.is_some())
+    }
+
     /// Sends a request with the token. If Waldur rejects a cached token, reads the token again and repeats the request
     /// once.
     pub(super) async fn send(
@@ -95,9 +111,22 @@ impl WaldurClient {
         what: &str,
         request: RequestBuilder,
     ) -> Result<Answer, WaldurError> {
+        let answer = self.send_if(what, request, &|| true).await?;
+        answer.ok_or_else(|| WaldurError::Unreached {
+            reason: format!("{what} was not sent"),
+        })
+    }
+
+    /// [`Self::send`], unless `may_send` is false when the turn of the request has come, which may be minutes later.
+    pub(super) async fn send_if(
+        &self,
+        what: &str,
+        request: RequestBuilder,
+        may_send: MaySend<'_>,
+    ) -> Result<Option<Answer>, WaldurError> {
         let again = request.try_clone();
         let (token, is_new) = self.token().await?;
-        match self.send_with_token(what, request, &token).await {
+        match self.send_with_token(what, request, &token, may_send).await {
             Err(WaldurError::Denied { reason }) => {
                 *self.token.lock().await = None;
                 if is_new {
@@ -105,7 +134,7 @@ impl WaldurClient {
                 }
                 let (token, _) = self.token().await?;
                 match again {
-                    Some(again) => self.send_with_token(what, again, &token).await,
+                    Some(again) => self.send_with_token(what, again, &token, may_send).await,
                     None => Err(WaldurError::Denied { reason }),
                 }
             }
@@ -129,12 +158,16 @@ impl WaldurClient {
         what: &str,
         request: RequestBuilder,
         token: &SecretString,
-    ) -> Result<Answer, WaldurError> {
+        may_send: MaySend<'_>,
+    ) -> Result<Option<Answer>, WaldurError> {
         let permit = self.pace.begin().await;
+        if !may_send() {
+            return Ok(None);
+        }
         let begun = Instant::now();
         let answer = self.exchange(what, request, token).await;
         self.pace.end(permit, begun.elapsed());
-        answer
+        answer.map(Some)
     }
 
     async fn exchange(

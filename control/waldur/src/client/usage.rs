@@ -173,7 +173,8 @@ impl WaldurClient {
     }
 
     /// Reports the totals of a resource in a month. A report has all components, because Waldur removes components that
-    /// are not in the last report. Without a `month`, the report counts for the present month.
+    /// are not in the last report. Without a `month`, the report counts for the present month. Returns `false` if `may_send`
+    /// was false when the turn of the report had come.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
@@ -183,7 +184,8 @@ impl WaldurClient {
         amounts: Amounts,
         description: &str,
         month: Option<Month>,
-    ) -> Result<(), WaldurError> {
+        may_send: &(dyn Fn() -> bool + Send + Sync),
+    ) -> Result<bool, WaldurError> {
         let usages = amounts.named().map(|(kind, hundredths)| {
             json!({"type": kind, "amount": decimal(hundredths), "description": description})
         });
@@ -192,10 +194,10 @@ impl WaldurClient {
             body["date"] = json!(format!("{}T12:00:00Z", month.middle()));
         }
         let path = "marketplace-component-usages/set_usage/";
-        let answer = self.post(path, &body).await.map(drop);
+        let sent = self.post_if(path, &body, may_send).await;
         match month {
-            Some(_) => answer.map_err(|error| error.for_right(Right::BookEndedMonths)),
-            None => answer,
+            Some(_) => sent.map_err(|error| error.for_right(Right::BookEndedMonths)),
+            None => sent,
         }
     }
 }

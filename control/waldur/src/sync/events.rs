@@ -120,7 +120,7 @@ impl AccountingSync {
         let Some(used) = used else { return Ok(()) };
         let description = format!("lattice allocation {id}");
         self.waldur
-            .set_usage(&resource, used, &description, None)
+            .set_usage(&resource, used, &description, None, &|| true)
             .await?;
         self.note(|status| status.reported += 1);
         self.waldur.terminate(&resource).await?;

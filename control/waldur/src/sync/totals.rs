@@ -471,26 +471,43 @@ impl AccountingSync {
     }
 
     async fn send(&self, report: &Report) -> Result<Sent, WaldurError> {
-        let date = match report.booking {
-            Booking::Present(month) => {
-                // The clock is read before each report: a round may take minutes.
-                let now = self.cluster.now();
-                let phase = self.waldur.month_phase(now, &self.settings.zone);
-                if phase != MonthPhase::Open(month) {
-                    return Ok(Sent::Withheld);
-                }
-                None
+        let (month, date) = match report.booking {
+            Booking::Present(month) => (Some(month), None),
+            Booking::Ended(month) => (None, Some(month)),
+        };
+        // The clock is read when the turn of the report has come: a round may take minutes.
+        let may_send = || {
+            let is_open = month.is_none_or(|month| self.is_open(month));
+            if is_open {
+                self.steps.at(Step::BeforeSend);
             }
-            Booking::Ended(month) => Some(month),
+            is_open
         };
         let description = format!("lattice {}", report.booking.month());
-        self.steps.at(Step::BeforeSend);
-        self.waldur
-            .set_usage(&report.resource, report.amounts, &description, date)
+        let is_sent = self
+            .waldur
+            .set_usage(
+                &report.resource,
+                report.amounts,
+                &description,
+                date,
+                &may_send,
+            )
             .await?;
+        if !is_sent {
+            return Ok(Sent::Withheld);
+        }
         self.steps.at(Step::AfterSend);
         self.note(|status| status.reported += 1);
         Ok(Sent::Accepted)
+    }
+
+    /// Whether usage of a month can be reported now as that of the present month.
+    fn is_open(&self, month: Month) -> bool {
+        let phase = self
+            .waldur
+            .month_phase(self.cluster.now(), &self.settings.zone);
+        phase == MonthPhase::Open(month)
     }
 
     /// Totals by resource that are to be in Waldur.
