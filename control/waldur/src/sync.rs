@@ -115,8 +115,8 @@ pub struct AccountingSync {
     closed_usage: BTreeMap<String, (Month, Option<String>, Amounts)>,
     /// Usage that no report changes, by the name of its total, with the resource that is reported to.
     fixed_usage: BTreeMap<String, (String, Amounts)>,
-    /// Resources of this cluster with usage in former offerings, by month.
-    moved: BTreeMap<Month, BTreeSet<String>>,
+    /// Resources of this cluster with usage in former offerings, by month, each with its offering.
+    moved: BTreeMap<Month, Vec<(String, String)>>,
     /// Last report of each resource by this process.
     sent: BTreeMap<String, SentReport>,
     /// Scopes of resources that accept no usage any more; `None` for those of others.
@@ -246,7 +246,9 @@ impl AccountingSync {
             status.missing_rights.begin_round(now);
         });
         self.read_version().await?;
-        if !self.prepare_offerings(now).await? {
+        let present = Month::of(now, &self.settings.zone);
+        let first = self.first_compared(present).await?;
+        if !self.prepare_offerings(now, first).await? {
             return Ok(Progress::Waiting);
         }
         let (month, mut known) = self.known(now).await?;
@@ -304,11 +306,14 @@ impl AccountingSync {
         Ok(())
     }
 
-    /// Looks up the offerings of all vClusters with usage in this month or the one before, and of those in the
-    /// settings. Returns `false` while usage is not read yet.
-    async fn prepare_offerings(&mut self, now: UnixMillis) -> Result<bool, RoundError> {
-        let zone = &self.settings.zone;
-        let from = Month::of(now, zone).previous().begins(zone);
+    /// Looks up the offerings of all vClusters with usage since the month `first`, and of those in the settings. Returns
+    /// `false` while usage is not read yet.
+    async fn prepare_offerings(
+        &mut self,
+        now: UnixMillis,
+        first: Month,
+    ) -> Result<bool, RoundError> {
+        let from = first.begins(&self.settings.zone);
         let Some(totals) = self.cluster.totals(from, now) else {
             return Ok(false);
         };

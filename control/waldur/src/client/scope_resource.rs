@@ -139,8 +139,8 @@ impl WaldurClient {
         found.map(|one| Ok(address(RESOURCES, &one)?.0)).collect()
     }
 
-    /// UUIDs of this cluster's resources in other offerings than the known ones that changed in a month or later: each
-    /// report changes its resource.
+    /// UUIDs of this cluster's resources in other offerings than the known ones that changed in a month or later, each with
+    /// that of its offering. Each report changes its resource.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
@@ -148,19 +148,21 @@ impl WaldurClient {
         &self,
         objects: &Objects,
         month: Month,
-    ) -> Result<Vec<String>, WaldurError> {
+    ) -> Result<Vec<(String, String)>, WaldurError> {
         let since = month.first_day();
         let mut query = vec![("modified", since.as_str())];
         query.extend(["uuid", "backend_id", "offering_uuid"].map(|field| ("field", field)));
         let known: BTreeSet<&str> = objects.offerings().map(|(_, uuid)| uuid).collect();
         let found = self.list(RESOURCES, &query).await?;
-        let moved = found.iter().filter(|one| {
-            let id = one["backend_id"].as_str().unwrap_or_default();
-            let is_ours = ResourceScope::of_backend_id(id, self.cluster()).is_some();
-            let offering = one["offering_uuid"].as_str();
-            is_ours && offering.is_some_and(|offering| !known.contains(offering))
+        let moved = found.iter().filter_map(|one| {
+            let id = one["backend_id"].as_str()?;
+            ResourceScope::of_backend_id(id, self.cluster())?;
+            let offering = one["offering_uuid"].as_str()?;
+            (!known.contains(offering)).then_some((one, offering))
         });
-        moved.map(|one| Ok(address(RESOURCES, one)?.0)).collect()
+        moved
+            .map(|(one, offering)| Ok((address(RESOURCES, one)?.0, offering.to_owned())))
+            .collect()
     }
 
     /// Whether a scope had resources and all of them are terminated.

@@ -3,7 +3,7 @@
 use super::{AccountingSync, RoundError};
 use crate::client::{Amounts, KnownResource, MonthPhase, MonthUsage, ResourceScope, WaldurError};
 use lattice_ledger::Month;
-use lattice_quorum_types::UnixMillis;
+use lattice_quorum_types::{UnixMillis, VclusterName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Usage of one month in Waldur.
@@ -13,12 +13,20 @@ pub(super) struct HeldUsage {
     pub(super) rows: MonthUsage,
     /// Usage by scope, over all present and former resources.
     by_scope: BTreeMap<ResourceScope, Amounts>,
+    /// vClusters of which the offerings were read; `None` if the usage was read by resource.
+    vclusters: Option<BTreeSet<VclusterName>>,
 }
 
 impl HeldUsage {
     /// Usage of a scope.
     pub(super) fn of(&self, scope: &ResourceScope) -> Amounts {
         self.by_scope.get(scope).copied().unwrap_or_default()
+    }
+
+    /// Whether the usage of a scope was read.
+    pub(super) fn covers(&self, scope: &ResourceScope) -> bool {
+        let vclusters = self.vclusters.as_ref();
+        vclusters.is_none_or(|read| read.contains(scope.vcluster()))
     }
 
     /// Scopes of projects with usage.
@@ -84,16 +92,24 @@ impl AccountingSync {
         month: Month,
         known: &[KnownResource],
     ) -> Result<HeldUsage, RoundError> {
-        let mut held = HeldUsage::default();
+        let offerings = self.objects.offerings();
+        let mut held = HeldUsage {
+            vclusters: Some(offerings.map(|(vcluster, _)| vcluster.clone()).collect()),
+            ..HeldUsage::default()
+        };
         for (_, offering) in self.objects.offerings() {
             self.waldur
                 .usage_of_offering(offering, month, &mut self.usage_rows, &mut held.rows)
                 .await?;
         }
-        for resource in self.moved.get(&month).into_iter().flatten() {
-            self.waldur
-                .usage_of_resource(resource, month, &mut held.rows)
-                .await?;
+        let offerings: BTreeSet<&str> = self.objects.offerings().map(|(_, uuid)| uuid).collect();
+        for (resource, offering) in self.moved.get(&month).into_iter().flatten() {
+            // The usage of an offering that was not known before is read already.
+            if !offerings.contains(offering.as_str()) {
+                self.waldur
+                    .usage_of_resource(resource, month, &mut held.rows)
+                    .await?;
+            }
         }
         let scopes: BTreeMap<&str, &ResourceScope> = known
             .iter()

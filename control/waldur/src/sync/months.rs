@@ -51,6 +51,25 @@ impl AccountingSync {
         Ok(true)
     }
 
+    /// The first month of which totals may be compared: the one before the present, or an earlier one that is open.
+    pub(super) async fn first_compared(&self, present: Month) -> Result<Month, RoundError> {
+        let previous = present.previous();
+        let mut first = previous;
+        if self.closed.contains(&previous) {
+            return Ok(first);
+        }
+        let found = self.cluster.months().await?;
+        let mut month = previous;
+        for _ in 0..COMPARED_MONTHS {
+            let found = found.get(&quorum_month(month)?);
+            if found.is_some() && !is_accepted(found) {
+                first = month;
+            }
+            month = month.previous();
+        }
+        Ok(first)
+    }
+
     /// Compares and books the totals of an ended month. `found`: what the quorum has of it. Returns `false` while its
     /// usage is not known yet.
     async fn close(
@@ -68,6 +87,7 @@ impl AccountingSync {
         };
         let held = self.held(month, known, &wanted).await?;
         let mut reports = Vec::new();
+        let mut is_complete = true;
         let scopes: BTreeSet<ResourceScope> =
             wanted.keys().chain(held.projects()).cloned().collect();
         for scope in scopes {
@@ -76,6 +96,10 @@ impl AccountingSync {
             let name = total_name(&scope, month);
             if has == used {
                 self.note(|status| status.forget(&name));
+                continue;
+            }
+            if !held.covers(&scope) {
+                is_complete = false;
                 continue;
             }
             if !self.books_by_date() {
@@ -104,7 +128,7 @@ impl AccountingSync {
             let month = quorum_month(month)?;
             self.cluster.note_open_month(month, is_open).await?;
         }
-        if waits {
+        if waits || !is_complete {
             return Ok(true);
         }
         self.closed.insert(month);

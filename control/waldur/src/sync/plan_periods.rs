@@ -33,13 +33,13 @@ impl AccountingSync {
         let older = known.iter().filter(|one| one.is_created_before(month));
         let older: BTreeSet<&ResourceScope> = older.map(|one| &one.scope).collect();
         let may_be_moved = |(scope, used): (&ResourceScope, &Amounts)| {
-            held.of(scope) != *used && !older.contains(scope)
+            held.of(scope) != *used && held.covers(scope) && !older.contains(scope)
         };
         if !wanted.iter().any(may_be_moved) {
             return Ok(false);
         }
-        let mut moved = BTreeSet::new();
-        for resource in self
+        let mut moved = Vec::new();
+        for (resource, offering) in self
             .waldur
             .resources_elsewhere(&self.objects, month)
             .await?
@@ -49,7 +49,7 @@ impl AccountingSync {
                 .usage_of_resource(&resource, month, &mut rows)
                 .await?;
             if rows.resources().next().is_some() {
-                moved.insert(resource);
+                moved.push((resource, offering));
             }
         }
         let is_found = !moved.is_empty();

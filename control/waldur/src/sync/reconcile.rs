@@ -53,7 +53,9 @@ impl AccountingSync {
     ) -> Result<Vec<Difference>, RoundError> {
         self.read_version().await?;
         let now = self.cluster.now();
-        if !self.prepare_offerings(now).await? {
+        let first = Month::of(since, &self.settings.zone);
+        let first = first.min(Month::of(now, &self.settings.zone).previous());
+        if !self.prepare_offerings(now, first).await? {
             return Err(usage_unknown());
         }
         let (present, known) = self.known(now).await?;
