@@ -3,11 +3,13 @@
 use crate::{
     common::{BEGIN, HOUR, path},
     found::{SET_USAGE, month_end, move_to, resource},
-    waldur::{SyncFixture, id},
+    waldur::{SyncFixture, id, stamp},
 };
-use lattice_fake_waldur::{Fault, Rule, Version};
+use lattice_fake_waldur::{Fault, Moment, Rule, Version};
 use lattice_quorum_types::Command;
-use lattice_waldur::{cluster::AccountedCluster as _, sync::ReconcileMode};
+use lattice_waldur::{
+    client::MAX_REQUESTS_AT_ONCE, cluster::AccountedCluster as _, sync::ReconcileMode,
+};
 use std::time::Duration;
 
 const MINUTE: i64 = 60_000;
@@ -300,4 +302,49 @@ async fn resources_outlive_the_end_of_a_month() {
     fixture.round().await;
     assert_eq!(states(&fixture), ["Terminated"]);
     fixture.assert_equal("2026-12", month_end(), fixture.world.now());
+}
+
+/// A slow Waldur gets few reports at the same time. Those that wait for their turn until the guard has begun are not sent.
+#[tokio::test]
+async fn waiting_reports_respect_the_guard() {
+    let mut fixture = SyncFixture::new(Version::V7).await;
+    let projects: Vec<String> = (0..MAX_REQUESTS_AT_ONCE + 10)
+        .map(|number| format!("physics/p{number}"))
+        .collect();
+    move_to(&fixture, -180 * MINUTE);
+    for project in &projects {
+        fixture.world.project(project, 1);
+        fixture.world.ran(project, "batch", 1, 60_000);
+    }
+    while fixture.waldur.snapshot().resources.len() < projects.len() {
+        assert_eq!(fixture.round().await.failure, None);
+    }
+    for project in &projects {
+        fixture.world.ran(project, "batch", 1, 60_000);
+    }
+    move_to(&fixture, -2 * MINUTE);
+    // A new control begins with few requests at the same time.
+    fixture.succeeded(true);
+    let slow = Fault::Slow {
+        ms: 300,
+        when: Moment::Before,
+    };
+    fixture.waldur.add_fault(Rule::new(SET_USAGE, slow));
+    let before = fixture.waldur.set_usage_calls().received;
+    let SyncFixture {
+        world,
+        waldur,
+        sync,
+        ..
+    } = &mut fixture;
+    let clocks = async {
+        while waldur.set_usage_calls().received == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        world.wait(90_000);
+        waldur.set_now(stamp(world.now()));
+    };
+    tokio::join!(sync.round(), clocks);
+    let sent = fixture.waldur.set_usage_calls().received - before;
+    assert!((1..MAX_REQUESTS_AT_ONCE).contains(&sent), "{sent}");
 }
