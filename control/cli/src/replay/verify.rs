@@ -50,12 +50,21 @@ pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
 /// Describes the differences in one sentence, with the first one.
 fn difference(verdict: &VerificationResult) -> String {
     let v = verdict;
+    let starts = v.allocations - v.same_nodes;
     let Some(first) = &v.first_divergence else {
-        return "the record is cut off; all that precedes the cut is decided as recorded"
-            .to_owned();
+        return match v.cut_off {
+            Some(_) => {
+                "the record is cut off; all that precedes the cut is decided as recorded".to_owned()
+            }
+            None => format!(
+                "every plan is equal, but {starts} of {} allocations did not start in the plan that placed them; the \
+                 largest difference is {}",
+                v.allocations,
+                time(v.max_start_difference_s)
+            ),
+        };
     };
     let plans = v.cycles - v.cycles_equal;
-    let starts = v.allocations - v.same_nodes;
     let of = match first.id {
         Some(id) => format!("allocation {id}"),
         None => "a reservation".to_owned(),
