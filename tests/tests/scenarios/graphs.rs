@@ -247,6 +247,9 @@ fn members() -> Vec<Step> {
         }),
         step!("{text} began after {text} ended", |world, said| {
             let (later, first) = (said.text(0), said.text(1));
+            // It may still be starting.
+            let has_begun = |view: &AllocationView| view.started_at.as_ref().map(drop);
+            world.shows(later, "has begun", has_begun).await;
             let began = world.view(later).await.started_at.unwrap();
             let ended = world.view(first).await.ended_at.unwrap();
             assert!(
