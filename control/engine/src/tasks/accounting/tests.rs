@@ -5,8 +5,9 @@ use crate::tasks::{
     usage_ledger,
 };
 use jiff::tz::TimeZone;
-use lattice_fake_waldur::{Version, Waldur as FakeWaldur};
+use lattice_fake_waldur::{OfferingSpec, Version, Waldur as FakeWaldur};
 use lattice_quorum_types::{
+    VclusterName,
     allocation::RankExit,
     audit::{AuditAction, AuditEntry},
     command::RankReport,
@@ -26,6 +27,11 @@ fn settings(waldur: &FakeWaldur, folder: &TempDir) -> AccountingSettings {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         SecretRef::File(path)
     };
+    let offered = OfferingSpec::slurm("default")
+        .usage("gpu_hours", "0.25")
+        .usage("node_hours", "1")
+        .limit("max_nodes");
+    let offering = waldur.add_offering(&offered).unwrap().uuid;
     AccountingSettings {
         api: format!("{}/api/", waldur.url()).parse().unwrap(),
         token: secret("token", waldur.token()),
@@ -38,7 +44,7 @@ fn settings(waldur: &FakeWaldur, folder: &TempDir) -> AccountingSettings {
         zone: TimeZone::UTC,
         ca_file: None,
         vault: None,
-        offerings: BTreeMap::new(),
+        offerings: [(VclusterName::new("default").unwrap(), offering)].into(),
         plans: BTreeMap::new(),
         reconcile_every: None,
         order_check_every: Some(Duration::from_millis(50)),
@@ -217,7 +223,7 @@ async fn new_order_wakes_the_reconciler() {
     assert!(quiet.await.is_err(), "no order waits");
     let post = |target: &str, body: serde_json::Value| {
         let (status, made) = fixture.waldur.request_as_admin("POST", target, &body);
-        assert_eq!(status, 201, "{target}: {made}");
+        assert!((200..300).contains(&status), "{target}: {made}");
         made
     };
     let customer = post("/api/customers/", json!({"name": "chemistry"}));
