@@ -302,6 +302,7 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use lattice_api::project::{LimitsBody, UsageView};
     use lattice_quorum_types::Revision;

@@ -265,6 +265,5 @@ async fn round(
     let observer = Arc::new(NoObserver);
     let mut sync = AccountingSync::new(world.clone(), client, settings.clone(), observer);
     sync.round().await;
-    let status = sync.status().lock().clone();
-    status
+    sync.status().lock().clone()
 }
